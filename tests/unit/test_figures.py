@@ -8,7 +8,7 @@ import pytest
 from make_examples import METADATA, ONE_EACH, make
 from matplotlib.figure import Figure
 
-from storelab.analysis.figures import catalogue, panels, write
+from storelab.analysis.figures import catalogue, panels, plots, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.latex import throughput
@@ -326,6 +326,17 @@ def test_all_panels_leave_the_room_that_the_names_inside_of_one_need():
     plain, named = drawn(rates(rate_median_ps=[10.0])), drawn(rates(rate_median_ps=[10.0]), Measure(curves, "Rate"))
     assert named[0].get_ylim()[1] == pytest.approx(1.28 * plain[0].get_ylim()[1])
     assert [t.get_text() for t in named[0].get_legend().get_texts()] == ["this", "that"]
+
+
+@pytest.mark.parametrize("shown", [2, 10])
+def test_a_figure_with_its_legend_is_no_higher_than_a_page(shown):
+    with plots.style():
+        fig, cells = plots.grid(shown, 3.0, "a note")
+        plots.key(fig, plots.looks([f"curve {i}" for i in range(40)], ordered=True), "A title")
+    write.CANVASES["png"](fig)
+    fig.get_layout_engine().execute(fig)
+    low, high = (min(ax.get_position().height for ax in cells) * fig.get_figheight(), fig.get_figheight())
+    assert low > 0.5 and high <= panels.WHOLE and (shown == 2 or high == panels.WHOLE)
 
 
 def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tmp_path):

@@ -262,6 +262,15 @@ def test_a_figure_over_time_shows_what_happened(folder, tables):
     assert "Points without a disturbance are in timeline.csv alone" in text and "1 MB objects" in text
 
 
+def test_a_state_after_the_end_has_no_mark(folder, tables):
+    """An unclipped line without a place counts as one in the corner of the figure, and leaves its panels no room."""
+    happened = tables["disturbances"].replace({"name": "clean"}, "recovering")
+    late = happened["name"].eq("recovering") & happened["kind"].eq("state")
+    happened.loc[late, "begin_s"] = 11.0
+    _, fig = figure(folder, tables | {"disturbances": happened}, "timeline_faults")
+    assert late.any() and all(len(line.get_xdata()) for ax in fig.axes for line in ax.lines)
+
+
 def test_a_figure_over_time_says_where_nothing_failed(folder, tables):
     _, fig = figure(folder, tables, "timeline_beside")
     assert [t.get_text() for t in fig.axes[2].texts] == ["no failed operation"]

@@ -249,6 +249,8 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
     for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
         marker, face = MARKS.get(str(state), UNTOLD)
         inside = own[own["begin_s"].between(0, duration)]
+        if inside.empty:  # marks nowhere, unclipped, would count as one in the corner of the figure: no room for panels
+            continue
         rate.plot(
             inside["begin_s"],
             np.full(len(inside), 1.06),
