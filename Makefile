@@ -49,15 +49,16 @@ lab: PARTS := environment
 lab: setup
 	@envs/lab.sh
 
-# Unit tests on all cores. Real ones three at a time: they wait in windows, and each worker has stores, ports and state of its own; last those
-# that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
+# Unit tests on all cores, with one process more, for some of them wait. Real ones three at a time: they wait in windows, and each worker has
+# stores, ports and state of its own; last those that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
 QUICK := not root and not heavy
 # Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
 PYTEST := PYTHONDONTWRITEBYTECODE= python -m pytest
 BESIDE := --dist loadfile --no-loadscope-reorder
+PROCESSES = $(shell n=$$(($$(nproc) + 1)); echo $$((n < 8 ? n : 8)))
 AGAIN = { [ $$? -eq 1 ] && echo "make test: again, one at a time, what failed" && $(PYTEST) --lf -m
 test: setup tex
-	@$(PYTEST) -m "$(QUICK)" -n auto --maxprocesses 8 $(BESIDE) tests/unit || $(AGAIN) "$(QUICK)" tests/unit; }
+	@$(PYTEST) -m "$(QUICK)" -n $(PROCESSES) $(BESIDE) tests/unit || $(AGAIN) "$(QUICK)" tests/unit; }
 	@$(PYTEST) -m "$(QUICK) and not alone" -n 3 $(BESIDE) tests/real || $(AGAIN) "$(QUICK) and not alone" tests/real; }
 	@$(PYTEST) -m "$(QUICK) and alone" tests/real || $(AGAIN) "$(QUICK) and alone" tests/real; }
 

@@ -154,8 +154,9 @@ def _imports_of(text: str) -> list[Path | None]:
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those below `if TYPE_CHECKING:`."""
+    """All statements but those below `if TYPE_CHECKING:`. No import is inside of an expression, and most nodes are."""
     yield node
     for child in ast.iter_child_nodes(node):
-        if not (isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"):
+        typed = isinstance(child, ast.If) and isinstance(child.test, ast.Name) and child.test.id == "TYPE_CHECKING"
+        if not (typed or isinstance(child, ast.expr)):
             yield from _running(child)
