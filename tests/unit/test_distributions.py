@@ -167,6 +167,27 @@ def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
     assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
 
 
+def test_a_column_has_plain_numbers_whatever_its_last_panel_shows(tmp_path):
+    rows = several(tmp_path)
+    larger = rows[rows["quantity"] != "operation_time"].assign(object_size_bytes=10**8)
+    fig = draw.draw(catalogue.FIGURES["distributions"], pd.concat([rows, larger], ignore_index=True))
+    last = fig.axes[4:]
+    assert [t.get_text() for t in last[0].texts][:1] == ["not recorded"] and not last[0].lines and last[1].lines
+    assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 4
+    none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
+    assert none.axes[0].get_xlabel() != figure.COLUMNS["operation_time",], "a column that nobody recorded is not there"
+
+
+def test_samples_that_are_all_zero_are_recorded(tmp_path):
+    rows = several(tmp_path)
+    idle = rows["quantity"] == "cpu"
+    rows.loc[idle, "histogram"] = np.nan
+    rows.loc[idle, "zeros"] = rows.loc[idle, "samples"]
+    fig = draw.draw(catalogue.FIGURES["distributions"], rows)
+    cpu = next(ax for ax in fig.axes if ax.get_xlabel().startswith("CPU"))
+    assert [t.get_text() for t in cpu.texts] == ["zero: 100 %, 100 %"] and len(cpu.get_xticks()) == 0
+
+
 def test_every_quantity_has_a_panel_and_a_name():
     assert {q for quantities in figure.COLUMNS for q in quantities} == set(distributions.UNITS) == set(latex.SAID)
     empty = pd.DataFrame(columns=[*BY, *distributions.COLUMNS])

@@ -131,5 +131,6 @@ def test_one_front_end_and_invalid_runs_have_no_row(tmp_path, change):
 
 def test_the_paper_tells_shares_and_spread(tmp_path):
     text = latex.traffic(table(tmp_path, {"k": ({}, OPS)}))
-    (line,) = (line for line in text.splitlines() if line.startswith("alpha"))
-    assert line == r"alpha & download & 2 & 2 or 1 & 75.0, 25.0 & 100 [100, 100] & 1 & clients \\"
+    above, line = text.split("\\midrule")[1].strip().splitlines()[:2]
+    assert above == r"\multicolumn{7}{@{}l@{}}{\emph{alpha, download}} \\"
+    assert line == r" & 2 & 2 or 1 & 75.0, 25.0 & 100 [100, 100] & 1 & clients \\"

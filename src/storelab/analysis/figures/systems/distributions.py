@@ -2,6 +2,7 @@
 of 2013 that watched the clients."""
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,6 +59,8 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
         fig = Figure(figsize=(plots.WIDTH, HEIGHT * len(places) + 0.9), layout="constrained")
         fig.supxlabel(note, fontsize=7, color="0.35")
         cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
+        for ax in cells[-1]:  # before all that is drawn: it takes the numbers of the column away
+            ax.set_xscale("log")
         for line, (own, left) in zip(cells, lines, strict=True):
             for ax, quantities in zip(line, columns, strict=True):
                 _panel(ax, own[own["quantity"].isin(quantities)], quantities, {n: c for n, (c, _) in looks.items()})
@@ -65,8 +68,9 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
             line[0].text(0, 1.05, _heading(own) + left, **said).set_in_layout(False)  # wider than its panel
             line[0].set_title(" ", fontsize=7)  # the room for it
             line[0].set_ylabel("%")
-        for ax, label in zip(cells[-1], columns.values(), strict=True):
-            ax.set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
+        for column, label in zip(cells.T, columns.values(), strict=True):
+            column[-1].set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
+            _numbers(column)
         _key(fig, {name: colour for name, (colour, _) in looks.items()})
     return fig
 
@@ -107,10 +111,7 @@ def _clients(rows: pd.DataFrame) -> str:
 
 def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object]) -> None:
     """Histograms on a logarithmic axis; what is zero is told in words."""
-    from storelab.analysis.figures import plots
-
-    zeros, drawn = [], False
-    ax.set_xscale("log")
+    zeros = []
     for quantity, dash in zip(quantities, DASHES, strict=False):
         for _, r in rows[rows["quantity"] == quantity].iterrows():
             counts = unpacked(r["histogram"])
@@ -123,16 +124,23 @@ def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours:
             look = {"drawstyle": "steps-post", "linewidth": 1, "linestyle": dash, "color": colours[r["series"]]}
             (line,) = ax.plot(10.0 ** (buckets / COARSE), percent, **look)
             line.sticky_edges.y[:] = (0, np.inf)
-            drawn = True
     ax.set(xlabel="", ylabel="")
-    if not drawn:
-        ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
-        return
-    low, high = ax.get_xlim()
-    plots.plain_numbers(ax.xaxis, high / low, 5)
     ax.tick_params(labelsize=6.5)
     if zeros:
         ax.text(0.98, 0.97, f"zero: {', '.join(zeros)}", transform=ax.transAxes, ha="right", va="top", fontsize=6)
+    elif not ax.lines:
+        ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
+
+
+def _numbers(column: Sequence["Axes"]) -> None:
+    """On the axis that these panels share; none where nothing was recorded in any."""
+    from storelab.analysis.figures import plots
+
+    if any(ax.lines for ax in column):
+        low, high = column[-1].get_xlim()
+        plots.plain_numbers(column[-1].xaxis, high / low, 5)
+    else:
+        column[-1].set_xticks([])
 
 
 FIGURES = {
