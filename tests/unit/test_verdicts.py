@@ -273,6 +273,9 @@ def test_terminal_and_paper(example, tmp_path):
     )
     tex = latex_verdicts.verdicts(build.read(example, "verdicts"))
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
+    assert [line for line in tex.splitlines() if "emph{alpha}" in line] == [
+        r"\multicolumn{4}{@{}l@{}}{\emph{alpha}} \\"
+    ]
     make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1, sweeps=ONE_EACH)
     build.build(tmp_path, ["verdicts", "points"])
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])

@@ -22,8 +22,8 @@ def _said(axis: str) -> str:
 @FILE("table_knees", "scaling")
 @FILLED("curves", "scaling")
 def knees(table: pd.DataFrame) -> str:
-    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity, below a line that says whose they
-    are and along what; empty where no curve was measured."""
+    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity, below a line that says of what
+    and along what; empty where no curve was measured."""
     axes = [
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
     ]

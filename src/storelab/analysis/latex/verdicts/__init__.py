@@ -11,7 +11,7 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, GIVEN
 from storelab.analysis.latex.latency import AT_LEAST
-from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, spread, tabular
+from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, spread, tabular, title
 from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.tables.throughput import CLASSES, measured
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
@@ -186,9 +186,9 @@ def _limits(best: list[Best]) -> str:
 @FILE("table_verdicts", "verdicts")
 @FILLED("verdicts", "verdicts")
 def verdicts(table: pd.DataFrame) -> str:
-    """One row per system, workload and size: the best median, where it was reached, the verdict and what it rests
-    on."""
-    lines = []
+    """Below a line for each system one row per workload and size: the best median, where it was reached, the verdict
+    and what it rests on."""
+    lines, system = [], None
     for r in table.itertuples(index=False):
         rest = r.would_tell if r.verdict == NOT_KNOWN else r.also
         beside = (
@@ -199,16 +199,13 @@ def verdicts(table: pd.DataFrame) -> str:
         what = ", ".join(str(v) for v in (r.workload, r.engine, r.what) if isinstance(v, str) and v)
         best = f"{words.number(r.best, gap=THIN)} {escape(r.unit)}; {escape(r.where)}"
         evidence = escape(r.evidence) + (f" \\emph{{{escape(beside)}}}" if beside else "")
-        lines.append(row([escape(r.deployment), escape(what), best, escape(r.verdict), evidence]))
+        if r.deployment != system:
+            lines.append(title(4, escape(system := r.deployment)))
+        lines.append(row([escape(what), best, escape(r.verdict), evidence]))
     caption = (
         "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
         "are those of the documentation; the first one that fires is the verdict, others that fire stand in italics. "
         "Where none fires, it says what would tell."
     )
-    return longtable(
-        left(1.9, 2.6, 2.8, 2.3, 5.4),
-        caption,
-        "tab:verdicts",
-        ["System", "Workload", "Best", "Limited by", "Evidence"],
-        lines,
-    )
+    head = ["Workload", "Best", "Limited by", "Evidence"]
+    return longtable(left(4.4, 3.0, 2.3, 5.4), caption, "tab:verdicts", head, lines)
