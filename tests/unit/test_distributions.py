@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from storelab.analysis.figures import catalogue, draw
+from storelab.analysis.figures import catalogue, draw, panels
 from storelab.analysis.figures.systems import distributions as figure
 from storelab.analysis.latex.systems import distributions as latex
 from storelab.analysis.records.campaign import Campaign
@@ -163,6 +163,9 @@ def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
     several_sizes = [one.assign(object_size_bytes=1000 * (i + 1)) for i in range(figure.MOST + 2)]
     shown = draw.draw(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
     assert len(shown.axes) == figure.MOST
+    named = [one.assign(object_size_bytes=1000 * i, engine=f"{'e' * 60}{i}{j}") for i in range(5) for j in range(6)]
+    crowded = draw.draw(catalogue.FIGURES["distributions"], pd.concat(named, ignore_index=True))
+    assert len(crowded.legends[0].get_texts()) == 30 and crowded.get_figheight() == panels.WHOLE
     caption = catalogue.caption(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
     assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
 
