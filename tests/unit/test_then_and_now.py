@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from storelab.analysis.figures import catalogue, draw, resources
+from storelab.analysis.figures import catalogue, draw, panels, resources
 from storelab.analysis.latex.verdicts import earlier as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables.verdicts import earlier
@@ -73,6 +73,13 @@ def test_nothing_beside_nothing():
     assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
     assert earlier.table(pd.DataFrame()).empty
     assert latex.earlier(earlier.table(groups(clients=[1]))).count("published: ") == 5
+
+
+def test_the_figure_of_many_systems_is_no_higher_than_a_page():
+    one = earlier.table(groups(clients=[1]))
+    ours = one[one["source"] == "measured"]
+    many = pd.concat([one, *(ours.assign(system=f"system {i}") for i in range(60))], ignore_index=True)
+    assert draw.draw(catalogue.FIGURES["earlier"], many).get_figheight() == panels.WHOLE
 
 
 def test_what_has_nothing_to_divide_by_stands_for_the_whole_system():
