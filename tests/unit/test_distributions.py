@@ -165,7 +165,7 @@ def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
     assert len(shown.axes) == figure.MOST
     named = [one.assign(object_size_bytes=1000 * i, engine=f"{'e' * 60}{i}{j}") for i in range(5) for j in range(6)]
     crowded = draw.draw(catalogue.FIGURES["distributions"], pd.concat(named, ignore_index=True))
-    assert len(crowded.legends[0].get_texts()) == 30 and crowded.get_figheight() == panels.WHOLE
+    assert len(crowded.legends[0].get_texts()) == 30 and crowded.get_figheight() == panels.PAGE
     caption = catalogue.caption(catalogue.FIGURES["distributions"], pd.concat(several_sizes, ignore_index=True))
     assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
 
@@ -178,7 +178,8 @@ def test_a_column_has_plain_numbers_whatever_its_last_panel_shows(tmp_path):
     assert [t.get_text() for t in last[0].texts][:1] == ["not recorded"] and not last[0].lines and last[1].lines
     assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 4
     none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
-    assert none.axes[0].get_xlabel() != figure.COLUMNS["operation_time",], "a column that nobody recorded is not there"
+    labels = [ax.get_xlabel().replace("\n", " ") for ax in none.axes]
+    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column that nobody recorded is not there"
 
 
 def test_samples_that_are_all_zero_are_recorded(tmp_path):

@@ -336,7 +336,7 @@ def test_a_figure_with_its_legend_is_no_higher_than_a_page(shown):
     write.CANVASES["png"](fig)
     fig.get_layout_engine().execute(fig)
     low, high = (min(ax.get_position().height for ax in cells) * fig.get_figheight(), fig.get_figheight())
-    assert low > 0.5 and high <= panels.WHOLE and (shown == 2 or high == panels.WHOLE)
+    assert low > 0.5 and high <= panels.PAGE and (shown == 2 or high == panels.PAGE)
 
 
 def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tmp_path):

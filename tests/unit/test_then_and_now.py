@@ -79,7 +79,7 @@ def test_the_figure_of_many_systems_is_no_higher_than_a_page():
     one = earlier.table(groups(clients=[1]))
     ours = one[one["source"] == "measured"]
     many = pd.concat([one, *(ours.assign(system=f"system {i}") for i in range(60))], ignore_index=True)
-    assert draw.draw(catalogue.FIGURES["earlier"], many).get_figheight() == panels.WHOLE
+    assert draw.draw(catalogue.FIGURES["earlier"], many).get_figheight() == panels.PAGE
 
 
 def test_what_has_nothing_to_divide_by_stands_for_the_whole_system():

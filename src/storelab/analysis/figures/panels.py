@@ -15,8 +15,7 @@ from storelab.core import units
 
 TELLABLE = 10  # colours that can be told apart
 NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
-PAGE = 8.85  # inches: the height of all panels together
-WHOLE = 8.85  # that of a figure with its titles and legend: a caption of six lines stands on the same page
+PAGE = 8.85  # inches: the highest figure, so that a caption of six lines stands on its page
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 NAMES = (
     "store",

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, WHOLE, bound, side_by_side
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, bound, side_by_side
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -86,7 +86,7 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
     height = min(height, max(LEAST[1], PAGE / lines))
-    size = (WIDTH if columns > 1 else 4.7, min(height * lines + 0.75, WHOLE))
+    size = (WIDTH if columns > 1 else 4.7, min(height * lines + 0.75, PAGE))
     fig = Figure(figsize=size, layout="constrained")
     fig.supxlabel(textwrap.fill(small, 110 if columns > 1 else 90), fontsize=7, color="0.35")
     cells = fig.subplots(lines, columns, squeeze=False).ravel().tolist()
@@ -118,7 +118,7 @@ def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
     columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
     title = textwrap.fill(title, int(fig.get_figwidth() * LETTERS))
     more = -(-len(handles) // columns) - 1 + title.count("\n")
-    fig.set_figheight(min(fig.get_figheight() + 0.16 * more, WHOLE))  # or the panels would shrink
+    fig.set_figheight(min(fig.get_figheight() + 0.16 * more, PAGE))  # or the panels would shrink
     fig.legend(
         handles=handles,
         loc="outside upper center",

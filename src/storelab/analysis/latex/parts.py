@@ -2,7 +2,9 @@
 import: `words`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -59,6 +61,16 @@ def row(cells: Sequence[str]) -> str:
 def title(columns: int, text: str, style: str = "emph", end: str = r" \\") -> str:
     """A line of text across the table."""
     return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}}{end}"
+
+
+def below(columns: int, rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Rows, each with the LaTeX of what it has in common with its neighbours: that stands once above them, as a
+    `title`."""
+    return [
+        line
+        for said, own in groupby(rows, key=itemgetter(0))
+        for line in (title(columns, said), *(text for _, text in own))
+    ]
 
 
 def left(*widths_cm: float) -> str:

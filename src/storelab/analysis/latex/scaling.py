@@ -7,7 +7,7 @@ import pandas as pd
 
 from storelab.analysis.figures.systems.together import STEM
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import camel, escape, interval, left, longtable, row, title
+from storelab.analysis.latex.parts import below, camel, escape, interval, left, longtable, row
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics.knees import KNEE, PEAK
 from storelab.analysis.tables import scaling
@@ -28,7 +28,7 @@ def knees(table: pd.DataFrame) -> str:
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
     ]
     held = [c for c in scaling.AXES if c in table and table[c].nunique() > 1]
-    lines, group = [], ""
+    lines = []
     for r in table.sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
         ended = r["curve"] in (KNEE, PEAK)
@@ -42,25 +42,14 @@ def knees(table: pd.DataFrame) -> str:
         )
         of = escape(f"{r['store']}, {r['workload'].replace('_', ' ')}: {_said(r['axis'])} ")
         of += f"{r['least']:g}--{r['most']:g}"
-        if of != group:
-            lines.append(title(5, group := of))
-        lines.append(
-            row(
-                [
-                    escape(said),
-                    f"{r['n']:g}",
-                    f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}"),
-                    plateau,
-                    scaling.linearity(r),
-                ]
-            )
-        )
+        shape = f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}")
+        lines.append((of, row([escape(said), f"{r['n']:g}", shape, plateau, scaling.linearity(r)])))
     head = ["Held fixed", "Runs", "Knee", "Plateau", "Linearity"]
     caption = (
         "Knees of the scaling curves with the rate on the plateau (a peak has none: the rate falls beyond it), and "
         "linearity, each with its 95\\,\\% interval."
     )
-    return longtable(f"{left(5.2)}r{left(3.4)}ll", caption, "tab:knees", head, lines)
+    return longtable(f"{left(5.2)}r{left(3.4)}ll", caption, "tab:knees", head, below(5, lines))
 
 
 @FILE("along", "points", "drawn")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.panels import PAGE, WHOLE, varying, with_series
+from storelab.analysis.figures.panels import PAGE, varying, with_series
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.systems.distributions import BUSY, COARSE, PLACE, shown, unpacked
@@ -81,7 +81,7 @@ def _key(fig: "Figure", colours: dict[str, object]) -> None:
 
     handles = [Line2D([], [], color=c, label=name) for name, c in colours.items()]
     columns = max(1, min(4, len(handles), LETTERS // (max(map(len, colours)) + 8)))
-    fig.set_figheight(min(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1), WHOLE))
+    fig.set_figheight(min(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1), PAGE))
     title = {"title": "How times and use are spread", "title_fontsize": 9.5}
     fig.legend(handles=handles, loc="outside upper center", frameon=False, ncols=columns, fontsize=6.5, **title)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import WHOLE
+from storelab.analysis.figures.panels import PAGE
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.tables.verdicts.earlier import MEASURED
 
@@ -49,7 +49,7 @@ def earlier(table: pd.DataFrame) -> "Figure | None":
     ours = list(dict.fromkeys(table.loc[table["source"] == MEASURED, "system"]))
     looks = plots.looks(ours)
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, min(sum(heights) + 0.6, WHOLE)), layout="constrained")
+        fig = Figure(figsize=(plots.WIDTH, min(sum(heights) + 0.6, PAGE)), layout="constrained")
         cells = fig.subplots(len(pairs), 2, squeeze=False, height_ratios=heights)
         for ax in cells.ravel()[len(parts) :]:
             ax.remove()

@@ -11,7 +11,7 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, GIVEN
 from storelab.analysis.latex.latency import AT_LEAST
-from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, spread, tabular, title
+from storelab.analysis.latex.parts import THIN, below, escape, left, longtable, row, spread, tabular
 from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.tables.throughput import CLASSES, measured
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
@@ -188,7 +188,7 @@ def _limits(best: list[Best]) -> str:
 def verdicts(table: pd.DataFrame) -> str:
     """Below a line for each system one row per workload and size: the best median, where it was reached, the verdict
     and what it rests on."""
-    lines, system = [], None
+    lines = []
     for r in table.itertuples(index=False):
         rest = r.would_tell if r.verdict == NOT_KNOWN else r.also
         beside = (
@@ -199,13 +199,11 @@ def verdicts(table: pd.DataFrame) -> str:
         what = ", ".join(str(v) for v in (r.workload, r.engine, r.what) if isinstance(v, str) and v)
         best = f"{words.number(r.best, gap=THIN)} {escape(r.unit)}; {escape(r.where)}"
         evidence = escape(r.evidence) + (f" \\emph{{{escape(beside)}}}" if beside else "")
-        if r.deployment != system:
-            lines.append(title(4, escape(system := r.deployment)))
-        lines.append(row([escape(what), best, escape(r.verdict), evidence]))
+        lines.append((escape(r.deployment), row([escape(what), best, escape(r.verdict), evidence])))
     caption = (
         "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
         "are those of the documentation; the first one that fires is the verdict, others that fire stand in italics. "
         "Where none fires, it says what would tell."
     )
     head = ["Workload", "Best", "Limited by", "Evidence"]
-    return longtable(left(4.4, 3.0, 2.3, 5.4), caption, "tab:verdicts", head, lines)
+    return longtable(left(4.4, 3.0, 2.3, 5.4), caption, "tab:verdicts", head, below(4, lines))
