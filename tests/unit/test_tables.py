@@ -1,5 +1,6 @@
 """Tables from example records whose rates are known exactly (tests/make_examples.py), and from measured examples."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +223,16 @@ def test_seal_refuses_failures_unless_told(tmp_path):
     with pytest.raises(UserError, match=r"1 of 9 points.*did not arrive"):
         loading.seal(tmp_path)
     assert loading.seal(tmp_path, with_failures=True)["failed"] == 1
+
+
+def test_a_table_that_is_read_has_plain_columns(example):
+    """Those of pandas' own texts, or frames of one block per column, make each choice of rows of a wide table slow."""
+    table = build.read(example, "points")
+    assert {str(t) for t in table.dtypes} <= {"object", "float64", "int64", "bool"}
+    assert table["store"].map(type).unique().tolist() == [str]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.PerformanceWarning)
+        table["one_more"] = 1
 
 
 def test_same_records_give_the_same_tables(example, tmp_path):

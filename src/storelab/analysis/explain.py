@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from storelab.analysis.papers import origin
-from storelab.analysis.papers.members import Member, commits, gathered, is_campaign
+from storelab.analysis.papers.members import Member, gathered, is_campaign
 from storelab.analysis.papers.origin import Thing
 from storelab.core.errors import UserError, nearest, shown
 
@@ -120,7 +120,7 @@ def text(thing: Thing, every: bool = False) -> Iterator[str]:
     for key in told:
         yield f"            {key}"
     yield f"  records   {member.folder / 'raw' / told[0]}/run.json and the files beside it, likewise of each point"
-    said = commits(member.folder, keys)
+    said = member.commits(keys)
     yield f"  commit    {', '.join(said.get('commit', [])) or 'not recorded'}"
     yield f"  versions  {', '.join([*(f'storelab {v}' for v in said.get('storelab', [])), *said.get('versions', [])])}"
 

@@ -105,6 +105,21 @@ class Member:
         rows = rows[(rows["group"] == group) & (rows["item"] == item)].sort_values("points", ascending=False)
         return [str(v) for v in rows["value"] if str(v)]
 
+    @cached_property
+    def _versions(self) -> dict[str, list[tuple[str, str]]]:
+        return {}
+
+    def commits(self, keys: Iterable[str]) -> dict[str, list[str]]:
+        """What the records of these points say of versions: item -> its values, each once. A record is read once: its
+        point stands behind many tables and figures."""
+        found: dict[str, dict[str, None]] = {}
+        for key in keys:
+            if key not in self._versions:
+                self._versions[key] = _versions(self.folder / "raw" / key / "run.json")
+            for item, value in self._versions[key]:
+                found.setdefault(item, {})[value] = None
+        return {item: list(values) for item, values in found.items()}
+
     @property
     def days(self) -> list[str]:
         """The first and the last day of measuring; one where they are the same."""
@@ -146,23 +161,14 @@ def everything(results: Path) -> list[Path]:
     return sorted(folder for folder in results.glob("*") if is_campaign(folder)) if results.is_dir() else []
 
 
-def commits(folder: Path, keys: Iterable[str]) -> dict[str, list[str]]:
-    """What the records of these points say of versions: item -> its values, each once. What is no record says
-    nothing."""
-    found: dict[str, dict[str, None]] = {}
-
-    def add(item: str, value: object) -> None:
-        if value:
-            found.setdefault(item, {})[str(value)] = None
-
-    for key in keys:
-        path = folder / "raw" / key / "run.json"
-        if path.exists():
-            run = json.loads(path.read_bytes())
-            captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
-            add("commit", captured.get("git_commit"))
-            add("storelab", captured.get("storelab"))
-            for part in (store, engine):
-                if part.get("name"):
-                    add("versions", " ".join(filter(None, (part["name"], str(part.get("version") or "")))))
-    return {item: list(values) for item, values in found.items()}
+def _versions(path: Path) -> list[tuple[str, str]]:
+    """(item, value) of what a record says of versions; nothing of what is no record."""
+    if not path.exists():
+        return []
+    run = json.loads(path.read_bytes())
+    captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
+    told = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
+    for part in (store, engine):
+        if part.get("name"):
+            told.append(("versions", " ".join(filter(None, (part["name"], str(part.get("version") or ""))))))
+    return [(item, str(value)) for item, value in told if value]

@@ -16,7 +16,7 @@ import pandas as pd
 from storelab.analysis.latex.parts import breakable, escape, left, longtable, row
 from storelab.analysis.papers import comparisons, findings, fragments, method, origin, outline, systems
 from storelab.analysis.papers.fragments import Block
-from storelab.analysis.papers.members import Member, commits, gathered
+from storelab.analysis.papers.members import Member, gathered
 from storelab.analysis.parts import words
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, REFUTED
 from storelab.core import records
@@ -217,7 +217,7 @@ def codes(paper: Joined, texts: Sequence[str]) -> pd.DataFrame:
         for thing in of.get(code, []):
             counts = "; ".join(f"{r.table}.csv: {len(r.places)} of {r.total} rows" for r in thing.rows)
             lines = "; ".join(f"{r.table}.csv: {r.lines}" for r in thing.rows)
-            known = commits(thing.member.folder, thing.keys).get("commit", [])
+            known = thing.member.commits(thing.keys).get("commit", [])
             head = [code, thing.member.name, thing.kind, thing.name, thing.file, counts, lines]
             rows.append(dict(zip(CODES, [*head, len(thing.keys), ", ".join(known)], strict=True)))
         if code in over:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLE.declared)
+# pandas' own texts lie in a block for each column: whoever takes rows of a wide table waits for each of them.
+TEXT_AS_OBJECTS = ("future.infer_string", False)
 TEXTS = ("numbers", "environment")  # tables whose values are text, read as they stand
 
 
@@ -40,8 +42,11 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """File -> what `build` writes into it."""
+    import pandas as pd
+
     tables = Tables(load(campaign_dir))
-    made = {name: tables[name] for name in names}  # all of them, before one is written
+    with pd.option_context(*TEXT_AS_OBJECTS):
+        made = {name: tables[name] for name in names}  # all of them, before one is written
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
 
@@ -53,5 +58,6 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     if not path.exists():
         raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
     text = name in TEXTS
-    with pd.option_context("mode.string_storage", "python"):  # of small tables: Arrow's strings take longer to load
-        return pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
+    with pd.option_context(*TEXT_AS_OBJECTS):
+        table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
+    return table.copy()  # in a block for each type, no longer one for each column
