@@ -262,8 +262,8 @@ def test_one_client_keeps_both_sides_apart():
 
 def test_settings_of_one_client_are_told_apart():
     """Points that differ in something else stand in columns of their own, the usual ones first; of many, five are shown."""
-    usual = groups(object_size_bytes=4000, workers=[1, 8], value=[10.0, 20.0])
-    other = groups(object_size_bytes=4000, workers=[1, 8], front_ends=2, value=[30.0, 40.0])
+    usual = groups(object_size_bytes=4000, workers=[1, 8, 12], value=[10.0, 20.0, 21.0])
+    other = groups(object_size_bytes=4000, workers=[1, 8, 12], front_ends=2, value=[30.0, 40.0, 41.0])
     both = [usual, other] + [groups(object_size_bytes=4000, workers=[1], buckets=b) for b in (2, 3, 4, 5, 6)]
     t = one_client.table(pd.concat(both, ignore_index=True))
     assert set(t["setting"].dropna()) == {"", "2 front-ends"}
@@ -271,6 +271,17 @@ def test_settings_of_one_client_are_told_apart():
     assert "5 of 7 settings" in text and "front-ends" not in text.partition(r"\midrule")[0]
     line = next(line for line in text.splitlines() if line.startswith("8 & 33.9"))
     assert line.count(" & ") == 7 and "20.0 [18.0, 22.0]" in line and "40.0" not in line
+
+
+def test_two_numbers_of_threads_are_no_table_beside_the_printed_one():
+    """Eighteen printed rows with dashes beside them told nothing: they stand in the table of what was printed then."""
+    few = [groups(object_size_bytes=4000, workers=[1, 8]), groups(object_size_bytes=4000, workers=[12], buckets=4)]
+    enough = groups(object_size_bytes=10**7, workers=[1, 8, 12], store="beta")
+    for rows, systems in ((few, 0), ([*few, enough], 1)):
+        t = one_client.table(pd.concat(rows, ignore_index=True))
+        assert latex_one_client.one_client(t).count(r"\begin{longtable}") == systems
+        assert latex_one_client.flags(t) == {"one_client": systems > 0}
+    assert latex_one_client.flags(one_client.table(groups(clients=[2]))) == {"one_client": False}
 
 
 def test_the_storage_laboratory_keeps_lost_cells_empty():

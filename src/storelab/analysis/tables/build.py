@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLE.declared)
-# pandas' own texts lie in a block for each column: whoever takes rows of a wide table waits for each of them.
-TEXT_AS_OBJECTS = ("future.infer_string", False)
 TEXTS = ("numbers", "environment")  # tables whose values are text, read as they stand
 
 
@@ -42,11 +40,8 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
     """File -> what `build` writes into it."""
-    import pandas as pd
-
     tables = Tables(load(campaign_dir))
-    with pd.option_context(*TEXT_AS_OBJECTS):
-        made = {name: tables[name] for name in names}  # all of them, before one is written
+    made = {name: tables[name] for name in names}  # all of them, before one is written
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
 
@@ -58,6 +53,8 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     if not path.exists():
         raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
     text = name in TEXTS
-    with pd.option_context(*TEXT_AS_OBJECTS):
+    with pd.option_context("mode.string_storage", "python"):  # Arrow's strings take longer to load
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
-    return table.copy()  # in a block for each type, no longer one for each column
+    # In a block for each type: whoever takes rows of a wide table waits for each block, and pandas' own texts have one
+    # for each column.
+    return table.astype(dict.fromkeys(table.select_dtypes("str"), object)).copy()

@@ -2,21 +2,22 @@
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex import FILE, FLAGS
 from storelab.analysis.latex.parts import THIN, escape, interval, longtable, row, stacked, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.systems.one_client import MEASURED
 
 RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of ours, by size
 MOST = 5  # columns of ours that fit
+LEAST = 3  # numbers of threads that a setting was measured with: fewer are no column beside the printed ones
 
 
 @FILE("table_one_client", "one_client")
-@FILLED("one_client", "one_client")
 def one_client(table: pd.DataFrame) -> str:
-    """A table per system of ours, a block per operation and size: both printed rates, ours by engine and buckets."""
+    """A table per system of ours, a block per operation and size: both printed rates, ours by engine and buckets. None
+    of a system where no setting has LEAST numbers of threads: `earlier.csv` sets those beside the printed numbers."""
     parts = []
-    for number, (system, own) in enumerate(table[table["source"] == MEASURED].groupby("system", sort=False)):
+    for number, (system, own) in enumerate(_told(table)):
         every = _settings(own)
         settings = sorted(every[:MOST])
         lines: list[str] = []
@@ -47,6 +48,21 @@ def one_client(table: pd.DataFrame) -> str:
             )
         )
     return "\n".join(parts)
+
+
+@FLAGS("one_client", "one_client")
+def flags(table: pd.DataFrame) -> dict[str, bool]:
+    """Whether a system has a table."""
+    return {"one_client": bool(_told(table))}
+
+
+def _told(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """(system, our rows) of those that have enough."""
+    by = ["operation", "object_size", "engine", "buckets", "setting"]
+    systems = table[table["source"] == MEASURED].groupby("system", sort=False)
+    return [
+        (str(name), own) for name, own in systems if own.groupby(by, dropna=False)["workers"].nunique().max() >= LEAST
+    ]
 
 
 def _settings(own: pd.DataFrame) -> list[tuple[str, int, str]]:
