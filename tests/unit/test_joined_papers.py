@@ -534,3 +534,27 @@ def test_join_by_names_and_its_output(beside, tmp_path):
 def test_explain_needs_no_table_of_every_campaign(beside):
     """A campaign without tables beside the others is passed over."""
     assert explain._readable(beside / "papers") == []
+
+
+def test_versions_of_points_are_those_of_storelab_store_and_engine_each_once(tmp_path):
+    """What is no record says nothing, and a part without a name or version neither."""
+    runs = {
+        "a": {
+            "environment": {"git_commit": "c1", "storelab": "0.1"},
+            "store": {"name": "alpha", "version": "3"},
+            "engine": {"name": "obstore", "version": None},
+        },
+        "b": {
+            "environment": {"git_commit": "c2", "storelab": "0.1"},
+            "store": {"name": "alpha", "version": "3"},
+            "engine": {"name": "s5cmd", "version": "2.3"},
+        },
+        "c": {"environment": None, "store": {"version": "9"}},
+    }
+    for key, run in runs.items():
+        records.write_json(tmp_path / "raw" / key / "run.json", run)
+    member = members.Member(tmp_path, {})
+    told = {"commit": ["c1", "c2"], "storelab": ["0.1"], "versions": ["alpha 3", "obstore", "s5cmd 2.3"]}
+    assert member.commits(["a", "b", "c", "gone"]) == told
+    assert member.commits(["b"])["versions"] == ["alpha 3", "s5cmd 2.3"]
+    assert member.commits(["gone"]) == {}
