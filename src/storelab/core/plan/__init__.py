@@ -76,8 +76,9 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
+        names = [a.name for a in workload.axes]
         for *values, row in itertools.product(*columns, rows):
-            axes = dict(zip((a.name for a in workload.axes), values, strict=True)) | row
+            axes = dict(zip(names, values, strict=True)) | row
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
             fixed |= more | ({"bin_ns": sweep.bins} if sweep.bins else {})
@@ -135,13 +136,15 @@ def order(points: list[Point], seed: int) -> list[Point]:
         part.sort(key=lambda p: p.key)
         random.Random(derive_seed(seed, calibration.WORKLOAD)).shuffle(part)
     rng = random.Random(derive_seed(seed, "order"))
+    blocks: dict[int, dict[tuple[str, ...], list[Point]]] = {}
+    for point in sorted(points, key=lambda p: p.key):
+        blocks.setdefault(point.rep, {}).setdefault(deployment(point), []).append(point)
     out = first
-    for rep in sorted({p.rep for p in points}):
-        deployments = sorted({deployment(p) for p in points if p.rep == rep})
+    for _, block in sorted(blocks.items()):
+        deployments = sorted(block)
         rng.shuffle(deployments)
         for one in deployments:
-            block = sorted((p for p in points if p.rep == rep and deployment(p) == one), key=lambda p: p.key)
-            alone = series.together(block)
+            alone = series.together(block[one])
             rng.shuffle(alone)
             out += itertools.chain.from_iterable(alone)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]

@@ -60,5 +60,8 @@ def together(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _same(point: Point) -> tuple[Any, ...]:
+    """What a series' points have in common: all but the part. A point that is in no series has its key alone."""
+    if PART.name not in point.axes:
+        return (point.key,)
     others = tuple((name, value) for name, value in point.axes.items() if name != PART.name)
     return (point.store, point.workload, point.rep, others)
