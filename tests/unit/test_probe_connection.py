@@ -19,11 +19,15 @@ def server():
     listening = socket.create_server(("127.0.0.1", 0))
     listening.settimeout(10)
     seen: list[str] = []
+    threads: list[threading.Thread] = []
 
     def serve(*answered: int) -> str:
         def run() -> None:
             for most in answered:
-                connection, _ = listening.accept()
+                try:
+                    connection, _ = listening.accept()
+                except OSError:  # the test has ended, and wanted no more
+                    return
                 connection.settimeout(10)
                 with connection:
                     for turn in range(most + 1):
@@ -39,12 +43,16 @@ def server():
                         if turn < most:
                             connection.sendall(ANSWER)
 
-        threading.Thread(target=run, daemon=True).start()
+        threads.append(threading.Thread(target=run, daemon=True))
+        threads[-1].start()
         return f"http://127.0.0.1:{listening.getsockname()[1]}"
 
     serve.seen = seen  # type: ignore[attr-defined]
     yield serve
+    listening.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
     listening.close()
+    for thread in threads:
+        thread.join(10)
 
 
 def test_a_read_over_a_kept_connection_that_ends_is_asked_again_over_a_new_one(server):
