@@ -26,7 +26,8 @@ def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, d
     point = plan.make(config, WORKLOADS)[0]
     places = stage.buckets_of(config, store, point.axes["buckets"])
     buckets.ensure(store, config.name, places)
-    manifest = stage.ensure(config, store, point.dataset) if point.dataset else None
+    with scratch.using(config.scratch):  # as `stage` does: else the end of another test's gang clears it
+        manifest = stage.ensure(config, store, point.dataset) if point.dataset else None
     folder = tmp_path / f"gang{time.monotonic_ns()}"
     folder.mkdir()
     return folder, {

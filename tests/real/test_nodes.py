@@ -245,7 +245,8 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
         told | {"repetitions": 1, "stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": sweep}}
     )
     (point,) = plan.make(config, WORKLOADS)
-    manifests = {p.point.dataset["name"]: stage.ensure(config, seaweedfs, p.point.dataset) for p in point.parts()}
+    with scratch.using(config.scratch):  # as `stage` does
+        manifests = {p.point.dataset["name"]: stage.ensure(config, seaweedfs, p.point.dataset) for p in point.parts()}
     assert len(manifests) == 2
     folder = tmp_path / "gang"
     folder.mkdir()
