@@ -39,6 +39,7 @@ LONGEST = (
         "test_dag",
         "test_comparing",
     ),
+    *("test_notebooks", "test_probe", "test_uproot_s3fs", "test_gang", "test_planned_reads", "test_fsspec_engine"),
 )
 ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
 

@@ -186,6 +186,7 @@ def test_one_more_value_measures_only_the_new_point_and_one_less_is_refused(lab)
     in_process(lab, "down", "--all")
 
 
+@pytest.mark.heavy
 def test_a_damaged_record_is_measured_anew_and_told(lab):
     before = heads(lab)
     table = sorted((lab / "results/bench/raw").rglob("ops.0.parquet"))[0]

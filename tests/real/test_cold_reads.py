@@ -31,6 +31,7 @@ def get(access: str, **more) -> dict:
     return {"workload": "get", "duration": "20 s", "warm_up": "1 ms", "objects": 60, "axes": axes}
 
 
+@pytest.mark.heavy
 @needs_a_disk
 def test_cold_reads_come_from_the_disk_and_warm_ones_do_not(lab, port_block):
     """SeaweedFS on disk: objects cold, each once; then others, which were just written, again and again."""

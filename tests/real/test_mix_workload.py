@@ -103,6 +103,7 @@ def test_objects_that_vanish_are_seen(lab, seaweedfs, keys, monkeypatch):
         lab(store, it={"workload": "mix", "objects": 20, "axes": {"mix": "all", "workers": 2}})
 
 
+@pytest.mark.heavy
 def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)

@@ -288,7 +288,7 @@ def test_operations_in_flight_at_the_deadline_end(tmp_path, anybody, body, engin
     assert sum(end > start + 10**9 for end in ops["end_ns"]) == 3
 
 
-@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("opened", [pytest.param(False, marks=pytest.mark.heavy), True])
 def test_what_hangs_is_told(tmp_path, anybody, body, engine, opened):
     """Three answers, then none: two operations hang, and stand in the record until they are given up."""
     with DelayServer(ports.block(), [0.001] * 3 + [3600.0] * 1000, body) as server:

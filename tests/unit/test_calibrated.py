@@ -298,15 +298,16 @@ def test_a_link_of_its_own_binds_although_the_host_is_shared(tmp_path, carried, 
         run["nodes"] = [watched | {"node": c["client"], "ranks": [c["client"]]} for c in run["clients"]]
         records.write_summed(path, run | {"coordinator": run["host"], "shared_machine": True})
     evidence.write_sums(tmp_path / "raw")
-    build.build(tmp_path, ["points", "throughput", "numbers"])
+    build.build(tmp_path, ["points", "throughput", "calibration"])
     for name in ("points", "throughput"):
         t = build.read(tmp_path, name)
         t = t[t["workload"] == "put"]
         assert (t["ceiling_of"] == t["store"].map({"alpha": alpha, "beta": beta})).all()
         binds = t["ceiling_of"].where((t["front_ends"] == 2) & (t["ceiling_of"] != "shared cores"))
         assert t["bound_by"].fillna("").tolist() == binds.fillna("").tolist()
-    value = build.read(tmp_path, "numbers").set_index("name")["value"]
-    assert [value["link_bound"], value["client_bound"]] == [str(2 * (alpha, beta).count(w)) for w in ("link", "client")]
+    numbers = calibrated.numbers(*(build.read(tmp_path, name) for name in ("points", "throughput", "calibration")))
+    value = {name: number for name, number, _ in numbers}
+    assert [value["link_bound"], value["client_bound"]] == [2 * (alpha, beta).count(w) for w in ("link", "client")]
 
 
 def test_one_worker_that_computes_all_the_time_is_no_link():

@@ -158,6 +158,7 @@ def many_points(tmp_path_factory):
     return folder
 
 
+@pytest.mark.heavy
 def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_points, tmp_path):
     """One point of 40 is 10 % slower: alone it would be told, with p = 2 / 924 = 0.002; among 40 it is not."""
     other = changed(many_points, tmp_path / "other", [0.9] + [1.0] * 39, "2026-11-01")

@@ -86,7 +86,8 @@ def difference(first: Path, second: Path) -> float:
     )
 
 
-@pytest.mark.parametrize("name", ["reference", pytest.param("transfers", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("name", ["reference", "transfers"])
 def test_figures_look_as_they_did(name, tmp_path):
     made = {}
     for figure, picture in drawn(name, tmp_path / name):

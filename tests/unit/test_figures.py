@@ -229,6 +229,7 @@ def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
 
+@pytest.mark.heavy
 def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
     sizes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
@@ -367,7 +368,7 @@ def test_same_table_same_bytes(example, kind):
     assert first == second and b"CreationDate" not in first
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.heavy)])
 def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
     """It would show what the figure was before."""
     shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
@@ -396,6 +397,7 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 
+@pytest.mark.heavy
 def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path, monkeypatch):
     """It would hang, if the error did not come out of its process."""
     shutil.copytree(example / "raw", tmp_path / "raw")

@@ -186,12 +186,12 @@ def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
 @pytest.mark.heavy
 def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
     """With the records of a campaign that needs no program to plan it again, before it was sealed."""
-    folder = tmp_path / "threads2012-small"
-    shutil.copytree(ROOT / "results/threads2012-small/raw", folder / "raw")
+    folder = tmp_path / "openlab2013-small"
+    shutil.copytree(ROOT / "results/openlab2013-small/raw", folder / "raw")
     for name in ("SEAL", "SHA256SUMS"):
         (folder / "raw" / name).unlink()
     (tmp_path / "more.yaml").write_text(MINE.format(name="small_downloads"))
-    changed = {"results": tmp_path, "campaign": "threads2012", "name": folder.name}
+    changed = {"results": tmp_path, "campaign": "openlab2013", "name": folder.name}
     changed |= {"scale": 0.1, "repetitions": 1, "calibrate": "false"}
     of_it = [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
     with_mine = ("--configfile", str(tmp_path / "more.yaml"), *of_it)

@@ -153,6 +153,7 @@ def test_environment_prints_requests_per_operation(tex):
     )
 
 
+@pytest.mark.heavy
 def test_sections_without_data_are_left_out(tmp_path):
     only_reads = built(tmp_path / "reads", failed=("put", "get"), sweeps=ONE_EACH)
     assert (

@@ -59,6 +59,7 @@ def test_each_page_ends_with_its_sum(file):
     read(file)
 
 
+@pytest.mark.heavy
 def test_any_changed_byte_of_any_page_is_told(file):
     layout, good = Pages.of(opened(file)).layout, file.read_bytes()
     rng, told = np.random.default_rng(5), []

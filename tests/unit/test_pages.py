@@ -81,6 +81,7 @@ def test_the_comparison_on_the_page_is_that_of_sealed_records(other):
     assert len(lines) == 10 and "\n".join(lines) in golden.done(*command.split())
 
 
+@pytest.mark.heavy
 def test_the_comparison_of_two_systems_of_the_reference_is_on_the_page():
     command = "compare results/reference:seaweedfs results/reference:versitygw"
     (lines,) = blocks("statistics.md", f"storelab {command}")

@@ -117,6 +117,7 @@ def test_one_file_is_made_alone_and_needs_no_figures(folder):
     assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
 
 
+@pytest.mark.heavy
 def test_a_subject_is_added_by_its_files(folder, tmp_path):
     """A module of tables and one of latex, found where they lie: table, numbers, LaTeX, flag and section."""
     for kind, text in (("tables", TOY_TABLE), ("latex", TOY_TEX)):

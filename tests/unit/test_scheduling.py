@@ -105,6 +105,7 @@ def test_work_that_a_dead_worker_was_sent_goes_to_another(monkeypatch, pytestcon
     assert ended == set(range(len(tests))) - {dying.sent[0], died}
 
 
+@pytest.mark.heavy
 def test_what_costs_most_cpu_is_told_with_the_durations(tmp_path):
     """With the processes that a test waits for, and its fixtures; over all workers."""
     (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nfrom cpu_times import *\n")

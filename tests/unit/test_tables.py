@@ -235,6 +235,7 @@ def test_a_table_that_is_read_has_plain_columns(example):
         table["one_more"] = 1
 
 
+@pytest.mark.heavy
 def test_same_records_give_the_same_tables(example, tmp_path):
     make(tmp_path)
     for path in build.build(tmp_path):
