@@ -40,6 +40,7 @@ LONGEST = (
         "test_comparing",
     ),
     *("test_notebooks", "test_probe", "test_uproot_s3fs", "test_gang", "test_planned_reads", "test_fsspec_engine"),
+    *("test_pages", "test_page_sums", "test_registry"),  # short, but not to be left out where time ends
 )
 ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
 
