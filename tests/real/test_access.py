@@ -54,8 +54,8 @@ def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
     told = [n for n in reads["wire_bytes"] if n is not None]
     if len(told) == 4:
         assert sum(told) == proxy.received - seen
-    else:  # connections that came and went between two looks, seldom: their reads are not told, and no others
-        assert one.lost >= 4 - len(told) > 0 and len(told) >= 2 and sum(told) < proxy.received - seen
+    else:  # a connection that came and went between two looks, seldom: its read is not told, and no other
+        assert one.lost > 0 and len(told) == 3 and sum(told) < proxy.received - seen
     assert proxy.connections - opened >= len(reads["read"]) - 1, "connections of its own for each read"
     if workload != "replay":
         assert min(reads["open_ns"]) > 0 and len(set(reads["requests"])) <= 3
