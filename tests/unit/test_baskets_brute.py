@@ -396,12 +396,6 @@ def test_earlier_tries_are_kept_in_their_order(tmp_path):
     )
 
 
-def test_a_measuring_process_does_without_pandas():
-    with pytest.raises(ModuleNotFoundError, match="does without pandas"):
-        records._NoPandas().find_spec("pandas")
-    assert records._NoPandas().find_spec("numpy") is None
-
-
 # What a plan asks of a store
 
 

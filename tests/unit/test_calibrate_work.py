@@ -184,7 +184,8 @@ def test_measuring_processes_do_without_pandas(tmp_path):
 import sys
 from storelab.core import records
 from pathlib import Path
-records.without_pandas()
+from storelab.gang import prefork
+prefork.without_pandas()
 records.write_table(Path(sys.argv[1]), {"n": "int64"}, {"n": [1, 2]})
 try:
     import pandas
@@ -199,10 +200,10 @@ except ModuleNotFoundError as error:
 
 def test_without_pandas_asks_first(monkeypatch):
     """In this process: nothing may stand before it."""
-    from storelab.core import records
+    from storelab.gang import prefork
 
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    records.without_pandas()
+    prefork.without_pandas()
     with pytest.raises(ModuleNotFoundError, match="does without pandas"):
         sys.meta_path[0].find_spec("pandas")
     assert sys.meta_path[0].find_spec("numpy") is None

@@ -60,6 +60,25 @@ def test_the_table_has_the_schema_and_the_missing_columns_are_null(raw, point):
     assert table["error"].to_pylist() == [None, "SlowDown"]
 
 
+@pytest.mark.parametrize("columns", [None, ["error", "end_ns"], ["latency_hist", "op"], ["end_ns"]])
+def test_tables_are_read_as_pyarrow_reads_them(tmp_path, columns):
+    hist = [[{"upper_ns": 5, "count": 2}], None]
+    parts = [{"end_ns": [1, 2], "op": ["GET", "PUT"], "error": [None, "late"], "latency_hist": hist}, {"end_ns": [3]}]
+    files = [tmp_path / f"ops.{i}.parquet" for i in range(2)]
+    for path, part in zip(files, parts, strict=True):
+        records.write_table(path, records.OPS, part)
+    assert records.read_table(files, columns).equals(pq.read_table(files, columns=columns))
+    assert records.read_table(files[1], columns).equals(pq.read_table(files[1], columns=columns))
+
+
+def test_a_table_that_is_missing_or_damaged_is_told(tmp_path):
+    (tmp_path / "ops.0.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(ValueError, match="Parquet"):
+        records.read_table(tmp_path / "ops.0.parquet")
+    with pytest.raises(OSError, match=r"ops\.1"):
+        records.read_table(tmp_path / "ops.1.parquet")
+
+
 def test_a_record_is_valid_for_its_own_point_only(raw, point):
     folder = raw / point.key
     assert evidence.load_run(folder, point)

@@ -232,12 +232,12 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 @click.pass_obj
 def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan. A point that has its record is not measured again."""
-    from storelab.gang import coordinator
+    from storelab.gang import coordinator, prefork
     from storelab.measure import point as measuring
     from storelab.measure.progress import terminal
 
     coordinator.heed_signals()
-    records.without_pandas()
+    prefork.without_pandas()
     config, points = load(settings)
     with terminal.shown(config.campaign_dir):
         measuring.point(config, points, key, again)

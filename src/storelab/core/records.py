@@ -9,15 +9,17 @@ import hashlib
 import json
 import os
 import re
-import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+
+if TYPE_CHECKING:  # a process that writes no table starts without
+    import pyarrow as pa
 
 SCHEMA = 4  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`. 4: the monitor's `files`
 # The files' columns and their types: names that pyarrow knows, or those of `write_table`.
@@ -195,19 +197,6 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
-class _NoPandas:
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("a measuring process does without pandas", name=name)
-
-
-def without_pandas() -> None:
-    """Load pyarrow at once, and keep it from importing pandas for its first array: half a second of CPU in which other
-    clients may still be measuring."""
-    sys.meta_path.insert(0, _NoPandas())
-    import pyarrow.parquet  # noqa: F401
-
-
 def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any], sync: bool = True) -> None:
     """Write columns (shape (n,) each) as Parquet, atomically. `kinds`: OPS or another declaration of this module; a
     column of it that is missing is null. Times are delta-encoded: they take most of the room."""
@@ -231,6 +220,18 @@ def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any]
         write_statistics=False,
     )
     write_atomic(path, sink.getvalue().to_pybytes(), sync)
+
+
+def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = None) -> "pa.Table":
+    """Columns (default: all) of Parquet files, behind one another. Raises OSError, ValueError.
+
+    `pyarrow.parquet.read_table` does the same, but loads Arrow's data sets first: a fifth of a second of CPU."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    every = [files] if isinstance(files, Path) else files
+    table = pa.concat_tables(pq.ParquetFile(path).read(columns) for path in every)
+    return table.select(columns) if columns else table
 
 
 def move_in(source: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.gang import clocks, credentials, nodes, post, rendezvous
+from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
 from storelab.gang.node_folder import GangFolder
@@ -209,7 +209,7 @@ def _told_to_end(number: int, _: Any) -> None:
 
 
 def main() -> None:
-    records.without_pandas()
+    prefork.without_pandas()
     for sig in SIGNALS:
         signal.signal(sig, _told_to_end)
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])

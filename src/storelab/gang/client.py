@@ -1,8 +1,7 @@
-"""One client process of a gang: `python -m storelab.gang.client FOLDER RANK`.
+"""The clients of a gang on one host, a process each: `python -m storelab.gang.client FOLDER RANK …` (`prefork.py`).
 
-FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret). Credentials are in the environment.
-The client leaves `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last
-`result.<rank>`.
+FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret). Credentials are in a client's environment.
+It leaves `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last `result.<rank>`.
 """
 
 import os
@@ -10,16 +9,21 @@ import platform
 import resource
 import signal
 import sys
+import traceback
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from storelab import engines
 from storelab.core import clock, records
+from storelab.core.engines import CATALOGUE
 from storelab.core.errors import MeasurementFailed, UserError, of_system
 from storelab.core.model import Point, accounts_of
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
-from storelab.gang import rendezvous
+from storelab.gang import prefork, rendezvous
 from storelab.host import proc
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
@@ -146,21 +150,41 @@ def run(folder: Path, rank: int) -> int:
     return out["exit_status"]
 
 
-def main() -> None:
-    records.without_pandas()
-    # A client that receives a signal closes its engine on the way out (`finally` above).
+def preload(folder: Path, ranks: Sequence[int]) -> None:
+    """Load what the clients of these ranks use, before they are forked."""
+    prefork.without_pandas()
+    for place in {place for rank in ranks if (place := _place(folder, rank))}:
+        engines.load(place)
+
+
+def _place(folder: Path, rank: int) -> str:
+    """Where the class of a client is (`module:name`); '' where its workload chooses another way."""
+    point = load_job(folder, rank)[0].point
+    engine = CATALOGUE.get(point.axes.get("engine", ""))
+    use = engine.uses.get(point.workload) if engine else None
+    return use.client if use else ""
+
+
+def one(folder: Path, rank: int) -> int:
+    """A client, from its first signal handler to its exit status."""
+    # A client that receives a signal closes its engine on the way out (`finally` in `run`).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
     try:
-        status = run(Path(sys.argv[1]), int(sys.argv[2]))
+        return run(folder, rank)
     except SystemExit as end:
-        status = int(end.code or 0)
-    # Everything is written. At exit obstore may abort (see engines/obstore/loop.py), and ROOT is slow.
-    if "obstore" in sys.modules or "ROOT" in sys.modules:
+        return int(end.code or 0)
+    except BaseException:  # noqa: BLE001  (nobody is above it)
+        traceback.print_exc()
+        return 1
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)
-    sys.exit(status)
+
+
+def main() -> None:
+    folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2:]]
+    prefork.run(folder, ranks, partial(preload, folder, ranks), partial(one, folder))
 
 
 if __name__ == "__main__":

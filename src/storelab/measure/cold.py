@@ -111,11 +111,10 @@ class Evidence:
     def _served(self, folder: Path) -> int:
         """Bytes that the store was asked for: of selections with the gaps between their ranges."""
         import pyarrow.compute as pc
-        import pyarrow.parquet as pq
 
         reads = sorted(folder.glob("reads.*.parquet"))
         files, column = (reads, "asked_bytes") if reads else (sorted(folder.glob("ops.*.parquet")), "bytes")
-        return sum(pc.sum(pq.read_table(path, columns=[column])[column]).as_py() or 0 for path in files)
+        return sum(pc.sum(records.read_table(path, [column])[column]).as_py() or 0 for path in files)
 
     def _why(self, served: int) -> str:
         """Why nothing can be said of disk reads; '' where something can."""

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storelab.core import axes
+from storelab.core import axes, records
 from storelab.core.axes import mixes
 from storelab.core.errors import UserError
 from storelab.core.model import Point, accounts_of
@@ -137,13 +137,11 @@ class Mix(Put):
 
     def _known(self, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Known] | None:
         """What became of every name, from the records alone, by key below the bucket's prefix; None of bins."""
-        import pyarrow.parquet as pq
-
         own = put_prefix(job["attempt"])
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
         for path in sorted(folder.glob("ops.*.parquet")):
-            table = pq.read_table(path, columns=["end_ns", "op", "object", "bytes", "error", "latency_hist"])
+            table = records.read_table(path, ["end_ns", "op", "object", "bytes", "error", "latency_hist"])
             if table["latency_hist"].null_count < len(table):
                 return None
             table = table.drop_columns(["latency_hist"])

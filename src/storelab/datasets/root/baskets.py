@@ -182,7 +182,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 def read(path: Path) -> pa.Table:
     """Read a side-car. Raises OSError (missing) or ValueError (wrong columns)."""
-    table = pq.read_table(path)
+    table = records.read_table(path)
     if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
         raise ValueError(f"{path.name} is no table of baskets: its columns are {', '.join(table.schema.names)}")
     return table

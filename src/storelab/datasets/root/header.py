@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from storelab.core import records
 from storelab.datasets.root.baskets import Baskets, write
 from storelab.datasets.root.branches import branches_of
 from storelab.datasets.root.decode import Flat, Form, Lists, form_of
@@ -66,7 +66,7 @@ class Header:
     def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":
         """The saved header; None if there is none of this version and this file, or if it cannot be read."""
         try:
-            table = pq.read_table(path)
+            table = records.read_table(path)
             facts = json.loads(table.schema.metadata[b"storelab"])
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -1,13 +1,46 @@
 """Launcher `local`: the clients are processes on this host. A node's agent (`agent.py`) uses it for its clients."""
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from storelab.gang import prefork
 from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
+
+
+@dataclass
+class Started:
+    """A process that forks clients (`gang/prefork.py`), and what it has said of them by rank."""
+
+    process: subprocess.Popen
+    ranks: list[int]
+    pids: dict[int, int] = field(default_factory=dict)
+    statuses: dict[int, int] = field(default_factory=dict)
+    begun: bytes = b""  # a line that is not whole yet
+
+    def listen(self) -> None:
+        """Hear what it has said by now. Where it has ended, so have its clients: with its own status, if it told none
+        of them."""
+        ended = self.process.poll()
+        while said := self._said():
+            *lines, self.begun = (self.begun + said).split(b"\n")
+            for rank, what, number in map(bytes.split, lines):
+                (self.pids if what == b"pid" else self.statuses)[int(rank)] = int(number)
+        if ended is not None:
+            self.statuses |= dict.fromkeys([rank for rank in self.ranks if rank not in self.statuses], ended)
+
+    def _said(self) -> bytes:
+        try:
+            return os.read(self.process.stdout.fileno(), 65536)
+        except (BlockingIOError, ValueError):  # nothing more yet; closed
+            return b""
 
 
 class LocalLauncher(Launcher):
@@ -29,32 +62,49 @@ class LocalLauncher(Launcher):
         self.beside = beside
         self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
         self.participants = len(self.ranks)
-        self.environs = [{**os.environ, **environ} for environ in environs]
-        self.clients: dict[int, subprocess.Popen] = {}
+        self.environs = environs
+        self.started: list[Started] = []
+        self.hearing = threading.Lock()  # the monitor's thread asks too
 
     def start(self) -> None:
+        hosts: dict[tuple[str, ...], list[int]] = {}
         for rank in self.ranks:
-            with open(self.folder / f"client.{rank}.log", "wb") as log:
-                self.clients[rank] = subprocess.Popen(
-                    [*self.beside(rank), sys.executable, "-m", "storelab.gang.client", str(self.folder), str(rank)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
+            hosts.setdefault(self.beside(rank), []).append(rank)
+        for command, ranks in hosts.items():
+            for rank in ranks:
+                (self.folder / f"client.{rank}.log").write_bytes(b"")
+            with open(self.folder / f"client.{ranks[0]}.log", "ab") as log:
+                process = subprocess.Popen(
+                    [*command, sys.executable, "-m", "storelab.gang.client", str(self.folder), *map(str, ranks)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
                     stderr=log,
-                    env=self.environs[rank % len(self.environs)],
                     preexec_fn=processes.die_with_parent(),
                     start_new_session=True,  # Ctrl-C reaches only the coordinator, which ends the clients in order
                 )
+            self.started.append(Started(process, ranks))
+            os.set_blocking(process.stdout.fileno(), False)
+            with contextlib.suppress(BrokenPipeError), process.stdin as given:  # `ended` tells of one that has ended
+                given.write(json.dumps(self.environs).encode() + b"\n")
+
+    def _heard(self) -> list[Started]:
+        with self.hearing:
+            for each in self.started:
+                each.listen()
+        return self.started
 
     def pids(self) -> dict[int, int]:
-        return {rank: c.pid for rank, c in self.clients.items()}
+        return {rank: pid for each in self._heard() for rank, pid in each.pids.items()}
 
     def ended(self) -> dict[int, int]:
-        return {rank: status for rank, c in self.clients.items() if (status := c.poll()) is not None}
+        return {rank: status for each in self._heard() for rank, status in each.statuses.items()}
 
     def stop(self) -> None:
-        """End all clients: SIGTERM, and SIGKILL after 5 s. Idempotent."""
-        for c in self.clients.values():
-            if c.poll() is None:
-                c.terminate()
-        for c in self.clients.values():
-            processes.stop(c, 5.0)
+        """End all clients: SIGTERM, and SIGKILL after a few seconds. Idempotent."""
+        for each in self.started:
+            if each.process.poll() is None:
+                each.process.terminate()
+        for each in self.started:
+            processes.stop(each.process, prefork.GRACE_S + 1)
+        for each in self._heard():
+            each.process.stdout.close()

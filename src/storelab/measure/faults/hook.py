@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.measure.faults.check import acts_of, beyond, name_of
@@ -65,11 +66,10 @@ def record(run: dict[str, Any], runner: Runner | None, work: Path) -> dict[str, 
 def _before(work: Path, first_ns: int) -> dict[str, int]:
     """Operations of all clients that had ended when the first act began, and those of them that failed."""
     import pyarrow.compute as pc  # here: most points have no fault
-    import pyarrow.parquet as pq
 
     out = {"before_errors": 0, "before_operations": 0}
     for path in work.glob("ops.*.parquet"):
-        rows = pq.read_table(path, columns=["end_ns", "error", "count"])
+        rows = records.read_table(path, ["end_ns", "error", "count"])
         rows = rows.filter(pc.less(rows["end_ns"], first_ns))
         out["before_operations"] += pc.sum(rows["count"]).as_py() or 0
         out["before_errors"] += pc.sum(rows.filter(pc.is_valid(rows["error"]))["count"]).as_py() or 0

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes
+from storelab.core import axes, records
 from storelab.core.axes.distribution import CVMFS, NOWHERE, TUNED, days_of
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -33,18 +33,13 @@ _opened: dict[str, "Opened"] = {}  # attempt -> its repository, open to all
 
 def _acknowledged(folder: Path) -> list[str]:
     """Keys of uploads that the record says were done."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    files = [str(path) for path in sorted(folder.glob("ops.*.parquet"))]
-    done = pc.field("error").is_null() & (pc.field("op") == "PUT") & pc.field("object").is_valid()
-    return pq.read_table(files, columns=["object"], filters=done)["object"].to_pylist()
+    table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "op", "error"])
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return [key for key, op, error in rows if error is None and op == "PUT" and key is not None]
 
 
 def _days(folder: Path) -> dict[str, list[Any]]:
-    import pyarrow.parquet as pq
-
-    return pq.read_table([str(path) for path in sorted(folder.glob("days.*.parquet"))]).to_pydict()
+    return records.read_table(sorted(folder.glob("days.*.parquet"))).to_pydict()
 
 
 class Publish(Workload):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storelab.core import records
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.common.names import put_keys, put_prefix
@@ -23,11 +24,8 @@ if TYPE_CHECKING:  # a client process must start fast
 
 def succeeded(folder: Path) -> "pa.Table":
     """`object` (null in bins, where objects have no names) and `count` of all clients' operations without an error."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    files = [str(path) for path in sorted(folder.glob("ops.*.parquet"))]
-    return pq.read_table(files, columns=["object", "count"], filters=pc.field("error").is_null())
+    table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "count", "error"])
+    return table.filter(table["error"].is_null()).drop_columns(["error"])
 
 
 class Put(Workload):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from storelab import install
+from storelab.core import records
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.loadgen import client
 from storelab.host import processes
@@ -62,16 +63,13 @@ def _round(
     store: Store, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
 ) -> tuple[list[Item], str]:
     """What of the items failed, and the first reason."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     keys = store.credentials(account)
     assert keys is not None
     places = sorted({item.bucket for item in items}, key=lambda b: (b.name, b.prefix))
     number = {place: i for i, place in enumerate(places)}
     now = time.time_ns()
     with tempfile.TemporaryDirectory(prefix="storelab-staging-", dir=bodies[0].parent) as folder:
-        records = Path(folder) / "ops.parquet"
+        ops = Path(folder) / "ops.parquet"
         job = {
             "schema": client.SCHEMA,
             "endpoints": client.described(store.endpoints(1)[:1]),
@@ -86,7 +84,7 @@ def _round(
             "object_size": bodies[0].stat().st_size,
             "bodies": [str(path) for path in bodies],
             "workers": min(WORKERS, len(items)),
-            "records": str(records),
+            "records": str(ops),
             "start_ns": now,
             "deadline_ns": now + LONGEST_S * 10**9,
             "timeout_s": client.TIMEOUT_S,
@@ -94,8 +92,8 @@ def _round(
         summary = _run(job, keys.environ(), step)
         if not summary["errors"]:
             return [], ""
-        table = pq.read_table(records, columns=["object"], filters=pc.field("error").is_valid())
-        failed = set(table["object"].to_pylist())
+        table = records.read_table(ops, ["object", "error"])
+        failed = set(table.filter(table["error"].is_valid())["object"].to_pylist())
     said = next(iter(summary["messages"].values()), "nobody says why")
     return [item for item in items if item.bucket.prefix + item.key in failed], said
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes
+from storelab.core import axes, records
 from storelab.core.axes.launches import SQUID
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -124,11 +124,8 @@ class Launch(Workload):
 
 def _sent(folder: Path) -> int:
     """Requests of all clients that were answered."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    files = [str(path) for path in sorted(folder.glob("ops.*.parquet"))]
-    return pq.read_table(files, columns=["status"], filters=pc.field("status") > 0).num_rows
+    statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
+    return sum(status is not None and status > 0 for status in statuses)
 
 
 LAUNCH = Launch(

@@ -1,0 +1,152 @@
+"""Clients forked from one process: each has its rank, log and keys; how each ended is known; none outlives its parent."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from storelab.gang.launchers.local import LocalLauncher
+
+# In place of a client: `work` of a rank says what it sees, and does what the rank's file says.
+CLIENT = """
+import os, signal, sys, time
+from functools import partial
+from pathlib import Path
+from storelab.gang import prefork
+
+folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2:]]
+
+def preload():
+    if (folder / "broken").exists():
+        raise ImportError("no such engine")
+    (folder / f"loaded.{os.getpid()}").touch()
+
+def work(rank):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if (folder / "deaf").exists() else lambda *_: os._exit(143))
+    print("client", rank, os.environ.get("KEY"), os.getsid(0) == os.getpid(), flush=True)
+    (folder / f"there.{rank}").touch()
+    while not (folder / f"end.{rank}").exists():
+        time.sleep(0.01)
+    return int((folder / f"end.{rank}").read_text())
+
+prefork.run(folder, ranks, preload, work)
+"""
+
+
+def until(look, seconds=20):
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A function that starts clients in a folder of their own; `python -m storelab.gang.client` is CLIENT here."""
+    module = tmp_path / "code" / "storelab_client.py"
+    module.parent.mkdir()
+    module.write_text(CLIENT)
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{module}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    launchers = []
+
+    def start(ranks, environs=({},), mark="", **more):
+        folder = tmp_path / "gang"
+        folder.mkdir()
+        if mark:
+            (folder / mark).touch()
+        launchers.append(LocalLauncher(folder, ranks, list(environs), **more))
+        launchers[-1].start()
+        return folder, launchers[-1]
+
+    yield start
+    for each in launchers:
+        each.stop()
+
+
+def there(folder, ranks):
+    until(lambda: all((folder / f"there.{rank}").exists() for rank in ranks))
+
+
+def log(folder, rank):
+    return (folder / f"client.{rank}.log").read_text()
+
+
+def test_each_has_its_rank_log_session_and_keys_and_says_how_it_ended(started, monkeypatch):
+    monkeypatch.delenv("KEY", raising=False)
+    folder, launcher = started([3, 5, 8], [{"KEY": "a"}, {"KEY": "b"}])
+    there(folder, [3, 5, 8])
+    assert [log(folder, rank) for rank in (3, 5, 8)] == ["client 3 b True\n", "client 5 b True\n", "client 8 a True\n"]
+    until(lambda: len(launcher.pids()) == 3)
+    parents = {psutil.Process(pid).ppid() for pid in launcher.pids().values()}
+    assert len(parents) == 1 and parents.pop() not in (os.getpid(), *launcher.pids().values())
+    assert len(list(folder.glob("loaded.*"))) == 1, "loaded once"
+    assert launcher.ended() == {}
+    for rank, status in ((5, 7), (8, 0)):
+        (folder / f"end.{rank}").write_text(str(status))
+    until(lambda: launcher.ended() == {5: 7, 8: 0})
+    os.kill(launcher.pids()[3], signal.SIGKILL)
+    until(lambda: launcher.ended() == {3: -9, 5: 7, 8: 0})
+
+
+def test_no_key_stands_on_a_command_line_or_in_the_environment_of_what_forks_them(started):
+    folder, launcher = started(2, [{"KEY": "secret-0"}, {"KEY": "secret-1"}])
+    there(folder, [0, 1])
+    until(lambda: len(launcher.pids()) == 2)
+    parent = psutil.Process(launcher.pids()[0]).ppid()
+    for pid in (parent, *launcher.pids().values()):
+        proc = Path(f"/proc/{pid}")
+        assert b"secret" not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
+
+
+def test_stop_ends_all_of_them_in_order(started):
+    folder, launcher = started(3)
+    there(folder, range(3))
+    until(lambda: len(launcher.pids()) == 3)
+    pids = launcher.pids()
+    launcher.stop()
+    launcher.stop()
+    assert launcher.ended() == dict.fromkeys(range(3), 143)
+    assert not [pid for pid in pids.values() if psutil.pid_exists(pid)]
+
+
+def test_who_does_not_hear_is_killed(started, monkeypatch):
+    folder, launcher = started(2, mark="deaf")
+    there(folder, range(2))
+    begun = time.monotonic()
+    launcher.stop()
+    assert launcher.ended() == {0: -9, 1: -9} and time.monotonic() - begun < 15
+
+
+def test_they_end_with_what_forked_them(started):
+    folder, launcher = started(2, mark="deaf")
+    there(folder, range(2))
+    until(lambda: len(launcher.pids()) == 2)
+    pids = launcher.pids()
+    os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
+    until(lambda: not [pid for pid in pids.values() if psutil.pid_exists(pid)])
+    until(lambda: launcher.ended() == {0: -9, 1: -9})
+
+
+def test_what_cannot_be_loaded_is_told_of_every_client(started):
+    folder, launcher = started(2, mark="broken")
+    until(lambda: launcher.ended() == {0: 1, 1: 1})
+    assert "no such engine" in log(folder, 0) and log(folder, 1) == ""
+
+
+def test_clients_of_another_host_have_a_process_of_their_own(started, tmp_path):
+    """`beside` enters that host; what enters one loads its clients once there."""
+    enters = ("/usr/bin/env", "HOST=other")
+    folder, launcher = started(4, beside=lambda rank: enters if rank % 2 else ())
+    there(folder, range(4))
+    until(lambda: len(launcher.pids()) == 4)
+    parents = {rank: psutil.Process(pid).ppid() for rank, pid in launcher.pids().items()}
+    assert parents[0] == parents[2] != parents[1] == parents[3]
+    assert psutil.Process(parents[1]).environ()["HOST"] == "other"
+    assert "HOST" not in psutil.Process(parents[0]).environ()
