@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from scheduling import Files
+from scheduling import Files, pytest_collection_modifyitems
 
 TESTS = Path(__file__).parents[1]
 DIES = "import os\ndef test_first(): pass\ndef test_dies(): os._exit(1)\ndef test_last(): pass\n"
@@ -63,6 +63,24 @@ def test_after_so_many_minutes_no_test_begins_and_each_says_so(tmp_path):
     assert "1 passed, 1 skipped" in told[0][0] and not told[0][1]
     assert "not begun: 0.02 minutes of tests are over (STORELAB_TEST_MINUTES)" in told[0][0]
     assert "2 passed" in told[1][0] and told[1][1]
+
+
+@pytest.mark.parametrize(
+    ("turn", "order"),
+    [
+        (None, ["slurm", "console", "a", "b", "b", "c"]),
+        ("1", ["slurm", "console", "b", "b", "c", "a"]),
+        ("5", ["slurm", "console", "c", "a", "b", "b"]),
+    ],
+)
+def test_the_longest_begin_and_the_others_take_turns(monkeypatch, turn, order):
+    """So that a slow machine, where the time ends first, does not always leave out the same."""
+    monkeypatch.delenv("STORELAB_TEST_TURN", raising=False)
+    if turn:
+        monkeypatch.setenv("STORELAB_TEST_TURN", turn)
+    items = [SimpleNamespace(path=Path(f"test_{name}.py")) for name in ("a", "b", "b", "console", "c", "slurm")]
+    pytest_collection_modifyitems(items)
+    assert [item.path.stem.removeprefix("test_") for item in items] == order
 
 
 class Worker:
