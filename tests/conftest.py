@@ -1,6 +1,7 @@
 """What tests share: free ports, a running SeaweedFS, small campaigns."""
 
 import fcntl
+import gc
 import os
 import shutil
 import signal
@@ -35,6 +36,9 @@ for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SI
 
 # `make test` has pytest keep what it compiled; copies of the checkout, whose files tests edit, get no bytecode.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+# A worker has everything loaded: to look through all of it as often as Python does takes a good part of the time of small tests.
+gc.set_threshold(50_000, 5, 10)
 
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate"), "600 ms")

@@ -8,7 +8,7 @@ import pytest
 from laboratory import holds, needs_xrootd
 
 from storelab.core import stores
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import make
 
 pytestmark = pytest.mark.heavy
@@ -20,8 +20,22 @@ STORES = [
 BOTH = {"workers": 3, "clients": 2, "object_size": "20 kB"}
 SLOW = {"duration": "4 s"}  # a busy machine, and HDFS with 20 files a second
 SHORT = {"duration": "2 s"}
-# Uploads that begin a new folder together race (docs/stores/rclone.md).
-MAY_FAIL = {"rclone": {"InternalError"}}
+# Uploads that begin a new folder together race (docs/stores/rclone.md): this error, and nothing worse.
+MAY_FAIL = {"rclone": "InternalError"}
+
+
+def settled(kind, measure, tries=4):
+    """What `measure` returns, without what the store's own race failed, a twentieth at most; again where it ended all."""
+    race = MAY_FAIL.get(kind, "none")
+    try:
+        measured = measure()
+    except MeasurementFailed as error:
+        if race not in str(error) or tries == 1:
+            raise
+        return settled(kind, measure, tries - 1)
+    kept = [(point, record, [r for r in rows if r["error"] != race]) for point, record, rows in measured]
+    assert all(len(left) > 0.95 * len(rows) for (_, _, left), (_, _, rows) in zip(kept, measured, strict=True))
+    return kept
 
 
 def measures(lab, settings, protocol, tmp_path):
@@ -33,13 +47,11 @@ def measures(lab, settings, protocol, tmp_path):
     window = SLOW if settings["kind"] in ("ceph", "hdfs") else SHORT
     sweeps = {name: {"workload": name, "axes": BOTH | {"engine": "fsspec"}, **window} for name in ("put", "get")}
     sweeps["range"] = {"workload": "get_range", "axes": BOTH | {"object_size": "1 MB", "range_size": "5 kB"}, **window}
-    holds(lab(settings, **sweeps), protocol)
+    holds(settled(settings["kind"], lambda: lab(settings, **sweeps)), protocol)
     if protocol == "s3":
         s5cmd = {name: {"workload": name, "axes": BOTH, **window} for name in ("put", "get")}
-        for _, record, rows in lab(settings, **s5cmd):
-            failed = [r["error"] for r in rows if r["error"]]
-            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10
-            assert len(failed) < 0.05 * len(rows) and set(failed) <= MAY_FAIL.get(settings["kind"], set())
+        for _, record, rows in settled(settings["kind"], lambda: lab(settings, **s5cmd)):
+            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10 and {r["error"] for r in rows} == {None}
 
 
 @pytest.mark.parametrize("kind", STORES)

@@ -99,6 +99,7 @@ def test_figures_look_as_they_did(name, tmp_path):
     )
 
 
+@pytest.mark.heavy
 def test_readme_shows_three_figures_of_the_reference_as_they_are(tmp_path):
     made = {name: _written(tmp_path / f"{name}.png", picture) for name, picture in shown(tmp_path / "reference")}
     assert len(made) == 3 and sorted(made) == sorted(p.stem for p in SHOWN.glob("*.png"))

@@ -96,6 +96,7 @@ def test_what_makes_numbers_is_drawn_from() -> None:
     assert rooms["analysis/tables/noise.py"] == "verdicts" and "analysis/latex/write.py" not in rooms
 
 
+@pytest.mark.heavy
 def test_equivalent_faults_are_still_there() -> None:
     """Each line of the list names a fault that can be planted today."""
     for module, function, before, after in mutants.equivalents():

@@ -21,6 +21,7 @@ def test_every_file_has_a_name_of_its_own():
     assert not [name for name, count in names.items() if count > 1]
 
 
+@pytest.mark.heavy
 def test_what_unit_tests_change_ends_before_a_real_test():
     """A real test that runs behind a unit test would not find what is installed."""
     files = ("tests/unit/test_units.py", "tests/real/test_golang.py")

@@ -1,5 +1,6 @@
 """Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out. Same tables, same bytes."""
 
+import gc
 import io
 import multiprocessing
 import traceback
@@ -97,7 +98,9 @@ def _each(
     try:
         for _ in range(1, min(jobs, len(names))):
             here, there = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_share, args=(there, begun, folder, campaign_dir, names, kinds), daemon=True)
+            process = spawn.Process(
+                target=_share, args=(there, begun, folder, campaign_dir, names, kinds, gc.get_threshold()), daemon=True
+            )
             process.start()
             there.close()
             processes.append(process)
@@ -138,8 +141,11 @@ def _share(
     campaign_dir: Path,
     names: Sequence[str],
     kinds: Sequence[str],
+    garbage: tuple[int, int, int],
 ) -> None:
-    """Work of another process: what it wrote of each figure that it took, or the mistake that ended it."""
+    """Work of another process: what it wrote of each figure that it took, or the mistake that ended it. garbage: when
+    Python looks for some, as in the process that asks."""
+    gc.set_threshold(*garbage)
     try:
         figures = catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
         taken = _taken(begun, len(names))
