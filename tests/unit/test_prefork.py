@@ -5,10 +5,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from storelab.core import clock
+from storelab.gang import client
 from storelab.gang.launchers.local import LocalLauncher
 
 # In place of a client: `work` of a rank says what it sees, and does what the rank's file says.
@@ -16,6 +19,7 @@ CLIENT = """
 import os, signal, sys, time
 from functools import partial
 from pathlib import Path
+from storelab.core import clock
 from storelab.gang import prefork
 
 folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2:]]
@@ -26,11 +30,16 @@ def preload():
     (folder / f"loaded.{os.getpid()}").touch()
 
 def work(rank):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN if (folder / "deaf").exists() else lambda *_: os._exit(143))
-    print("client", rank, os.environ.get("KEY"), os.getsid(0) == os.getpid(), flush=True)
+    asked = []
+    def end(*_):
+        asked.append(time.monotonic())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if (folder / "deaf").exists() else end)
+    print("client", rank, os.environ.get("KEY"), os.getsid(0) == os.getpid(), clock._offset, flush=True)
     (folder / f"there.{rank}").touch()
     while not (folder / f"end.{rank}").exists():
         time.sleep(0.01)
+        if asked and time.monotonic() > asked[0] + 0.3:  # it closes what it opened
+            return 143 if len(asked) == 1 else 99
     return int((folder / f"end.{rank}").read_text())
 
 prefork.run(folder, ranks, preload, work)
@@ -80,9 +89,10 @@ def log(folder, rank):
 
 def test_each_has_its_rank_log_session_and_keys_and_says_how_it_ended(started, monkeypatch):
     monkeypatch.delenv("KEY", raising=False)
-    folder, launcher = started([3, 5, 8], [{"KEY": "a"}, {"KEY": "b"}])
+    folder, launcher = started([3, 5, 8], [{"KEY": "a", clock.OFFSET: "-7"}, {"KEY": "b"}])
     there(folder, [3, 5, 8])
-    assert [log(folder, rank) for rank in (3, 5, 8)] == ["client 3 b True\n", "client 5 b True\n", "client 8 a True\n"]
+    said = ["client 3 b True 0\n", "client 5 b True 0\n", "client 8 a True -7\n"]
+    assert [log(folder, rank) for rank in (3, 5, 8)] == said
     until(lambda: len(launcher.pids()) == 3)
     parents = {psutil.Process(pid).ppid() for pid in launcher.pids().values()}
     assert len(parents) == 1 and parents.pop() not in (os.getpid(), *launcher.pids().values())
@@ -110,9 +120,11 @@ def test_stop_ends_all_of_them_in_order(started):
     there(folder, range(3))
     until(lambda: len(launcher.pids()) == 3)
     pids = launcher.pids()
+    launcher.started[0].process.terminate()
+    time.sleep(0.1)
     launcher.stop()
     launcher.stop()
-    assert launcher.ended() == dict.fromkeys(range(3), 143)
+    assert launcher.ended() == dict.fromkeys(range(3), 143), "asked once, not twice"
     assert not [pid for pid in pids.values() if psutil.pid_exists(pid)]
 
 
@@ -122,6 +134,7 @@ def test_who_does_not_hear_is_killed(started, monkeypatch):
     begun = time.monotonic()
     launcher.stop()
     assert launcher.ended() == {0: -9, 1: -9} and time.monotonic() - begun < 15
+    assert launcher.started[0].process.returncode == 0, "by what forked them, which saw them end"
 
 
 def test_they_end_with_what_forked_them(started):
@@ -138,6 +151,23 @@ def test_what_cannot_be_loaded_is_told_of_every_client(started):
     folder, launcher = started(2, mark="broken")
     until(lambda: launcher.ended() == {0: 1, 1: 1})
     assert "no such engine" in log(folder, 0) and log(folder, 1) == ""
+
+
+def test_what_the_clients_of_a_host_share_is_loaded_before_they_are_forked(tmp_path, monkeypatch):
+    """The clients of all roles, each once; a workload that chooses its client in another way loads it itself."""
+    loaded = []
+    axes = [{"engine": "obstore"}, {"engine": "obstore"}, {"engine": "s5cmd"}, {"engine": "none"}, {}]
+    points = [
+        SimpleNamespace(workload=w, axes=a) for w, a in zip(["put", "put", "get", "calibrate", "x"], axes, strict=True)
+    ]
+    monkeypatch.setattr(client, "load_job", lambda folder, rank: (SimpleNamespace(point=points[rank]), {}))
+    monkeypatch.setattr(client.engines, "load", loaded.append)
+    monkeypatch.setattr(client.prefork, "without_pandas", lambda: loaded.append("pyarrow"))
+    client.preload(tmp_path, range(5))
+    assert loaded[0] == "pyarrow" and sorted(loaded[1:]) == [
+        "storelab.engines.obstore.transfers:ObstorePut",
+        "storelab.engines.s5cmd.transfers:S5cmdGet",
+    ]
 
 
 def test_clients_of_another_host_have_a_process_of_their_own(started, tmp_path):

@@ -230,8 +230,7 @@ def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = Non
     import pyarrow.parquet as pq
 
     every = [files] if isinstance(files, Path) else files
-    table = pa.concat_tables(pq.ParquetFile(path).read(columns) for path in every)
-    return table.select(columns) if columns else table
+    return pa.concat_tables(pq.ParquetFile(path).read(columns) for path in every)
 
 
 def move_in(source: Path, target: Path) -> None:
