@@ -20,22 +20,21 @@ STORES = [
 BOTH = {"workers": 3, "clients": 2, "object_size": "20 kB"}
 SLOW = {"duration": "4 s"}  # a busy machine, and HDFS with 20 files a second
 SHORT = {"duration": "2 s"}
-# Uploads that begin a new folder together race (docs/stores/rclone.md): this error, and nothing worse.
-MAY_FAIL = {"rclone": "InternalError"}
+# Uploads that begin a new folder together race (docs/stores/rclone.md).
+MAY_FAIL = {"rclone": {"InternalError"}}
 
 
 def settled(kind, measure, tries=4):
-    """What `measure` returns, without what the store's own race failed, a twentieth at most; again where it ended all."""
-    race = MAY_FAIL.get(kind, "none")
+    """What `measure` returns; again, a few times, where the store's own race failed some of it."""
+    races = MAY_FAIL.get(kind, set())
     try:
         measured = measure()
+        if tries == 1 or not races & {r["error"] for _, _, rows in measured for r in rows}:
+            return measured
     except MeasurementFailed as error:
-        if race not in str(error) or tries == 1:
+        if tries == 1 or not any(race in str(error) for race in races):
             raise
-        return settled(kind, measure, tries - 1)
-    kept = [(point, record, [r for r in rows if r["error"] != race]) for point, record, rows in measured]
-    assert all(len(left) > 0.95 * len(rows) for (_, _, left), (_, _, rows) in zip(kept, measured, strict=True))
-    return kept
+    return settled(kind, measure, tries - 1)
 
 
 def measures(lab, settings, protocol, tmp_path):
@@ -51,7 +50,9 @@ def measures(lab, settings, protocol, tmp_path):
     if protocol == "s3":
         s5cmd = {name: {"workload": name, "axes": BOTH, **window} for name in ("put", "get")}
         for _, record, rows in settled(settings["kind"], lambda: lab(settings, **s5cmd)):
-            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10 and {r["error"] for r in rows} == {None}
+            failed = [r["error"] for r in rows if r["error"]]
+            assert record["engine"]["name"] == "s5cmd" and len(rows) > 10
+            assert len(failed) < 0.05 * len(rows) and set(failed) <= MAY_FAIL.get(settings["kind"], set())
 
 
 @pytest.mark.parametrize("kind", STORES)
