@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from storelab.analysis.latex.scaling import knees as latex
 from storelab.analysis.statistics import knees
@@ -22,6 +23,17 @@ def test_knee_plateau_and_slope():
     assert c.plateau.low <= 500 <= c.plateau.high
     assert c.slope.low <= 100 <= c.slope.high and c.slope.value == pytest.approx(100, rel=0.05)
     assert c.linearity.value < 1
+
+
+def test_the_slope_is_that_of_weighted_least_squares():
+    """By the closed form, with the residuals' own scale; also where the line is nearly level and its numbers are small."""
+    for y in (scattered(100 * X), scattered(2e-4 * (1 + X / 1e4), 0.1)):
+        w = np.array([y[x == X].mean() for x in X]) ** -2
+        x, z = X - (w * X).sum() / w.sum(), y - (w * y).sum() / w.sum()
+        slope = (w * x * z).sum() / (w * x**2).sum()
+        error = np.sqrt((w * (z - slope * x) ** 2).sum() / (len(X) - 2) / (w * x**2).sum())
+        found, reach = knees.fit(X, y).slope, stats.t(len(X) - 2).ppf(0.975) * error
+        assert (found.value, found.low, found.high) == pytest.approx((slope, slope - reach, slope + reach), rel=1e-9)
 
 
 def test_still_rising_has_no_knee():

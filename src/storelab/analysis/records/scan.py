@@ -5,6 +5,7 @@ look into each of thousands of files for its columns (`union_by_name`) takes lon
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -36,6 +37,22 @@ def bin_ns(run: Mapping[str, Any]) -> int:
     return int(run["point"]["fixed"].get("bin_ns", BIN_NS))
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """In memory, one for the process: to open one takes longer than to ask it for some rows."""
+    return duckdb.connect()
+
+
+def of_files(files: Mapping[str, str], column: str = "key") -> duckdb.DuckDBPyConnection:
+    """A connection with the view `rows`: all rows of these Parquet files of one schema, with a column for what each
+    file maps to."""
+    con = _database().cursor()
+    con.register("files", pd.DataFrame({"filename": list(files), column: list(files.values())}))
+    con.register("found", con.read_parquet(list(files), filename=True))
+    con.execute("CREATE TEMP VIEW rows AS SELECT * EXCLUDE (filename) FROM found JOIN files USING (filename)")
+    return con
+
+
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
     """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of
     `bounds`.
@@ -46,7 +63,7 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
     files = pd.DataFrame([(p, k) for p, k in campaign.files(name).items() if k in wanted], columns=["filename", "key"])
     if files.empty:
         return None
-    con = duckdb.connect()
+    con = _database().cursor()
     con.register("found", files.merge(bounds(campaign), on="key"))
     con.execute("CREATE TEMP TABLE files AS SELECT * FROM found")
     parts = []

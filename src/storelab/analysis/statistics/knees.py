@@ -17,7 +17,7 @@ A curve is the speed y > 0 of N runs at values x > 0 of one axis; the unit is th
   where the 95 % interval of its ratio (t, pooled variance) lies above 1. Only `knee` and `peak` have a value and an
   upper bound; else the knee lies beyond `low`, if anywhere.
 * slope: of the straight line through the runs up to the knee or peak, per unit of the axis (relative weights;
-  scipy.optimize.curve_fit).
+  numpy.polyfit).
 * plateau: speed at and beyond the knee. A curve with a peak has none.
 * linearity: slope of log speed against log value over all that was measured: 1 is
   proportional, 0 no gain.
@@ -178,11 +178,9 @@ def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
     """Of the line through the runs, weighted by their relative scatter."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
-    from scipy.optimize import curve_fit  # here: few campaigns have a curve, and it is slow to load
-
-    sigma = np.array([y[x == v].mean() for v in x])
-    (_, slope), covariance = curve_fit(lambda v, a, b: a + b * v, x, y, p0=(y.mean(), 0.0), sigma=sigma)
-    return _around(float(slope), math.sqrt(covariance[1][1]), len(x) - 2)
+    weights = 1 / np.array([y[x == v].mean() for v in x])
+    (slope, _), covariance = np.polyfit(x, y, 1, w=weights, cov=True)
+    return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
 def _linearity(x: np.ndarray, y: np.ndarray) -> Interval:

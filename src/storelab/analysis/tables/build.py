@@ -5,9 +5,10 @@ What a table holds stands in the module of its name. MB = 10^6 bytes; the unit e
 `high` are those of `statistics.medians`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from storelab.analysis.parts.registry import Made
 from storelab.analysis.records.campaign import Campaign, load
@@ -27,6 +28,19 @@ class Tables(Made):
 
     def __init__(self, campaign: Campaign) -> None:
         super().__init__({"campaign": campaign, "plan": campaign.plan, "tables": self}, TABLE, GIVEN)
+
+    def __getitem__(self, name: str) -> Any:
+        with python_strings():
+            return super().__getitem__(name)
+
+
+@contextmanager
+def python_strings() -> Iterator[None]:
+    """Texts of tables are Python's: Arrow's take longer to load, and to choose and group few rows by."""
+    import pandas as pd
+
+    with pd.option_context("mode.string_storage", "python"):
+        yield
 
 
 def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
@@ -53,7 +67,7 @@ def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
     if not path.exists():
         raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
     text = name in TEXTS
-    with pd.option_context("mode.string_storage", "python"):  # Arrow's strings take longer to load
+    with python_strings():
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
     # In a block for each type: whoever takes rows of a wide table waits for each block, and pandas' own texts have one
     # for each column.

@@ -8,11 +8,11 @@ day while it publishes it, the day has no time of publication, only a whole one:
 from collections.abc import Mapping
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups
+from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core import records
@@ -37,11 +37,8 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     if not files:
         columns = ["key", "stratum", "day", "state", "end_ns", "factor", *map("_".join, METRICS), *COUNTS]
         return pd.DataFrame(columns=columns)
-    con = duckdb.connect()
-    con.register("files", pd.DataFrame({"filename": list(files), "key": list(files.values())}))
-    con.register("parquet", con.read_parquet(list(files), filename=True))
-    select = ", ".join(c for c in records.DAYS)
-    rows = con.execute(f"SELECT key, {select} FROM parquet JOIN files USING (filename) ORDER BY key, stratum, day").df()
+    select = ", ".join(records.DAYS)
+    rows = scan.of_files(files).execute(f"SELECT key, {select} FROM rows ORDER BY key, stratum, day").df()
     of = rows.groupby(["key", "stratum"], sort=False)
     done = rows["state"] == PUBLISHED
     lasted = (rows["end_ns"] - rows["begin_ns"]) / 1e9

@@ -8,11 +8,10 @@ What uploads felt are ratios of one run (`roles.csv`): their rate in a phase ove
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import duckdb
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records import roles
+from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians
 from storelab.analysis.tables import NUMBERS, TABLE
@@ -88,10 +87,7 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
 
 def _tries(files: Mapping[str, str]) -> pd.DataFrame:
     """The rows of all files, with `key`."""
-    con = duckdb.connect()
-    con.register("files", pd.DataFrame({"filename": list(files), "key": list(files.values())}))
-    con.register("parquet", con.read_parquet(list(files), filename=True))
-    return con.execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM parquet JOIN files USING (filename)").df()
+    return scan.of_files(files).execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
 
 
 def _times(own: pd.DataFrame) -> dict[str, Any]:

@@ -9,11 +9,11 @@ goes wrong, is everything all right?*, JAMA 249 (1983) 1743-1745.
 from collections.abc import Mapping
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 from scipy.special import betaincinv
 
+from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import TABLE
 from storelab.core import records
@@ -71,12 +71,7 @@ def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     files = campaign.files(name)
     if not files:
         return pd.DataFrame(columns=["point", *records.TABLES[name]])
-    con = duckdb.connect()
-    con.register("files", pd.DataFrame({"filename": list(files), "point": list(files.values())}))
-    con.register("parquet", con.read_parquet(list(files), filename=True))
-    return con.execute(
-        "SELECT * EXCLUDE (filename) FROM parquet JOIN files USING (filename) ORDER BY point, client"
-    ).df()
+    return scan.of_files(files, "point").execute("SELECT * FROM rows ORDER BY point, client").df()
 
 
 @TABLE("consistency", "campaign", "axes")
