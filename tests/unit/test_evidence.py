@@ -101,6 +101,24 @@ def test_every_flipped_byte_is_told(copy, sealed):
     assert looks(copy) == ["", "", ""]
 
 
+def test_tables_rest_on_the_sums_which_change_with_every_record(copy):
+    """Snakemake looks at two files of a campaign, not at thousands; what is measured or fails later changes one of them."""
+    raw = copy / "raw"
+    assert workflow.existing(raw, "example") == [str(raw / "plan.json"), str(raw / "SHA256SUMS")]
+    for path in (p for p in raw_files(raw) if p.name != "plan.json"):
+        was, sums = path.read_bytes(), (raw / "SHA256SUMS").read_bytes()
+        flip(path, 0, 1)
+        evidence.write_sums(raw)
+        assert (raw / "SHA256SUMS").read_bytes() != sums, path
+        path.write_bytes(was)
+        evidence.write_sums(raw)
+
+
+def raw_files(raw: Path) -> list[Path]:
+    """All but the sums themselves."""
+    return [p for p in sorted(raw.rglob("*")) if p.is_file() and p.name != "SHA256SUMS"]
+
+
 def test_every_byte_of_a_seal_counts(copy):
     campaign.seal(copy, with_failures=True)
     path = copy / "raw/SEAL"
