@@ -161,6 +161,16 @@ def test_one_that_ends_at_once_shows_its_log(daemons, server):
         daemons.wait_healthy(broken)
 
 
+def test_the_end_of_a_log_is_its_last_lines_that_say_something(daemons):
+    daemons.logs.mkdir(parents=True, exist_ok=True)
+    (daemons.logs / "web.log").write_text("begun\n\ncorrupt\n\n  asked\n\n\nended\n\n")
+    assert (
+        daemons.log_tail("web", 3) == "corrupt | asked | ended"
+        and daemons.log_tail("web") == "begun | corrupt | asked | ended"
+    )
+    assert daemons.log_tail("none") == "(no log)"
+
+
 def test_one_that_ignores_sigterm_is_killed(daemons, server):
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SERVER}"
     daemon = Daemon(

@@ -119,12 +119,12 @@ class Daemons:
         return [leader, *family.workers([leader])[leader.pid]] if leader else []
 
     def log_tail(self, name: str, lines: int = 4) -> str:
-        """The last lines of a daemon's log on one line."""
+        """The last lines of a daemon's log that say something, on one line."""
         try:
             text = (self.logs / f"{name}.log").read_text(errors="replace")
         except OSError:
             return "(no log)"
-        return " | ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip()) or "(empty log)"
+        return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:]) or "(empty log)"
 
     def check_ports(self, daemons: Iterable[Daemon]) -> None:
         """Raises UserError that names the first port that is taken, who holds it, and the key to change."""

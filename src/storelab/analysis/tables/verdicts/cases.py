@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records.rows import select
+from storelab.analysis.records.rows import matching, taken
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import Bound, Found
 from storelab.analysis.tables.systems import capabilities
@@ -91,13 +91,14 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
     """The rows that count: what `where` says, known values alone; the least and the most last, at each value of
     `along`."""
     where, along = claim["where"], claim["along"]
-    rows = select(rows, {c: v for c, v in where.items() if v not in EXTREMES})
     if column not in rows or (along and along not in rows):
         return rows.iloc[:0]
-    rows = rows[rows[column].notna()]
-    rows = rows[rows[along].notna()] if along else rows
+    kept = matching(rows, {c: v for c, v in where.items() if v not in EXTREMES})
+    for known in filter(None, (column, along)):
+        kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in (*EXTREMES, *BY_SPEED) for v in claim["values"]):
-        rows = rows[rows[along].isin(claim["values"])]
+        kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
+    rows = taken(rows, kept)  # once: a table of runs is wide
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
         if name not in rows or rows.empty:
             return rows.iloc[:0]
