@@ -101,6 +101,14 @@ def test_a_ratio():
     assert verdict(*buckets(2.0), **RATIO | {"values": ["least", "most"]}) == "confirmed"
 
 
+def test_a_ratio_rests_on_the_values_that_it_names_alone():
+    """Not on others that were measured beside them, nor on runs without a value."""
+    lost = runs(100, buckets=1).assign(throughput_mb_per_s=np.nan, rate_per_s=np.nan, key="lost")
+    row = judged(*buckets(2.0), runs(500, buckets=4096), lost, **RATIO).iloc[0]
+    assert row["value"] == pytest.approx(2, rel=1e-6) and row["n"] == 2 * len(SCATTER)
+    assert len(row["points"].split()) == row["n"] and "lost" not in row["points"]
+
+
 def test_the_best_and_the_worst_count_for_all_their_pairs():
     stores = [runs(100 * f, store=s) for s, f in (("a", 1.0), ("b", 1.03), ("c", 1.3), ("d", 1.05))]
     said = {"metric": "rate", "along": "store", "values": ["worst", "best"], "rule": "ratio", "at_least": 1.2}
