@@ -253,6 +253,12 @@ def clients_of(folder: Path) -> list[int]:
     return out
 
 
+def measuring(folder: Path) -> bool:
+    """s5cmd runs there, so clients do; before them there is the process that loads what they need."""
+    programs = [Path(f"/proc/{pid}/exe") for pid in clients_of(folder)]
+    return any(program.resolve().name == "s5cmd" for program in programs)
+
+
 @pytest.mark.heavy
 def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
@@ -282,13 +288,7 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_
     process = subprocess.Popen(
         [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
     )
-    wait_for(
-        lambda: any(
-            b"s5cmd" in Path(f"/proc/{p}/cmdline").read_bytes()
-            for p in clients_of(shared_lab)
-            if Path(f"/proc/{p}").exists()
-        )
-    )
+    wait_for(lambda: measuring(shared_lab))
     victim = next(p for p in clients_of(shared_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
@@ -301,12 +301,17 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_
     assert not (shared_lab / "results/bench/raw" / key / "failed.json").exists()
 
 
-def test_ctrl_c_leaves_no_client(shared_lab):
+@pytest.mark.parametrize("begun", [measuring, clients_of])
+def test_ctrl_c_leaves_no_client(shared_lab, begun):
+    """Nor what would have forked them."""
     key = point_of(shared_lab, 2)
     process = subprocess.Popen(
         [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: bool(clients_of(shared_lab)))
+    wait_for(lambda: begun(shared_lab))
+    commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in clients_of(shared_lab)]
+    clients = [command for command in commands if b"gang.client" in command]
+    assert clients and all(b"storelab.engines.s5cmd" in c for c in clients), "loaded while the point was prepared"
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in errors, errors

@@ -1,7 +1,9 @@
 """Clients forked from one process: each has its rank, log and keys; how each ended is known; none outlives its parent."""
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,24 +14,25 @@ import pytest
 
 from storelab.core import clock
 from storelab.gang import client
+from storelab.gang.launchers import choose, local
 from storelab.gang.launchers.local import LocalLauncher
 
 # In place of a client: `work` of a rank says what it sees, and does what the rank's file says.
 CLIENT = """
 import os, signal, sys, time
-from functools import partial
 from pathlib import Path
 from storelab.core import clock
 from storelab.gang import prefork
 
-folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2:]]
+for early in sys.argv[1:]:
+    Path(early).touch()
 
-def preload():
+def preload(folder, ranks):
     if (folder / "broken").exists():
         raise ImportError("no such engine")
     (folder / f"loaded.{os.getpid()}").touch()
 
-def work(rank):
+def work(folder, rank):
     asked = []
     def end(*_):
         asked.append(time.monotonic())
@@ -42,7 +45,7 @@ def work(rank):
             return 143 if len(asked) == 1 else 99
     return int((folder / f"end.{rank}").read_text())
 
-prefork.run(folder, ranks, preload, work)
+prefork.run(preload, work)
 """
 
 
@@ -180,3 +183,74 @@ def test_clients_of_another_host_have_a_process_of_their_own(started, tmp_path):
     assert parents[0] == parents[2] != parents[1] == parents[3]
     assert psutil.Process(parents[1]).environ()["HOST"] == "other"
     assert "HOST" not in psutil.Process(parents[0]).environ()
+
+
+def test_a_spare_one_loads_at_once_and_forks_the_clients_of_this_host(started, tmp_path):
+    """Those of another host have a process of their own; logs are the gang's, whatever came before them."""
+    with local.spare([str(tmp_path / "early")]) as spare:
+        until((tmp_path / "early").exists)
+        assert spare.poll() is None, "it waits for its clients"
+        folder, launcher = started(4, [{"KEY": "a"}], beside=lambda rank: ("/usr/bin/env",) * (rank % 2), spare=spare)
+        there(folder, range(4))
+        until(lambda: len(launcher.pids()) == 4)
+        parents = {rank: psutil.Process(pid).ppid() for rank, pid in launcher.pids().items()}
+        assert parents[0] == parents[2] == spare.pid != parents[1] == parents[3]
+        assert log(folder, 2).startswith("client 2 a True")
+        (folder / "end.0").write_text("7")
+        until(lambda: launcher.ended() == {0: 7})
+        launcher.stop()
+        assert launcher.ended() == {0: 7, 1: 143, 2: 143, 3: 143} and spare.returncode == 0
+
+
+def test_a_spare_one_that_nobody_took_ends(started):
+    with local.spare([]) as spare:
+        children = {spare.pid}
+    assert spare.returncode == -signal.SIGTERM and not [pid for pid in children if psutil.pid_exists(pid)]
+
+
+def test_a_spare_one_that_ended_is_no_loss(started):
+    with local.spare([]) as spare:
+        spare.kill()
+        spare.wait()
+        folder, launcher = started(2, spare=spare)
+        there(folder, range(2))
+        (folder / "end.1").write_text("0")
+        until(lambda: launcher.ended() == {1: 0})
+
+
+def test_what_a_spare_one_cannot_load_is_told_of_every_client(started):
+    """It says so in the log of the first, as a process that was begun with them does."""
+    with local.spare([]) as spare:
+        folder, launcher = started(2, mark="broken", spare=spare)
+        until(lambda: launcher.ended() == {0: 1, 1: 1})
+    assert "no such engine" in log(folder, 0)
+
+
+def test_nobody_wants_clients_where_standard_input_ends(tmp_path):
+    command = [sys.executable, "-m", "storelab.gang.client", "storelab.engines.no_such:Client"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (
+        "a class that cannot be loaded fails its clients only"
+    )
+
+
+@pytest.mark.parametrize("kind, begun", [("local", [["storelab.engines.obstore.transfers:ObstorePut"]]), ("srun", [])])
+def test_a_spare_one_is_begun_where_clients_start_on_this_host(monkeypatch, kind, begun):
+    """With the classes of all roles, each once."""
+    asked = []
+
+    @contextlib.contextmanager
+    def spare(places):
+        asked.append(places)
+        yield "process"
+
+    monkeypatch.setattr(local, "spare", spare)
+    parts = [
+        SimpleNamespace(point=SimpleNamespace(workload="put", axes={"engine": e}))
+        for e in ("obstore", "obstore", "none")
+    ]
+    config = SimpleNamespace(launcher=SimpleNamespace(kind=kind))
+    with choose.spare(config, SimpleNamespace(parts=lambda: parts)) as given:
+        assert asked == begun and given == ("process" if begun else None)
+    with choose.spare(config, None) as given:
+        assert given is None and asked == begun

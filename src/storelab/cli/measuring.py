@@ -233,14 +233,18 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
 def measure(settings: Settings, key: str, again: bool) -> None:
     """Measure the point KEY of the plan. A point that has its record is not measured again."""
     from storelab.gang import coordinator, prefork
-    from storelab.measure import point as measuring
-    from storelab.measure.progress import terminal
+    from storelab.gang.launchers import choose
 
     coordinator.heed_signals()
-    prefork.without_pandas()
     config, points = load(settings)
-    with terminal.shown(config.campaign_dir):
-        measuring.point(config, points, key, again)
+    with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
+        # Only now, while the other process loads what the clients need: both take half a second.
+        from storelab.measure import point as measuring
+        from storelab.measure.progress import terminal
+
+        prefork.without_pandas()
+        with terminal.shown(config.campaign_dir):
+            measuring.point(config, points, key, again, spare)
 
 
 @click.command()

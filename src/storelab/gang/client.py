@@ -1,18 +1,19 @@
-"""The clients of a gang on one host, a process each: `python -m storelab.gang.client FOLDER RANK …` (`prefork.py`).
+"""The clients of a gang on one host, a process each: `python -m storelab.gang.client CLASS …` (`prefork.py`).
 
-FOLDER holds `job.json` (point, endpoints, buckets, times: nothing secret). Credentials are in a client's environment.
+CLASS is that of a client (`module:name`), loaded at once. Which clients are wanted comes on standard input. Their
+folder holds `job.json` (point, endpoints, buckets, times: nothing secret), their environment the credentials.
 It leaves `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last `result.<rank>`.
 """
 
+import contextlib
 import os
 import platform
 import resource
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +153,17 @@ def run(folder: Path, rank: int) -> int:
 
 def preload(folder: Path, ranks: Sequence[int]) -> None:
     """Load what the clients of these ranks use, before they are forked."""
+    load({place for rank in ranks if (place := place_of(load_job(folder, rank)[0].point))})
+
+
+def load(places: Collection[str]) -> None:
     prefork.without_pandas()
-    for place in {place for rank in ranks if (place := _place(folder, rank))}:
+    for place in places:
         engines.load(place)
 
 
-def _place(folder: Path, rank: int) -> str:
-    """Where the class of a client is (`module:name`); '' where its workload chooses another way."""
-    point = load_job(folder, rank)[0].point
+def place_of(point: Point) -> str:
+    """Where the class of its clients is (`module:name`); '' where its workload chooses another way."""
     engine = CATALOGUE.get(point.axes.get("engine", ""))
     use = engine.uses.get(point.workload) if engine else None
     return use.client if use else ""
@@ -183,8 +187,9 @@ def one(folder: Path, rank: int) -> int:
 
 
 def main() -> None:
-    folder, ranks = Path(sys.argv[1]), [int(rank) for rank in sys.argv[2:]]
-    prefork.run(folder, ranks, partial(preload, folder, ranks), partial(one, folder))
+    with contextlib.suppress(Exception):  # no client is there to tell it: `preload` raises it again
+        load(sys.argv[1:])
+    prefork.run(preload, one)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 To load an engine takes up to a second of CPU: a gang of many clients would wait for that at every point. What is loaded
 here opens nothing and starts no thread of its own; those of Arrow's allocator and of numpy's BLAS heed a fork.
 
-The launcher (`launchers/local.py`) gives the environments on standard input, one JSON line, so that keys stand in no
-file. Here goes out, a line each: `RANK pid PID`, and once it has ended `RANK status STATUS` (negative: by a signal).
+The launcher (`launchers/local.py`) says on standard input, in one JSON line, which clients it wants: `folder` of the
+gang, `ranks`, `environs`; so keys stand in no file. It may come long after the start: until then the process loads what
+a point will need. Here goes out, a line each: `RANK pid PID`, and once it has ended `RANK status STATUS` (negative: by
+a signal).
 """
 
 import contextlib
@@ -13,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +38,20 @@ def without_pandas() -> None:
     import pyarrow.parquet  # noqa: F401
 
 
-def run(folder: Path, ranks: Sequence[int], preload: Callable[[], None], work: Callable[[int], int]) -> None:
-    """Fork a process for each rank, in which `work(rank)` returns the exit status, and wait for all of them.
+def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], int]) -> None:
+    """Hear which clients are wanted, fork a process for each rank, in which `work(folder, rank)` returns the exit
+    status, and wait for all of them. Returns at once where standard input ends: then nobody wants any.
 
     preload: loads the modules that they share. SIGTERM ends them, after GRACE_S by SIGKILL; they end with this
     process, and this one with its parent (`processes.die_with_parent`).
     """
-    environs = json.loads(sys.stdin.readline())
-    preload()
+    if not (line := sys.stdin.readline()):
+        return
+    wanted = json.loads(line)
+    folder, ranks, environs = Path(wanted["folder"]), wanted["ranks"], wanted["environs"]
+    with open(folder / f"client.{ranks[0]}.log", "ab") as log:
+        os.dup2(log.fileno(), 2)
+    preload(folder, ranks)
     here, running, told = os.getpid(), dict[int, int](), list[int]()
 
     def end(number: int, _: object) -> None:
@@ -66,7 +74,7 @@ def run(folder: Path, ranks: Sequence[int], preload: Callable[[], None], work: C
         if not (pid := os.fork()):
             _become(folder, rank, here, environs[rank % len(environs)])
             # Everything is written then. At a usual exit obstore may abort (engines/obstore/loop.py), and ROOT is slow.
-            os._exit(work(rank))
+            os._exit(work(folder, rank))
         running[pid] = rank
         _tell(rank, "pid", pid)
     while running:

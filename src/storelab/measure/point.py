@@ -20,6 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Part, Point
 from storelab.gang import coordinator, nodes
 from storelab.gang.launchers import choose
+from storelab.gang.launchers.local import Spare
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, beside, check_axes, cold, given_up, jobs, plan_file, record
@@ -54,8 +55,10 @@ def measuring_lock(state: Path) -> Iterator[None]:
         yield
 
 
-def point(config: Config, points: list[Point], key: str, again: bool = False) -> dict[str, Any] | None:
-    """Measure the point `key` of the plan; returns its record, None where it was there already.
+def point(
+    config: Config, points: list[Point], key: str, again: bool = False, spare: Spare = None
+) -> dict[str, Any] | None:
+    """Measure the point `key` of the plan; returns its record, None where it was there already. spare: of `choose`.
 
     Raises UserError (not in the plan, sealed, settings changed …) and MeasurementFailed, which leaves `failed.json`.
     """
@@ -91,7 +94,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False) ->
         begun, why = time.monotonic(), f"its record was damaged: {wrong.path.name}" if wrong else REQUESTED
         with following(config, chosen, at) as state:
             try:
-                run = _measure(config, points, chosen, why, state)
+                run = _measure(config, points, chosen, why, state, spare)
             except (MeasurementFailed, UserError) as error:
                 if isinstance(error, MeasurementFailed):
                     records.fail(folder, chosen, str(error))
@@ -121,6 +124,7 @@ class Attempt:
     cold: cold.Evidence
     filled: dict[str, Any] | None
     state: State
+    spare: Spare = None
 
     @property
     def parts(self) -> list[tuple[Part, dict[str, Any]]]:
@@ -148,7 +152,9 @@ class Outcome:
     servers: list[dict[str, Any]] | None
 
 
-def _measure(config: Config, points: list[Point], chosen: Point, why: str, state: State) -> dict[str, Any]:
+def _measure(
+    config: Config, points: list[Point], chosen: Point, why: str, state: State, spare: Spare
+) -> dict[str, Any]:
     """One point, from the store to the record. `why`: the reason to measure it again. Raises MeasurementFailed."""
     store = _bring_up(config, chosen)
     state.stage("data")
@@ -158,7 +164,9 @@ def _measure(config: Config, points: list[Point], chosen: Point, why: str, state
     manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
     filled = filling.ensure(config, store, wanted, jobs.keeps(chosen)) if wanted else None
     with attempts.begun(config, chosen.key) as work:
-        return _attempted(_new_attempt(config, points, chosen, store, manifests, work, filled, state), points, why)
+        attempt = _new_attempt(config, points, chosen, store, manifests, work, filled, state)
+        attempt.spare = spare
+        return _attempted(attempt, points, why)
 
 
 def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any]:
@@ -248,7 +256,7 @@ def _launch(attempt: Attempt) -> Outcome:
     """Run the gang until its deadline, then ask the workload for its own checks; this host is watched meanwhile."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     module, duration_ns = attempt.workload, chosen.fixed["duration_ns"]
-    launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store)
+    launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, attempt.spare)
     tellers = partial(lines.beat, duration_ns), attempt.state.second
     watch = Monitor(store.actors() if store.managed else {}, launcher.pids, duration_ns, *tellers)
     readings, answered = Readings(store, work, job, chosen.seed), Answered(store)

@@ -2,29 +2,45 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.gang import credentials
-from storelab.gang.launchers import condor, remote, srun
-from storelab.gang.launchers.local import LocalLauncher
+from storelab.gang import client, credentials
+from storelab.gang.launchers import condor, local, remote, srun
+from storelab.gang.launchers.local import Spare
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import LOOPBACK
 
 LOCAL = "local"
 
 
-def make(config: Config, point: Point, folder: Path, environs: list[dict[str, str]], store: Store | None = None) -> Any:
+def spare(config: Config, point: Point | None) -> AbstractContextManager[Spare]:
+    """For `make`: loads what the point's clients will need, while the point is prepared; None without a point, and
+    where no client starts on this host."""
+    if point is None or config.launcher.kind != LOCAL:
+        return nullcontext()
+    return local.spare(sorted({place for part in point.parts() if (place := client.place_of(part.point))}))
+
+
+def make(
+    config: Config,
+    point: Point,
+    folder: Path,
+    environs: list[dict[str, str]],
+    store: Store | None = None,
+    spare: Spare = None,
+) -> Any:
     """The launcher of one point's gang. store: which may want the clients on its own hosts.
 
     Raises UserError: launcher missing, too few nodes; MeasurementFailed: too little time left.
     """
     settings = config.launcher
     if settings.kind == LOCAL:
-        return LocalLauncher(folder, point.clients, environs, store.beside if store else lambda rank: ())
+        return local.LocalLauncher(folder, point.clients, environs, store.beside if store else lambda rank: (), spare)
     if store and store.beside(0):
         raise UserError(
             f"{store.place}.jobs_on_servers", f"the launcher is {settings.kind}", "choose launcher.kind local"

@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from storelab.gang import prefork
 from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
+
+Spare = subprocess.Popen | None  # what `spare` began
 
 
 @dataclass
@@ -43,11 +46,34 @@ class Started:
             return b""
 
 
+def _begun(command: Sequence[str], places: Collection[str], errors: Any) -> subprocess.Popen:
+    """A process that will fork clients, and loads their classes by now; `command` enters its host."""
+    return subprocess.Popen(
+        [*command, sys.executable, "-m", "storelab.gang.client", *places],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        preexec_fn=processes.die_with_parent(),
+        start_new_session=True,  # Ctrl-C reaches only the coordinator, which ends the clients in order
+    )
+
+
+@contextlib.contextmanager
+def spare(places: Collection[str]) -> Iterator[subprocess.Popen]:
+    """A process that loads these classes of clients (`module:name`) while this one prepares the point, for the launcher
+    to fork them from. It ends at the latest with this context."""
+    with _begun((), places, subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            processes.stop(process, prefork.GRACE_S + 1)
+
+
 class LocalLauncher(Launcher):
     """Starts the clients of these ranks (a number: that many, from 0). They end with this process, even after kill -9.
 
     environs: variables by account; client i uses account i mod n. beside: rank -> command that enters the host of its
-    own which a client runs on, () where that is this one.
+    own which a client runs on, () where that is this one. spare: forks those of this host, if it still runs.
     """
 
     name, noun = "local", "client"
@@ -58,8 +84,9 @@ class LocalLauncher(Launcher):
         ranks: int | Sequence[int],
         environs: list[dict[str, str]],
         beside: Callable[[int], tuple[str, ...]] = lambda rank: (),
+        spare: Spare = None,
     ):
-        self.beside = beside
+        self.beside, self.spare = beside, spare
         self.folder, self.ranks = folder, list(range(ranks)) if isinstance(ranks, int) else list(ranks)
         self.participants = len(self.ranks)
         self.environs = environs
@@ -73,19 +100,15 @@ class LocalLauncher(Launcher):
         for command, ranks in hosts.items():
             for rank in ranks:
                 (self.folder / f"client.{rank}.log").write_bytes(b"")
-            with open(self.folder / f"client.{ranks[0]}.log", "ab") as log:
-                process = subprocess.Popen(
-                    [*command, sys.executable, "-m", "storelab.gang.client", str(self.folder), *map(str, ranks)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    preexec_fn=processes.die_with_parent(),
-                    start_new_session=True,  # Ctrl-C reaches only the coordinator, which ends the clients in order
-                )
+            process = None if command else self.spare
+            if not process or process.poll() is not None:
+                with open(self.folder / f"client.{ranks[0]}.log", "ab") as log:
+                    process = _begun(command, (), log)
             self.started.append(Started(process, ranks))
             os.set_blocking(process.stdout.fileno(), False)
+            wanted = {"folder": str(self.folder), "ranks": ranks, "environs": self.environs}
             with contextlib.suppress(BrokenPipeError), process.stdin as given:  # `ended` tells of one that has ended
-                given.write(json.dumps(self.environs).encode() + b"\n")
+                given.write(json.dumps(wanted).encode() + b"\n")
 
     def _heard(self) -> list[Started]:
         with self.hearing:
