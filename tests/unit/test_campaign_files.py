@@ -101,7 +101,13 @@ def test_no_expected_refusal_is_of_a_campaign_that_is_gone():
 
 # The evaluations of 2010-2015
 
-SMALL = {"openlab2013": 0.1, "chep2015": 0.03125, "ihep": 0.03, "hepix2010": 0.05, "threads2012": 0.1}  # as the files say
+SMALL = {
+    "openlab2013": 0.1,
+    "chep2015": 0.03125,
+    "ihep": 0.03,
+    "hepix2010": 0.05,
+    "threads2012": 0.1,
+}  # as the files say
 
 
 def planned(campaign: str, **more) -> list:
