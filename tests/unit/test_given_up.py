@@ -56,7 +56,7 @@ def failing(monkeypatch, reasons):
     """Each point fails with the next reason (None: it is measured); returns the list of those tried."""
     tried, left = [], iter(reasons)
 
-    def measure(config, points, chosen, why, state):
+    def measure(config, points, chosen, why, state, spare):
         tried.append(chosen.key)
         if isinstance(error := next(left), Exception):
             raise error

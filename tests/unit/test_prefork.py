@@ -24,8 +24,9 @@ from pathlib import Path
 from storelab.core import clock
 from storelab.gang import prefork
 
-for early in sys.argv[1:]:
-    Path(early).touch()
+if sys.argv[1:2] != ["--"]:
+    for early in sys.argv[1:]:
+        Path(early).touch()
 
 def preload(folder, ranks):
     if (folder / "broken").exists():
@@ -100,6 +101,8 @@ def test_each_has_its_rank_log_session_and_keys_and_says_how_it_ended(started, m
     parents = {psutil.Process(pid).ppid() for pid in launcher.pids().values()}
     assert len(parents) == 1 and parents.pop() not in (os.getpid(), *launcher.pids().values())
     assert len(list(folder.glob("loaded.*"))) == 1, "loaded once"
+    command = launcher.started[0].process.args
+    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "whose process it is can be seen, and cleaned up by"
     assert launcher.ended() == {}
     for rank, status in ((5, 7), (8, 0)):
         (folder / f"end.{rank}").write_text(str(status))
@@ -227,7 +230,7 @@ def test_what_a_spare_one_cannot_load_is_told_of_every_client(started):
 
 
 def test_nobody_wants_clients_where_standard_input_ends(tmp_path):
-    command = [sys.executable, "-m", "storelab.gang.client", "storelab.engines.no_such:Client"]
+    command = [sys.executable, "-m", "storelab.gang.client", "storelab.engines.no_such:Client", "--", "gang", "0"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (
         "a class that cannot be loaded fails its clients only"

@@ -1,8 +1,9 @@
-"""The clients of a gang on one host, a process each: `python -m storelab.gang.client CLASS …` (`prefork.py`).
+"""The clients of a gang on one host, a process each: `python -m storelab.gang.client CLASS … -- FOLDER RANK …`.
 
-CLASS is that of a client (`module:name`), loaded at once. Which clients are wanted comes on standard input. Their
-folder holds `job.json` (point, endpoints, buckets, times: nothing secret), their environment the credentials.
-It leaves `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last `result.<rank>`.
+CLASS is that of a client (`module:name`), loaded at once. Which clients are wanted comes on standard input
+(`prefork.py`): FOLDER and RANK only tell whose process it is, where that is known at its start. The folder holds
+`job.json` (point, endpoints, buckets, times: nothing secret), the environment of a client its credentials. It leaves
+`ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last `result.<rank>`.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +190,7 @@ def one(folder: Path, rank: int) -> int:
 
 def main() -> None:
     with contextlib.suppress(Exception):  # no client is there to tell it: `preload` raises it again
-        load(sys.argv[1:])
+        load([*takewhile(lambda word: word != "--", sys.argv[1:])])
     prefork.run(preload, one)
 
 

@@ -46,10 +46,10 @@ class Started:
             return b""
 
 
-def _begun(command: Sequence[str], places: Collection[str], errors: Any) -> subprocess.Popen:
-    """A process that will fork clients, and loads their classes by now; `command` enters its host."""
+def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subprocess.Popen:
+    """A process that will fork clients; `command` enters its host, the words are those of `gang/client.py`."""
     return subprocess.Popen(
-        [*command, sys.executable, "-m", "storelab.gang.client", *places],
+        [*command, sys.executable, "-m", "storelab.gang.client", *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -103,7 +103,7 @@ class LocalLauncher(Launcher):
             process = None if command else self.spare
             if not process or process.poll() is not None:
                 with open(self.folder / f"client.{ranks[0]}.log", "ab") as log:
-                    process = _begun(command, (), log)
+                    process = _begun(command, ("--", str(self.folder), *map(str, ranks)), log)
             self.started.append(Started(process, ranks))
             os.set_blocking(process.stdout.fileno(), False)
             wanted = {"folder": str(self.folder), "ranks": ranks, "environs": self.environs}
