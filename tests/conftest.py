@@ -18,9 +18,11 @@ from scheduling import (  # noqa: F401  (hooks)
     pytest_runtest_setup,
     pytest_xdist_make_scheduler,
 )
+from warm_clients import Forked
 
 from storelab.core import plan
 from storelab.core.config import Config
+from storelab.gang.launchers import local
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
@@ -53,6 +55,17 @@ def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
     with (Path(tempfile.gettempdir()) / "storelab-testbeds.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture(autouse=True)
+def clients_start_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of this process's host, in tests that measure; not where a test looks at the command lines of all processes."""
+    if not request.node.get_closest_marker("real") or request.node.get_closest_marker("command_lines"):
+        return
+    begun = local._begun
+    monkeypatch.setattr(
+        local, "_begun", lambda command, words, errors: begun(command, words, errors) if command else Forked(words)
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -149,6 +149,7 @@ def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
         assert r["engine"]["cut_off"] > 0
 
 
+@pytest.mark.command_lines
 def test_nothing_secret_stands_in_the_gangs_folder_or_on_a_command_line(gang, seaweedfs):
     lines = []
 
