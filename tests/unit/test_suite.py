@@ -22,8 +22,9 @@ def test_every_file_has_a_name_of_its_own():
 
 
 @pytest.mark.heavy
-def test_what_unit_tests_change_ends_before_a_real_test():
+def test_what_unit_tests_change_ends_before_a_real_test(monkeypatch):
     """A real test that runs behind a unit test would not find what is installed."""
+    monkeypatch.delenv("STORELAB_TEST_TURN", raising=False)  # the order is that of the command line
     files = ("tests/unit/test_units.py", "tests/real/test_golang.py")
     argv = (sys.executable, "-m", "pytest", "--setup-plan", "-m", "", "-p", "no:cacheprovider", *files)
     said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
