@@ -147,6 +147,7 @@ def nginx(tmp_path_factory):
         one.down()
 
 
+@pytest.mark.command_lines
 def test_a_bearer_token_its_end_and_its_renewal(nginx, lab, tmp_path, monkeypatch):
     first, second, third = jwt(600), jwt(1), jwt(900)
     url, _ = nginx(
@@ -350,6 +351,7 @@ def test_xrootd_lets_no_other_in(guarded, lab, tmp_path, monkeypatch, token, way
     assert "\n" not in str(caught.value) and token not in str(caught.value) and "stores.one" in str(caught.value)
 
 
+@pytest.mark.command_lines
 def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
     """Keys for an hour, by MinIO's AssumeRole: no engine gets in with the keys alone."""
     one = MinIO("m", MinioSettings(kind="minio", port=ports.block()), tmp_path_factory.mktemp("minio"))
