@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SEALED = ("reference", "testbed2015")  # their records lie in results/
 # Their test is marked heavy; `failures`, `intervals`, `root` and `several` are held by each `make test`.
-LONG = (*SEALED, "jobs", "nodes", "reads", "redundancy", "soak", "systems", "transfers")
+LONG = (*SEALED, "intervals", "jobs", "nodes", "reads", "redundancy", "root", "soak", "systems", "transfers")
 NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, that no bar hides another
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 

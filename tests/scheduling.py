@@ -12,15 +12,17 @@ from xdist.workermanage import WorkerController
 
 BEGUN = time.monotonic()
 MINUTES = "STORELAB_TEST_MINUTES"  # of the environment: tests of which no more begin after it
-TURN = "STORELAB_TEST_TURN"  # of the environment: a number that says which of the other files begins
+TURN = "STORELAB_TEST_TURN"  # of the environment: a number that says which third of the files begins
 
+# At every turn: what the README says first; pages and numbers against sealed records.
+FIRST = ("test_stranger", "test_pages", "test_page_sums", "test_registry")
 # Testbeds take the machine for themselves (cgroups, links, namespaces): one at a time.
 TESTBEDS = ("test_slurm", "test_slurm_plugin", "test_cluster_failures", "test_htcondor")
 WITH_A_TESTBED = "test_smoke[cluster_overhead]"
 
-# The files that take longest begin first, so that no worker is left with one at the end. All others follow.
+# The files that take longest come next, so that no worker is left with one at the end. All others follow.
 LONGEST = (
-    *("test_stranger", "test_benchmarks_smoke", "test_nullserver", "test_misuse", "test_console", "test_quick_look"),
+    *("test_benchmarks_smoke", "test_nullserver", "test_misuse", "test_console", "test_quick_look"),
     *("test_root_scales", "test_systems", "test_ceph", "test_hdfs", "test_xrootd", "test_golden", "test_events"),
     *("test_calibration", "test_timed_engines", "test_seaweedfs"),
     *(
@@ -41,18 +43,19 @@ LONGEST = (
         "test_comparing",
     ),
     *("test_notebooks", "test_probe", "test_uproot_s3fs", "test_gang", "test_planned_reads", "test_fsspec_engine"),
-    *("test_pages", "test_page_sums", "test_registry"),  # short, but not to be left out where time ends
 )
-ORDER = {name: place for place, name in enumerate((*TESTBEDS, *LONGEST))}
+ORDER = (*TESTBEDS, *LONGEST)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests. Behind
-    those of ORDER another file is the next one at each TURN: where the time ends before the tests, not always the same
-    are left out."""
-    others = list(dict.fromkeys(item.path.stem for item in items if item.path.stem not in ORDER))
-    first = int(os.environ.get(TURN, "0")) % max(len(others), 1)
-    place = ORDER | {name: len(ORDER) + i for i, name in enumerate(others[first:] + others[:first])}
+    """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests. With a TURN
+    a third of the files begins, then the next one, each with its longest files first: where the time ends before the
+    tests, each of them runs at one turn of three at the latest."""
+    there = dict.fromkeys(item.path.stem for item in items)
+    names = [*(name for name in ORDER if name in there), *(name for name in there if name not in (*FIRST, *ORDER))]
+    if turn := os.environ.get(TURN):
+        names = [name for third in range(3) for name in names[(int(turn) + third) % 3 :: 3]]
+    place = {name: i for i, name in enumerate((*FIRST, *names))}
     items.sort(key=lambda item: place[item.path.stem])
 
 

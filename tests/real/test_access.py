@@ -38,7 +38,7 @@ def make(staged, keys, proxy, monkeypatch):
     ("workload", "axes"),
     [
         ("read_volume", {"engine": "uproot-s3fs"}),
-        ("read_volume", {"engine": "planned"}),
+        pytest.param("read_volume", {"engine": "planned"}, marks=pytest.mark.heavy),
         pytest.param("read_volume", {"engine": "planned", "transport": "http"}, marks=pytest.mark.heavy),
         ("replay", {}),
         pytest.param("replay", {"engine": "fsspec"}, marks=pytest.mark.heavy),

@@ -38,16 +38,19 @@ def proxy(staged):
         yield running
 
 
-SETTINGS = [
-    {},
+LONG = [
     {"navigation": "random"},
     {"cache": "readahead", "read_ahead": AHEAD},
-    {"cache": "readahead", "read_ahead": AHEAD, "navigation": "random"},
     {"cache": "bytes", "read_ahead": AHEAD, "navigation": "random"},
-    {"cache": "blockcache", "read_ahead": AHEAD, "navigation": "random"},
     {"cache": "all", "navigation": "random"},
-    {"engine": "planned"},
     {"engine": "planned", "navigation": "random", "max_amplification": 3},
+]
+SETTINGS = [
+    {},
+    {"cache": "readahead", "read_ahead": AHEAD, "navigation": "random"},
+    {"cache": "blockcache", "read_ahead": AHEAD, "navigation": "random"},
+    {"engine": "planned"},
+    *(pytest.param(axes, marks=pytest.mark.heavy) for axes in LONG),
 ]
 
 

@@ -44,16 +44,17 @@ def proxy(staged):
 @pytest.mark.parametrize(
     ("workload", "axes"),
     [
-        ("read_entries", {}),
         ("read_entries", {"entry_fraction": 0.1}),
         ("read_volume", {"volume_fraction": 1.0, "thrift": 20}),
-        ("replay", {"entry_fraction": 1.0, "volume_fraction": 50.0}),
         ("replay", {"volume_fraction": 1.0, "max_amplification": 4}),
-        ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096}),
-        pytest.param(
-            "replay",
-            {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096, "engine": "fsspec"},
-            marks=pytest.mark.heavy,
+        *(
+            pytest.param(workload, axes, marks=pytest.mark.heavy)
+            for workload, axes in (
+                ("read_entries", {}),
+                ("replay", {"entry_fraction": 1.0, "volume_fraction": 50.0}),
+                ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096}),
+                ("replay", {"volume_fraction": 1.0, "merge": "gap", "max_range_gap": 4096, "engine": "fsspec"}),
+            )
         ),
     ],
 )

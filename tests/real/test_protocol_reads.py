@@ -213,6 +213,7 @@ def test_several_ranges_in_a_request(store, client, monkeypatch, workload, axes)
             assert max(w / a for w, a in zip(result.reads["wire_bytes"], result.reads["asked_bytes"], strict=True)) < 4
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("store", HTTP, indirect=True)
 def test_the_cost_of_a_further_range(store, client):
     """Measured, and the time that follows from it is that of a transfer within a factor of three, on a busy machine."""
@@ -290,7 +291,7 @@ def served(tmp_path_factory):
         ("wrong", "ChecksumMismatch"),
     ],
 )
-@pytest.mark.parametrize("workload", ["replay", "read_volume"])
+@pytest.mark.parametrize("workload", ["replay", pytest.param("read_volume", marks=pytest.mark.heavy)])
 def test_a_server_that_changes_its_mind(served, mode, error, workload):
     """It answered rightly when it was asked in `prepare`; what comes later is held against what was asked for, every time."""
     server, folder, facts = served

@@ -134,6 +134,7 @@ def test_too_few_to_judge_the_newest():
     assert changes.newest([1.0] * 4, []).p == 1 and changes.newest([1.0, 1.0, 1.0, 2.0], []).p == 0
 
 
+@pytest.mark.heavy
 def test_false_and_true_as_the_benchmark_has_them():
     """With few draws and wide bounds."""
     rng = np.random.default_rng(10)

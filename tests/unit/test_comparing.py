@@ -172,6 +172,7 @@ def test_what_chance_alone_calls_different_is_taken_back_and_fails_nothing(many_
     assert "cannot tell (slower)" in (tmp_path / "t.tex").read_text()
 
 
+@pytest.mark.heavy
 def test_many_true_differences_stay(many_points, tmp_path):
     other = changed(many_points, tmp_path / "other", [0.8] * 10 + [1.0] * 30, "2026-11-01")
     output = run(many_points, other, "--csv", tmp_path / "t.csv", "--fail-on", "slower")

@@ -81,7 +81,7 @@ def test_what_was_written_is_whole_and_sha256sum_agrees(whole):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("sealed", [pytest.param(False, marks=pytest.mark.heavy), True])
 def test_every_flipped_byte_is_told(copy, sealed):
     """In a file of each kind, at places of chance and at its first and last bytes."""
     if sealed:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import golden
 import pandas as pd
 import pytest
 import yaml
@@ -45,6 +46,7 @@ def campaign(example, tmp_path_factory):
     return folder
 
 
+@pytest.mark.heavy
 def test_the_pages_examples_are_drawn(campaign, monkeypatch):
     write.build(campaign)
     monkeypatch.setattr(Figure, "savefig", RENDER)
@@ -68,8 +70,8 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
         not (folder / "nothing_there.pdf").exists()
         and not records.read_json(folder / "download_by_engine.json")["empty"]
     )
-    done = storelab("figures", "--campaign-dir", str(campaign), "downloads")
-    assert done.returncode == 2 and "there is no figure 'downloads'" in done.stderr
+    ended, _, err = golden.storelab("figures", "--campaign-dir", str(campaign), "downloads")
+    assert ended == 2 and "there is no figure 'downloads'" in err
 
 
 def test_names_come_from_the_plan_alone(campaign):
@@ -174,11 +176,12 @@ def storelab(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
     (tmp_path / "more.yaml").write_text(MINE.format(name="systems"))
     for command in (("check",), ("plan", "--write")):
-        done = storelab("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}", *command)
-        assert done.returncode == 2 and done.stdout == ""
-        assert done.stderr == (
+        with_more = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
+        assert golden.storelab(*with_more, *command) == (
+            2,
+            "",
             "storelab: figures.systems: 'systems' is the name of a built-in figure; "
-            "give it another name, such as 'my_systems'\n"
+            "give it another name, such as 'my_systems'\n",
         )
     assert not (tmp_path / "reference").exists()
 

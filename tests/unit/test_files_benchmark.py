@@ -12,6 +12,8 @@ from files_read import staged
 
 from storelab.datasets.root import trial
 
+pytestmark = pytest.mark.heavy  # of a benchmark, which .ci/run tries as a whole
+
 
 @pytest.fixture
 def case(tmp_path):

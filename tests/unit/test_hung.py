@@ -162,9 +162,9 @@ def test_what_never_began_in_an_open_loop_waited_until_the_deadline(one):
     [
         ("obstore", {"cut_off": 3}, 3, None),
         ("loadgen", {"cut_off": 0, "hung": 2}, 2, None),
-        ("s5cmd", {"cut_off": 3, "hung": None}, None, 3),
+        pytest.param("s5cmd", {"cut_off": 3, "hung": None}, None, 3, marks=pytest.mark.heavy),
         ("s5cmd", {"cut_off": 3}, None, 3),
-        ("planned", {}, None, None),
+        pytest.param("planned", {}, None, None, marks=pytest.mark.heavy),
     ],
 )
 def test_records_of_every_age_say_what_they_know(one, engine, facts, hung, cut_off):

@@ -183,6 +183,7 @@ def test_published_numbers_are_as_printed():
     assert all(len(published.load(name)) for name in published.NAMES)
 
 
+@pytest.mark.heavy
 def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex):
     script = (
         "import sys; from storelab.analysis.latex import write; from pathlib import Path; write.build(Path(sys.argv[1]));"
@@ -192,6 +193,7 @@ def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.heavy
 def test_names_and_captions_of_figures_load_no_matplotlib(tex):
     script = (
         "import sys; from pathlib import Path; from storelab.core import records\n"

@@ -340,6 +340,7 @@ def test_an_axis_that_a_campaign_does_not_know_stands_at_its_default():
     assert systems._planned(plan(size=4), "t") == set()
 
 
+@pytest.mark.heavy
 def test_compare_without_a_second_system_says_so(there, lonely):
     assert there("compare", lonely).shown == [[systems.NONE]]
 

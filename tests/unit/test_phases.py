@@ -278,7 +278,10 @@ def test_what_never_began_waited_until_its_role_ended(tmp_path):
     assert not (made.index.get_level_values("cell") == "before").any()
 
 
-@pytest.mark.parametrize("binned, step, width", [(False, BIN, BIN), (True, BIN, BIN), (True, S, BIN), (True, S, WIDE)])
+@pytest.mark.parametrize(
+    "binned, step, width",
+    [(False, BIN, BIN), pytest.param(True, BIN, BIN, marks=pytest.mark.heavy), (True, S, BIN), (True, S, WIDE)],
+)
 def test_steps_count_what_ends_in_them(tmp_path, binned, step, width):
     rows, run = drawn(f"steps {binned} {step}", binned, width)
     steps = pd.DataFrame({"key": ["k"], "step_ns": [step]})

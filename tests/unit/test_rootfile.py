@@ -185,8 +185,8 @@ REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "root"
 @pytest.mark.parametrize(
     ("name", "tree", "branches", "held", "embedded"),
     [
-        ("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", 947, 949, 947),
-        ("uproot-issue-123b.root", "CollectionTree", 1657, 1889, 0),
+        pytest.param("nanoAOD_2015_CMS_Open_Data_ttbar.root", "Events", 947, 949, 947, marks=pytest.mark.heavy),
+        pytest.param("uproot-issue-123b.root", "CollectionTree", 1657, 1889, 0, marks=pytest.mark.heavy),
         ("uproot-HZZ-zstd.root", "events", 51, 57, 0),
     ],
 )

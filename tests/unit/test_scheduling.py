@@ -69,17 +69,19 @@ def test_after_so_many_minutes_no_test_begins_and_each_says_so(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("turn", "order"),
     [
-        (None, ["slurm", "console", "a", "b", "b", "c"]),
-        ("1", ["slurm", "console", "b", "b", "c", "a"]),
-        ("5", ["slurm", "console", "c", "a", "b", "b"]),
+        (None, ["stranger", "slurm", "console", "paper", "a", "b", "b", "c"]),
+        ("0", ["stranger", "slurm", "a", "console", "b", "b", "paper", "c"]),
+        ("7", ["stranger", "console", "b", "b", "paper", "c", "slurm", "a"]),
+        ("2", ["stranger", "paper", "c", "slurm", "a", "console", "b", "b"]),
     ],
 )
-def test_the_longest_begin_and_the_others_take_turns(monkeypatch, turn, order):
+def test_the_longest_begin_and_thirds_take_turns(monkeypatch, turn, order):
     """So that a slow machine, where the time ends first, does not always leave out the same."""
     monkeypatch.delenv("STORELAB_TEST_TURN", raising=False)
     if turn:
         monkeypatch.setenv("STORELAB_TEST_TURN", turn)
-    items = [SimpleNamespace(path=Path(f"test_{name}.py")) for name in ("a", "b", "b", "console", "c", "slurm")]
+    files = ("a", "b", "b", "console", "c", "slurm", "stranger", "paper")
+    items = [SimpleNamespace(path=Path(f"test_{name}.py")) for name in files]
     pytest_collection_modifyitems(items)
     assert [item.path.stem.removeprefix("test_") for item in items] == order
 

@@ -59,6 +59,7 @@ def test_check_loads_nothing_of_the_analysis(tmp_path):
     assert not loaded("--set", f"results={tmp_path}", "--set", "campaign=demo", "check") & of_analysis
 
 
+@pytest.mark.heavy
 def test_tables_do_without_what_is_slow_to_load(campaign):
     """Claims are checked (pydantic), and their p values corrected together (scipy.stats)."""
     assert campaign[0] >= {"pandas", "duckdb"} and "matplotlib" not in campaign[0]
