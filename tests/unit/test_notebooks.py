@@ -182,7 +182,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     assert set(states["workload"]) == {"get"} and states["points"].sum() == len(each) == 18
     (medians,) = frames(picker, 2)
     assert len(medians) == 6 and "get" in overview.measured(picker.opened)[0][0]
-    assert picker.said() == "Campaign example0: Workload get; Objects 4 kB"
+    assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     assert (
         len(picker.opened.table("environment")) == len(picker.opened.whole("environment")) > 0
     )  # what has no such column stays
