@@ -51,7 +51,9 @@ def faults(reading: dict) -> dict[str, int]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
     puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": engine, "object_size": "20 kB"}}
-    measured = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=only(REWRITES, engine=engine), put=puts)
+    measured = lab(
+        external(seaweedfs.endpoints(1)[0].url), rewrite=only(REWRITES, engine=engine) | {"duration": "3 s"}, put=puts
+    )
     for measured_point, record, rows in measured:
         durability = record["durability"]
         (reading,) = durability["readings"]
