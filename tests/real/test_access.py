@@ -65,6 +65,7 @@ def test_cold_reads_open_anew_and_are_counted(make, proxy, workload, axes):
     }
 
 
+@pytest.mark.heavy
 def test_a_kept_header_costs_no_request(make, proxy, staged):
     new = read(make("read_volume", engine="planned", volume_fraction=2.0), 2)
     one = make("read_volume", engine="planned", volume_fraction=2.0, header="cached")

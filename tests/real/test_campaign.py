@@ -109,7 +109,10 @@ def test_measuring_again_measures_nothing(measured):
     [
         [],
         pytest.param(["--forceall"], marks=pytest.mark.heavy),
-        ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"],
+        pytest.param(
+            ["--forceall", "--rerun-triggers", "code", "params", "input", "mtime", "--", "tables"],
+            marks=pytest.mark.heavy,
+        ),
     ],
 )
 def test_a_rebuild_lists_no_measuring_rule(lab, arguments):

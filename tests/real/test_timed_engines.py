@@ -315,14 +315,8 @@ class Holding(Refusing):
         return status, answer
 
 
-@pytest.mark.parametrize(
-    "engine",
-    [
-        pytest.param(e, marks=[] if e == "loadgen" else pytest.mark.heavy)
-        for e in ("obstore", "loadgen", "s5cmd", "fsspec")
-    ],
-    indirect=True,
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("engine", ["obstore", "loadgen", "s5cmd", "fsspec"], indirect=True)
 def test_seven_of_eight_workers_that_hang_are_no_good_run(lab, seaweedfs, keys, engine):
     """Through `measure.point`: the eighth goes on as if nothing were. s5cmd cannot tell, and says so."""
     with Holding([("127.0.0.1", int(seaweedfs.endpoints(1)[0].url.rpartition(":")[2]))], 0) as proxy:

@@ -218,6 +218,7 @@ def test_a_silent_server_does_not_hold_the_client(make, short_grace):
     )
 
 
+@pytest.mark.heavy
 def test_connections_cut_in_flight_are_errors_and_reads_go_on(make, proxy):
     client = make(proxy.url, entries=1, volume=1, gap=0)
     one = client._read

@@ -321,6 +321,7 @@ def run(tmp_path, days=3, limits=None, seconds=30, **axes):
     return result, [dict(zip(columns, v, strict=True)) for v in zip(*columns.values(), strict=True)]
 
 
+@pytest.mark.heavy
 def test_what_is_asked_of_the_program(fake, tmp_path):
     result, rows = run(tmp_path)
     done = calls(fake)
@@ -347,6 +348,7 @@ def test_no_key_is_in_a_command_line_or_an_environment_or_a_result(fake, tmp_pat
     assert KEYS.secret_key not in told and KEYS.access_key not in told and "***" in rows[1]["reason"]
 
 
+@pytest.mark.heavy
 def test_a_day_says_what_the_program_counted_and_null_for_the_rest(fake, tmp_path):
     result, rows = run(tmp_path)
     assert [(r["stored"], r["bytes"], r["skipped"], r["gets"]) for r in rows] == [
@@ -384,6 +386,7 @@ def test_a_day_that_fails_is_owed(fake, tmp_path):
     assert syncs[2][0]["-b"] == syncs[1][0]["-b"] == f"{2:040x}" and syncs[2][1] == ["night-02", "night-03"]
 
 
+@pytest.mark.heavy
 def test_a_day_whose_manifest_was_not_put_is_not_the_base_of_the_next(fake, tmp_path):
     (fake / "fail_sign").touch()
     _, rows = run(tmp_path)
@@ -452,6 +455,7 @@ program.Runner(Path({str(fake / program.NAME)!r}), folder, "r", 0).run("sync", "
             os.kill(int(path.parent.name), signal.SIGKILL)
 
 
+@pytest.mark.heavy
 def test_a_bound_of_the_store_ends_the_run_behind_the_day_that_broke_it(fake, tmp_path):
     with pytest.raises(LimitExceeded, match="of the room in the store"):
         run(tmp_path, limits={"room_bytes": 2000})

@@ -254,7 +254,9 @@ def attempt(tmp_path: Path, name: str, content: bytes) -> tuple[dict, Path]:
     return {"point": POINT, "start_ns": len(content), "attempt": name}, work
 
 
-@pytest.mark.parametrize("before", ["nothing", "failed", "record", "record and later"])
+@pytest.mark.parametrize(
+    "before", ["nothing", *(pytest.param(b, marks=pytest.mark.heavy) for b in ("failed", "record")), "record and later"]
+)
 def test_a_kill_at_any_moment_leaves_the_old_record_or_the_new_one(tmp_path, before):
     """The process is killed at its first, second, … act on files below the record's folder, until it lives."""
     for act in range(1, 60):

@@ -268,6 +268,7 @@ def test_a_series_that_came_later_and_one_that_ended(results):
     assert not {id(s) for s in series.worse(found, "newest")} & {id(s) for s in ended}
 
 
+@pytest.mark.heavy
 def test_the_page_and_the_figure(found, tmp_path):
     small = replace(found, series=[found.series[0], found.series[-1]])
     for kind in (".html", ".png", ".txt"):
@@ -305,6 +306,7 @@ def test_the_figure_has_a_panel_a_series_and_marks_what_changed(found):
     assert any(t.get_text().startswith("x0.8") for t in first.texts), [t.get_text() for t in first.texts]
 
 
+@pytest.mark.heavy
 def test_json_is_what_the_text_says(results, found):
     told = valid("history", asked("--campaign-dir", results / "site", "--json")[1])
     assert [e["name"] for e in told["entries"]] == [day(i) for i in range(DAYS)]

@@ -158,6 +158,7 @@ def test_what_differs_in_method_is_flagged_and_nothing_else(tmp_path):
     assert "processor (" in alike and "cores" not in alike
 
 
+@pytest.mark.heavy
 def test_methods_of_campaigns_that_differ_in_much(results):
     found = method.table(members.gathered([results / "reference", results / "testbed2015"])).set_index("item")
     row = found.loc["repetitions"]
@@ -280,6 +281,7 @@ def test_pictures_are_those_of_the_text_and_old_ones_go(results, tmp_path):
     assert shown == {p.name for p in (tmp_path / "figures").iterdir()} and "reference-entries.pdf" in shown
 
 
+@pytest.mark.heavy
 def test_same_records_same_files(results, paper, tmp_path):
     write.build([results / "reference", results / "testbed2015"], tmp_path)
     files = sorted(p.relative_to(paper) for p in paper.rglob("*.*"))

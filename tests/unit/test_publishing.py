@@ -344,6 +344,7 @@ def test_days_are_published_one_after_the_other(zero, tmp_path, monkeypatch):
     assert needed <= stored.keys()
 
 
+@pytest.mark.heavy
 def test_days_with_an_expired_signature_are_flat_and_the_next_catches_up(zero, tmp_path, monkeypatch):
     """A server that looks at the date refuses them; what they lacked comes on the day after; they are no errors of the run."""
 
@@ -405,6 +406,7 @@ def test_stratum_1_becomes_what_stratum_0_is(zero, one, tmp_path, monkeypatch, p
     assert gets[3] < gets[1] * 3
 
 
+@pytest.mark.heavy
 def test_a_replication_that_was_cut_off_goes_on(zero, one, tmp_path, monkeypatch):
     published(zero, tmp_path, monkeypatch)
     source = stratum(zero, prefix="put/att/")
@@ -451,6 +453,7 @@ def test_a_stratum_1_that_holds_something_else_is_left_alone(zero, one, tmp_path
     assert Replicator(stratum(one), source, REPOSITORY, WORKER).run() is None  # nothing was published yet
 
 
+@pytest.mark.heavy
 def test_a_stratum_0_that_lacks_something_is_not_replicated(zero, one, tmp_path, monkeypatch):
     published(zero, tmp_path, monkeypatch)
     whole = dict(zero.objects)

@@ -30,6 +30,7 @@ def campaign(tmp_path_factory):
     return folder
 
 
+@pytest.mark.heavy
 def test_the_page_shows_what_the_tables_hold(campaign):
     page = quick_page.page(campaign, "https://s3.example.org", 301.0)
     text = page.text()

@@ -164,6 +164,7 @@ def test_verify_finds_what_is_damaged(published):
         list(walk.references("ab" * 20, {}.__getitem__, SETTINGS.repository))
 
 
+@pytest.mark.heavy
 def test_processes_make_the_same_day(tmp_path, monkeypatch, undisturbed):
     monkeypatch.setattr(build, "FEW_BYTES", 0)
     one, two = undisturbed[1], digests(Release(SETTINGS, 2).day(1, tmp_path / "two").folder)

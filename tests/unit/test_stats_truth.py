@@ -1,6 +1,7 @@
 """The benchmark of the statistics, with fewer draws and wider bounds."""
 
 import numpy as np
+import pytest
 import statistics_truth as truth
 
 
@@ -47,6 +48,7 @@ def test_unsteady_windows_are_seen_and_steady_ones_not_accused():
     assert all(truth.unsteady(rng, 60, shape, 0.05, 0.6) >= 0.9 for shape in truth.shapes(40).values())
 
 
+@pytest.mark.heavy
 def test_days_do_not_accuse_and_do_not_hide_10_percent():
     rng = np.random.default_rng(7)
     assert truth.between_days(rng, 150, 3, 0.01, 1.0) <= 0.12
