@@ -50,7 +50,7 @@ ORDER = (*TESTBEDS, *LONGEST)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`--no-loadscope-reorder` lets xdist hand out files in this order, instead of by their number of tests. With a TURN
     a third of the files begins, then the next one, each with its longest files first: where the time ends before the
-    tests, each of them runs at one turn of three at the latest."""
+    tests, each of them comes first at one turn of three."""
     there = dict.fromkeys(item.path.stem for item in items)
     names = [*(name for name in ORDER if name in there), *(name for name in there if name not in (*FIRST, *ORDER))]
     if turn := os.environ.get(TURN):

@@ -277,14 +277,13 @@ IDLE = {"client_cpu_s": 0.2, "server_cpu_s": 0.1, "cpu_busy_s": 0.6}  # of 4 s, 
     [
         (LINKED, IDLE, "link", "link"),
         ({"lo": 500, "eth0": 120}, IDLE, "shared cores", "client"),  # most of it stayed on the host
-        # the interface did not carry what was moved; an older record; 62 % of the host busy; nobody knows the null server's
         *(
             pytest.param(carried, host, "shared cores", "client", marks=pytest.mark.heavy)
             for carried, host in (
-                ({"lo": 0, "eth0": 10}, IDLE),
-                ({}, IDLE),
-                (LINKED, IDLE | {"cpu_busy_s": 5.0}),
-                (LINKED, IDLE | {"server_cpu_s": None}),
+                ({"lo": 0, "eth0": 10}, IDLE),  # the interface did not carry what was moved
+                ({}, IDLE),  # an older record
+                (LINKED, IDLE | {"cpu_busy_s": 5.0}),  # 62 % of the host busy
+                (LINKED, IDLE | {"server_cpu_s": None}),  # nobody knows the null server's
             )
         ),
     ],
