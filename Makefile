@@ -49,18 +49,12 @@ lab: PARTS := environment
 lab: setup
 	@envs/lab.sh
 
-# Unit tests on all cores, with one process more, for some of them wait. Real ones three at a time: they wait in windows, and each worker has
-# stores, ports and state of its own; last those that watch the whole machine. What failed must pass once more, with nothing beside it, and is named.
-QUICK := not root and not heavy
-# Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
-PYTEST := PYTHONDONTWRITEBYTECODE= python -m pytest
-BESIDE := --dist loadfile --no-loadscope-reorder
+# One session: the tests of one file stay in one process, and the real ones share one store (tests/support/complete_run.py).
+# One process more than cores, for some tests wait.
 PROCESSES = $(shell n=$$(($$(nproc) + 1)); echo $$((n < 8 ? n : 8)))
-AGAIN = { [ $$? -eq 1 ] && echo "make test: again, one at a time, what failed" && $(PYTEST) --lf -m
+# Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
 test: setup tex
-	@$(PYTEST) -m "$(QUICK)" -n $(PROCESSES) $(BESIDE) tests/unit || $(AGAIN) "$(QUICK)" tests/unit; }
-	@$(PYTEST) -m "$(QUICK) and not alone" -n 3 $(BESIDE) tests/real || $(AGAIN) "$(QUICK) and not alone" tests/real; }
-	@$(PYTEST) -m "$(QUICK) and alone" tests/real || $(AGAIN) "$(QUICK) and alone" tests/real; }
+	@PYTHONDONTWRITEBYTECODE= python -m pytest -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 lint: setup
 	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check

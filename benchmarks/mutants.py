@@ -71,7 +71,7 @@ NOT_ASKED = (
         "test_hdfs_settings",
     ),
 )
-SMOKE = ("core/units.py", "tests/unit/test_units.py")
+SMOKE = ("core/units.py", "tests/unit/core/test_units.py")
 
 
 @dataclass

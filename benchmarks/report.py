@@ -11,7 +11,7 @@ from pathlib import Path
 import browser
 from common import BIN, ROOT, environ, options, report, run, say, sized, timed
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 VIEWS = ("overview", "figures", "table/throughput", "points", "print")
 SIZES = {"1400": (1400, 900), "500": (500, 900)}

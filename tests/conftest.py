@@ -1,23 +1,15 @@
 """What tests share: free ports, a running SeaweedFS, small campaigns."""
 
-import fcntl
 import gc
 import os
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import ports
 import pyarrow.parquet as pq
 import pytest
-from scheduling import (  # noqa: F401  (hooks)
-    TESTBEDS,
-    pytest_collection_modifyitems,
-    pytest_runtest_setup,
-    pytest_xdist_make_scheduler,
-)
 from warm_clients import Forked
 
 from storelab.core import plan
@@ -29,7 +21,7 @@ from storelab.stores.base import Store
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
-pytest_plugins = ["cpu_times"]
+pytest_plugins = ["cpu_times", "complete_run"]
 
 # A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send them to.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -44,17 +36,6 @@ gc.set_threshold(50_000, 5, 10)
 
 # Hundreds of operations; a read or a deletion takes longer.
 WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate"), "600 ms")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def testbeds_one_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A lock over all checkouts of this machine, and all workers."""
-    if request.path.stem not in TESTBEDS:
-        yield
-        return
-    with (Path(tempfile.gettempdir()) / "storelab-testbeds.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture(autouse=True)

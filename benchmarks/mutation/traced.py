@@ -22,7 +22,11 @@ def digest(*paths: Path) -> str:
 
 def ground() -> str:
     """What every unit test stands on: the package, and what tests share."""
-    shared = [*(ROOT / "tests").glob("*.py"), ROOT / "tests" / "unit" / "conftest.py"]
+    shared = [
+        *(ROOT / "tests" / "support").glob("*.py"),
+        ROOT / "tests" / "conftest.py",
+        ROOT / "tests" / "unit" / "conftest.py",
+    ]
     return digest(*SOURCE.rglob("*.py"), *shared)
 
 

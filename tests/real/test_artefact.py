@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from golden import GOLDEN
 from laboratory import in_process
+from paths import ROOT
 
 from storelab.analysis.artefact import archive, crate
 from storelab.core import evidence, records
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
-ROOT = Path(__file__).parents[2]
 NAME = "failures"  # the smallest golden campaign
 PACK = f"results/{NAME}/{NAME}.crate.zip"
 

@@ -7,7 +7,7 @@ import ports
 import pytest
 from common import laboratory, storelab
 from laboratory import needs_loadgen
-from test_campaign import snakemake
+from snakemake_run import snakemake
 
 pytestmark = [
     pytest.mark.heavy,  # much time

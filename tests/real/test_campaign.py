@@ -17,6 +17,7 @@ import pytest
 import yaml
 from common import BIN, ROOT, environ, laboratory
 from laboratory import in_process
+from snakemake_run import snakemake
 
 pytestmark = pytest.mark.real
 
@@ -24,11 +25,6 @@ SMOKE = yaml.safe_load((ROOT / "campaigns/smoke.yaml").read_text())
 SWEEPS = {name: SMOKE["sweeps"][name] for name in ("up", "down", "planned")}  # test_campaign_files plans all of them
 
 MEASURING = {"measure", "stage", "collect", "plan"}
-
-
-def snakemake(folder: Path, *arguments: str, **kwargs) -> subprocess.CompletedProcess:
-    command = [str(BIN / "snakemake"), "--profile", "profiles/local", *arguments]
-    return subprocess.run(command, cwd=folder, env=environ(), capture_output=True, text=True, timeout=300, **kwargs)
 
 
 def listed(folder: Path, *arguments: str) -> set[str]:

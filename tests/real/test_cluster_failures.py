@@ -16,6 +16,7 @@ import pytest
 import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab, up
 from common import BIN, environ, laboratory
+from paths import ROOT
 
 from storelab.gang.testbed.folder import MARK
 
@@ -159,9 +160,7 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
     if os.geteuid() != 0:
         pytest.skip("a mount of its own needs root")
     other = tmp_path / "other"
-    shutil.copytree(
-        Path(__file__).parents[2] / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__"))
     package = other / "storelab/__init__.py"
     package.write_text(package.read_text().replace('__version__ = "', '__version__ = "9.'))
     (lab / "results").mkdir()

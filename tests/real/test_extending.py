@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from paths import ROOT
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
-ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CAMPAIGN = """
 name: toy

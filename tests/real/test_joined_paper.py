@@ -7,6 +7,7 @@ from pathlib import Path
 
 import golden
 import pytest
+from paths import ROOT
 
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures import write as figures
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.heavy,
     pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
 ]
-PROSE = Path(__file__).parents[2] / "paper"
+PROSE = ROOT / "paper"
 NAMES, SHOWN = ("intervals", "nodes"), 4
 
 

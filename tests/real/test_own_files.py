@@ -9,6 +9,7 @@ import ports
 import pyarrow.parquet as pq
 import pytest
 import uproot
+from paths import SHARED
 
 from storelab.core import plan
 from storelab.core.config import Config
@@ -21,7 +22,7 @@ from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
 pytestmark = pytest.mark.real
-REAL = Path(__file__).parents[3] / "shared" / "data" / "root"
+REAL = SHARED / "data" / "root"
 SHORT = {"duration": "1500 ms", "warm_up": "100 ms"}
 
 

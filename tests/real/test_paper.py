@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from make_examples import CONFIG, LATENCY, REFUSED, make
+from paths import ROOT
 
 from storelab.analysis.figures import write
 from storelab.analysis.latex import typeset
@@ -19,7 +20,6 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
 ]
-REPO = Path(__file__).parents[2]
 
 
 def paper(folder: Path, **changes) -> str:
@@ -28,7 +28,7 @@ def paper(folder: Path, **changes) -> str:
     build.build(folder)
     write.build(folder)
     latex.build(folder)
-    pdf = typeset.build(folder, REPO / "paper")
+    pdf = typeset.build(folder, ROOT / "paper")
     log = (folder / "tex/build/paper.log").read_text(errors="replace")
     assert "undefined" not in log and "Overfull \\hbox" not in log, [
         line for line in log.splitlines() if "undefined" in line or "Overfull" in line
@@ -116,18 +116,18 @@ def test_latex_errors_are_one_line(tmp_path, once):
     shutil.copytree(once, tmp_path / "c")
     (tmp_path / "c/tex/sections.tex").write_text("\\undefinedmacro\n")
     with pytest.raises(UserError, match=r"Undefined control sequence.*undefinedmacro"):
-        typeset.build(tmp_path / "c", REPO / "paper")
+        typeset.build(tmp_path / "c", ROOT / "paper")
 
 
 @pytest.mark.heavy
 def test_notebooks_run(tmp_path):
-    """By nbconvert, with a kernel, and nobody to choose; tests/unit/test_notebooks.py looks at what all of them show."""
+    """By nbconvert, with a kernel, and nobody to choose; tests/unit/analysis/explore/test_notebooks.py looks at what all of them show."""
     make(tmp_path, repetitions=1)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = os.environ | {"STORELAB_CAMPAIGN_DIR": str(tmp_path), "PATH": path}
     options = ["--log-level", "ERROR", "--execute", "--to", "html", "--output-dir", str(tmp_path)]
     command = ["jupyter", "nbconvert", *options, "notebooks/explore.ipynb", "notebooks/faults.ipynb"]
-    done = subprocess.run(command, cwd=REPO, env=environ, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
     explored, faults = ((tmp_path / f"{name}.html").read_text() for name in ("explore", "faults"))
     assert "read_entries" in explored and "data:image/png;base64," in explored

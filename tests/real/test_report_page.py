@@ -9,11 +9,11 @@ from pathlib import Path
 import browser
 import golden
 import pytest
+from paths import ROOT
 
 from storelab.analysis.report import build, page
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
-ROOT = Path(__file__).parents[2]
 AXE = ROOT / ".storelab" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 HOSTILE = "</script><img src=x onerror=planted()><script>planted()</script>"
 

@@ -1,0 +1,72 @@
+"""Options and hooks for complete runs: what may run next to what, visible second tries, and what makes a run incomplete.
+
+Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time, and the run
+ends with the list of those that needed it. More than `MAX_FLAKY` of them, a skip for any reason but missing hardware or privilege,
+or fewer passed tests than `--minimum-passed` make the run fail.
+"""
+
+from typing import Any
+
+import pytest
+
+MAX_FLAKY = 3
+ALLOWED_SKIPS = ("hardware: ", "privilege: ")  # how the reason of a skip begins that a complete run accepts
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("storelab")
+    group.addoption("--complete", action="store_true", help="One visible second try for real tests; no skipped tests.")
+    group.addoption("--minimum-passed", type=int, default=0, help="Fail if fewer tests passed.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one file in one process, unless a marker names a group."""
+    second_try = config.getoption("--complete")
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(config.rootpath).as_posix()))
+        if second_try and item.get_closest_marker("real"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def problems(stats: dict[str, list[Any]], minimum: int) -> tuple[list[str], list[str]]:
+    """Return the lines that end a complete run, and those of them that make it fail.
+
+    `stats` are the reports of the terminal reporter by outcome.
+    """
+    flaky = sorted({report.nodeid.partition("@")[0] for report in stats.get("rerun", [])})
+    skips = sorted({_reason(report) for report in stats.get("skipped", [])})
+    passed = len([report for report in stats.get("passed", []) if report.when == "call"])
+    fatal = [f"SKIPPED: {reason}" for reason in skips if not reason.startswith(ALLOWED_SKIPS)]
+    if len(flaky) > MAX_FLAKY:
+        fatal.append(f"{len(flaky)} tests needed a second try; at most {MAX_FLAKY} may")
+    if passed < minimum:
+        fatal.append(f"{passed} tests passed; at least {minimum} must (.ci/minimum)")
+    return [f"FLAKY: {', '.join(flaky) or 'none'}", *fatal], fatal
+
+
+def _reason(report: Any) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if hasattr(config, "workerinput") or reporter is None or not config.getoption("--complete"):
+        return
+    lines, fatal = problems(reporter.stats, config.getoption("--minimum-passed"))
+    config.stash[LINES] = lines
+    if fatal and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+LINES = pytest.StashKey[list[str]]()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if lines := config.stash.get(LINES, []):
+        terminalreporter.section("complete run")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,61 @@
+"""A made table of application starts with known values."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+
+from storelab.analysis.tables.distribution import launches
+from storelab.core import records
+
+S = 10**9
+
+
+BY = ["store", "workload", "clients", "http_cache", "client_cache"]
+
+
+def row(client, launch, state, begin, end, files=10, **more):
+    counts = {"objects": 12, "gets": 12, "kept": 0, "bytes": 1_000_000, "raw_bytes": 1, "application": 0}
+    times = {"begin_ns": int(begin * S), "end_ns": int(end * S)}
+    files = files if state == "whole" else 0
+    return {"client": client, "launch": launch, "state": state, "files": files} | times | counts | more
+
+
+ROWS = [  # two clients begin together at 100; the warm-up is 2 s; the first client stops at 110
+    row(0, 0, "whole", 100, 101),
+    row(0, 1, "whole", 101, 103, files=20, kept=6, gets=6),
+    row(0, 2, "failed", 103, 104),
+    row(0, 3, "whole", 104, 110),
+    row(1, 0, "whole", 100, 104),
+    row(1, 1, "whole", 104, 110.5, files=40),  # ended after the first client had stopped
+    row(1, 2, "cut", 110.5, 111),
+]
+
+
+def run_of(http_cache):
+    seen = (
+        {"requests": 80, "hits": 50, "origin_requests": 20, "origin_bytes": 2_500_000}
+        if http_cache == "squid"
+        else None
+    )
+    ends = [{"start_ns": 100 * S, "end_ns": end * S} for end in (110, 111)]
+    fixed = {"warm_up_ns": 2 * S, "release": {"factor": 0.001}}
+    point = {"fixed": fixed, "axes": {"http_cache": http_cache}}
+    own = {"start_ns": 100 * S, "deadline_ns": 111 * S, "clients": ends, "point": point}
+    return own | {"observed": {"http_cache": seen} if seen else {}, "schema": 4}
+
+
+def make_table(tmp_path):
+    """Two runs without a cache, the second twice as slow; one with Squid, twice as fast; an invalid one."""
+    files, runs, points = {}, {}, []
+    for number, (slow, http_cache, state) in enumerate(
+        ((1, "none", "ok"), (2, "none", "ok"), (0.5, "squid", "ok"), (9, "none", "invalid"))
+    ):
+        key = f"a/launch/rep~{number}"
+        rows = [r | {"begin_ns": r["end_ns"] - int(slow * (r["end_ns"] - r["begin_ns"]))} for r in ROWS]
+        path = tmp_path / f"launches.{number}.parquet"
+        records.write_table(path, records.LAUNCHES, {n: [r.get(n) for r in rows] for n in records.LAUNCHES})
+        files[str(path)], runs[key] = key, run_of(http_cache)
+        points.append(["a", "launch", 2, http_cache, "none", key, state, True])
+    campaign = SimpleNamespace(files=lambda name: files if name == "launches" else {}, runs=runs)
+    points = pd.DataFrame(points, columns=[*BY, "key", "state", "shared_host"])
+    return launches.table(launches.of_runs(campaign), points, BY)

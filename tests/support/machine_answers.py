@@ -1,0 +1,19 @@
+"""Check the answers of `--json` with the published schema."""
+
+import json
+
+import jsonschema
+from paths import ROOT
+
+from storelab import __version__
+
+SCHEMA = json.loads((ROOT / "docs/machine.schema.json").read_text())
+
+
+def valid(command: str, text: str) -> dict:
+    """The one object in the text, held against the published schema."""
+    told = json.loads(text)
+    wanted = {"$ref": f"#/$defs/{command.replace(' ', '_')}", "$defs": SCHEMA["$defs"]}
+    jsonschema.Draft202012Validator(wanted).validate(told)
+    assert told["command"] == command and told["storelab"] == __version__
+    return told

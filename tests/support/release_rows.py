@@ -1,0 +1,54 @@
+"""A made table of published releases with known values."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+
+from storelab.analysis.tables.distribution import releases
+from storelab.core import records
+
+S = 10**9
+
+
+BY = ["store", "workload", "pattern", "stratum0", "days"]
+
+
+def day(n, stratum, state, begin, end, stored=10, size=2_000_000, **more):
+    times = {"begin_ns": begin * S, "end_ns": end * S, "prepare_ns": None if stratum else 2 * S}
+    counts = dict.fromkeys(("heads", "gets", "puts", "skipped", "retries", "failures"), 1)
+    return (
+        {"client": 0, "day": n, "stratum": stratum, "state": state, "stored": stored, "bytes": size}
+        | times
+        | counts
+        | more
+    )
+
+
+DAYS = [
+    day(1, 0, "published", 0, 10),
+    day(1, 1, "published", 10, 14),
+    day(2, 0, "published", 20, 30, stored=30),
+    day(2, 1, "failed", 30, 31, stored=4, size=500_000, failures=3),
+    day(3, 0, "failed", 40, 41, stored=0, size=0),
+    day(3, 1, "published", 41, 50, stored=26, size=1_500_000),  # brings day 2
+    day(4, 0, "published", 60, 61),
+    day(4, 1, "unchanged", 62, 63, stored=0, size=0),
+]
+
+
+def make_table(tmp_path):
+    """Two runs of one group: the second has twice the bytes; and one that is not valid."""
+    files, runs = {}, {}
+    for number, factor in enumerate((1, 2, 100)):
+        key = f"a/replicate/rep~{number}"
+        rows = [row | {"bytes": row["bytes"] * factor} for row in DAYS]
+        path = tmp_path / f"days.{number}.parquet"
+        records.write_table(path, records.DAYS, {name: [row.get(name) for row in rows] for name in records.DAYS})
+        files[str(path)] = key
+        runs[key] = {"point": {"fixed": {"release": {"factor": 0.001}}}}
+    campaign = SimpleNamespace(files=lambda name: files if name == "days" else {}, runs=runs)
+    points = pd.DataFrame(
+        {"key": list(runs), "state": ["ok", "ok", "invalid"], "shared_host": pd.array([True] * 3, "boolean")}
+        | {name: [value] * 3 for name, value in zip(BY, ("a", "replicate", "cvmfs", "b", 4), strict=True)}
+    )
+    return releases.table(releases.of_runs(campaign), points, BY)

@@ -1,0 +1,154 @@
+"""A campaign measured in parts whose records are made, not measured: every rate, every megabyte and file is known beforehand.
+
+Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and the store grows by
+10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the last quarter of each part. Part 5 is
+invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to tell anything of.
+
+`write` puts it into a folder; `python tests/support/soaked.py` makes the records of the golden campaign `soak` anew (afterwards
+`python tests/support/golden.py --update soak`).
+"""
+
+import copy
+import shutil
+from dataclasses import asdict
+
+from paths import DATA
+
+from storelab.core import config, evidence, plan, records
+from storelab.workloads import WORKLOADS
+
+S, MS, MB = 10**9, 10**6, 10**6
+T0 = 1_790_000_000 * S
+APART = 600 * S  # from the begin of one part to that of the next
+GOLDEN = DATA / "golden" / "soak"
+PARTS, INVALID = 12, 5
+CONFIG = {
+    "campaign": "soak",
+    "name": "soak",
+    "use_stores": ["alpha"],
+    "repetitions": 1,
+    "calibrate": False,
+    "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
+    "sweeps": {
+        "soak": {
+            "duration": "40 s",
+            "warm_up": "4300 ms",
+            "bins": "1 s",
+            "parts": PARTS,
+            "roles": {
+                "readers": {"workload": "get", "axes": {"engine": "loadgen", "object_size": "4 kB", "clients": 2}},
+                "writers": {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 1}},
+            },
+        },
+        "short": {
+            "workload": "get",
+            "duration": "40 s",
+            "warm_up": "4300 ms",
+            "bins": "1 s",
+            "parts": 3,
+            "axes": {"engine": "loadgen"},
+        },
+    },
+}
+
+
+def rate(role, part):
+    """Operations per second of all clients of a role; even, as bins share it."""
+    return {"readers": 200, "writers": 100 - 2 * part, "": 300}[role]
+
+
+def latency_ms(role, part):
+    return {"readers": 5, "writers": 20 + part, "": 4}[role]
+
+
+def rss_mb(what, role, part, quarter):
+    """Of one client, or of the store."""
+    if what == "server":
+        return 500 + 10 * part
+    return 100 + 10 * quarter if role == "writers" else 80
+
+
+def files(what, role, part, quarter):
+    if what == "server":
+        return 50 + part
+    return 20 + quarter // 2 if role == "writers" else 12
+
+
+def ops(start, seconds, count, size, op, client, latency):
+    rows = []
+    for second in range(1, seconds + 1):
+        hist = [{"upper_ns": latency * MS, "count": count}]
+        row = {"client": client, "op": op, "count": count, "bytes": count * size, "end_ns": start + second * S}
+        rows.append(row | {"status": 200, "latency_hist": hist})
+    return rows
+
+
+def monitor(point, start, lasts, roles):
+    """A sample every quarter second of a quarter of the run: 40 in all; files in every fifth."""
+    rows, part = [], point.axes["part"]
+    for k in range(41):
+        quarter = min(3, k // 10)
+        now = {"host": "node-0", "time_ns": start + k * lasts // 40, "cpu_user_s": 0.1 * k, "cpu_system_s": 0.1 * k}
+        rows.append(now | {"what": "host", "name": "", "rss_bytes": 2 * 10**9})
+        trees = [("server", name, "") for name in ("master", "volume")]
+        trees += [("client", str(rank), role) for role, ranks in roles.items() for rank in ranks]
+        for what, name, role in trees:
+            share = 2 if what == "server" else 1
+            seen = {"rss_bytes": rss_mb(what, role, part, quarter) * MB // share}
+            if k % 5 == 0:
+                own = files(what, role, part, quarter)
+                seen["files"] = own - 10 if name == "master" else 10 if name == "volume" else own
+            rows.append(now | seen | {"what": what, "name": name})
+    return {c: [row.get(c) for row in rows] for c in records.MONITOR}
+
+
+def record(point, folder):
+    part, lasts = point.axes["part"], point.fixed["duration_ns"]
+    start = T0 + (part - 1) * APART + (0 if "roles" in point.fixed else 10**6 * S)
+    clients, told, place, having = [], [], folder / "raw" / point.key, {}
+    for role in point.parts():
+        axes, ranks = role.point.axes, [*role.ranks]
+        having[role.name] = ranks
+        op = {"put": "PUT", "get": "GET"}[role.point.workload]
+        for rank in ranks:
+            count = rate(role.name, part) // len(ranks)
+            rows = ops(start, lasts // S, count, axes["object_size"], op, rank, latency_ms(role.name, part))
+            columns = {c: [row.get(c) for row in rows] for c in records.OPS}
+            records.write_table(place / f"ops.{rank}.parquet", records.OPS, columns)
+            clients.append(
+                {"client": rank, "host": "node-0", "start_ns": start, "end_ns": start + lasts, "lateness_ns": 0}
+                | {"endpoint": "https://s3.example.org", "cpu_user_s": 4.0, "cpu_system_s": 4.0, "connections_max": 8}
+                | ({"role": role.name} if role.name else {})
+            )
+        engine = {"name": axes["engine"], "version": "1.0", "settings": {}, "requests_per_operation": {}}
+        told.append(
+            {"name": role.name, "workload": role.point.workload, "axes": axes, "clients": ranks, "engine": engine}
+            | {"begin_ns": start, "end_ns": start + lasts}
+        )
+    records.write_table(place / "monitor.0.parquet", records.MONITOR, monitor(point, start, lasts, having))
+    valid = part != INVALID
+    run = {
+        **{"schema": records.SCHEMA, "campaign": "soak", "point": asdict(point), "attempt": "1", "valid": valid},
+        **({} if valid else {"budget": {"reason": "2 % of the operations failed"}}),
+        **{"start_ns": start, "deadline_ns": start + lasts, "clients": clients, "events": [], "checks": []},
+        **({"roles": told} if "roles" in point.fixed else {}),
+        **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 40.0, "server_cpu_s": 2.0}, "engine": told[0]["engine"]},
+        **{"store": {"name": "alpha", "kind": "s3"}},
+    }  # fmt: skip
+    records.finish(place, run)
+
+
+def write(folder, **more):
+    """The whole campaign in a folder; more: of the configuration. Returns its points."""
+    settings = config.Config.model_validate(copy.deepcopy(CONFIG | more))
+    points = plan.make(settings, WORKLOADS)
+    for point in points:
+        record(point, folder)
+    records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
+    evidence.write_sums(folder / "raw")
+    return points
+
+
+if __name__ == "__main__":
+    shutil.rmtree(GOLDEN / "raw", ignore_errors=True)
+    write(GOLDEN)

@@ -1,0 +1,31 @@
+"""Rows of throughput.csv for tests of figures and tables."""
+
+import pandas as pd
+
+
+def groups(**columns) -> pd.DataFrame:
+    """Rows of throughput.csv: axes stand before n."""
+    same = {
+        "store": "alpha",
+        "workload": "put",
+        "engine": "s5cmd",
+        "object_size_bytes": 4000,
+        "clients": 1,
+        "workers": 8,
+        "buckets": 1,
+    }
+    more = {
+        "front_ends": 1,
+        "n": 6,
+        "interval": "95 % interval",
+        "shared_host": False,
+        "duration_s": 5.0,
+        "bound_by": None,
+    }
+    length = max(len(v) for v in columns.values() if isinstance(v, list))
+    rows = pd.DataFrame({k: v if isinstance(v, list) else [v] * length for k, v in (same | more | columns).items()})
+    for name, unit in (("rate", "per_s"), ("throughput", "mb_per_s")):
+        value = pd.Series(columns.get("value", [100.0] * length))
+        for part, factor in (("median", 1), ("low", 0.9), ("high", 1.1)):
+            rows[f"{name}_{part}_{unit}"] = value * factor
+    return rows.drop(columns="value", errors="ignore")

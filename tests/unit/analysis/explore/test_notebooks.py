@@ -1,0 +1,641 @@
+"""The notebooks: what each shows, against truth that is computed otherwise; they run on any campaign, with nobody to choose."""
+
+import ast
+import collections
+import itertools
+import json
+import os
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import golden
+import IPython.display
+import make_examples
+import nbformat
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import several
+from matplotlib.figure import Figure
+from nbconvert import HTMLExporter
+from paths import ROOT
+
+from storelab import readplan
+from storelab.analysis.explore import drill, earlier, faults, opened, overview, reads, scaling, systems, things
+from storelab.analysis.explore.picker import Picker
+from storelab.analysis.tables import build as tables
+from storelab.core.errors import UserError
+
+NOTEBOOKS = {p.stem: json.loads(p.read_text())["cells"] for p in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+CODE = {name: [c for c in cells if c["cell_type"] == "code"] for name, cells in NOTEBOOKS.items()}
+UPLOADS = {"small": {"workload": "put", "axes": {"engine": "obstore", "object_size": "4321 B", "clients": [1, 2]}}}
+S = 10**9
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """A folder with `results/` of several campaigns, with the tables that the golden set knows of them."""
+    folder = tmp_path_factory.mktemp("lab")
+    for name in [*golden.campaigns(), "compared"]:
+        at = folder / "results" / name
+        at.mkdir(parents=True)
+        known = golden.GOLDEN / name / "expected/tables"
+        (at / "raw").symlink_to(golden.raw_of(name) if known.is_dir() else ROOT / "results" / name / "raw")
+        if known.is_dir():
+            shutil.copytree(known, at / "tables", copy_function=shutil.copyfile)  # as new as the records or newer
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lonely(tmp_path_factory):
+    """A campaign of two uploads, whose size no other campaign has."""
+    folder = tmp_path_factory.mktemp("alone") / "lonely"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_examples, "per_client", lambda point: 100)
+        make_examples.make(folder, failed=(), sweeps=UPLOADS, repetitions=1)
+    opened.open_campaign(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kept():
+    """What is opened once for all tests."""
+    return cache(opened.open_campaign)
+
+
+@pytest.fixture
+def there(lab, kept, monkeypatch):
+    """In that folder; a function that runs a notebook on a campaign, and returns its picker, which keeps what it showed."""
+    monkeypatch.chdir(lab)
+    shown: list[object] = []
+    monkeypatch.setattr(IPython.display, "display", lambda *told, **_: shown.extend(told))
+
+    def run(notebook, campaign, **parameters):
+        folder = Path(campaign) if "/" in str(campaign) else lab / "results" / campaign
+        monkeypatch.setenv(opened.NAMED, str(folder))
+        if not parameters:
+            monkeypatch.setattr(opened, "open_campaign", lambda place, filters=None: kept(place))
+        shown.clear()
+        names: dict[str, object] = {}
+        for cell in CODE[notebook]:
+            exec("".join(cell["source"]), names)
+            if "parameters" in cell["metadata"].get("tags", []):
+                names |= parameters
+        picker = names["pick"]
+        IPython.display.display(picker.said())
+        assert len(shown) == 1 + sum(map(len, picker.shown)) and all(picker.shown)
+        return picker
+
+    return run
+
+
+@pytest.fixture
+def undrawn_figures(monkeypatch):
+    """Declared figures are the golden set's: here an empty one stands for each that has rows."""
+    for module in (overview, faults, reads, earlier):
+        monkeypatch.setattr(module, "draw", lambda of, table, *beside: Figure() if len(of.told(table)) else None)
+
+
+def of_kind(things, kind):
+    return [thing for thing in things if isinstance(thing, kind)]
+
+
+def frames(picker, place):
+    return of_kind(picker.shown[place], pd.DataFrame)
+
+
+def ops(raw, key):
+    """run.json of a point, and its operations row by row."""
+    run = json.loads((raw / key / "run.json").read_text())
+    files = sorted((raw / key).glob("ops.*.parquet"))
+    return run, [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+def csv(name, table):
+    return pd.read_csv(golden.GOLDEN / name / "expected/tables" / f"{table}.csv")
+
+
+# --- the files --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_cells_are_short_calls_without_outputs(name):
+    """The code that notebooks share lies in the package."""
+    first, *others = CODE[name]
+    assert first["metadata"]["tags"] == ["parameters"] and not any(c["outputs"] for c in CODE[name])
+    parameters = {n.targets[0].id for n in ast.parse("".join(first["source"])).body}
+    assert parameters == {"campaign", "filters"}
+    for cell in others:
+        body = ast.parse("".join(cell["source"])).body
+        assert len(cell["source"]) <= 8
+        assert all(isinstance(n, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr) for n in body)
+
+
+def test_the_page_names_all_notebooks():
+    page = (ROOT / "docs/notebooks.md").read_text()
+    assert [name for name in NOTEBOOKS if f"| `{name}` |" not in page] == []
+
+
+# --- explore ----------------------------------------------------------------------------------------------------------------
+
+
+def test_explore_shows_points_medians_and_one_point(there, example, undrawn_figures):
+    picker = there("explore", example)
+    plan = json.loads((example / "raw/plan.json").read_text())
+    states, each = frames(picker, 1)
+    planned = collections.Counter(p["workload"] for p in plan["points"])
+    assert states.groupby("workload")["points"].sum().to_dict() == planned
+    assert states[states["state"] == "failed"]["points"].tolist() == [1]
+    assert sorted(each["key"]) == sorted(p["key"] for p in plan["points"])
+
+    (medians,) = frames(picker, 2)
+    for row in medians[medians["workload"] == "get"].to_dict("records"):
+        one = make_examples.PER_CLIENT["get"][row["object_size_bytes"]]  # 0, 1 and -1 more in the three runs
+        assert row["rate_median_per_s"] == pytest.approx(row["clients"] * row["front_ends"] * one, rel=2e-3)
+    assert len(medians[medians["workload"] == "get"]) == 12
+
+    *_, windows = frames(picker, 4)
+    key = overview.measured(picker.opened)[0][1]
+    most = max(p["axes"]["clients"] for p in plan["points"])
+    point = next(p for p in plan["points"] if p["key"] == key)
+    assert point["axes"]["clients"] == most
+    overlap = windows[windows["window"] == "overlap"].iloc[0]
+    run, rows = ops(example / "raw", key)
+    latest = max(c["start_ns"] for c in run["clients"]) - run["start_ns"]
+    begin, end = (latest + make_examples.WARM_UP) / S, make_examples.DURATION / S
+    assert (overlap["begin_s"], overlap["end_s"]) == (begin, end)
+    band = (
+        of_kind(picker.shown[4], Figure)[0].axes[0].patches[0].get_extents().bounds
+    )  # on the screen: x, y, width, height
+    across = of_kind(picker.shown[4], Figure)[0].axes[0].transData.transform([(begin, 0), (end, 0)])[:, 0]
+    assert (band[0], band[0] + band[2]) == pytest.approx(tuple(across))
+    after = [(r["end_ns"] - run["start_ns"]) / S for r in rows if r["error"] is None]
+    assert overlap["operations"] == sum(begin < s <= end for s in after)
+
+
+def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
+    picker = there("explore", example, filters={"workload": ["get"], "object_size_bytes": [4000]})
+    states, each = frames(picker, 1)
+    assert set(states["workload"]) == {"get"} and states["points"].sum() == len(each) == 18
+    (medians,) = frames(picker, 2)
+    assert len(medians) == 6 and "get" in overview.measured(picker.opened)[0][0]
+    assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
+    assert (
+        len(picker.opened.table("environment")) == len(picker.opened.whole("environment")) > 0
+    )  # what has no such column stays
+
+
+def test_what_has_no_engine_or_size_stays():
+    rows = pd.DataFrame({"engine": ["a", "b", None], "clients": [1, 2, 3]})
+    assert opened.kept(rows, {"engine": ["b"], "store": ["x"]})["clients"].tolist() == [2, 3]
+    assert len(opened.kept(rows, {"engine": []})) == 3
+
+
+def test_the_first_view_says_what_was_measured(there, example):
+    head, facts = list(overview.campaign(opened.open_campaign(example)))[:2]
+    assert head == "**An example with imagined records**"
+    assert dict(facts.to_numpy())["Points"] == "90 planned, 89 count, 1 failed"
+
+
+def test_all_figures_of_the_reference_campaign_are_shown(lab, there):
+    """Those of which the golden set has a caption."""
+    names = json.loads((golden.GOLDEN / "several/expected/captions.json").read_text())
+    shown = list(overview.figures(opened.open_campaign(lab / "results/several")))
+    assert [text.partition(": ")[::2] for text in of_kind(shown, str)] == list(names.items())
+    assert len(of_kind(shown, Figure)) == len(names) > 2
+
+
+# --- drill ------------------------------------------------------------------------------------------------------------------
+
+
+def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(there, example):
+    picker = there("drill", example)
+    o = picker.opened
+    figure = drill.figures(o)[0][1]
+    symbol = drill.symbols(o, figure)[0][1]
+    (row,) = frames(picker, 0)[:1]
+    behind = frames(picker, 0)[1]
+    assert len(row) == 1 and row["n"].iloc[0] == (behind["state"] == "ok").sum()
+    whole = o.whole(overview.catalogue.of(o.plan)[figure].table).loc[symbol]
+    for key in behind["key"]:  # every point agrees with the row in all axes that it has
+        point = next(p for p in o.plan["points"] if p["key"] == key)
+        assert (point["store"], point["workload"]) == (whole["store"], whole["workload"])
+        assert (point["axes"]["clients"], point["axes"].get("front_ends", 1)) == (whole["clients"], whole["front_ends"])
+    key = drill.points(o, figure, symbol)[0][1]
+    assert key == behind["key"].iloc[0]
+    _, rows = ops(example / "raw", key)
+    clients = next(f for f in frames(picker, 0) if "first_end_s" in f)
+    truth = collections.Counter((r["client"], r["error"] is None) for r in rows)
+    assert clients["operations"].tolist() == [truth[c, True] for c in clients["client"]]
+    assert clients["errors"].tolist() == [truth[c, False] for c in clients["client"]] == [1] * len(clients)
+    assert clients["mb"].sum() == pytest.approx(sum(r["bytes"] for r in rows if r["error"] is None) / 1e6)
+    (errors,) = (f for f in frames(picker, 0) if "error" in f)
+    assert errors[["error", "operations", "first_s"]].to_numpy().tolist() == [["SlowDown", 1, 2.0]] * len(clients)
+    assert "The engine does not tell who did an operation." in of_kind(picker.shown[0], str)
+
+
+def test_the_symbols_of_a_figure_are_the_rows_that_it_draws(example, kept):
+    """Downloads of 10 MB: 1, 2 and 4 clients with one and two front-ends, each of three runs."""
+    o = kept(example)
+    symbols = drill.symbols(o, "throughput_download")
+    assert [said for said, _ in symbols][:2] == ["1 client, 1 front-end", "1 client, 2 front-ends"] and len(
+        symbols
+    ) == 6
+    points = [key for _, place in symbols for _, key in drill.points(o, "throughput_download", place)]
+    assert sorted(points) == sorted(
+        p["key"] for p in o.plan["points"] if p["workload"] == "get" and p["axes"]["object_size"] == 10**7
+    )
+
+
+def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
+    """Closed forms of tests/support/several.py: an actor that is killed at 4.02 s."""
+    o = opened.open_campaign(lab / "results/several")
+    key = next(p["key"] for p in o.plan["points"] if p["sweep"] == "faults" and p["axes"]["fault"] == "killed")
+    rep = int(key[-3:])
+    tables_of = [f for f in drill.of_point(o, key) if isinstance(f, pd.DataFrame)]
+    (errors,) = (f for f in tables_of if "error" in f)
+    by_status = errors.groupby("status")["operations"].sum().to_dict()
+    assert by_status == {503: (several.noticed(rep) - several.KILLED) * 20 // 1000, 0: (4200 - several.KILLED) // 100}
+    assert set(errors["error"]) == {"Refused"} and errors["first_s"].min() >= several.KILLED / 1000
+
+    one = [f for f in drill.of_point(o, key, client=1) if isinstance(f, pd.DataFrame)]
+    (few,) = (f for f in one if "error" in f)
+    assert set(few["client"]) == {1} and 0 < few["operations"].sum() < errors["operations"].sum()
+    workers, slowest = (next(f for f in one if c in f) for c in ("p50_ms", "ms"))
+    assert next(f for f in one if "p50_ms" in f and "worker" in f)["worker"].tolist() == [0]
+    _, rows = ops(o.campaign.raw, key)
+    took = sorted((r["end_ns"] - r["start_ns"]) / 1e6 for r in rows if r["client"] == 1 and r["error"] is None)
+    assert slowest["ms"].tolist() == pytest.approx(took[::-1][: drill.SLOWEST])
+    assert len(workers)
+
+
+def test_drill_says_why_a_point_has_no_record(there, example):
+    o = opened.open_campaign(example)
+    key = next(iter(o.campaign.failures))
+    (said,) = drill.of_point(o, key)
+    assert "client 3 did not arrive" in said and "\\_all\\_" in said  # text, no markup
+
+
+# --- compare ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def pair(lab):
+    """The points of `compared`, from its records."""
+    tables.build(lab / "results/compared")
+    return pd.read_csv(lab / "results/compared/tables/points.csv")
+
+
+def test_compare_shows_the_ratio_of_two_systems(there, pair):
+    picker = there("compare", "compared", filters={"workload": ["get"]})
+    side = systems.first(picker.opened)[0][1]
+    a, b = side[1], systems.second(picker.opened, side)[0][1][1]
+    ok = pair[(pair["state"] == "ok") & (pair["workload"] == "get")]
+    speeds = {s: ok[ok["store"] == s]["overlap_throughput_mb_per_s"].to_numpy() for s in (a, b)}
+    pairwise = [y / x for x, y in itertools.product(speeds[a], speeds[b])]
+    (shown,) = frames(picker, 0)
+    row = shown[shown["measure"].str.startswith("throughput")].iloc[0]
+    assert a != b and row["A"] == pytest.approx(np.median(speeds[a]), rel=1e-6)
+    assert row["B / A"] == pytest.approx(np.exp(np.median(np.log(pairwise))), rel=1e-6)  # Hodges and Lehmann
+    assert row["low"] < row["B / A"] < row["high"]
+    assert row["B is"] in ("faster", "slower") or row["low"] < 1 < row["high"]
+    text = "\n".join(of_kind(picker.shown[0], str))
+    assert f"A is compared:{a}, B is compared:{b}" in text and "Held fixed: get: obstore" in text
+    assert len(of_kind(picker.shown[0], Figure)) == 1
+
+
+def test_compare_offers_only_what_has_a_point_in_common(there, lab):
+    """Brute force over both plans: same workload, same values of all axes that either of them has off its default."""
+    o = opened.open_campaign(lab / "results/compared")
+    a = systems.first(o)[0][1]
+    menu = [side for _, side in systems.second(o, a)]
+
+    def points(folder, store):
+        plan = json.loads((folder / "raw/plan.json").read_text())
+        usual = {w: {x["name"]: x["default"] for x in d["axes"]} for w, d in plan["workloads"].items()}
+        return [
+            (p["workload"], {k: v for k, v in p["axes"].items() if v != usual[p["workload"]][k]})
+            for p in plan["points"]
+            if p["store"] == store
+        ]
+
+    mine = points(*a)
+    for folder in opened.named():
+        for store in {p["store"] for p in json.loads((folder / "raw/plan.json").read_text())["points"]}:
+            common = any(p in mine for p in points(folder, store)) and (folder, store) != a
+            assert ((folder, store) in [(f.absolute(), s) for f, s in menu]) == common, (folder, store)
+    assert len(menu) >= 2
+
+
+def test_an_axis_that_a_campaign_does_not_know_stands_at_its_default():
+    def plan(**axes):
+        told = {"get": {"axes": [{"name": "size", "default": 1}, {"name": "later", "default": 0}]}}
+        return {"workloads": told, "points": [{"store": "s", "workload": "get", "axes": axes}]}
+
+    older = systems._planned(plan(size=4), "s")
+    assert older == systems._planned(plan(size=4, later=0), "s") != systems._planned(plan(size=4, later=1), "s")
+    assert systems._planned(plan(size=4), "t") == set()
+
+
+@pytest.mark.heavy
+def test_compare_without_a_second_system_says_so(there, lonely):
+    assert there("compare", lonely).shown == [[systems.NONE]]
+
+
+# --- then and now -----------------------------------------------------------------------------------------------------------
+
+
+def test_then_and_now_shows_published_numbers_beside_ours(there):
+    picker = there("then_and_now", "reference")
+    (statements,) = frames(picker, 0)
+    uploads = statements[(statements["what"] == "Uploads") & (statements["measure"] == "per client")]
+    then = uploads[uploads["source"] != "measured"]
+    assert {50.0, 118.0} <= set(then["printed"])  # files/s of one client in 2012, in 1 and 5 buckets
+    throughput = csv("reference", "throughput")
+    small = throughput[(throughput["workload"] == "put") & (throughput["object_size_bytes"] <= 8192)]
+    ours = uploads[uploads["source"] == "measured"]
+    best = (small["rate_median_per_s"] / small["clients"]).groupby(small["store"]).max()
+    assert len(best) == 3 and sorted(ours["median"]) == pytest.approx(sorted(best))
+    assert len(of_kind(picker.shown[0], Figure)) == 1
+
+    (threads,) = frames(picker, 1)
+    assert threads.iloc[0]["rate_median_per_s"] == 7.3 and (threads["source"] == "measured").any()
+    (jobs,) = frames(picker, 2)
+    assert set(jobs["source"]) == {"measured", "published"}
+    (selections,) = frames(picker, 3)
+    assert set(selections["source"]) == {"measured", "published"}
+
+    claims = csv("reference", "claims")
+    said, (counts, judged) = picker.shown[4][0], frames(picker, 4)
+    held = collections.Counter(claims["verdict"])
+    assert f"{claims['claim'].nunique()} findings" in said and f"; {held['not measured here']} of them" in said
+    assert counts["confirmed"].sum() == held["confirmed"] and len(judged) == len(claims) - held["not measured here"]
+
+
+def test_then_and_now_says_what_is_not_there(there):
+    picker = there("then_and_now", "several")
+    assert [things_[0] for things_ in picker.shown[:4]] == [
+        "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too.",
+        "No client here worked with several threads alone, as that of 2012 did.",
+        "No jobs here read as those of the storage laboratory of 2010 did.",
+        "No reads in this campaign.",
+    ]
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------------
+
+
+def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
+    picker = there("faults", "several")
+    (events,) = frames(picker, 1)
+    acts = events[events["kind"] == "act"]
+    assert acts[acts["name"] == "kill"]["begin_s"].tolist() == [several.KILLED / 1000] * 3
+    assert acts[acts["name"] == "restart"]["begin_s"].tolist() == [several.RESTARTED / 1000] * 3
+    told = sorted(events[events["name"] == "degraded"]["begin_s"])
+    assert told == [several.noticed(rep) / 1000 for rep in (1, 2, 3)]
+    (recovery,) = frames(picker, 2)
+    uploads = recovery[(recovery["role"] == "uploads") & (recovery["source"] == "measured")].iloc[0]
+    failed = [(several.noticed(r) - several.KILLED) * 20 // 1000 + (4200 - several.KILLED) // 100 for r in (1, 2, 3)]
+    assert uploads["failed_median_operations"] == sorted(failed)[1]
+    figure, caption = picker.shown[0]
+    assert isinstance(figure, Figure) and caption.startswith("Operations per second, latency and failed operations")
+
+
+def test_a_campaign_without_faults_says_so_in_one_line(there):
+    picker = there("faults", "reference")
+    assert picker.shown == [[faults.NONE]] * 3 and "\n" not in faults.NONE
+
+
+# --- scaling ----------------------------------------------------------------------------------------------------------------
+
+
+def test_scaling_shows_each_curve_with_its_runs(there):
+    picker = there("scaling", "reference")
+    known, points = csv("reference", "scaling"), csv("reference", "points")
+    figure, table = picker.shown[0]
+    assert table["shape"].tolist() == known["curve"].tolist() and len(figure.axes) == len(known) == 12
+    points = points[points["state"] == "ok"]
+    for ax, row in zip(figure.axes, known.to_dict("records"), strict=True):
+        own = points[
+            (points["store"] == row["store"]) & (points["workload"] == row["workload"]) & points[row["axis"]].notna()
+        ]
+        held = ("engine", "object_size_bytes", "clients", "workers", "buckets", "front_ends")
+        for column in (c for c in held if c != row["axis"] and not pd.isna(row[c])):
+            own = own[own[column] == row[column]]
+        value = "overlap_throughput_mb_per_s" if row["metric"] == "throughput" else "overlap_rate_per_s"
+        dots = next(line for line in ax.lines if line.get_linestyle() == "None")
+        shown, truth = (
+            np.array(sorted(zip(*xy, strict=True))) for xy in (dots.get_data(), (own[row["axis"]], own[value]))
+        )
+        assert shown == pytest.approx(truth)
+        assert len(own) == row["n"]
+
+
+def test_scaling_marks_a_knee_and_its_interval(there):
+    picker = there("scaling", "testbed2015")
+    known = csv("testbed2015", "scaling")
+    figure, *_, table = picker.shown[0]
+    ended = known[known["curve"].isin(["knee", "peak"])]
+    first = table.iloc[0]
+    assert len(ended) and first["shape"] in ("knee", "peak") and len(table) == len(known)
+    assert first["knee_value"] == pytest.approx(ended.iloc[0]["knee_value"])
+    marked = [line.get_xdata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert marked == pytest.approx([first["knee_value"]])
+    assert "Shown: 12 of 14 curves; the table has all." in of_kind(picker.shown[0], str)
+
+
+def test_without_a_curve_scaling_says_so(there):
+    assert there("scaling", "soak").shown == [[scaling.NONE]]
+
+
+# --- reads ------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_if_is_the_planners_answer_on_a_measured_link(there, undrawn_figures):
+    picker = there("sparse", "reads")
+    o = picker.opened
+    (plans,), text = frames(picker, 3), of_kind(picker.shown[3], str)[0]
+    assert "a link that was measured" in text and "1 % of the volume" in text
+    told = next(
+        c["engine"]["link"]
+        for run in o.campaign.runs.values()
+        for c in run["clients"]
+        if (c.get("engine") or {}).get("link")
+    )
+    file = reads.files(o)[0][1]
+    baskets = pq.read_table(file).to_pylist()
+    sizes = collections.Counter()
+    for b in baskets:
+        sizes[b["branch"]] += b["size"]
+    picked = reads.chosen(pd.DataFrame(baskets), 1)
+    smallest = sorted(sizes.values())[: picked["branch"].nunique() + 1]
+    assert len(picked) == sum(
+        b["branch"] in set(picked["branch"]) for b in baskets
+    )  # whole branches, the smallest ones
+    assert picked["size"].sum() == sum(smallest[:-1]) <= sum(sizes.values()) / 100 < sum(smallest)
+    mine = sorted(zip(picked["offset"], picked["size"], strict=True))
+
+    for row, added in zip(plans.to_dict("records"), reads.ROUND_TRIPS_MS, strict=True):
+        # Its requests, made anew: neighbours are merged over gaps up to that of the plan.
+        merged = [[mine[0][0], sum(mine[0])]]
+        for offset, size in mine[1:]:
+            if offset - merged[-1][1] <= row["its gap [B]"]:
+                merged[-1][1] = max(merged[-1][1], offset + size)
+            else:
+                merged.append([offset, offset + size])
+        asked = sum(end - begin for begin, end in merged)
+        heads = row["its requests"] * told.get("header_bytes", 700)
+        assert row["its wire [MB]"] == pytest.approx((asked + heads) / 1e6, rel=1e-6)
+        assert row["its requests"] >= len(merged) and row["quickest plan [s]"] <= row["time of that [s]"]
+        assert row["quickest plan [s]"] > added / 1000
+    assert plans["quickest plan [s]"].is_monotonic_increasing and plans["its requests"].is_monotonic_decreasing
+
+
+def test_a_farther_link_has_a_longer_round_trip_and_waits_for_it_in_flight():
+    link = reads.farther(reads.MADE_UP, 0.064)
+    assert link["rtt_s"] == pytest.approx(0.065) and link["request_s"] == pytest.approx(0.001)
+    assert reads.farther(reads.MADE_UP, 0)["request_s"] == reads.MADE_UP["request_s"]
+    assert readplan.Link(**link).parallel == 64
+
+
+def test_a_link_that_nobody_measured_is_called_made_up(there):
+    picker = there("sparse", "root")
+    assert "MADE-UP" in of_kind(picker.shown[3], str)[0] and len(of_kind(picker.shown[2], Figure)) > 1
+    (selections,) = frames(picker, 1)
+    assert len(selections) == len(csv("root", "sparse"))
+
+
+def test_without_reads_a_notebook_says_so(there, lonely, undrawn_figures):
+    picker = there("sparse", lonely)
+    assert picker.shown[:3] == [[reads.NONE]] * 3 == [["No reads in this campaign."]] * 3
+    assert picker.shown[3] == ["No baskets of a staged file in this campaign: there is nothing to plan."]
+
+
+# --- the picker -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_usual_campaign_is_the_reference_then_the_first(lab, tmp_path, monkeypatch):
+    monkeypatch.delenv(opened.NAMED, raising=False)
+    monkeypatch.chdir(lab / "results" / "soak")  # below the folder that has results
+    assert opened.place() == lab / "results/reference" and opened.place("soak") == lab / "results/soak"
+    assert [p.name for p in opened.named()] == sorted([*golden.campaigns(), "compared"])
+    monkeypatch.setenv(opened.NAMED, str(lab / "results/jobs"))
+    assert opened.place().name == "jobs" and opened.place("soak").name == "soak"
+    monkeypatch.delenv(opened.NAMED)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"holds no measured campaign; measure one, `make demo` for example"):
+        opened.place()
+    with pytest.raises(UserError, match="nowhere: is no measured campaign"):
+        opened.place("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"stores": ["alpha"]}, "filters: stores: is no filter of this campaign; one of: store, workload"),
+        ({"store": "alpha"}, r"filters: store: is 'alpha'; a list, such as \['alpha'\]"),
+        ({"store": ["gamma"]}, "filters: store: no point has 'gamma'; one of: alpha"),
+    ],
+)
+def test_a_filter_that_no_point_has_is_refused(example, kept, filters, said):
+    with pytest.raises(UserError, match=said):
+        opened.filtered(kept(example).campaign, filters)
+
+
+def test_tables_older_than_the_records_are_made_anew(lonely, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(opened.tables, "build", made.append)
+    shutil.copytree(lonely, tmp_path / "c")
+    points = tmp_path / "c/tables/points.csv"
+    assert opened.open_campaign(tmp_path / "c").name == "c" and made == []
+    os.utime(points, (0, 0))
+    opened.open_campaign(tmp_path / "c")
+    assert made == [tmp_path / "c"]
+    os.utime(points)
+    opened.open_campaign(tmp_path / "c")
+    assert len(made) == 1
+    (tmp_path / "c/tables/noise.csv").unlink()
+    opened.open_campaign(tmp_path / "c")
+    assert len(made) == 2
+
+
+def test_a_later_menu_follows_what_was_chosen_before():
+    menus, chosen = opened.resolved(
+        None, {"a": lambda o: [("x", 1), ("y", 2)], "b": lambda o, a: [(str(a), 10 * a)], "c": 5}
+    )
+    assert chosen == {"a": 1, "b": 10, "c": 5} and list(menus) == ["a", "b"]
+    _, chosen = opened.resolved(
+        None, {"a": lambda o: [("x", 1), ("y", 2)], "b": lambda o, a: [("z", 10 * a)]}, {"a": 2, "b": 10}
+    )
+    assert chosen == {"a": 2, "b": 20}  # what was wanted is gone
+    assert opened.resolved(None, {"a": lambda o: []})[1] == {"a": None}
+
+
+def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
+    """With somebody there: menus of campaign, filters and points."""
+    w = pytest.importorskip("ipywidgets")
+    monkeypatch.delenv(opened.NAMED, raising=False)
+    monkeypatch.chdir(lab)
+    shown = []
+    monkeypatch.setattr(IPython.display, "display", lambda *told: shown.extend(told))
+    from storelab.analysis.explore import widgets
+
+    monkeypatch.setattr(widgets, "display", lambda *told: shown.extend(told))
+    picker = Picker("several")
+    picker._ipython_display_()
+    (panel,) = shown
+    campaigns, lists = panel.children
+    assert [name for name, _ in campaigns.options] == [p.name for p in opened.named()]
+    picker.show(lambda o, point: [point], point=overview.measured)
+    drop = next(box for box in shown[1:] if isinstance(box, w.VBox)).children[0]
+    first, second = (key for _, key in overview.measured(picker.opened)[:2])
+    assert picker.shown == [[first]]
+    drop.value = second
+    assert picker.shown == [[second]]
+    by = {one.description: one for one in lists.children}
+    assert sorted(by) == ["Workload"]  # all points have one store, and roles have engines and sizes
+    by["Workload"].value = ("roles-tenants",)
+    assert set(picker.opened.table("points")["workload"]) == {"roles-tenants"} and "tenants" in picker.shown[0][0]
+    campaigns.value = next(folder for name, folder in campaigns.options if name == "soak")
+    assert picker.opened.name == "soak" and picker.shown[0][0] in picker.opened.campaign.runs
+    assert picker.opened.filters == {}
+
+
+def test_what_stands_in_records_is_text():
+    assert things.escaped("<b>*a*_[x](y)`$`</b>") == "&lt;b&gt;\\*a\\*\\_\\[x\\](y)\\`\\$\\`&lt;/b&gt;"
+    html = things.table_html(pd.DataFrame({"a": ["<script>"] * 61, "b": [1234.5678] * 61}))
+    assert "<script>" not in html and "1235" in html and "… 1 more row" in html
+
+
+def test_a_mistake_is_one_line(there, example):
+    picker = there("scaling", "soak")
+    picker.render(0, systems.ratios, {"a": (example, "alpha"), "b": (example, "gamma")})
+    (line,) = picker.shown[0]
+    assert "is no store with a run in this campaign" in line and "\n" not in line
+
+
+# --- all campaigns ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("campaign", [*golden.campaigns(), "compared", "probes"])
+def test_the_notebooks_run_on_every_campaign(campaign, lab, there, undrawn_figures):
+    at = lab / "results" / campaign
+    if not at.exists():
+        at.mkdir()
+        (at / "raw").symlink_to(ROOT / "results" / campaign / "raw")
+    for notebook in NOTEBOOKS:
+        assert there(notebook, campaign).shown
+
+
+def test_a_kept_notebook_asks_for_nothing_from_the_network():
+    """The options of the rule, and the template of nbconvert: no script, style or picture comes from elsewhere."""
+    options = dict(re.findall(r"--HTMLExporter\.(\w+)=([^\s\"]+)", (ROOT / "rules" / "notebooks.smk").read_text()))
+    assert set(options) == {"require_js_url", "mathjax_url"}
+    fetched = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+    node = nbformat.read(ROOT / "notebooks" / "explore.ipynb", as_version=4)
+    assert fetched.search(HTMLExporter().from_notebook_node(node)[0]), "by itself it asks"
+    assert fetched.findall(HTMLExporter(**options).from_notebook_node(node)[0]) == []

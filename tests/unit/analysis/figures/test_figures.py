@@ -1,0 +1,428 @@
+"""Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
+
+import multiprocessing
+import shutil
+
+import pandas as pd
+import pytest
+from drawn_texts import texts
+from make_examples import METADATA, ONE_EACH, make
+from matplotlib.figure import Figure
+
+from storelab.analysis.figures import catalogue, panels, plots, write
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.figures.specification import Curve, Measure, Specification
+from storelab.analysis.latex import throughput
+from storelab.analysis.tables import build
+from storelab.analysis.tables.throughput import numbers
+from storelab.core import records
+from storelab.core.errors import UserError
+
+ELSEWHERE = (
+    "systems",
+    "front_ends",
+    "buckets",
+    "space",
+    "latency_closed",
+    "latency_open",
+    "latency_spectrum",
+    "errors_over_time",
+)
+ELSEWHERE += (
+    "metadata_stat",
+    "metadata_list",
+    "threads",
+    "client_resources",
+    "volume",
+    "replay",
+    "phases",
+    "role_phases",
+    "soak",
+    "releases",
+    "launches",
+    "gaps",
+    "front",
+    "events_throughput",
+    "events_bars",
+    "distributions",
+    "earlier",
+)
+OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("name", OF_ONE_SYSTEM)
+def test_each_figure_says_what_it_shows(example, name):
+    fig = draw(catalogue.FIGURES[name], build.read(example, catalogue.FIGURES[name].table))
+    said = texts(fig)
+    assert "Clients" in said and "n = " in said and "range" in said and "share one host" in said
+    assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
+    assert ("4 kB" in said and "objects/s" in said) if name.startswith("metadata") else True
+    if name != "entries":
+        assert "1 front-end" in said and "2 front-ends" in said and "s5cmd" in said
+        assert list(fig.axes[0].get_xticks()) == [1, 2, 4]
+
+
+def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
+    make(tmp_path, sweeps=METADATA, repetitions=2)
+    build.build(tmp_path, ["throughput"])
+    table = build.read(tmp_path, "throughput")
+    rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
+    assert rates["stat", 4000, 2] > 9 * rates["stat", 10**7, 2] > 0 and (table["throughput_median_mb_per_s"] == 0).all()
+    said = texts(draw(catalogue.FIGURES["metadata_stat"], table))
+    assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
+    best = {name: value for name, value, _ in numbers(table)}
+    assert best["best_metadata_stat"] == rates["stat", 4000, 2] and not {n for n in best if "throughput" in n}
+    keys = table[table["workload"] == "list"].set_index(["page_size", "clients"])["rate_median_per_s"]
+    assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
+    said = texts(draw(catalogue.FIGURES["metadata_list"], table))
+    assert "Keys listed [keys/s]" in said and "1000 keys" in said and "pages of 100" in said and "n = 2" in said
+    typeset = throughput.throughput(table)
+    assert "keys/s" in typeset
+
+
+@pytest.fixture(scope="module")
+def reads(tmp_path_factory):
+    """Reads by volume by two engines, replayed ranges."""
+    folder = tmp_path_factory.mktemp("reads")
+    volume = {"volume_fraction": [100, 1], "clients": [1, 2]}
+    sweeps = {
+        "v": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"engine": ["uproot-s3fs", "planned"]}},
+        "r": {"workload": "replay", "duration": "4 s", "axes": volume | {"merge": ["planned", "gap"]}},
+    }
+    make(folder, sweeps=sweeps, repetitions=2)
+    build.build(folder, ["sparse"])
+    return folder
+
+
+def test_reads_by_volume_and_replays_have_figures_of_their_own(reads):
+    table = build.read(reads, "sparse")
+    assert set(table.loc[table["workload"] == "read_volume", "entry_fraction_percent"]) == {100}
+    assert draw(catalogue.FIGURES["entries"], table) is None
+    for name, words in (
+        ("volume", ("100 % of volume, planned", "1 % of volume, uproot-s3fs", "entries/s", "Volume [%], 1 client")),
+        ("replay", ("1 % of volume, fixed gap", "Selections read [1/s]", "obstore")),
+        ("phases", ("Time of one read [ms]", "transfer", "deserialise")),
+    ):
+        fig = draw(catalogue.FIGURES[name], table)
+        said = texts(fig) + str([t.get_text() for t in fig.axes[0].get_yticklabels()])
+        assert "n = 2" in said or "2 runs" in said
+        assert all(w in said for w in words), said
+        assert "planned" in catalogue.caption(catalogue.FIGURES[name], table) or name == "replay"
+    bars = draw(catalogue.FIGURES["phases"], table).axes[0]
+    assert len(bars.patches) == 4 * 4 and {round(p.get_width()) for p in bars.patches} == {100, 20}
+
+
+@pytest.fixture(scope="module")
+def requests(tmp_path_factory):
+    """Ranges replayed with fixed gaps, and planned by thrift and bound; copies of a read."""
+    folder = tmp_path_factory.mktemp("requests")
+    replay = {"workload": "replay", "duration": "4 s"}
+    volume = {"volume_fraction": [100, 1]}
+    sweeps = {
+        "gaps": replay | {"axes": volume | {"merge": "gap", "max_range_gap": ["0 B", "32 KiB", "1 MiB"]}},
+        "front": replay | {"axes": volume | {"thrift": [0, 15], "max_amplification": [0, 3]}},
+        "copies": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"buckets": [1, 2]}},
+    }
+    make(folder, sweeps=sweeps, repetitions=2)
+    build.build(folder, ["sparse"])
+    return build.read(folder, "sparse")
+
+
+def test_gaps_and_the_front(requests):
+    fig = draw(catalogue.FIGURES["gaps"], requests)
+    assert all(w in texts(fig) for w in ("Largest gap merged", "Requests of one read", "1 % of volume", "n = 2"))
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["0", "32 KiB", "1 MiB"]
+    dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
+    assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
+    fig = draw(catalogue.FIGURES["front"], requests)
+    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
+    assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(
+        said
+    ) == 2
+    assert "thrift" in catalogue.caption(catalogue.FIGURES["front"], requests) and "obstore" in catalogue.caption(
+        catalogue.FIGURES["gaps"], requests
+    )
+    one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
+    assert draw(catalogue.FIGURES["gaps"], one) is None
+
+
+def test_a_row_of_panels_for_each_number_of_copies(requests):
+    fig = draw(catalogue.FIGURES["volume"], requests)
+    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == [
+        "alpha, one bucket",
+        "alpha, a copy in each of 2 buckets",
+    ]
+    replayed = draw(catalogue.FIGURES["replay"], requests)  # the other requests stand in figures of their own
+    assert len(replayed.legends[0].get_texts()) == 4
+    old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
+    assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3
+
+
+def test_eight_curves_of_two_axes_become_panels(reads):
+    """Four volumes by two readers: a row for each reader, with the colours of the volumes; eight volumes by one: an
+    ordered palette."""
+    table = build.read(reads, "sparse")
+    table = table[table["workload"] == "read_volume"]
+
+    def of(volumes, engines):
+        rows = table[table["volume_fraction_percent"].eq(100) & table["engine"].isin(engines)]
+        return panels.of(
+            catalogue.FIGURES["volume"],
+            pd.concat([rows.assign(volume_fraction_percent=v) for v in volumes], ignore_index=True),
+        )
+
+    both = of([100, 50, 10, 1], ["planned", "uproot-s3fs"])
+    assert both.series == [f"{v} % of volume" for v in (100, 50, 10, 1)] and len(both.panels) == 6
+    assert [p.heading for p in both.panels if p.heading] == ["alpha, planned", "alpha, uproot-s3fs"]
+    three = of([100, 50, 1], ["planned", "uproot-s3fs"])
+    assert len(three.panels) == 3 and len(three.series) == 6
+    one = of([100, 75, 50, 20, 10, 5, 2, 1], ["planned"])
+    assert one.ordered and len(one.panels) == 3 and len(one.series) == 8
+
+
+def test_the_network_limit_of_several_nodes_is_drawn(example):
+    table = build.read(example, "throughput")
+    assert "network limit" not in str(
+        [t.get_text() for t in draw(catalogue.FIGURES["throughput_download"], table).axes[0].texts]
+    )
+    far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
+    ax = draw(catalogue.FIGURES["throughput_download"], far).axes[0]
+    dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3]  # 50 objects of 10 MB a second
+    assert [t.get_text() for t in ax.texts] == ["network limit"]
+    told = [catalogue.caption(catalogue.FIGURES["throughput_download"], t) for t in (far, table)]
+    assert "near-null server" in told[0] and "near-null" not in told[1]
+    told = [
+        catalogue.caption(catalogue.FIGURES["front_ends"], t) for t in (far, table)
+    ]  # the example's clients and server share a host
+    assert "cannot tell" not in told[0] and "cannot tell" in told[1]
+
+
+def test_the_bars_are_the_range(example):
+    table = build.read(example, "throughput")
+    fig = draw(catalogue.FIGURES["metadata_upload"], table)
+    bars = [c for c in fig.axes[0].collections if hasattr(c, "get_segments")]
+    ends = {round(y, 6) for bar in bars for segment in bar.get_segments() for y in segment[:, 1]}
+    rows = table[(table["workload"] == "put") & (table["object_size_bytes"] == 4000)]
+    assert {round(v, 6) for v in rows["rate_low_per_s"]} | {round(v, 6) for v in rows["rate_high_per_s"]} <= ends
+
+
+def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
+    sweeps = {
+        "d": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
+        }
+    }
+    make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
+    build.build(tmp_path, ["throughput"])
+    fig = draw(catalogue.FIGURES["throughput_download"], build.read(tmp_path, "throughput"))
+    assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
+    assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
+
+
+@pytest.mark.heavy
+def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
+    sizes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
+    sweeps = ONE_EACH | {"download": ONE_EACH["download"] | {"axes": sizes}}
+    make(tmp_path, failed=("put", "read_entries"), sweeps=sweeps)
+    build.build(tmp_path)
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/entries.pdf").write_text("of an older state")
+    write.build(tmp_path)
+    index = records.read_json(tmp_path / "figures/index.json")["figures"]
+    rates = {"throughput_download", "metadata_download", "front_ends"}
+    assert set(index) == {*rates, "errors_over_time", "distributions", "earlier"}
+    assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").exists()
+    assert all(
+        draw(spec, pd.DataFrame({"workload": [], "n": []})) is None
+        for name, spec in catalogue.FIGURES.items()
+        if name != "entries"
+    )
+
+
+def test_a_sweep_says_how_many_measured_points_it_leaves_out():
+    """Store a has a curve; of b and c one value of x was measured each, and of d none."""
+    rate = Measure((Curve("rate", "ps"),), "Rate")
+    spec = Specification(table="t", caption="", measures=(rate,), title="", swept=True, hue=())
+    rows = pd.DataFrame(
+        {"store": [*"aabcd"], "clients": [1, 2, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2.0, 3.0, 4.0, None]},
+        index=range(5, 10),
+    )
+    assert panels.layout(spec, rows).left == "all but 2 points at a single value of clients, all are in t.csv"
+    assert panels.layout(spec, rows[:2]).left == "" and panels.layout(spec, rows[2:]) is None
+
+
+def rates(**columns) -> pd.DataFrame:
+    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one store."""
+    rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
+    values = rows["rate_median_ps"]
+    return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)
+
+
+RATE = Measure((Curve("rate", "ps"),), "Rate")
+
+
+def drawn(rows: pd.DataFrame, *measures: Measure, **more) -> list:
+    spec = Specification(table="t", caption="", measures=measures or (RATE,), title="T", hue=(), **more)
+    return draw(spec, rows).axes
+
+
+def test_panels_that_are_compared_share_their_axis_of_values():
+    """Of a store that knows no value neither end is taken, and it says so. 110 is the end of the highest bar."""
+    rows = rates(store=[*"aabbc"], clients=[1, 2, 1, 2, 1], rate_median_ps=[10.0, 20.0, 50.0, 100.0, None])
+    a, b, c = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Rate in other words", where={"store": "a"}))
+    assert a.get_ylim() == b.get_ylim() and b.get_ylim()[0] == 0 and 110 <= b.get_ylim()[1] < 130
+    assert c.get_ylabel() == "Rate in other words" and 22 <= c.get_ylim()[1] < 30
+    beside = drawn(rows, RATE, Measure((Curve("rate", "ps"),), "Other"), columns=True)
+    assert len({ax.get_ylim() for ax in beside[::2]}) == len({ax.get_ylim() for ax in beside[1::2]}) == 1
+    assert [[t.get_text() for t in ax.texts] for ax in beside] == [[]] * 4 + [["not recorded"]] * 2
+
+
+def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
+    rows = rates(store=[*"aabb"], clients=[1, 2, 1, 2], rate_median_ps=[1.0, 2.0, 100.0, 200.0])
+    axes = drawn(rows)
+    assert {ax.get_yscale() for ax in axes} == {"log"} and len({ax.get_ylim() for ax in axes}) == 1
+    low, high = axes[0].get_ylim()
+    assert 0 < low <= 0.9 and 220 <= high < 1000
+    ticks = [sorted(v for v in ax.get_yticks() if low <= v <= high) for ax in axes]
+    assert (
+        ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100
+    )  # of the shared range, not of a panel's own
+    latencies = drawn(rows, Measure((Curve("rate", "ps"),), "Latency [ms]", scale="log"))
+    assert len({ax.get_ylim() for ax in latencies}) == 1
+
+
+def test_a_panel_without_values_stretches_no_axis():
+    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[1000.0, 90000.0, None]), columns=True)
+    assert {ax.get_yscale() for ax in axes} == {"log"} and {ax.get_ylim()[0] > 100 for ax in axes} == {True}
+
+
+def test_a_zero_has_a_place_on_a_logarithmic_axis():
+    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[0.0, 200.0, 1.0]))
+    assert {ax.get_yscale() for ax in axes} == {"symlog"} and len({ax.get_ylim() for ax in axes}) == 1
+    assert axes[1].get_ylim()[0] == 0 and 220 < axes[1].get_ylim()[1] < 1000
+
+
+def test_panels_of_categories_share_their_axis_of_values():
+    rows = rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[10.0, 20.0, 50.0, 100.0])
+    a, b = drawn(rows, x="engine")
+    assert a.get_xlim() == b.get_xlim() and a.get_xlim()[0] == 0 and a.get_xlim()[1] >= 110
+    assert (a.get_xlabel(), a.get_ylabel()) == ("Rate", "")
+    wide = drawn(rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[1.0, 2.0, 50.0, 100.0]), x="engine")
+    assert {ax.get_xscale() for ax in wide} == {"log"} and len({ax.get_xlim() for ax in wide}) == 1
+
+
+def test_all_panels_leave_the_room_that_the_names_inside_of_one_need():
+    curves = (Curve("rate", "ps", "this"), Curve("rate", "ps", "that", ":"))
+    plain, named = drawn(rates(rate_median_ps=[10.0])), drawn(rates(rate_median_ps=[10.0]), Measure(curves, "Rate"))
+    assert named[0].get_ylim()[1] == pytest.approx(1.28 * plain[0].get_ylim()[1])
+    assert [t.get_text() for t in named[0].get_legend().get_texts()] == ["this", "that"]
+
+
+@pytest.mark.parametrize("shown", [2, 10])
+def test_a_figure_with_its_legend_is_no_higher_than_a_page(shown):
+    with plots.style():
+        fig, cells = plots.grid(shown, 3.0, "a note")
+        plots.key(fig, plots.looks([f"curve {i}" for i in range(40)], ordered=True), "A title")
+    write.CANVASES["png"](fig)
+    fig.get_layout_engine().execute(fig)
+    low, high = (min(ax.get_position().height for ax in cells) * fig.get_figheight(), fig.get_figheight())
+    assert low > 0.5 and high <= panels.PAGE and (shown == 2 or high == panels.PAGE)
+
+
+def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tmp_path):
+    sweeps = {
+        "d": {
+            "workload": "get",
+            "duration": "4 s",
+            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
+        }
+    }
+    make(tmp_path, sweeps=sweeps, repetitions=2)
+    build.build(tmp_path, ["throughput"])
+    table = build.read(tmp_path, "throughput")
+    legend = draw(catalogue.FIGURES["throughput_download"], table).legends[0]
+    assert legend.get_title().get_text() == "Download of 10 MB objects (s5cmd), 1 front-end"
+    assert [t.get_text() for t in legend.get_texts()] == ["4 workers per client", "8 workers per client"]
+    one = draw(catalogue.FIGURES["throughput_download"], table[table["workers"] == 4]).legends[0]
+    assert (
+        legend.get_title().get_text().startswith(one.get_title().get_text())
+    )  # one curve is named by what is constant
+    assert [t.get_text() for t in one.get_texts()] == ["1 front-end"]
+
+
+@pytest.mark.parametrize("kind", ["pdf", "png"])
+def test_same_table_same_bytes(example, kind):
+    table = build.read(example, "throughput")
+    first, second = (write.render(draw(catalogue.FIGURES["metadata_upload"], table), kind) for _ in range(2))
+    assert first == second and b"CreationDate" not in first
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.heavy)])
+def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_path, jobs):
+    """It would show what the figure was before."""
+    shutil.copytree(example, tmp_path / "c", ignore=lambda at, _: ["figures"] if at == str(example) else [])
+    names, figures = ["metadata_upload", "entries"], tmp_path / "c" / "figures"
+    figures.mkdir()
+    for name in (*names, "phases"):
+        (figures / f"{name}.png").write_text("of an older state")
+    write.build(tmp_path / "c", names, jobs, ["pdf"])
+    made = {f"{name}.{kind}" for name in names for kind in ("json", "pdf")}
+    assert {p.name for p in figures.iterdir()} == {*made, "phases.png"}
+    assert "png" not in records.read_json(figures / "metadata_upload.json")
+
+
+@pytest.mark.heavy
+def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
+    names, drawn = ["metadata_upload", "entries", "phases"], []
+    for i, jobs in enumerate((1, 2, 2)):
+        if i == 2:  # this process takes none, so that the other one draws them all
+            monkeypatch.setattr(write, "_taken", lambda *_: ())
+        folder = tmp_path / str(i)
+        shutil.copytree(example, folder, ignore=lambda at, _: ["figures"] if at == str(example) else [])
+        paths = write.build(folder, names, jobs)
+        drawn.append([(p.name, p.read_bytes()) for p in paths])
+    assert drawn[0] == drawn[1] == drawn[2] and len(drawn[0]) == 9
+    with pytest.raises(KeyError, match="no_such_figure"):
+        write.build(folder, ["no_such_figure", "entries"], 2)
+
+
+@pytest.mark.heavy
+def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path, monkeypatch):
+    """It would hang, if the error did not come out of its process."""
+    shutil.copytree(example / "raw", tmp_path / "raw")
+    for i, jobs in enumerate((1, 2, 2)):
+        if i == 2:  # the other one meets it
+            monkeypatch.setattr(write, "_taken", lambda *_: ())
+        with pytest.raises(UserError, match="tables"):
+            write.build(tmp_path, ["metadata_upload", "entries"], jobs)
+
+
+def test_each_process_takes_the_next_figure():
+    begun = multiprocessing.get_context("spawn").Value("i", 0)
+    one, other = write._taken(begun, 3), write._taken(begun, 3)
+    assert [next(one), next(other), next(other), *one, *other] == [0, 1, 2]
+
+
+def test_captions_state_n_sizes_engine_and_bars(example):
+    text = catalogue.caption(catalogue.FIGURES["throughput_upload"], build.read(example, "throughput"))
+    for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 2 to 3 runs", "range (minimum to maximum)", "share one host"):
+        assert part in text
+
+
+def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
+    """No first value is chosen of what else varied, and what a figure holds fixed is said."""
+    rows = requests[(requests["workload"] == "replay")]
+    two = pd.concat([rows.assign(front_ends=n) for n in (1, 2)], ignore_index=True)
+    for name, count in (("gaps", 2), ("front", 4)):
+        titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
+        assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
+    told = catalogue.caption(catalogue.FIGURES["replay"], rows)
+    assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
+
+
+def test_no_two_figures_have_one_name():
+    assert len(catalogue.FIGURES) == sum(len(module.FIGURES) for module in catalogue.MODULES)

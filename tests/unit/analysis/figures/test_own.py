@@ -1,0 +1,208 @@
+"""A campaign's own figures: what docs/figures.md shows is planned, carried by the plan, drawn, and stands in the paper."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import golden
+import pandas as pd
+import pytest
+import yaml
+from matplotlib.figure import Figure
+from paths import ROOT
+
+from storelab.analysis.figures import catalogue, own, write
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.latex import write as latex
+from storelab.analysis.tables import build
+from storelab.core import figures, records
+from storelab.core.errors import UserError
+from storelab.workloads import WORKLOADS
+
+PAGE = ROOT / "docs" / "figures.md"
+SHOWN = {
+    k: v
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)
+    for k, v in yaml.safe_load(text)["figures"].items()
+}
+
+
+RENDER = Figure.savefig  # as it is outside of unit tests (conftest.py)
+EMPTY = {"nothing_there": {"table": "throughput", "x": "clients", "y": "rate", "where": {"clients": ">= 99"}}}
+
+
+def resolved(**figure):
+    return figures.resolved({"mine": figures.Figure.model_validate(figure)}, WORKLOADS.values())
+
+
+@pytest.fixture(scope="module")
+def campaign(example, tmp_path_factory):
+    """Records of puts and gets whose plan carries the figures of the page. The tables are older: the checksums know another plan."""
+    folder = shutil.copytree(example, tmp_path_factory.mktemp("own") / "campaign")
+    plan = records.read_json(folder / "raw" / "plan.json")
+    models = {name: figures.Figure.model_validate(said) for name, said in (SHOWN | EMPTY).items()}
+    records.write_json(folder / "raw" / "plan.json", plan | {"figures": figures.resolved(models, WORKLOADS.values())})
+    return folder
+
+
+@pytest.mark.heavy
+def test_the_pages_examples_are_drawn(campaign, monkeypatch):
+    write.build(campaign)
+    monkeypatch.setattr(Figure, "savefig", RENDER)
+    write.build(campaign, list(SHOWN))
+    index = records.read_json(campaign / "figures" / "index.json")["figures"]
+    assert set(SHOWN) <= set(index)
+    for name in SHOWN:
+        assert index[name]["own"] and (campaign / "figures" / f"{name}.pdf").read_bytes()[:4] == b"%PDF"
+        assert "n = 3 runs" in index[name]["caption"] and "bars: range" in index[name]["caption"]
+    assert index["small_objects"]["caption"].startswith("What more workers bring for small objects (")
+    latex.build(campaign)
+    assert r"\FigSmallObjects" in (campaign / "tex" / "sections.tex").read_text()
+    assert r"\newcommand{\FigSmallObjects}" in (campaign / "tex" / "figures.tex").read_text()
+
+
+def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
+    write.build(campaign, ["download_by_engine", "nothing_there"])
+    folder = campaign / "figures"
+    assert records.read_json(folder / "nothing_there.json") == {"table": "throughput.csv", "empty": True}
+    assert (
+        not (folder / "nothing_there.pdf").exists()
+        and not records.read_json(folder / "download_by_engine.json")["empty"]
+    )
+    ended, _, err = golden.storelab("figures", "--campaign-dir", str(campaign), "downloads")
+    assert ended == 2 and "there is no figure 'downloads'" in err
+
+
+def test_names_come_from_the_plan_alone(campaign):
+    plan = records.read_json(campaign / "raw" / "plan.json")
+    assert {"throughput_download", "front_ends", "entries", *SHOWN} <= set(catalogue.names(plan))
+    assert not {"space", "events_throughput", "latency_open", "systems", "buckets"} & set(catalogue.names(plan))
+    assert (
+        catalogue.modules("space")[0].endswith("figures.systems")
+        and catalogue.modules("small_objects")[0] == own.__name__
+    )
+    assert catalogue.names({k: v for k, v in plan.items() if k != "figures"}) == [
+        n for n in catalogue.names(plan) if n not in SHOWN | EMPTY
+    ]
+
+
+FOUR = {"table": "throughput", "x": "clients", "y": "throughput"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"table": "throughputs"}, "did you mean 'throughput'"),
+        ({"y": "rates"}, "'rates' is no metric of throughput"),
+        ({"x": "client"}, "did you mean 'clients'"),
+        ({"hue": "motor"}, "'motor' is no column of this campaign"),
+        ({"where": {"workload": "gett"}}, "did you mean 'get'"),
+        ({"where": {"object_size": ">= 1 parsec"}}, "figures.mine.where.object_size"),
+    ],
+)
+def test_a_mistake_is_one_line(change, said):
+    with pytest.raises(UserError) as error:
+        resolved(**FOUR | change)
+    assert said in str(error.value) and "\n" not in str(error.value) and "figures.mine" in str(error.value)
+
+
+def test_axes_become_columns_and_values_are_parsed():
+    said = resolved(**FOUR, where={"object_size": ">= 1 MB", "clients": "most"})["mine"]
+    assert said["where"] == {"object_size_bytes": ">= 1000000", "clients": "most"} and said["panels"] == ["store"]
+
+
+def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):
+    table = build.read(campaign, "throughput")
+    spec = own.figures(
+        {"figures": resolved(**FOUR, where={"workload": "get"}, limits=[{"at": 1250, "label": "10 Gbit/s"}])}
+    )["mine"]
+    fig = draw(spec, table)
+    assert any("1 front-end" in t.get_text() for t in fig.legends[0].get_texts()), (
+        "front-ends vary, and nobody named them"
+    )
+    assert {t.get_text() for t in fig.axes[0].texts} == {"10 Gbit/s"} and fig.axes[0].get_ylim()[1] > 1250
+
+
+def test_every_metric_is_a_column_of_its_table(campaign):
+    for table, metrics in figures.METRICS.items():
+        columns = set(build.read(campaign, table).columns)
+        assert {f"{stem}_median_{unit}" for stem, unit, _ in metrics.values()} <= columns, table
+
+
+def test_more_curves_than_can_be_told_apart_become_panels(campaign):
+    table = build.read(campaign, "throughput")
+    rows = table[(table["workload"] == "get") & (table["object_size_bytes"] == table["object_size_bytes"].max())].head(
+        1
+    )
+    many = pd.concat(
+        [rows.assign(workers=w, buckets=b, clients=c) for w in range(1, 9) for b in (1, 2) for c in (1, 2)],
+        ignore_index=True,
+    )
+    fig = draw(catalogue.FIGURES["throughput_download"], many)
+    assert len(fig.axes) == 2 and len(fig.legends[0].get_texts()) == 8, (
+        "16 curves: eight numbers of workers in a panel for each of buckets"
+    )
+    assert "2 buckets" in fig.axes[1].get_title()
+    colours = [h.get_color() for h in fig.legends[0].legend_handles]
+    assert len(set(map(tuple, colours))) == 8
+
+
+def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
+    folder = campaign / "figures"
+    records.write_json(folder / "gone.json", {"table": "throughput.csv", "empty": False})
+    for name in ("gone.pdf", "space.pdf", "mine.pdf"):
+        (folder / name).write_text("of an older state, or somebody's own")
+    write.build(campaign)
+    assert (
+        not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf"))
+        and (folder / "mine.pdf").exists()
+    )
+
+
+MINE = """
+figures:
+  {name}:
+    {{table: throughput, where: {{workload: get, object_size: "< 1 MB"}}, x: clients, y: rate, caption: Small downloads}}
+"""
+
+
+def storelab(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "storelab", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
+    (tmp_path / "more.yaml").write_text(MINE.format(name="systems"))
+    for command in (("check",), ("plan", "--write")):
+        with_more = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
+        assert golden.storelab(*with_more, *command) == (
+            2,
+            "",
+            "storelab: figures.systems: 'systems' is the name of a built-in figure; "
+            "give it another name, such as 'my_systems'\n",
+        )
+    assert not (tmp_path / "reference").exists()
+
+
+@pytest.mark.heavy
+def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
+    """With the records of a campaign that needs no program to plan it again, before it was sealed."""
+    folder = tmp_path / "openlab2013-small"
+    shutil.copytree(ROOT / "results/openlab2013-small/raw", folder / "raw")
+    for name in ("SEAL", "SHA256SUMS"):
+        (folder / "raw" / name).unlink()
+    (tmp_path / "more.yaml").write_text(MINE.format(name="small_downloads"))
+    changed = {"results": tmp_path, "campaign": "openlab2013", "name": folder.name}
+    changed |= {"scale": 0.1, "repetitions": 1, "calibrate": "false"}
+    of_it = [word for name, value in changed.items() for word in ("--set", f"{name}={value}")]
+    with_mine = ("--configfile", str(tmp_path / "more.yaml"), *of_it)
+    steps = (("plan", "--write"), ("collect",), ("tables",), ("figures",), ("latex",))
+    for done in (storelab(*with_mine, *step) for step in steps):
+        assert done.returncode == 0, done.stderr
+    assert (folder / "figures/small_downloads.pdf").read_bytes()[:4] == b"%PDF"
+    caption = records.read_json(folder / "figures/index.json")["figures"]["small_downloads"]["caption"]
+    assert caption.startswith("Small downloads (") and "Medians; n = " in caption
+    told = (folder / "tex/figures.tex").read_text()
+    assert r"\newcommand{\FigSmallDownloads}" in told and "Small downloads (" in told
+    assert r"\FigSmallDownloads" in (folder / "tex/sections.tex").read_text()

@@ -1,0 +1,204 @@
+"""LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import golden
+import pytest
+from garbage_rows import make_table as garbage_rows
+from launch_rows import make_table as launch_rows
+from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
+from paths import ROOT
+from release_rows import make_table as release_rows
+
+from storelab.analysis.figures import catalogue, write
+from storelab.analysis.latex import numbers, parts
+from storelab.analysis.latex import write as latex
+from storelab.analysis.parts import words
+from storelab.analysis.records import published
+from storelab.analysis.tables import build
+from storelab.analysis.tables.distribution import launches, releases
+from storelab.analysis.tables.roles import collections
+from storelab.core.errors import UserError
+
+PAPER = ROOT / "paper"
+
+
+def built(folder: Path, **changes) -> Path:
+    make(folder, **changes)
+    build.build(folder)
+    return written(folder)
+
+
+def written(folder: Path) -> Path:
+    write.build(folder)
+    latex.build(folder)
+    return folder / "tex"
+
+
+@pytest.fixture(scope="module")
+def tex(example, tmp_path_factory):
+    return written(shutil.copytree(example, tmp_path_factory.mktemp("tex") / "example"))
+
+
+def test_escape():
+    assert parts.escape("50 % of _all_ {x} & ~#$^\\") == (
+        r"50~\% of \_all\_ \{x\} \& \textasciitilde{}\#\$\textasciicircum{}\textbackslash{}"
+    )
+    assert parts.escape("a\nb\x00é漢") == "a b?é?"
+    assert parts.escape("12 345 MB/s") == r"12\,345~MB/s"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [("88562", "", r"88\,562"), ("1601.6016", "MB/s", "1602~MB/s"), ("1235.0", "MB/s", "1235~MB/s"), ("0.0084321", "s", "0.00843~s"), ("10 MB", "", "10~MB"), ("-3.14159", "", "-3.14")],
+)  # fmt: skip
+def test_numbers_in_the_text(value, unit, text):
+    assert numbers.shown("x", value, unit) == (text if value != "1601.6016" else "1600~MB/s")
+
+
+def test_macros_have_letters_only():
+    assert numbers.macro("best_throughput_upload") == r"\NumBestThroughputUpload"
+    with pytest.raises(ValueError, match="no LaTeX macro"):
+        numbers.macro("best_4kb")
+
+
+def test_spread_shows_what_low_and_high_differ_in():
+    assert words.spread([1600.27, 1596.26, 1604.27]) == "1600 [1596, 1604]"
+    assert words.spread([1600, 1480, 1720]) == "1600 [1480, 1720]"
+    assert words.spread([0.8, 0.8, 0.8]) == "0.800 [0.800, 0.800]"
+    assert words.spread([float("nan")] * 3) == "--"
+
+
+@pytest.mark.heavy
+def test_every_macro_of_the_prose_is_defined_when_all_has_data(
+    tex,
+    tmp_path,
+):
+    ends = {
+        "workload": "put",
+        "duration": "4 s",
+        "repetitions": 6,
+        "axes": {"front_ends": [1, 2, 3]},
+    }  # enough for halves and a line
+    timed = built(
+        tmp_path,
+        sweeps=LATENCY | EVENTS | METADATA | {"refused": REFUSED, "ends": ends},
+        invalid=("refused",),
+        repetitions=1,
+        calibrate=True,
+    )
+    several, soak = (golden.GOLDEN / name / "expected" / "tex" for name in ("several", "soak"))
+    written = "".join(
+        (folder / name).read_text() for folder in (tex, timed, several, soak) for name in ("numbers.tex", "figures.tex")
+    )
+    defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
+    defined |= {numbers.macro(name) for name, *_ in releases.numbers(release_rows(tmp_path))}
+    defined |= {numbers.macro(name) for name, *_ in launches.numbers(launch_rows(tmp_path))}
+    defined |= {numbers.macro(name) for name, *_ in collections.numbers(garbage_rows(tmp_path))}
+    flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
+    prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
+    assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined
+    known = {f"\\Fig{parts.camel(name)}" for name in catalogue.FIGURES}
+    assert set(re.findall(r"\\Fig[A-Z][A-Za-z]+", prose)) <= known and {f for f in known if f in defined} >= {
+        "\\FigEntries",
+        "\\FigFrontEnds",
+    }
+    assert set(re.findall(r"\\ifHas[A-Za-z]+", prose)) <= flags
+
+
+def test_prose_types_no_numbers():
+    for path in sorted((PAPER / "sections").glob("*.tex")):
+        if path.name == "references.tex":
+            continue
+        text = re.sub(r"\\(label|ref|input|cite|texttt)\{[^}]*\}|\\emph\{Using S3[^}]*\}|%.*", "", path.read_text())
+        assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
+
+
+def test_failed_points_are_listed_escaped(tex):
+    text = (tex / "table_failed.tex").read_text()
+    assert r"50~\% of \_" in text and r"\{clients\}" in text
+
+
+def test_reads_stand_beside_the_published_ones(tex):
+    text = (tex / "table_two.tex").read_text()
+    for part in ("758.42", "320.92", "42.08", "& 23 &", "& 12 &", "& 5 &", "another file", r"10\,000", "420", "661"):
+        assert part in text
+    lines = [line.split(" & ") for line in text.splitlines()]
+    assert [
+        "0.1",
+        "10",
+        "8",
+        "4000",
+        "9",
+        "6",
+        "2.00",
+        "13.00",
+        "12.00",
+        "6",
+        "16.0",
+        r"160 \\",
+    ] in lines and r"\HasTableTwotrue" in (tex / "figures.tex").read_text()
+
+
+def test_environment_prints_requests_per_operation(tex):
+    text = (tex / "table_environment.tex").read_text()
+    assert (
+        "requests per operation, GET & 2" in text and r"(100~\% virtual)" in text and "8 GB" in text.replace("~", " ")
+    )
+
+
+@pytest.mark.heavy
+def test_sections_without_data_are_left_out(tmp_path):
+    only_reads = built(tmp_path / "reads", failed=("put", "get"), sweeps=ONE_EACH)
+    assert (
+        "sections/raw" not in (only_reads / "sections.tex").read_text()
+        and "sections/entries" in (only_reads / "sections.tex").read_text()
+    )
+    only_raw = built(tmp_path / "raw", failed=("read_entries",), sweeps=ONE_EACH)
+    assert (
+        "sections/raw" in (only_raw / "sections.tex").read_text()
+        and "sections/entries" not in (only_raw / "sections.tex").read_text()
+    )
+    assert (
+        r"\HasEntriesfalse" in (only_raw / "figures.tex").read_text()
+        and r"\FigEntries" not in (only_raw / "figures.tex").read_text()
+    )
+
+
+def test_without_figures_it_says_so(example):
+    with pytest.raises(UserError, match="storelab figures"):
+        latex.build(example)
+
+
+def test_published_numbers_are_as_printed():
+    t = published.share_amplification()
+    assert list(t["read_calls"]) == [23, 12, 5] and list(t["volume_mb"]) == [758.42, 320.92, 42.08]
+    assert t["share_amplification_ratio"].round().tolist() == [1, 420, 661]
+    assert all(len(published.load(name)) for name in published.NAMES)
+
+
+@pytest.mark.heavy
+def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex):
+    script = (
+        "import sys; from storelab.analysis.latex import write; from pathlib import Path; write.build(Path(sys.argv[1]));"
+        "print(sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script, str(tex.parent)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.heavy
+def test_names_and_captions_of_figures_load_no_matplotlib(tex):
+    script = (
+        "import sys; from pathlib import Path; from storelab.core import records\n"
+        "from storelab.analysis.figures import catalogue; from storelab.analysis.tables import build\n"
+        "folder = Path(sys.argv[1]); plan = records.read_json(folder / 'raw/plan.json')\n"
+        "said = [catalogue.caption(f, build.read(folder, f.table)) for f in catalogue.of(plan).values()]\n"
+        "print(len(said) > 3, all(said), sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", script, str(tex.parent)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True True []\n"

@@ -1,0 +1,369 @@
+"""Axes that go together: rows in the plan, curves along them, and what a wrong row says."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from paths import ROOT
+
+from storelab.analysis.figures import catalogue
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.latex import scaling as latex
+from storelab.analysis.records import together as couplings
+from storelab.analysis.tables import scaling
+from storelab.core import config as configuration
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.core.model import accounts_of
+from storelab.measure import check
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+
+ROWS = [{"front_ends": n, "clients": 3 * n} for n in (1, 2, 3)]
+SWEEP = {"workload": "get", "together": ROWS, "axes": {"object_size": ["4 kB", "1 MB"]}}
+
+
+def configured(**more) -> Config:
+    base = {"campaign": "x", "name": "x", "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"]}
+    return Config.model_validate(base | {"calibrate": False, "repetitions": 1, "sweeps": {"s": SWEEP}} | more)
+
+
+def made(**more) -> list:
+    return plan.make(configured(**more), WORKLOADS)
+
+
+def values(points, *axes) -> set:
+    return {tuple(p.axes[a] for a in axes) for p in points}
+
+
+def told(**more) -> dict:
+    config = configured(**more)
+    return plan.to_json(config, plan.make(config, WORKLOADS), WORKLOADS)
+
+
+# The plan
+
+
+def test_rows_are_multiplied_with_the_other_axes_and_not_with_each_other():
+    points = made()
+    expected = (
+        {(1, 3, s) for s in (4000, 10**6)} | {(2, 6, s) for s in (4000, 10**6)} | {(3, 9, s) for s in (4000, 10**6)}
+    )
+    assert values(points, "front_ends", "clients", "object_size") == expected and len(points) == 6
+
+
+def test_columns_say_the_same_as_rows():
+    columns = {"front_ends": [1, 2, 3], "clients": [3, 6, 9]}
+    assert made(sweeps={"s": SWEEP | {"together": columns}}) == made()
+
+
+def test_a_row_may_repeat_a_value_and_points_keep_their_names():
+    """A point is the same, whether a product or a row asks for it."""
+    rows = {"front_ends": [2, 2], "clients": [1, 4]}
+    alone = made(sweeps={"s": {"workload": "get", "axes": {"front_ends": 2, "clients": [1, 4]}}})
+    both = made(sweeps={"s": {"workload": "get", "together": rows}})
+    assert [(p.key, p.seed, p.order) for p in both] == [(p.key, p.seed, p.order) for p in alone]
+
+
+def test_axes_of_roles_go_together_with_those_of_the_point():
+    sweep = {
+        "roles": {"up": {"workload": "put"}, "down": {"workload": "get", "axes": {"workers": [1, 2]}}},
+        "together": [
+            {"front_ends": 1, "up.clients": 2, "down.clients": 5},
+            {"front_ends": 2, "up.clients": 4, "down.clients": 6},
+        ],
+    }
+    points = made(sweeps={"s": sweep})
+    rows = {(1, 2, 5), (2, 4, 6)}
+    assert values(points, "front_ends", "up.clients", "down.clients", "down.workers") == {
+        (*row, w) for row, w in itertools.product(rows, (1, 2))
+    }
+    assert {(len(p.parts()[0].ranks), len(p.parts()[1].ranks)) for p in points} == {(2, 5), (4, 6)}
+
+
+def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_once():
+    sweep = {
+        "workload": "get",
+        "together": {"front_ends": [1, 2, 4], "clients": [4, 8, 64]},
+        "scaled_axes": ["clients"],
+    }
+    assert values(made(sweeps={"s": sweep}, scale=0.25), "front_ends", "clients") == {(1, 1), (2, 2), (4, 16)}
+    both = sweep | {"scaled_axes": ["clients", "front_ends"]}
+    assert values(made(sweeps={"s": both}, scale=0.125), "front_ends", "clients") == {(1, 1), (1, 8)}
+    assert told(sweeps={"s": both}, scale=0.125)["together"]["s"]["rows"] == [[1, 1], [1, 8]]
+    roles = {"up": {"workload": "put", "scaled_axes": ["clients"]}}
+    sweep = {"roles": roles, "together": {"front_ends": [1, 2], "up.clients": [10, 20]}}
+    assert values(made(sweeps={"s": sweep}, scale=0.5), "front_ends", "up.clients") == {(1, 5), (2, 10)}
+    files = {"workload": "read_volume", "together": {"scale": ["L", "M"], "clients": [1, 2]}, "scaled_axes": ["scale"]}
+    assert values(made(sweeps={"s": files}, scale=0.1), "scale", "clients") == {("M", 1), ("S", 2)}
+
+
+def test_the_plan_says_what_goes_together_and_nothing_else_changes():
+    assert told()["together"] == {"s": {"axes": ["front_ends", "clients"], "rows": [[1, 3], [2, 6], [3, 9]]}}
+    assert "together" not in told(sweeps={"s": {"workload": "get"}})
+
+
+@pytest.mark.parametrize("order", [("rows", "product"), ("product", "rows")])
+def test_a_point_of_both_kinds_of_sweeps_counts_as_one_of_the_product(order):
+    sweeps = {"rows": SWEEP, "product": {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 9]}}}
+    points = made(sweeps={name: sweeps[name] for name in order})
+    (shared,) = [p for p in points if (p.axes["front_ends"], p.axes["clients"], p.axes["object_size"]) == (3, 9, 4000)]
+    assert shared.sweep == "product" and sum(p.sweep == "rows" for p in points) == 5
+
+
+# Wrong rows
+
+
+def refused(sweep) -> str:
+    with pytest.raises(UserError) as caught:
+        plan.make(configured(sweeps={"s": sweep}), WORKLOADS)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        (
+            [{"front_ends": 1, "clients": 2}, {"front_ends": 2}],
+            "row 2 gives front_ends, row 1 front_ends, clients; name",
+        ),
+        (
+            {"front_ends": [1, 2], "clients": [3]},
+            "rows differ in length (front_ends 2, clients 1 values); give each axis",
+        ),
+        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is no column; write rows like"),
+        ([], "has no row; write rows like"),
+        ({"front_ends": [], "clients": []}, "has no row; write rows like"),
+        ([7], "row 1 is 7; write rows like"),
+        ("clients", "'clients' gives no rows; write rows like"),
+        ({"clients": [1, 2]}, "'clients' goes with no other axis; name another one, or write it in `axes`"),
+    ],
+)
+def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
+    with pytest.raises(UserError) as caught:
+        over = {"campaign": "smoke", "sweeps": {"s": {"workload": "get", "together": rows}}}
+        configuration.load(ROOT / "config.yaml", overrides=over)
+    assert str(caught.value).startswith(f"command line: sweeps.s.together: {line}") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"together": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
+        (
+            {"together": {"object_size": ["1 MB"], "clients": [1]}},
+            "object_size: object_size stands in `axes` too; write it in one of them",
+        ),
+        ({"together": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
+        ({"together": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
+    ],
+)
+def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
+    assert refused(SWEEP | change).startswith(f"sweeps.s.together.{line}")
+
+
+def test_a_row_that_is_there_twice_is_refused():
+    rows = {"front_ends": [1, 2, 1], "clients": [1, 1, 1]}
+    assert refused(SWEEP | {"together": rows}).startswith("sweeps.s.together: row 3 is row 1 again; name it once")
+
+
+def test_parts_are_no_axis_of_a_row():
+    sweep = {"workload": "get", "parts": 2, "together": {"part": [1, 2], "clients": [1, 2]}}
+    assert refused(sweep) == "sweeps.s.together.part: parts are numbered by themselves; write sweeps.s.parts: 24"
+
+
+def test_axes_of_roles_are_held_against_those_of_the_role():
+    roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
+    sweep = {"roles": roles, "together": {"front_ends": [1], "up.clients": [1]}}
+    assert refused(sweep).startswith("sweeps.s.together.up.clients: up.clients stands in `axes` too; write it in one")
+    sweep["together"] = {"front_ends": [1], "down.clients": [1]}
+    assert "sweeps.s.together.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
+
+
+def test_buckets_of_a_row_are_filled_and_scaled_axes_known():
+    rows = {"buckets": [1, 65], "clients": [1, 2]}
+    sweep = {"workload": "get", "objects": 64, "together": rows}
+    assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; give 65"
+    assert refused(SWEEP | {"scaled_axes": ["workers"]}).endswith(
+        "no 'workers'; its axes: object_size, front_ends, clients"
+    )
+
+
+def test_what_a_store_cannot_is_told_where_the_row_stands():
+    config = configured(sweeps={"s": {"workload": "get", "together": {"front_ends": [1, 99], "clients": [1, 2]}}})
+    with pytest.raises(UserError) as caught:
+        check.everything(config, plan.make(config, WORKLOADS), WORKLOADS, all_stores(config))
+    assert caught.value.place == "sweeps.s.together.front_ends"
+
+
+# Along the rows
+
+
+def throughput(rows, speed, **fixed) -> pd.DataFrame:
+    """A table of groups as `throughput.csv` is: `rows` of axes, the rate of each."""
+    names = [a.column for a in WORKLOADS["get"].axes]
+    defaults = {a.column: a.default for a in WORKLOADS["get"].axes}
+    out = []
+    for row in rows:
+        rate = speed(row)
+        spread = {
+            f"{m}_{part}_{u}": rate
+            for m, u in (("rate", "per_s"), ("throughput", "mb_per_s"))
+            for part in ("median", "low", "high")
+        }
+        out.append(
+            {"store": "a", "workload": "get"}
+            | defaults
+            | fixed
+            | row
+            | {"n": 3, "interval": "range", "duration_s": 2.0, "shared_host": False}
+            | spread
+        )
+    head = ["store", "workload", *names, "n"]
+    return pd.DataFrame(out, columns=[*head, *(c for c in out[0] if c not in head)])
+
+
+def lines(fig) -> list:
+    """(places, values) of every curve."""
+    data = [container.lines[0] for ax in fig.axes for container in ax.containers]
+    return [([round(float(x), 6) for x in d.get_xdata()], list(map(float, d.get_ydata()))) for d in data]
+
+
+def test_the_figure_runs_along_the_row_and_says_all_its_values():
+    written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    figure = catalogue.of(written)["along_front_ends_clients"]
+    fig = draw(figure, throughput(ROWS, lambda row: 100.0 * row["front_ends"]))
+    (ax,) = fig.axes
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1\n3", "2\n6", "3\n9"]
+    assert list(ax.get_xticks()) == [1, 2, 3] and ax.get_xlabel() == "Front-ends and clients together"
+    assert lines(fig) == [([1, 2, 3], [100.0, 200.0, 300.0])], "one curve, and no lone points"
+    assert "n = 3 runs" in catalogue.caption(figure, throughput(ROWS, lambda _: 1.0))
+
+
+def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
+    rows = [{"engine": "s5cmd", "clients": 2}, {"engine": "obstore", "clients": 5}]
+    written = told(sweeps={"s": {"workload": "get", "together": rows}})
+    fig = draw(catalogue.of(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"]))
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["s5cmd\n2", "obstore\n5"]
+    assert lines(fig) == [([1, 2], [20.0, 50.0])]
+
+
+def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_for():
+    product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 9]}}
+    written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": product})
+    table = throughput([*ROWS, {"front_ends": 3, "clients": 3}], lambda row: 10.0 * row["clients"])
+    figures = catalogue.of(written)
+    assert lines(draw(figures["metadata_download"], table)) == [([3, 9], [30.0, 90.0])]
+    assert lines(draw(figures["along_front_ends_clients"], table)) == [([1, 2, 3], [30.0, 60.0, 90.0])]
+    alone = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    assert not {"metadata_download", "front_ends"} & set(catalogue.of(alone))
+
+
+def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
+    """Accounts and buckets go together, at two clients: nothing to see against clients, and all against more of them."""
+    rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
+    one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
+    assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
+    more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4]}}})
+    table = throughput([row | {"clients": c} for row in rows for c in (2, 4)], lambda row: 10.0 * row["clients"])
+    curves = lines(draw(catalogue.of(more)["metadata_download"], table))
+    assert [y for _, y in curves] == [[20.0, 40.0], [20.0, 40.0]]
+
+
+def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
+    up = {"workload": "put", "together": ROWS}
+    other = {"workload": "get", "together": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}
+    names = catalogue.names(told(sweeps={"s": {"workload": "get", "together": ROWS}, "up": up, "other": other}))
+    assert {n for n in names if n.startswith("along") and "latency" not in n} == {
+        "along_front_ends_clients",
+        "along_front_ends_clients_again",
+    }
+    assert catalogue.is_built_in("along_x") and catalogue.modules("along_front_ends_clients")[0].endswith(
+        "systems.together"
+    )
+
+
+def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
+    mine = {"mine": {"table": "throughput", "x": "front_ends", "y": "rate"}}
+    written = told(sweeps={"s": {"workload": "get", "together": ROWS}}, figures=mine)
+    table = throughput(
+        [*ROWS, {"front_ends": 1, "clients": 9}, {"front_ends": 2, "clients": 9}], lambda row: 10.0 * row["clients"]
+    )
+    assert lines(draw(catalogue.of(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
+    beside = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
+    written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": beside}, figures=mine)
+    fig = draw(catalogue.of(written)["mine"], table)
+    curves = {tuple(y) for _, y in lines(fig)}
+    assert curves == {(30.0, 60.0, 90.0), (90.0, 90.0)}
+    said = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert sorted(said) == ["9 clients", "with 3 to 9 clients"]
+
+
+def test_every_group_of_the_plan_is_along_and_no_other():
+    written = told(sweeps={"s": SWEEP, "p": {"workload": "get", "axes": {"clients": [3, 4]}}})
+    (one,) = couplings.of_plan(written)
+    table = throughput(
+        [
+            {"front_ends": f, "clients": c, "object_size_bytes": s}
+            for f in (1, 2, 3)
+            for c in (3, 4, 6, 9)
+            for s in (4000, 10**6, 5)
+        ],
+        lambda _: 1.0,
+    )
+    kept = table[one.along(table)]
+    assert set(zip(kept["front_ends"], kept["clients"], kept["object_size_bytes"], strict=True)) == {
+        (n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)
+    }
+    assert one.only(table).sum() == 5, "clients 3 of one front-end are of the product, too"
+
+
+def test_scaling_has_a_curve_along_the_rows():
+    written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
+    rng = np.random.default_rng(5)
+    rows = [
+        {"store": "a", "workload": "get"}
+        | {a.column: a.default for a in WORKLOADS["get"].axes}
+        | row
+        | {"rep": rep, "state": "ok"}
+        | {"overlap_rate_per_s": rate, "overlap_throughput_mb_per_s": rate}
+        for row in ROWS
+        for rep in range(6)
+        for rate in [350.0 * row["front_ends"] * np.exp(rng.normal(0, 0.01))]
+    ]
+    axes = {a.column: {"int": "Int64", "size": "Int64"}.get(a.kind, "string") for a in WORKLOADS["get"].axes}
+    points = pd.DataFrame(rows)
+    assert scaling.table(points, axes).empty, "no axis varies alone"
+    (curve,) = scaling.table(points, axes, couplings.of_plan(written)).to_dict("records")
+    assert curve["axis"] == "front_ends, clients" and pd.isna(curve["front_ends"]) and pd.isna(curve["clients"])
+    assert (curve["least"], curve["most"], curve["values"], curve["n"]) == (1, 3, 3, 18)
+    assert curve["linearity_value"] == pytest.approx(1, abs=0.03) and curve["slope_value"] == pytest.approx(
+        350, rel=0.03
+    )
+    found = scaling.table(points, axes, couplings.of_plan(written))
+    numbers = {name: value for name, value, _ in scaling.numbers(found)}
+    assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
+    assert r"Front-ends (with clients) 1--3" in latex.knees(found)
+
+
+def test_the_paper_has_a_section_for_such_figures():
+    drawn = {"along_front_ends_clients": {}, "buckets": {}}
+    assert latex.flags(drawn) == {"along": True} and latex.flags({"buckets": {}}) == {"along": False}
+    assert latex.along(pd.DataFrame([1]), drawn) == "\\FigAlongFrontEndsClients\n"
+
+
+# Accounts and clients
+
+
+@pytest.mark.parametrize(("clients", "accounts"), [*itertools.product(range(1, 8), range(1, 8))])
+def test_every_account_has_a_client_and_every_client_an_account(clients, accounts):
+    used = [accounts_of(i, clients, accounts) for i in range(clients)]
+    assert {a for own in used for a in own} == set(range(accounts)) and all(used)
+    if accounts <= clients:
+        assert used == [(i % accounts,) for i in range(clients)]
+    else:
+        assert sum(map(len, used)) == accounts, "each has one client"
+        assert max(map(len, used)) - min(map(len, used)) <= 1

@@ -1,0 +1,95 @@
+"""collections.csv by hand: how fast garbage went, what was left of it, what uploads beside it felt; its LaTeX and numbers."""
+
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from garbage_rows import make_table
+
+from storelab.analysis.latex.roles import collections as latex
+from storelab.analysis.tables import roles as tables
+from storelab.analysis.tables.distribution import releases
+from storelab.analysis.tables.roles import collections
+from storelab.core import records
+
+
+@pytest.fixture
+def table(tmp_path):
+    return make_table(tmp_path)
+
+
+def test_times_and_rates_are_those_of_all_tries(table):
+    first = table.iloc[0]
+    assert (first["mark_s"], first["sweep_s"], first["deletes"], first["deletes_per_s"]) == (3, 9, 900, 100)
+    assert (first["tries"], first["failures"], first["retries"], first["requests"]) == (3, 4, 5, 3)
+    assert (first["kept"], first["dropped"], first["dead_mb"], first["factor"]) == (2, 7, 3, 0.001)
+    assert list(table["workers"]) == [40, 40, 40, 400, 400]
+    assert first["system"] == "alpha, replica-2" and table["system"].iloc[-1] == "beta"
+    assert list(table["role"].fillna("")) == ["deletions"] * 4 + [""]
+    assert list(table["deletes_per_s"]) == [100, 300, 900, 900, 90]
+
+
+def test_what_uploads_felt_is_a_ratio_of_one_run(table):
+    assert table["uploads_during_ratio"].iloc[0] == pytest.approx(0.6)
+    assert table["uploads_after_ratio"].iloc[0] == pytest.approx(1.1)
+    assert table["uploads_during_ratio"].iloc[1] == pytest.approx(0.8)
+    assert table["uploads_during_ratio"].iloc[2:].isna().all() and table["uploads_after_ratio"].iloc[1:].isna().all()
+
+
+def test_the_summary_is_over_the_valid_runs_of_a_point(table):
+    found = collections.summary(table)
+    assert list(found["n"]) == [2, 1, 1] and list(found["workers"]) == [40, 400, 400]
+    one = found.iloc[0]
+    assert [one[f"deletes_per_s_{p}"] for p in ("median", "low", "high")] == [200, 100, 300]
+    assert [one[f"uploads_during_ratio_{p}"] for p in ("median", "low", "high")] == pytest.approx([0.7, 0.6, 0.8])
+    assert (one["lingering"], one["failures"], one["dead"]) == (4, 5, 900)
+    assert collections.numbers(table) == [
+        ("collected_dead", 900, ""),
+        ("collected_alive", 50, ""),
+        ("collected_rate", 900, "per second"),
+        ("collected_lingering", 4, ""),
+        ("collected_uploads", "70.0 [60.0, 80.0]", "%"),
+        ("collected_uploads_where", "alpha, replica-2", ""),
+    ]
+    assert [name for name, *_ in collections.numbers(table.iloc[4:])] == [
+        f"collected_{name}" for name in ("dead", "alive", "rate", "lingering")
+    ]
+
+
+def test_the_paper_has_a_row_for_each_point(table):
+    lines = [line for line in latex.table(table).splitlines() if line.endswith(r"\\") and "&" in line]
+    cells = [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in lines[1:]]
+    assert len(cells) == 3 and all(len(row) == len(lines[0].split("&")) == 12 for row in cells)
+    assert cells[0][0] == "alpha, replica-2; 40 workers per client"
+    assert cells[0][1:5] == ["2", "50", "900", "3"]
+    assert cells[0][5:8] == ["200 [100, 300]", "6", "70.0 [60.0, 80.0]"]
+    assert cells[0][9:] == ["6", "4", "0"] and cells[0][8] == "110"
+    assert cells[2][0] == "beta; 400 workers per client" and cells[2][5] == "90" and cells[2][7:9] == ["--", "--"]
+    assert latex.flags(table) == {"collected_beside": True, "collected_lingering": True}
+    assert latex.flags(table.iloc[4:]) == {"collected_beside": False, "collected_lingering": False}
+
+
+def test_a_campaign_without_a_collection_has_the_columns_alone():
+    campaign = SimpleNamespace(files=lambda name: {}, runs={})
+    made = collections.table(campaign, pd.DataFrame(), pd.DataFrame())
+    assert list(made) == list(collections.COLUMNS) and made.empty
+    assert collections.numbers(made) == [] and not any(latex.flags(made).values())
+
+
+def test_days_that_a_role_publishes_are_not_in_the_table_of_releases(tmp_path):
+    path = tmp_path / "days.2.parquet"
+    records.write_table(path, records.DAYS, {name: [0] for name in records.DAYS} | {"state": ["x"], "reason": ["x"]})
+    run = {"point": {"fixed": {"roles": []}}}
+    campaign = SimpleNamespace(files=lambda name: {str(path): "k"}, runs={"k": run})
+    assert releases.of_runs(campaign).empty
+
+
+def test_uploads_beside_a_collection_are_uploads_beside_deletions():
+    def row(workload, does, phase, ratio):
+        spread = {f"rate_over_before_{p}_ratio": ratio for p in ("median", "low", "high")}
+        return {"store": "a", "workload": workload, "role": does, "does": does, "phase": phase} | spread
+
+    rows = [row("roles-x", "put", "during", 0.7), row("roles-x", "collect_garbage", "during", None)]
+    rows += [row("roles-y", "put", "during", 0.1), row("roles-y", "get", "during", None)]
+    told = {name: value for name, value, _ in tables.numbers(pd.DataFrame(rows))}
+    assert told["uploads_beside"] == "70.0 [70.0, 70.0]"

@@ -1,0 +1,259 @@
+"""Series of parts: a made campaign (tests/support/soaked.py), its tables, figure, section and numbers against what was put into it."""
+
+import math
+
+import pandas as pd
+import pytest
+import soaked
+
+from storelab.analysis.figures import catalogue
+from storelab.analysis.figures.draw import draw
+from storelab.analysis.latex.roles import soak as latex
+from storelab.analysis.records import series
+from storelab.analysis.records.campaign import load
+from storelab.analysis.tables import build
+from storelab.analysis.tables.roles import soak
+from storelab.analysis.tables.roles.timeline import step_ns
+from storelab.core import plan, records
+from storelab.core.config import Config
+from storelab.core.errors import UserError
+from storelab.measure import check_axes
+from storelab.workloads import WORKLOADS
+
+S = 10**9
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("soak") / "soak"
+    soaked.write(made)
+    build.build(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def tables(folder):
+    return {name: build.read(folder, name) for name in build.NAMES}
+
+
+def configured(**sweep):
+    told = soaked.CONFIG | {"sweeps": {"soak": soaked.CONFIG["sweeps"]["soak"] | sweep}}
+    return Config.model_validate(told)
+
+
+def made(**sweep):
+    return plan.make(configured(**sweep), WORKLOADS)
+
+
+# Bins
+
+
+def test_bins_are_of_the_point_and_of_each_of_its_roles():
+    point = made()[0]
+    assert point.fixed["bin_ns"] == S and [p.point.fixed["bin_ns"] for p in point.parts()] == [S, S]
+    plain = made(bins=None)[0]
+    assert "bin_ns" not in plain.fixed and all("bin_ns" not in p.point.fixed for p in plain.parts())
+
+
+@pytest.mark.parametrize(("scale", "bins", "lasts"), [(0.01, 0.1, 0.4), (0.5, 0.5, 20), (24, 24, 960)])
+def test_bins_grow_with_the_parts_but_are_never_too_short(scale, bins, lasts):
+    sweep = soaked.CONFIG["sweeps"]["soak"] | {"warm_up": "0 s"}
+    config = soaked.CONFIG | {"scale": scale, "sweeps": {"soak": sweep}}
+    if scale == 0.01:
+        with pytest.raises(UserError, match=r"sweeps\.soak\.bins: 0\.1 s leave fewer than 10 in a run"):
+            plan.make(Config.model_validate(config), WORKLOADS)
+        return
+    fixed = plan.make(Config.model_validate(config), WORKLOADS)[0].fixed
+    assert (fixed["bin_ns"], fixed["duration_ns"]) == (bins * S, lasts * S)
+
+
+def test_bins_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="'50 ms' is too short for a bin; give at least 100 ms"):
+        configured(bins="50 ms")
+    with pytest.raises(UserError, match=r"sweeps.soak.bins: 3.7 s leave fewer than 10 in a run; make them shorter"):
+        made(bins="3.7 s")
+    assert made(bins="3570 ms"), "35.7 s after the warm-up"
+    point = made(roles={"r": {"workload": "put", "axes": {"engine": "s5cmd"}}})[0].parts()[0].point
+    with pytest.raises(UserError, match=r"sweeps.soak.bins: engine s5cmd keeps each operation by itself; sweep engine"):
+        check_axes._binned(point)
+    check_axes._binned(made(bins=None, roles={"r": {"workload": "put"}})[0].parts()[0].point)
+    for part in made()[0].parts():
+        check_axes._binned(part.point)
+
+
+# Series
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "part"),
+    [
+        ("a/put/part~0007_rep~001", "a/put/rep~001", 7),
+        ("a/put/clients~0002_part~0012_rep~001", "a/put/clients~0002_rep~001", 12),
+        ("a/roles-x/part~0003_w.part_size~16MiB_rep~002", "a/roles-x/w.part_size~16MiB_rep~002", 3),
+        ("a/put/part_size~16MiB_rep~001", "a/put/part_size~16MiB_rep~001", 0),
+        ("part~0001_x/put/rep~001", "part~0001_x/put/rep~001", 0),
+        ("k", "k", 0),
+    ],
+)
+def test_a_key_names_its_series_and_its_part(key, name, part):
+    assert series.split(key) == (name, part)
+
+
+def test_a_series_has_its_parts_in_their_order_and_lasts_as_long_as_all_of_them(folder):
+    loaded = load(folder)
+    found = series.of(loaded.runs)
+    assert sorted(map(len, found.values())) == [3, 12]
+    for keys in found.values():
+        assert [loaded.runs[k]["point"]["axes"]["part"] for k in keys] == [*range(1, len(keys) + 1)]
+    lasts = series.lengths_ns(loaded.plan)
+    assert {lasts[k] for keys in found.values() for k in keys if len(keys) == 12} == {12 * 40 * S}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lasts", "bin_ns", "step"),
+    [(120, None, None, 0.1), (121, None, None, 1), (7200, None, None, 1), (7201, None, None, 60), (60, 7200, None, 1), (60, 86400, None, 60), (60, None, S, 1), (60, 86400, 120 * S, 120)],
+)  # fmt: skip
+def test_steps_are_as_long_as_the_run_or_its_series_asks_for(seconds, lasts, bin_ns, step):
+    fixed = {} if bin_ns is None else {"bin_ns": bin_ns}
+    run = {"start_ns": 0, "deadline_ns": seconds * S, "point": {"fixed": fixed}}
+    assert step_ns(run, lasts and lasts * S) == step * S
+
+
+# Tables
+
+
+def test_each_part_has_the_rates_of_its_roles(tables):
+    mine = tables["soak"][tables["soak"]["role"].notna()]
+    assert len(mine) == 2 * 12 and list(dict.fromkeys(mine["role"])) == ["readers", "writers"]
+    for row in mine.itertuples():
+        assert row.rate_per_s == pytest.approx(soaked.rate(row.role, row.part))
+        assert row.operations == round(35.7 * soaked.rate(row.role, row.part)) and row.errors == row.errors_percent == 0
+        assert row.latency_p99_ms == pytest.approx(soaked.latency_ms(row.role, row.part), rel=0.02)
+        assert row.hour == pytest.approx(((row.part - 1) * 600 + 20) / 3600)
+        assert row.state == ("invalid" if row.part == soaked.INVALID else "ok")
+    assert list(mine[mine["role"] == "readers"]["part"]) == [*range(1, 13)]
+    plain = tables["soak"][tables["soak"]["role"].isna()]
+    assert list(plain["part"]) == [1, 2, 3] and set(plain["rate_per_s"]) == {300} and set(plain["does"]) == {"get"}
+
+
+def test_memory_and_files_are_those_of_the_last_quarter_and_what_came_since_the_second(tables):
+    for row in tables["soak"].itertuples():
+        role = row.role if isinstance(row.role, str) else ""
+        clients = 2 if role == "readers" else 1
+        for column, of in (("rss_mb", soaked.rss_mb), ("files", soaked.files)):
+            last, second = (clients * of("client", role, row.part, q) for q in (3, 1))
+            assert getattr(row, f"client_{column}") == last
+            assert getattr(row, f"client_{column}_more") == last - second
+            assert getattr(row, f"server_{column}") == of("server", "", row.part, 3)
+            assert getattr(row, f"server_{column}_more") == 0
+    assert set(tables["soak"].query("role == 'writers'")["client_files_more"]) == {1}
+
+
+def test_what_rises_and_falls_is_told_and_the_rest_is_flat(tables):
+    found = tables["soak_trends"].fillna({"role": ""})
+    mine = found[found["workload"] == "roles-soak"].set_index(["role", "metric"])
+    assert mine.index.is_unique and (mine["n"] == 11).all(), "the invalid part tells nothing"
+    moving = mine[mine["trend"] != "flat"]
+    assert dict(moving["trend"]) == {
+        ("writers", "rate"): "falls",
+        ("writers", "latency_p99"): "rises",
+        ("writers", "client_rss_within"): "rises",
+        ("writers", "client_files_within"): "rises",
+        ("", "server_rss"): "rises",
+        ("", "server_files"): "rises",
+    }
+    per_hour = {("writers", "rate"): -12, ("", "server_rss"): 60, ("", "server_files"): 6}
+    for place, slope in per_hour.items():
+        row = mine.loc[place]
+        assert row[["slope_per_hour", "slope_low_per_hour", "slope_high_per_hour"]].tolist() == pytest.approx(
+            [slope] * 3
+        )
+        assert row["change_percent"] == pytest.approx(100 * slope * 11 * 600 / 3600 / row["level"])
+    gathered = mine.loc[("writers", "client_rss_within")]
+    assert gathered["slope_per_hour"] == pytest.approx(20 / (20 / 3600)) and gathered["unit"] == "MB"
+    few = found[found["workload"] == "get"]
+    assert set(few["trend"]) == {"too few"} and set(few["n"]) == {3}
+    assert mine.loc[("readers", "errors"), "p"] == 1
+
+
+def test_a_soak_is_in_steps_of_its_bins_and_in_no_figure_over_time(folder, tables):
+    assert set(tables["timeline"]["step_s"]) == {1}
+    assert not [name for name in catalogue.names(load(folder).plan) if name.startswith("timeline")]
+
+
+def test_older_records_and_those_without_a_monitor_tell_no_memory(tmp_path):
+    """Part 2 is of before there was the column `files`, part 3 has no monitor at all."""
+    points = [p for p in soaked.write(tmp_path) if p.sweep == "short"]
+    old, without = (tmp_path / "raw" / points[n].key for n in (1, 2))
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(old / "monitor.0.parquet").drop_columns(["files"])
+    pq.write_table(table, old / "monitor.0.parquet")
+    (without / "monitor.0.parquet").unlink()
+    for place, schema in ((old, 3), (without, 4)):
+        run = records.read_json(place / "run.json") | {"schema": schema}
+        head = {k: v for k, v in run.items() if k not in ("files", "sum", "summed", "schema")}
+        records.finish(place, head)
+        if schema == 3:
+            told = records.read_json(place / "run.json") | {"schema": 3}
+            records.write_summed(place / "run.json", told)
+    soaked.evidence.write_sums(tmp_path / "raw")
+    build.build(tmp_path, ["soak"])
+    found = build.read(tmp_path, "soak").query("does == 'get' and role != role").set_index("part")
+    assert found["client_rss_mb"].tolist()[:2] == [80, 80] and math.isnan(found.loc[3, "client_rss_mb"])
+    assert found["server_files"].tolist()[:1] == [51] and found["server_files"].isna().tolist() == [False, True, True]
+
+
+# Numbers, figure, LaTeX
+
+
+def test_numbers_say_how_long_and_what_moved(tables):
+    said = {r.name: (r.value, r.unit) for r in tables["numbers"].itertuples() if r.source == "soak.csv"}
+    assert said["soak_parts"] == ("11", "") and said["soak_least"] == ("5.0", "%")
+    assert float(said["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
+    assert float(said["soak_own_memory"][0]) == pytest.approx(100 * 20 / 110)
+    assert float(said["soak_own_files"][0]) == 1
+    assert said["soak_moving"][0].startswith("rate (writers) falls by 25.6 %; p99 of the latency (writers) rises by")
+    assert "memory of the store rises by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
+    assert soak.numbers(tables["soak"][:0], tables["soak_trends"][:0]) == []
+
+
+def test_the_figure_has_a_panel_for_each_series_and_measure(tables):
+    fig = draw(catalogue.FIGURES["soak"], tables["soak"], tables["soak_trends"])
+    assert len(fig.axes) == 2 * 5
+    labels = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert labels == ["clients", "readers", "writers", "store", "slope of what rises or falls"]
+    drawn = [line for ax in fig.axes if ax.get_ylabel() == "Operations/s" for line in ax.lines]
+    lines = {len(line.get_xdata()) for line in drawn}
+    assert lines <= {3, 11}
+    dashed = [ax for ax in fig.axes if any(line.get_linestyle() == "--" for line in ax.lines)]
+    assert len(dashed) == 4, "rate, p99, memory and files of one series"
+    assert draw(catalogue.FIGURES["soak"], tables["soak"].assign(state="invalid"), tables["soak_trends"]) is None
+    assert draw(catalogue.FIGURES["soak"], tables["soak"][:0], tables["soak_trends"][:0]) is None
+
+
+def test_at_most_three_series_are_shown_and_the_rest_is_told(tables):
+    one = tables["soak"][tables["soak"]["role"].isna()]
+    many = pd.concat([one.assign(series=f"alpha/get/clients~000{n}_rep~001") for n in range(5)])
+    fig = draw(catalogue.FIGURES["soak"], many, tables["soak_trends"][:0])
+    assert len(fig.axes) == 3 * 5
+    caption = catalogue.caption(catalogue.FIGURES["soak"], many)
+    assert caption.endswith("Shown: 3 of 5 series, all are in soak.csv.")
+
+
+def test_only_a_plan_with_parts_has_the_figure(folder):
+    told = load(folder).plan
+    assert "soak" in catalogue.names(told)
+    config = Config.model_validate(soaked.CONFIG | {"sweeps": {"get": {"workload": "get"}}})
+    other = plan.to_json(config, plan.make(config, WORKLOADS), WORKLOADS)
+    assert "soak" not in catalogue.names(records.as_json(other))
+
+
+def test_the_table_of_the_paper_and_its_flags(tables):
+    text = latex.trends(tables["soak_trends"])
+    assert "rate (writers) [operations/s] & 11 & 86 & -12.0 [-12.0, -12.0] & -26 & falls" in text
+    assert text.count("too few") == 9 and text.count(r"\multicolumn{6}") >= 2
+    flags = latex.flags(tables["soak"], tables["soak_trends"])
+    assert flags == {"soak_moving": True, "soak_few": True, "soak_own": True, "soak_own_files": True}
+    nothing = latex.flags(tables["soak"][:0], tables["soak_trends"][:0])
+    assert not any(nothing.values())

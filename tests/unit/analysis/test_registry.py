@@ -1,0 +1,144 @@
+"""What the modules of the analysis declare: names without loading anything slow, one file made alone, a subject added by its files."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from make_examples import ONE_EACH, make
+
+from storelab.analysis import latex, tables
+from storelab.analysis.latex import write
+from storelab.analysis.parts.registry import Made, Registry
+from storelab.analysis.tables import build
+from storelab.core.errors import UserError
+
+TOY_TABLE = """
+from storelab.analysis.tables import NUMBERS, TABLE
+
+@TABLE("toy", "points")
+def table(points):
+    return points.groupby("workload", as_index=False).agg(points=("key", "count"))
+
+@NUMBERS("toy", "toy")
+def numbers(table):
+    return [("toy_workloads", len(table), "")]
+"""
+TOY_TEX = """
+from storelab.analysis.latex import FILE, FILLED, SECTION
+
+@FILLED("toy", "toy")
+@SECTION("toy", "toy")
+@FILE("table_toy", "toy")
+def toy(table):
+    return " ".join(table["workload"])
+"""
+
+
+def without(script: str, *absent: str) -> str:
+    """Modules of `absent` that a fresh interpreter holds after a script."""
+    script += f"; import sys; print(sorted(set({absent}) & set(sys.modules)))"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_words_tables_and_latex_never_load_matplotlib():
+    modules = ("parts.words", *(f"tables.{Path(p).stem}" for p in Path(tables.__path__[0]).glob("*.py")))
+    modules += tuple(f"latex.{Path(p).stem}" for p in Path(latex.__path__[0]).glob("*.py"))
+    script = "; ".join(f"import storelab.analysis.{m.removesuffix('.__init__')}" for m in modules)
+    assert without(script, "matplotlib", "seaborn") == "[]"
+
+
+def test_names_are_known_without_loading_pandas():
+    script = "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES; assert TEX and NAMES"
+    assert without(script, "pandas", "scipy", "duckdb", "matplotlib") == "[]"
+
+
+def test_every_declared_function_is_there_and_takes_what_exists():
+    known = {*build.NAMES, *tables.GIVEN.declared, "campaign", "plan", "tables"}
+    for registry in (tables.TABLE, tables.GIVEN, tables.NUMBERS):
+        assert all({*of.takes} <= known for of in registry.declared.values())
+    known = {*build.NAMES, *latex.GIVEN.declared, "campaign_dir", "paper"}
+    for registry in (latex.FILE, latex.FLAGS, latex.GIVEN):
+        assert all({*of.takes} <= known for of in registry.declared.values())
+    assert all({*of.takes} <= {*build.NAMES} for of in latex.FILLED.declared.values())
+
+
+def test_each_thing_is_made_once_and_only_when_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    (tmp_path / "shop" / "goods.py").write_text(f"""
+from {__name__} import SHOP, made
+
+@SHOP("bread", "flour")
+def bread(flour):
+    made.append("bread")
+    return flour + 1
+
+@SHOP("cake", "bread", "flour")
+def cake(bread, flour):
+    return bread + flour
+""")
+    monkeypatch.syspath_prepend(tmp_path)
+    made.clear()
+    goods = Made({"flour": 1}, SHOP)
+    assert (
+        made == []
+        and goods["cake"] == 3
+        and goods["bread"] == 2
+        and made == ["bread"]
+        and {*goods} == {"flour", "bread", "cake"}
+    )
+    with pytest.raises(KeyError, match=r"^'milk'$"):
+        goods["milk"]
+
+
+SHOP, made = Registry("shop", "SHOP"), []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A campaign with tables, without figures."""
+    path = tmp_path_factory.mktemp("example")
+    make(path, repetitions=1, sweeps=ONE_EACH)
+    build.build(path)
+    return path
+
+
+def test_one_file_is_made_alone_and_needs_no_figures(folder):
+    assert write.build(folder, ["table_best", "numbers"]) == [
+        folder / "tex" / f"{n}.tex" for n in ("table_best", "numbers")
+    ]
+    assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
+    with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
+        write.build(folder, ["table_bets"])
+    with pytest.raises(UserError, match="storelab figures"):
+        write.build(folder, ["table_throughput", "figures"])
+    assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
+
+
+@pytest.mark.heavy
+def test_a_subject_is_added_by_its_files(folder, tmp_path):
+    """A module of tables and one of latex, found where they lie: table, numbers, LaTeX, flag and section."""
+    for kind, text in (("tables", TOY_TABLE), ("latex", TOY_TEX)):
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / "toy.py").write_text(text)
+    script = f"""
+from pathlib import Path
+import storelab.analysis.tables as tables, storelab.analysis.latex as latex
+tables.__path__.append({str(tmp_path / "tables")!r}); latex.__path__.append({str(tmp_path / "latex")!r})
+from storelab.analysis.tables import build
+from storelab.analysis.latex import write
+from storelab.core import records
+folder = Path({str(folder)!r})
+build.build(folder)
+records.write_json(folder / "figures" / "index.json", {{"schema": 1, "figures": {{}}}})
+write.build(folder)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert list(pd.read_csv(folder / "tables" / "toy.csv")["workload"]) == ["get", "put", "read_entries"]
+    tex = {
+        name: (folder / "tex" / f"{name}.tex").read_text() for name in ("numbers", "figures", "sections", "table_toy")
+    }
+    assert r"\newcommand{\NumToyWorkloads}{3} % toy.csv" in tex["numbers"] and r"\HasToytrue" in tex["figures"]
+    assert tex["table_toy"] == "get put read_entries" and "{sections/toy}\n\\input{sections/earlier}" in tex["sections"]

@@ -1,0 +1,348 @@
+"""Words for machines: what --json prints is what the schema in docs/ says, and nothing else; exit codes; completion."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import click
+import golden
+import jsonschema
+import pytest
+from machine_answers import SCHEMA, valid
+from make_examples import ONE_EACH, make
+from paths import ROOT
+
+from storelab import __version__
+from storelab.analysis.tables import build
+from storelab.cli import cli, main, measuring
+from storelab.cli.machine.answers import ANSWERS
+from storelab.cli.words import SHELLS
+from storelab.core.errors import Exit, MeasurementFailed, UserError
+
+
+def asked(*arguments: str, code: int = 0) -> dict:
+    """What `storelab … --json` prints."""
+    ended, out, err = golden.storelab(*map(str, arguments), "--json")
+    assert ended == code, err
+    words = [a for a in arguments if not str(a).startswith("-") and "=" not in str(a)]
+    return valid(str(words[0]), out)
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    """A campaign with its tables; a point of each of three workloads, once."""
+    folder = tmp_path_factory.mktemp("machine") / "example"
+    make(folder, repetitions=4, failed=(), sweeps=ONE_EACH)
+    build.build(folder)
+    return folder
+
+
+def test_the_schema_is_a_schema_and_closed():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert set(SCHEMA["$defs"]) == {name.replace(" ", "_") for name in ANSWERS}
+    for of_command in SCHEMA["$defs"].values():
+        for part in (of_command, *of_command.get("$defs", {}).values()):
+            assert part["additionalProperties"] is False
+            assert sorted(part["required"]) == sorted(part["properties"]), "no key is missing where it is not known"
+            assert all(p.get("description") or "$ref" in p for p in part["properties"].values())
+
+
+def test_a_key_that_is_not_declared_is_refused():
+    told = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
+    told |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
+    assert valid("seal", json.dumps(told))
+    for wrong in (told | {"more": 1}, {k: v for k, v in told.items() if k != "failed"}, told | {"points": "1"}):
+        with pytest.raises(jsonschema.ValidationError):
+            valid("seal", json.dumps(wrong))
+
+
+def test_every_command_that_takes_json_has_a_schema_and_the_other_way_round():
+    taking = set()
+    for name in cli.list_commands(None):
+        command = cli.get_command(None, name)
+        inner = {f"{name} {sub}": c for sub, c in getattr(command, "commands", {}).items()}
+        for typed, each in ({name: command} | inner).items():
+            if any("--json" in p.opts for p in each.params):
+                taking.add(typed)
+    assert taking == set(ANSWERS)
+    assert {"check", "plan", "status", "verdict", "compare", "size", "doctor"} <= taking
+
+
+def test_plan(tmp_path):
+    told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
+    _, out, _ = golden.storelab("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
+    lines = [line.split() for line in out.splitlines()]
+    assert [(str(p["order"]), p["key"]) for p in told["points"]] == [(line[0], line[-1]) for line in lines]
+    assert {p["state"] for p in told["points"]} == {"to do"}
+    first = told["points"][0]
+    assert first["clients"] == first["axes"]["clients"] and first["duration_s"] > 0
+
+
+def test_plan_of_a_measured_campaign():
+    told = asked("--set", "campaign=reference", "plan")
+    heads = {
+        p.parent.relative_to(ROOT / "results/reference/raw").as_posix()
+        for p in ROOT.glob("results/reference/raw/**/run.json")
+    }
+    assert {p["key"] for p in told["points"] if p["state"] == "measured"} == heads
+
+
+def test_check(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "loadgen").write_text("#!/bin/sh\n")  # only looked for
+    (tmp_path / "bin" / "loadgen").chmod(0o755)
+    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
+    told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
+    points = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")["points"]
+    assert told["points"] == len(points) == sum(w["points"] for s in told["stores"] for w in s["workloads"])
+    for of in told["stores"]:
+        own = [p for p in points if p["store"] == of["store"]]
+        assert sum(w["measuring_s"] for w in of["workloads"]) == pytest.approx(sum(p["duration_s"] for p in own))
+        assert of["estimated_s"] == pytest.approx(sum(p["duration_s"] + 2 for p in own))
+    assert (told["measured"], told["sealed"], told["campaign"]) == (0, False, "smoke")
+
+
+@pytest.mark.parametrize(("workload", "said"), [("put", False), ("publish", True), ("roles-mine", False)])
+def test_an_estimate_says_which_work_may_end_before_its_deadline(workload, said, capsys):
+    works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
+    numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
+    measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "20 min" in told and ("may end before theirs" in told) == said == ("; publish may end" in told)
+
+
+def test_status(monkeypatch):
+    from types import SimpleNamespace
+
+    from storelab.cli import stores
+    from storelab.stores.base import Status
+
+    states = [
+        Status("a", "minio", "up", "1.2", ["http://127.0.0.1:9000"], {"minio": 7}, "fine"),
+        Status("b", "s3", "external"),
+    ]
+    known = {s.name: SimpleNamespace(status=lambda s=s: s) for s in states}
+    monkeypatch.setattr(stores, "load_stores", lambda config, past: known)
+    first, second = asked("status")["stores"]
+    assert (first["store"], first["state"], first["endpoints"]) == ("a", "up", ["http://127.0.0.1:9000"])
+    assert "pids" not in first and (second["version"], second["endpoints"]) == ("", [])
+
+
+@pytest.mark.parametrize(("level", "code"), [("warn", 0), ("fail", 2)])
+def test_doctor_tells_what_is_missing_on_stdout_and_in_one_line(monkeypatch, level, code):
+    from storelab.measure import doctor
+
+    found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
+    monkeypatch.setattr(doctor, "examine", lambda config: found)
+    ended, out, err = golden.storelab("doctor", "--json")
+    told = valid("doctor", out)
+    assert ended == code and told["fit"] == (code == 0) and told["findings"][1]["level"] == level
+    assert err == ("storelab: doctor: something is missing; see the lines marked fail\n" if code else "")
+
+
+def test_doctor_of_nodes(monkeypatch):
+    from storelab.gang import inspect
+
+    rows = [dict.fromkeys(inspect.COLUMNS, "-") | {"host": f"n{i}", "problem": "no s5cmd" if i else ""} for i in (0, 1)]
+    monkeypatch.setattr(inspect, "nodes", lambda config, stores: (rows, ["seaweedfs"]))
+    told = asked("doctor", "--nodes", code=2)
+    assert [n["problem"] for n in told["nodes"]] == ["", "no s5cmd"] and told["stores_down"] == ["seaweedfs"]
+    assert not told["fit"] and told["findings"] == []
+
+
+def test_verify_and_seal(campaign, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(campaign, copy)
+    told = asked("verify", "--campaign-dir", copy)
+    assert (told["measured"], told["failed"], told["sealed"]) == (12, 0, None)
+    assert told["files"] == len([p for p in (copy / "raw").rglob("*") if p.is_file()]) - 1  # SHA256SUMS
+    first = asked("seal", "--campaign-dir", copy)
+    again = asked("seal", "--campaign-dir", copy)
+    assert (first["already"], again["already"]) == (False, True) and first["sealed"] == again["sealed"]
+    assert asked("verify", "--campaign-dir", copy)["sealed"] == first["sealed"]
+
+
+def test_verdict_has_the_rows_of_the_table(campaign):
+    told, table = asked("verdict", "--campaign-dir", campaign), build.read(campaign, "verdicts")
+    assert [v["verdict"] for v in told["verdicts"]] == list(table["verdict"])
+    assert [v["best"] for v in told["verdicts"]] == pytest.approx(list(table["best"]))
+    assert list(told["verdicts"][0]) == list(table.columns)
+
+
+def test_compare(campaign, tmp_path):
+    told = asked("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
+    import pandas as pd
+
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert [r["metric"] for r in told["rows"]] == list(table["metric"])
+    assert [r["ratio"] for r in told["rows"]] == pytest.approx([1.0] * len(table))
+    whole = next(r for r in told["rows"] if r["workload"] == "all")
+    assert whole["axes"] == {} and whole["points"] == 3 and whole["median_a"] is None
+    point = next(r for r in told["rows"] if r["workload"] == "put")
+    assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
+    assert (told["slower"], told["fail_on"], told["alone_a"]) == (0, "slower", 0)
+    assert asked("compare", campaign, campaign)["slower"] is None
+
+
+def test_a_slower_side_is_told_on_both_sides(campaign, tmp_path):
+    import pandas as pd
+
+    slow = tmp_path / "slow"
+    shutil.copytree(campaign, slow)
+    path = slow / "tables" / "points.csv"
+    points = pd.read_csv(path)
+    rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
+    points[rates] /= 2
+    points.to_csv(path, index=False)
+    ended, out, err = golden.storelab("compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json")
+    told = valid("compare", out)
+    assert ended == Exit.FAILED and told["slower"] == 1 and err.count("\n") == 1 and "slower" in err
+
+
+def test_size_says_what_the_lines_say(campaign):
+    table = build.read(campaign, "throughput").set_index("workload").loc["put"]
+    of = ("--engine", table["engine"], "--object-size", f"{table['object_size_bytes']} B", "--operation", "put")
+    words = (
+        "size",
+        "--link",
+        "20 Gbit/s",
+        "--client-link",
+        "1 Gbit/s",
+        "--points",
+        "7",
+        "--campaign-dir",
+        str(campaign),
+        *of,
+    )
+    told, (_, out, _) = asked(*words), golden.storelab(*words)
+    assert (told["link_bytes_per_s"], told["client_link_bytes_per_s"], told["points"]) == (
+        2_500_000_000,
+        125_000_000,
+        7,
+    )
+    assert f"{told['clients']} clients fill 20 Gbit/s; {told['clients_with_room']} leave room" in out
+    assert told["one_client"]["source"] in out
+    lines = re.findall(r"^ *(\d+) clients, 7 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
+    assert [(str(r["clients"]), str(r["files"])) for r in told["records"]] == lines and len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "--campaign-dir", "nowhere"),
+        ("verdict", "--campaign-dir", "nowhere"),
+        ("seal", "--campaign-dir", "nowhere"),
+        ("compare", "nowhere", "nowhere"),
+        ("size", "--link", "x", "--client-link", "1 Gbit/s"),
+        ("plan", "--write"),
+        ("history", "--campaign-dir", "nowhere"),
+        ("history", "add", "--campaign-dir", "nowhere"),
+        ("--set", "campaign=nowhere", "check"),
+        ("--set", "campaign=nowhere", "plan"),
+        ("--set", "campaign=nowhere", "status"),
+        ("--set", "campaign=nowhere", "doctor"),
+    ],
+)
+def test_a_mistake_leaves_stdout_empty_and_is_one_line(arguments):
+    ended, out, err = golden.storelab(*arguments, "--json")
+    assert (ended, out) == (Exit.MISTAKE, "")
+    assert err.startswith("storelab: ") and err.count("\n") == 1
+
+
+# --- exit codes ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_exit_codes_is_the_enumeration():
+    page = (ROOT / "docs/machine.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", page, flags=re.MULTILINE)
+    assert [(int(code), name, meaning) for code, name, meaning in rows] == [(e.value, e.name, e.meaning) for e in Exit]
+
+
+def test_exit_codes_stay():
+    told = {"DONE": 0, "FAILED": 1, "MISTAKE": 2, "HANGUP": 129, "INTERRUPTED": 130, "TERMINATED": 143}
+    assert {e.name: e.value for e in Exit} == told
+
+
+def exits(tree: ast.AST) -> list[str]:
+    """The arguments of all `sys.exit(…)`."""
+    calls = (n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "sys.exit")
+    return [ast.unparse(a) for call in calls for a in call.args]
+
+
+def test_no_command_ends_with_a_number_of_its_own():
+    known = re.compile(r"Exit\b|error\.exit_code$")
+    found = {p: exits(ast.parse(p.read_text())) for p in (ROOT / "src/storelab/cli").rglob("*.py")}
+    assert [words for each in found.values() for words in each if not known.search(words)] == []
+    assert len([words for each in found.values() for words in each]) >= 7
+    assert exits(ast.parse("import sys\nsys.exit(3)")) == ["3"] and not known.search("3")
+
+
+def hung_up(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (lambda: None, Exit.DONE),
+        (lambda: 0, Exit.DONE),
+        (MeasurementFailed("m"), Exit.FAILED),
+        (UserError("p", "q"), Exit.MISTAKE),
+        (click.UsageError("u"), Exit.MISTAKE),
+        (OSError(28, "No space left on device"), Exit.MISTAKE),
+        (KeyboardInterrupt(), Exit.INTERRUPTED),
+        (click.Abort(), Exit.INTERRUPTED),
+        (BrokenPipeError(), Exit.INTERRUPTED),
+        (lambda: hung_up(signal.SIGTERM), Exit.TERMINATED),
+        (lambda: hung_up(signal.SIGHUP), Exit.HANGUP),
+    ],
+)
+def test_how_a_command_ends(monkeypatch, capsys, happens, code):
+    def run(**_):
+        if isinstance(happens, BaseException):
+            raise happens
+        return happens()
+
+    monkeypatch.setattr(cli, "main", run)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+    assert ended.value.code == code
+    assert capsys.readouterr().err.count("\n") == (code in (Exit.FAILED, Exit.MISTAKE))
+
+
+# --- completion ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_is_whole(shell, tmp_path):
+    code, out, err = golden.storelab("completion", shell)
+    assert (code, err) == (0, "") and "_STORELAB_COMPLETE" in out and f"{shell}_complete" in out
+    if program := shutil.which(shell):
+        script = tmp_path / "script"
+        script.write_text(out)
+        done = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_loads_the_script_and_completes_by_it():
+    """As `eval "$(storelab completion bash)"` does: bash itself says which function completes storelab."""
+    _, script, _ = golden.storelab("completion", "bash")
+    asks = f"{script}\ncomplete -p storelab"
+    done = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and re.search(r"-F _storelab_completion storelab", done.stdout), done.stderr
+
+
+def test_a_shell_that_is_none():
+    code, out, err = golden.storelab("completion", "tcsh")
+    assert (code, out) == (2, "") and "'tcsh' is not one of 'bash', 'zsh', 'fish'" in err and err.count("\n") == 1
