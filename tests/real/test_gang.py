@@ -59,7 +59,7 @@ class Forgetful(LocalLauncher):
         self.ranks = every
 
 
-@pytest.mark.parametrize("workload", ["put", "get"])
+@pytest.mark.parametrize("workload", ["put", pytest.param("get", marks=pytest.mark.heavy)])
 def test_what_a_gang_records(gang, workload):
     folder, job, results = gang(workload, clients=3, front_ends=2)
     assert {r["endpoint"] for r in results} == {e["url"] for e in job["endpoints"]}
@@ -76,6 +76,7 @@ def test_what_a_gang_records(gang, workload):
     assert not list(Path(job["scratch"]).glob(f"{job['attempt']}-*"))
 
 
+@pytest.mark.heavy
 def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
     folder, job, results = gang("put", clients=2, buckets=3)
     keys = [k for r in range(2) for k in pq.read_table(folder / f"ops.{r}.parquet")["object"].to_pylist()]
@@ -83,6 +84,7 @@ def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
     assert len(job["buckets"]) == 3
 
 
+@pytest.mark.heavy
 def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
     _, _, results = gang(
         "put", change=lambda job: job.update(buckets=[{"name": "storelab-nobody-made-this", "prefix": ""}])
@@ -118,6 +120,7 @@ def test_who_is_missing_is_named(gang):
         gang("put", clients=3, launcher=Forgetful, change=lambda job: job.update(timeout_ns=8_000_000_000))
 
 
+@pytest.mark.heavy
 def test_a_limit_ends_the_point_at_once(gang):
     def strict(job):
         job["limits"]["requests_per_s"] = 2
@@ -128,11 +131,13 @@ def test_a_limit_ends_the_point_at_once(gang):
     assert time.monotonic() - begun < 50  # far before its deadline
 
 
+@pytest.mark.heavy
 def test_uploads_end_where_the_room_ends(gang):
     with pytest.raises(MeasurementFailed, match=r"limits\.stored_bytes"):
         gang("put", duration="30 s", change=lambda job: job["limits"].update(room_bytes=400_000))
 
 
+@pytest.mark.heavy
 def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
     pid = seaweedfs.actors()["volume-1"]
 
@@ -150,6 +155,7 @@ def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
 
 
 @pytest.mark.command_lines
+@pytest.mark.heavy
 def test_nothing_secret_stands_in_the_gangs_folder_or_on_a_command_line(gang, seaweedfs):
     lines = []
 

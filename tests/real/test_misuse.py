@@ -23,7 +23,7 @@ from mistaken import Mistake
 from storelab.cli import COMMANDS
 from storelab.core.config import Config
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 HARMLESS = ("check", "plan", "verify", "tables", "verdict", "compare", "size", "latex", "figures", "seal", "collect")
 PLAIN = st.one_of(
@@ -211,7 +211,6 @@ def test_a_share_of_the_fuzz(tmp_path, mistake):
     holds(tmp_path / "here", mistake)
 
 
-@pytest.mark.heavy
 @settings(max_examples=1000, deadline=None, suppress_health_check=QUIET)
 @given(mistake=ANY)
 def test_the_fuzz(tmp_path, mistake):
@@ -234,14 +233,12 @@ def as_command(folder: Path, mistake: Mistake) -> tuple[int, str, str, float]:
     return done.returncode, done.stdout, done.stderr, spent
 
 
-@pytest.mark.heavy
 @settings(max_examples=25, deadline=None, suppress_health_check=QUIET)
 @given(mistake=ANY)
 def test_the_fuzz_as_real_commands(tmp_path, mistake):
     one_line_or_none(mistake, *as_command(tmp_path / "here", mistake))
 
 
-@pytest.mark.heavy
 def test_mistakes_as_real_commands(tmp_path):
     bad = []
     for mistake in mistaken.inputs(25, 11):
@@ -250,7 +247,6 @@ def test_mistakes_as_real_commands(tmp_path):
     assert not bad, bad[:3]
 
 
-@pytest.mark.heavy
 def test_2000_mistakes_are_told(tmp_path):
     found, bad = mistaken.counts(tmp_path / "here", 2000, 2026)
     assert found["told"] == 2000, bad[:5]

@@ -12,7 +12,7 @@ import pytest
 from storelab.core import clock, records
 from storelab.host import monitor, proc
 
-pytestmark = [pytest.mark.real, pytest.mark.alone]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]
 S = 10**9
 # A client as s5cmd's is: the child does the work. It opens 12 connections to a listener of its own, holds memory, burns CPU.
 CHILD = """

@@ -156,6 +156,7 @@ def test_a_node_that_is_killed_fails_the_point_by_name(gang):
     assert time.monotonic() - begun < 45 and wait_gone(folders[0])
 
 
+@pytest.mark.heavy
 def test_two_agents_on_one_host_are_refused(gang):
     class Same(ByHand):
         names = ("node0", "node0")
@@ -173,6 +174,7 @@ def test_a_node_that_does_not_come_is_named(gang):
         gang([[0], [1]], launcher=Missing, timeout_s=4)
 
 
+@pytest.mark.heavy
 def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
     """The coordinator's own clock is shifted, so that the nodes' are off, all by the same."""
 
@@ -203,6 +205,7 @@ def test_the_batch_systems_own_words_are_told(gang):
         gang([[0], [1]], launcher=Refused)
 
 
+@pytest.mark.heavy
 def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
@@ -314,6 +317,7 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
     assert Path(environ["X509_USER_PROXY"]).stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.heavy
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
     """Its folder is not the coordinator's: it is told, and nothing hangs."""
     done = subprocess.run(

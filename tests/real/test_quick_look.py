@@ -15,7 +15,7 @@ import pytest
 from common import BIN, ROOT, environ
 from laboratory import in_process, needs_loadgen
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
 @pytest.fixture
@@ -56,7 +56,6 @@ def taken(port: int):
 
 
 @needs_loadgen
-@pytest.mark.heavy
 def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
     url = seaweedfs.endpoints()[0].url
     fast = ("--set", "scale=0.3", "--set", "repetitions=1")
@@ -85,7 +84,6 @@ def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
 
 
 @pytest.mark.parametrize(("when", "later"), [("[1/", 0.1), (" probe ", 0.5)], ids=["staging", "probe"])
-@pytest.mark.heavy
 def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
     """While it stages what the first point reads, and while it probes."""
     url = seaweedfs.endpoints()[0].url
@@ -120,21 +118,19 @@ def refused(here: Path, *arguments: str) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("ftp://s3.example.org", "storelab: quick: 'ftp://s3.example.org' is no URL of an S3 endpoint"),
-        ("s3.example.org", "'s3.example.org' is no URL of an S3 endpoint"),
-        ("http://127.0.0.1:{closed}", "storelab: quick: "),
-        ("http://no-such-host.invalid", "storelab: quick: "),
-    ],
-)
-def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs, url, words):
+def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = free.getsockname()[1]
-    line = refused(here, "quick", url.format(closed=closed))
-    assert words in line and "; " in line and "stores." not in line
+    urls = {
+        "ftp://s3.example.org": "storelab: quick: 'ftp://s3.example.org' is no URL of an S3 endpoint",
+        "s3.example.org": "'s3.example.org' is no URL of an S3 endpoint",
+        f"http://127.0.0.1:{closed}": "storelab: quick: ",
+        "http://no-such-host.invalid": "storelab: quick: ",
+    }
+    for url, words in urls.items():
+        line = refused(here, "quick", url)
+        assert words in line and "; " in line and "stores." not in line
     nothing_left(seaweedfs, here)
 
 
@@ -151,6 +147,6 @@ def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, mo
     nothing_left(seaweedfs, here)
 
 
-@pytest.mark.parametrize(("output", "words"), [("page.doc", "neither HTML nor text"), ("no/page.html", "is no folder")])
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_measured(here, output, words):
-    assert words in refused(here, "quick", "http://127.0.0.1:1", "--output", output)
+def test_a_page_that_cannot_be_written_is_refused_first(here):
+    for output, words in (("page.doc", "neither HTML nor text"), ("no/page.html", "is no folder")):
+        assert words in refused(here, "quick", "http://127.0.0.1:1", "--output", output)

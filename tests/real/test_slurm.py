@@ -17,7 +17,7 @@ from common import BIN, environ, laboratory
 
 from storelab.engines.s5cmd import client
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 

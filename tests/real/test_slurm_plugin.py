@@ -13,7 +13,7 @@ import pytest
 from cluster_lab import LONG, LONG_KEY, begin, configure, four_nodes, measure, on, runs, storelab
 from common import BIN, laboratory
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:

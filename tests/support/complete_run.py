@@ -20,11 +20,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of one file in one process, unless a marker names a group."""
+    """Keep the tests of one file in one process; all real tests of `make test` share one, with its store."""
     second_try = config.getoption("--complete")
     for item in items:
         if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(config.rootpath).as_posix()))
+            smoke = item.get_closest_marker("real") and not item.get_closest_marker("heavy")
+            group = "real" if smoke else item.path.relative_to(config.rootpath).as_posix()
+            item.add_marker(pytest.mark.xdist_group(group))
         if second_try and item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
