@@ -1,7 +1,8 @@
-"""What the wheel has beside the package: the files of a project folder, and the sources that `storelab install` builds from.
+"""What the wheel has beside the package: the files of a project folder, and the sources that `storelab install` builds
+from.
 
-They lie once, at the root of the checkout; in the wheel they are `storelab/project/`, where `storelab/install/project.py` finds them. An editable
-install needs no copy.
+They lie once, at the root of the checkout; in the wheel they are `storelab/project/`, where
+`storelab/install/project.py` finds them. An editable install needs no copy.
 """
 
 from pathlib import Path

@@ -1,7 +1,9 @@
-"""seconds_20M, gb_20M: wall time and peak memory of `storelab tables` over 20 million operation records on two cores, and as many in bins.
+"""seconds_20M, gb_20M: wall time and peak memory of `storelab tables` over 20 million operation records on two cores,
+and as many in bins.
 
-The records are imagined, but made by the writers of measured ones: 40 points of 4 clients with single rows (GET, PUT; a quarter of them in an
-open loop; one operation in a thousand fails), and 8 points in bins of 100 ms. Checksums are verified within the time.
+The records are imagined, but made by the writers of measured ones: 40 points of 4 clients with single rows (GET, PUT; a
+quarter of them in an open loop; one operation in a thousand fails), and 8 points in bins of 100 ms. Checksums are
+verified within the time.
 """
 
 import os
@@ -50,7 +52,9 @@ def settings() -> config.Config:
 
 
 def operations(rng: np.random.Generator, n: int, point: Point, start: int) -> dict[str, np.ndarray]:
-    """Times of n operations of one client: latency log-normal around 5 ms, first byte before, in an open loop due up to 20 ms earlier."""
+    """Times of n operations of one client: latency log-normal around 5 ms, first byte before, in an open loop due up to
+    20 ms earlier.
+    """
     begun = start + np.sort(rng.integers(0, SECONDS * S, n))
     took = rng.lognormal(np.log(5e6), 0.6, n).astype(np.int64)
     times = {
@@ -163,7 +167,8 @@ def main() -> None:
         make(folder, rows)
         size = sum(p.stat().st_size for p in evidence.raw_files(folder / "raw"))
         say(
-            f"analysis_scale: {rows} rows and as many operations in bins, {size / 1e9:.2f} GB, made in {time.monotonic() - begun:.0f} s"
+            f"analysis_scale: {rows} rows and as many operations in bins, {size / 1e9:.2f} GB, "
+            f"made in {time.monotonic() - begun:.0f} s"
         )
         for i in range(n):
             took, peak = analyse(folder)

@@ -1,5 +1,6 @@
-"""A headless Chromium for pages of storelab, with the network off where the page is a file: opens a file, tells what the page asked for and what it wrote
-to its console, types, clicks, and takes pictures. It speaks the DevTools protocol over a pipe, so that it needs no port.
+"""A headless Chromium for pages of storelab, with the network off where the page is a file: opens a file, tells what
+the page asked for and what it wrote to its console, types, clicks, and takes pictures. It speaks the DevTools protocol
+over a pipe, so that it needs no port.
 """
 
 import base64
@@ -40,7 +41,10 @@ def program() -> str | None:
 
 
 class Page:
-    """One tab. requests: addresses that it asked for, but the page itself; errors: what it wrote as errors, and threw."""
+    """One tab.
+
+    requests: addresses that it asked for, but the page itself; errors: what it wrote as errors, and threw.
+    """
 
     def __init__(self, process: subprocess.Popen, write: int, read: int) -> None:
         self.process, self._write, self._read = process, write, read

@@ -1,8 +1,10 @@
-"""What one client reaches against the near-null server, by engine: rate, and the CPU time of an operation on both sides.
+"""What one client reaches against the near-null server, by engine: rate, and the CPU time of an operation on both
+sides.
 
-One client with 16 workers, client and server on the same host; put and get of 4 kB and 16 MB, ranges of 4 kB. Medians over six runs,
-interleaved by the plan's order. `<operation>_<size>_<engine>_per_s`: operations per second in the window; `…_client_ms`,
-`…_server_ms`: CPU of client and server per operation. docs/calibration.md shows the kept result (table.py makes that table).
+One client with 16 workers, client and server on the same host; put and get of 4 kB and 16 MB, ranges of 4 kB. Medians
+over six runs, interleaved by the plan's order. `<operation>_<size>_<engine>_per_s`: operations per second in the
+window; `…_client_ms`, `…_server_ms`: CPU of client and server per operation. docs/calibration.md shows the kept result
+(table.py makes that table).
 """
 
 import os

@@ -1,10 +1,12 @@
-"""allocation_overhead_s plugin_overhead_s shaped_worst_relative_error: what a point costs on Slurm, and whether shaped links are seen as they are.
+"""allocation_overhead_s plugin_overhead_s shaped_worst_relative_error: what a point costs on Slurm, and whether shaped
+links are seen as they are.
 
-allocation_overhead_s: wall time of a point of 4 nodes (`storelab measure` in one allocation, testbed on loopback) outside of its window.
-plugin_overhead_s: the same of points that Snakemake's Slurm executor submits as jobs, from the end of one to the end of the next (only where the
-plugin is installed: storelab install slurm-plugin). Both take some 3 minutes, 1 with --quick; the shaped links 6, 3 with --quick.
-shaped_worst_relative_error: testbed with links (root): 8 clients of 100 Mbit/s, a store with 1, 2 and 4 front-ends of 150 Mbit/s: aggregated GET of
-256 kB objects against what the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
+allocation_overhead_s: wall time of a point of 4 nodes (`storelab measure` in one allocation, testbed on loopback)
+outside of its window. plugin_overhead_s: the same of points that Snakemake's Slurm executor submits as jobs, from the
+end of one to the end of the next (only where the plugin is installed: storelab install slurm-plugin). Both take some 3
+minutes, 1 with --quick; the shaped links 6, 3 with --quick. shaped_worst_relative_error: testbed with links (root): 8
+clients of 100 Mbit/s, a store with 1, 2 and 4 front-ends of 150 Mbit/s: aggregated GET of 256 kB objects against what
+the links let through, the lesser of the two sums as iperf3 measures them in the same run; the worst of the three (each:
 shaped_<front-ends>_ratio).
 """
 
@@ -32,7 +34,9 @@ PROGRAMS = ("salloc", "slurmctld", "munged")  # what a Slurm needs here
 
 
 class Size(NamedTuple):
-    """window_s, nodes: of the points whose overhead is measured; linked: nodes with links; shaped_s: their window; iperf_s: of iperf3."""
+    """window_s, nodes: of the points whose overhead is measured; linked: nodes with links; shaped_s: their window;
+    iperf_s: of iperf3.
+    """
 
     window_s: int
     nodes: int
@@ -89,7 +93,9 @@ def overheads(folder: Path, n: int, size: Size) -> list[float]:
 
 
 def plugin(folder: Path, n: int, size: Size) -> list[float]:
-    """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n + 1."""
+    """Seconds of points that are jobs of their own beside their windows: from one point's end to the next one's, n of n
+    + 1.
+    """
     if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
         return []
     with laboratory(sweep(size), repetitions=n + 1) as lab:
@@ -191,7 +197,8 @@ def shaped(reps: int, size: Size) -> dict[str, list[float]]:
                 seen = [iperf(f, plan.addresses, size) for _ in range(2)]
                 ratio = 8 * float(table[f]) / max(seen)
                 say(
-                    f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, iperf3 {', '.join(f'{v:.0f}' for v in seen)}"
+                    f"cluster_overhead: {f} front-ends: {8 * float(table[f]):.0f} Mbit/s, "
+                    f"iperf3 {', '.join(f'{v:.0f}' for v in seen)}"
                 )
                 out[f"shaped_{f}_ratio"] = [ratio]
             out["shaped_worst_relative_error"] = [max(abs(1 - v[0]) for v in out.values())]

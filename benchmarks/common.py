@@ -1,7 +1,7 @@
 """What all benchmarks share: options, a temporary laboratory, the line of JSON at the end, the file it is kept in.
 
-Figures are {median, low, high} over n repetitions; low and high are the smallest and largest. Ratios are taken within one
-repetition, so that a machine that is slow for a while is slow for both sides.
+Figures are {median, low, high} over n repetitions; low and high are the smallest and largest. Ratios are taken within
+one repetition, so that a machine that is slow for a while is slow for both sides.
 """
 
 import argparse
@@ -131,7 +131,9 @@ def environ() -> dict[str, str]:
 
 @contextmanager
 def laboratory(sweeps: dict[str, Any], stores: dict[str, Any] | None = None, **campaign: Any) -> Iterator[Path]:
-    """A folder with config, campaign and workflow of its own; its managed stores (default: one SeaweedFS) are stopped at the end."""
+    """A folder with config, campaign and workflow of its own; its managed stores (default: one SeaweedFS) are stopped
+    at the end.
+    """
     folder = Path(tempfile.mkdtemp(prefix="storelab-benchmark-"))
     (folder / "campaigns").mkdir()
     for name in ("Snakefile", "rules", "paper", "notebooks", "profiles", "src"):

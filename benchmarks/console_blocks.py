@@ -1,8 +1,10 @@
-"""Part of hardening.py (`figures`): every console block of README.md and docs/, run as it stands in a copy of the checkout, or counted as needing something first.
+"""Part of hardening.py (`figures`): every console block of README.md and docs/, run as it stands in a copy of the
+checkout, or counted as needing something first.
 
-A block is a script: its lines that begin with `$ `, with what belongs to them (here-documents, open quotes); all else is output. A block whose
-first line is `# needs: …` is not run. What a person does before is done: the environment is active, `<this repository>` is this one, and a YAML
-block above whose first line names a file (`# campaigns/mine.yaml`) is in that file. A store gets a free port.
+A block is a script: its lines that begin with `$ `, with what belongs to them (here-documents, open quotes); all else
+is output. A block whose first line is `# needs: …` is not run. What a person does before is done: the environment is
+active, `<this repository>` is this one, and a YAML block above whose first line names a file (`# campaigns/mine.yaml`)
+is in that file. A store gets a free port.
 """
 
 import re
@@ -26,8 +28,8 @@ REPOSITORY = "<this repository>"
 LIMIT_S = 500.0  # below the time that pytest gives a test, so that this says what still runs
 # What takes longer than some seconds is left to .ci/run: a block that calls one of these.
 LONG = ("git clone", "make ", "benchmarks/", "test_figure_pictures", "storelab up ")
-# One run of each point, and none of the engine alone: that a block runs is asked here, not what it measures. Each as long as it is: in a
-# second, no upload of 4 MB may end on a busy machine.
+# One run of each point, and none of the engine alone: that a block runs is asked here, not what it measures. Each as
+# long as it is: in a second, no upload of 4 MB may end on a busy machine.
 LESS = {"CONFIG": "repetitions=1 calibrate=false"}
 
 
@@ -118,8 +120,8 @@ def copy(folder: Path) -> None:
 
 
 def run(block: Block, folder: Path, limit_s: float | None = None) -> tuple[int | None, str]:
-    """Run the block in `folder`: its exit code, None after limit_s (None: LIMIT_S); and what it said, then also what still ran. Nothing that it
-    began stays, nor what a clone that it made began.
+    """Run the block in `folder`: its exit code, None after limit_s (None: LIMIT_S); and what it said, then also what
+    still ran. Nothing that it began stays, nor what a clone that it made began.
     """
     for name, text in block.files:
         (folder / name).write_text(text)
@@ -160,7 +162,10 @@ def failure(block: Block, folder: Path) -> str:
 
 
 def figures(quick: bool = False, most: int | None = None, root: Path = ROOT) -> dict[str, int]:
-    """blocks, blocks_named (need something first), blocks_run, blocks_failed. quick: without those that take minutes; most: no more."""
+    """blocks, blocks_named (need something first), blocks_run, blocks_failed.
+
+    quick: without those that take minutes; most: no more.
+    """
     found = blocks(root)
     chosen = [b for b in found if not b.needs and not (quick and b.long)][:most]
     failed = 0

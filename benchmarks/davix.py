@@ -1,9 +1,11 @@
 """<selection>_<link>_vs_davix and more: davix's vector read beside the read planner, on the same file, ranges and link.
 
-The L file of `sparse.py` on SeaweedFS, which answers no request for several ranges, behind a proxy that adds a round trip to each request (0 and 20 ms). Both
-fetch the same ranges in processes of their own, one after the other in random order; the bytes of both must have one checksum. davix gets all ranges in one call.
+The L file of `sparse.py` on SeaweedFS, which answers no request for several ranges, behind a proxy that adds a round
+trip to each request (0 and 20 ms). Both fetch the same ranges in processes of their own, one after the other in random
+order; the bytes of both must have one checksum. davix gets all ranges in one call.
 
-*_vs_davix: davix's time over the planner's (its plan is in it, its calibration is not); *_requests, *_wire: requests and wire bytes of davix over the planner's.
+*_vs_davix: davix's time over the planner's (its plan is in it, its calibration is not); *_requests, *_wire: requests
+and wire bytes of davix over the planner's.
 """
 
 import os

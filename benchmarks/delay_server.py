@@ -1,8 +1,9 @@
-"""An HTTP server on loopback that answers late on purpose, by a known sequence of delays, and stalls when told: the truth about latencies.
+"""An HTTP server on loopback that answers late on purpose, by a known sequence of delays, and stalls when told: the
+truth about latencies.
 
-Request i (in the order of their heads' arrival) is answered `delays[i mod n]` after it came; during a stall no answer leaves before the
-stall's end. `log` holds (received ns, due delay s, answered ns) of every GET and PUT. A thread for each connection. `refuse`: every so
-many-th request gets 503.
+Request i (in the order of their heads' arrival) is answered `delays[i mod n]` after it came; during a stall no answer
+leaves before the stall's end. `log` holds (received ns, due delay s, answered ns) of every GET and PUT. A thread for
+each connection. `refuse`: every so many-th request gets 503.
 """
 
 import itertools

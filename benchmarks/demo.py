@@ -1,7 +1,8 @@
-"""demo_s, setup_s: `make demo` in a fresh clone, and where its time goes: set-up, TeX, measuring, tables, figures, paper, page; then the Go programs.
+"""demo_s, setup_s: `make demo` in a fresh clone, and where its time goes: set-up, TeX, measuring, tables, figures,
+paper, page; then the Go programs.
 
-What `make demo` downloads comes from the network each time: caches of pip, uv and Go are empty, and so is storelab's folder of tools. `--smoke`
-takes this environment, and a copy of the files as they are.
+What `make demo` downloads comes from the network each time: caches of pip, uv and Go are empty, and so is storelab's
+folder of tools. `--smoke` takes this environment, and a copy of the files as they are.
 """
 
 import json
@@ -55,7 +56,9 @@ def parts(done: Iterable[Job], whole_s: float) -> dict[str, float]:
 
 
 def environ(folder: Path) -> dict[str, str]:
-    """That of somebody who never used storelab, nor what it downloads: empty caches, and this environment out of sight."""
+    """That of somebody who never used storelab, nor what it downloads: empty caches, and this environment out of
+    sight.
+    """
     env = {k: v for k, v in bare_environ().items() if k not in ("VIRTUAL_ENV", "CONFIG", "CAMPAIGN")}
     env["PATH"] = ":".join(p for p in env["PATH"].split(":") if Path(p).resolve() != BIN.resolve())
     own = {

@@ -1,7 +1,9 @@
-"""put_4kB put_100MB get_4kB get_100MB: our rate over that of the same s5cmd commands in a file, run by hand, same server.
+"""put_4kB put_100MB get_4kB get_100MB: our rate over that of the same s5cmd commands in a file, run by hand, same
+server.
 
-By hand: `timeout -s INT T s5cmd … run FILE`, operations that `--stat` counts as successful over T. Ours: one client of a
-gang, operations recorded over T. Both from the same body files and objects, interleaved, the order turned every repetition.
+By hand: `timeout -s INT T s5cmd … run FILE`, operations that `--stat` counts as successful over T. Ours: one client of
+a gang, operations recorded over T. Both from the same body files and objects, interleaved, the order turned every
+repetition.
 """
 
 import itertools
@@ -111,7 +113,8 @@ def main() -> None:
                     clean_up(store, conf, f"hand{i}")
                 values[point.sweep].append(rates["ours"] / rates["hand"])
                 say(
-                    f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, by hand {rates['hand']:.1f}/s"
+                    f"engine_overhead: {i + 1} of {n}: {point.sweep} ours {rates['ours']:.1f}/s, "
+                    f"by hand {rates['hand']:.1f}/s"
                 )
     report("engine_overhead", n, values, args, servers=["seaweedfs"])
 

@@ -1,7 +1,8 @@
-"""ROOT files of every kind: what staging accepts is read right by every reader, what it leaves out nobody could read, and damage is seen.
+"""ROOT files of every kind: what staging accepts is read right by every reader, what it leaves out nobody could read,
+and damage is seen.
 
-The files: those that files_made.py (uproot) and files_root.cpp (ROOT's wheel, where it is installed) write, and real ones of ../shared/data/root.
-Each offender is named.
+The files: those that files_made.py (uproot) and files_root.cpp (ROOT's wheel, where it is installed) write, and real
+ones of ../shared/data/root. Each offender is named.
 """
 
 import random
@@ -80,7 +81,9 @@ def expected(found: File, case: Case, name: str) -> Any:
 
 
 def readable(found: File, case: Case, name: str) -> bool:
-    """Whether uproot's own `array()` gives all entries of a branch that was left out, and the right ones where they are known."""
+    """Whether uproot's own `array()` gives all entries of a branch that was left out, and the right ones where they are
+    known.
+    """
     try:
         array = found.reference(name)
         return len(array) == found.entries and (name not in case.truth or same(array, expected(found, case, name)))
@@ -119,7 +122,9 @@ def real() -> Iterator[Case]:
 
 
 def damaged(data: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """(what was done, the bytes then): a bit flipped, the end cut, bytes set to zero, two ranges of one size swapped."""
+    """(what was done, the bytes then): a bit flipped, the end cut, bytes set to zero, two ranges of one size
+    swapped.
+    """
     out, size = bytearray(data), min(MOST_BYTES, len(data) // 8)
     kind = rng.choice(("flip", "cut", "zeros", "swap"))
     at, length = rng.randrange(len(data) - size), rng.randrange(1, size)
@@ -160,8 +165,11 @@ def silent(path: Path, tree: str | None, good: dict[str, Any], entries: int) -> 
 
 
 def damages(cases: list[tuple[str, Case]], n: int, folder: Path, counts: Counter[str], named: list[str]) -> None:
-    """n seeded damages over the files, in turn. cases: (figure, file). A damage of a basket or page that packing did not make smaller,
-    and that has no checksum, counts as one of a file that is not packed."""
+    """n seeded damages over the files, in turn.
+
+    cases: (figure, file). A damage of a basket or page that packing did not make smaller, and that has no checksum,
+    counts as one of a file that is not packed.
+    """
     rng, whole = random.Random(SEED), []
     for figure, case in cases:
         found = staged(case.path, case.tree)
@@ -190,8 +198,9 @@ def touched(good: bytes, bad: bytes, places: list[tuple[int, int]]) -> bool:
 
 
 def to_damage(cases: list[Case]) -> list[tuple[str, Case]]:
-    """(figure, file): packed by codecs with a checksum, and RNTuples that have checksums of their own, as ROOT writes them; packed by ZSTD,
-    whose frames have none; not packed."""
+    """(figure, file): packed by codecs with a checksum, and RNTuples that have checksums of their own, as ROOT writes
+    them; packed by ZSTD, whose frames have none; not packed.
+    """
     figures = {"zstd": "silent_damage_zstd", "plain": "silent_damage_plain"}
     kinds, out = ("lists", "words", "records", "ntuple", "root-vectors", "root-arrays", "root-ntuple"), []
     for case in cases:

@@ -1,4 +1,5 @@
-"""ROOT files for `files.py`, by uproot: each case is a file, a tree in it, and what its branches hold, by the formulas here.
+"""ROOT files for `files.py`, by uproot: each case is a file, a tree in it, and what its branches hold, by the formulas
+here.
 
 Truth is a branch's list of entries; None where only uproot's own `array()` tells.
 """

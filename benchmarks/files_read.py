@@ -1,4 +1,6 @@
-"""Staging, and each reader, on one file: what `files.py` asks of both. The readers are those of the engines, on a local file.
+"""Staging, and each reader, on one file: what `files.py` asks of both.
+
+The readers are those of the engines, on a local file.
 
 `planned`: the read planner's; `events`: steps of a job; `uproot-s3fs`: basket by basket through uproot.
 """
@@ -113,7 +115,9 @@ class File:
         return self.branches[name].array()
 
     def unpacked(self) -> list[tuple[int, int]]:
-        """(offset, size) of the baskets that are not packed; of the pages that neither are packed nor have a checksum."""
+        """(offset, size) of the baskets that are not packed; of the pages that neither are packed nor have a
+        checksum.
+        """
         if not self.plain:
             pages = Pages.of(self.tree)
             bare = ~pages.summed & (pages.layout.size == pages.unpacked)

@@ -1,4 +1,6 @@
-"""ROOT files for `files.py`, by ROOT's wheel, in a process of its own: `files_root.py FOLDER`. The C++ is in files_root.cpp.
+"""ROOT files for `files.py`, by ROOT's wheel, in a process of its own: `files_root.py FOLDER`.
+
+The C++ is in files_root.cpp.
 
 Truth is told by the formulas that the C++ fills by; branches without one are held against uproot's own `array()`.
 """
@@ -17,11 +19,12 @@ TIME_OUT_S = 300
 # Functions of files_root.cpp that every codec writes, and those that one writes (zlib).
 EACH = ("vectors", "arrays", "ntuple")
 ONCE = {
-    "objects": "events", "unsplit": "events", "clones": "events", "references": "events", "texts": "events", "doubles": "events",
-    "doubled": "events", "embedded": "events", "bits": "events", "tuples": "nt", "tuplesd": "nd", "friends": "events",
-    "partly": "events", "offsetmap": "events", "empty": "events", "nobranch": "events", "empties": "events", "many": "events",
-    "leaflist": "events", "maps": "events", "deferred": None, "projected": None, "clusters": None, "kinds": None, "quantised": None,
-    "unpacked": None, "variants": None, "nosums": None, "streamed": None, "emptytuple": None,
+    "objects": "events", "unsplit": "events", "clones": "events", "references": "events", "texts": "events",
+    "doubles": "events", "doubled": "events", "embedded": "events", "bits": "events", "tuples": "nt", "tuplesd": "nd",
+    "friends": "events", "partly": "events", "offsetmap": "events", "empty": "events", "nobranch": "events",
+    "empties": "events", "many": "events", "leaflist": "events", "maps": "events", "deferred": None, "projected": None,
+    "clusters": None, "kinds": None, "quantised": None, "unpacked": None, "variants": None, "nosums": None,
+    "streamed": None, "emptytuple": None,
 }  # fmt: skip
 REFUSED = {"empty": "is empty", "nobranch": "is empty", "emptytuple": "is empty"}
 

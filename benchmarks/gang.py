@@ -1,12 +1,14 @@
-"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms meet_<n>_s looks_<n>_per_s cpu_<n>_s:
-how well a gang starts together, and what 64, 512 and 5000 participants do to the folder they meet in.
+"""skew_64_median_ms skew_64_worst_ms meet_1000_s injected_skew_ok injected_skew_ms uncorrected_skew_ms meet_<n>_s
+looks_<n>_per_s cpu_<n>_s: how well a gang starts together, and what 64, 512 and 5000 participants do to the folder they
+meet in.
 
-Forked participants on this machine, standard library only, the rendezvous and clocks of storelab. skew_64: 20 gangs of 64 that meet in a folder on
-tmpfs; a gang's skew is its last start less its first, by the kernel's monotonic clock, which all share; median and worst of the gangs. meet_1000_s: 1000
-participants, from the first fork until all know the start; meet_64_s, meet_512_s and meet_5000_s likewise, with the looks for files that all together
-made in a second, and their CPU seconds, forks included. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either way, in a
-folder that shows every file 3 s late: 1 where each gang starts within BOUND_MS of true skew, or is refused; injected_skew_ms: the skew of each;
-uncorrected_skew_ms: the same clocks, nothing taken off.
+Forked participants on this machine, standard library only, the rendezvous and clocks of storelab. skew_64: 20 gangs of
+64 that meet in a folder on tmpfs; a gang's skew is its last start less its first, by the kernel's monotonic clock,
+which all share; median and worst of the gangs. meet_1000_s: 1000 participants, from the first fork until all know the
+start; meet_64_s, meet_512_s and meet_5000_s likewise, with the looks for files that all together made in a second, and
+their CPU seconds, forks included. injected_skew_ok: 8 participants, the clocks of 6 of them off by up to 50 ms either
+way, in a folder that shows every file 3 s late: 1 where each gang starts within BOUND_MS of true skew, or is refused;
+injected_skew_ms: the skew of each; uncorrected_skew_ms: the same clocks, nothing taken off.
 """
 
 import gc

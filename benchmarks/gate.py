@@ -1,7 +1,8 @@
 """A TCP proxy that is cut and opened again by signals, and writes down when: the truth about the moment of a fault.
 
-`python gate.py HOST:PORT LOG` prints the port that it listens at on loopback. SIGUSR1 cuts: connections are reset, new ones too. SIGUSR2
-opens. Each moment is a line of LOG: `cut` or `open`, UTC ns. It ends with the process that started it.
+`python gate.py HOST:PORT LOG` prints the port that it listens at on loopback. SIGUSR1 cuts: connections are reset, new
+ones too. SIGUSR2 opens. Each moment is a line of LOG: `cut` or `open`, UTC ns. It ends with the process that started
+it.
 """
 
 import asyncio

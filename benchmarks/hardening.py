@@ -1,4 +1,6 @@
-"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told, mistakes told. Seeds other than the tests'.
+"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told, mistakes told.
+
+Seeds other than the tests'.
 
 A part is a module of `hardened/` (or beside it) whose function gives figures, name -> count; PARTS names them all.
 """

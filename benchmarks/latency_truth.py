@@ -1,9 +1,10 @@
-"""<engine>_worst_relative_error <engine>_closed_p50 … <engine>_open_stall_p99: latencies that the engines obstore and loadgen record, against the truth of a server that delays its
-answers by a known distribution (log-normal, median 40 ms) and stalls for half a second, in closed and in open loop.
+"""<engine>_worst_relative_error <engine>_closed_p50 … <engine>_open_stall_p99: latencies that the engines obstore and
+loadgen record, against the truth of a server that delays its answers by a known distribution (log-normal, median 40 ms)
+and stalls for half a second, in closed and in open loop.
 
-Truth: in the closed loop what the server itself did to each request; in the open loop that, counted from the schedule: a request that
-is due in a stall waits for its end. Errors are relative, |measured - truth| / truth, of the same requests; the way over loopback and the
-waking of threads are in them (some 0.7 ms on two cores).
+Truth: in the closed loop what the server itself did to each request; in the open loop that, counted from the schedule:
+a request that is due in a stall waits for its end. Errors are relative, |measured - truth| / truth, of the same
+requests; the way over loopback and the waking of threads are in them (some 0.7 ms on two cores).
 """
 
 import argparse

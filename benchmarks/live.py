@@ -1,8 +1,9 @@
-"""observed_ratio: rate of a point that is looked at (its state is written, `storelab live` serves it, a browser's stand-in
-listens) divided by that of one of which nothing is told; what looking takes, and how old the data are when they come.
+"""observed_ratio: rate of a point that is looked at (its state is written, `storelab live` serves it, a browser's
+stand-in listens) divided by that of one of which nothing is told; what looking takes, and how old the data are when
+they come.
 
-Interleaved at the near-null server, the order turned every repetition; GET of 4 kB by the engines obstore and loadgen. A store's own
-rate scatters by more than what is asked: at SeaweedFS 30 pairs of 10 s gave an interval of 7 %.
+Interleaved at the near-null server, the order turned every repetition; GET of 4 kB by the engines obstore and loadgen.
+A store's own rate scatters by more than what is asked: at SeaweedFS 30 pairs of 10 s gave an interval of 7 %.
 """
 
 import json

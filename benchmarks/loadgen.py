@@ -1,8 +1,9 @@
 """loadgen_vs_wrk https_per_core_4k https_gbit_per_core memory_mb and more: the engine loadgen by itself.
 
-loadgen_vs_wrk: signed GETs of 4 kB from nginx (files on tmpfs) over the unsigned ones of `wrk`, as many connections and threads. *_per_core:
-operations (4 kB) and Gbit (16 MB) per second of the client's CPU, from storelab's near-null server, by http and https. memory_mb: the largest
-resident memory with 1000 connections and 10 million operations (not with --quick), bins written.
+loadgen_vs_wrk: signed GETs of 4 kB from nginx (files on tmpfs) over the unsigned ones of `wrk`, as many connections and
+threads. *_per_core: operations (4 kB) and Gbit (16 MB) per second of the client's CPU, from storelab's near-null
+server, by http and https. memory_mb: the largest resident memory with 1000 connections and 10 million operations (not
+with --quick), bins written.
 """
 
 import json
@@ -31,7 +32,8 @@ SMALL, LARGE = 4_000, 16_000_000
 NGINX = """daemon off; pid {0}/pid; error_log {0}/error.log; worker_processes auto;
 events {{ worker_connections 4096; }}
 http {{ access_log off; sendfile on; keepalive_requests 1000000000; open_file_cache max=1000;
-  client_body_temp_path {0}/t; proxy_temp_path {0}/t; fastcgi_temp_path {0}/t; uwsgi_temp_path {0}/t; scgi_temp_path {0}/t;
+  client_body_temp_path {0}/t;
+  proxy_temp_path {0}/t; fastcgi_temp_path {0}/t; uwsgi_temp_path {0}/t; scgi_temp_path {0}/t;
   server {{ listen 127.0.0.1:{1}; root {0}; }} }}
 """
 
@@ -102,7 +104,8 @@ def beside_wrk(folder: Path, values: dict[str, list[float]], n: int, seconds: in
             summary, cpu_s, _ = drive(folder, url, SMALL, [str(i) for i in range(KEYS)], seconds=seconds)
             ours = summary["operations"] / seconds
             say(
-                f"loadgen: nginx: {ours:.0f} signed GET/s ({1e6 * cpu_s / summary['operations']:.1f} µs of CPU each), wrk {theirs:.0f} GET/s"
+                f"loadgen: nginx: {ours:.0f} signed GET/s ({1e6 * cpu_s / summary['operations']:.1f} µs of CPU each), "
+                f"wrk {theirs:.0f} GET/s"
             )
             values.setdefault("loadgen_vs_wrk", []).append(ours / theirs)
 

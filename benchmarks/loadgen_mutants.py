@@ -1,8 +1,8 @@
 """Faults planted in the engine loadgen (Go) that one of its own tests sees.
 
-mutation/loadgen.toml lists them, each a place in a file and what would stand there. Each is planted alone in a copy of `loadgen/`,
-and the tests of all packages that use the file's are run. `loadgen_mutants_killed` is the share for which a test fails; a fault that
-does not compile ends the benchmark: it says nothing. What is left stands in the output.
+mutation/loadgen.toml lists them, each a place in a file and what would stand there. Each is planted alone in a copy of
+`loadgen/`, and the tests of all packages that use the file's are run. `loadgen_mutants_killed` is the share for which a
+test fails; a fault that does not compile ends the benchmark: it says nothing. What is left stands in the output.
 """
 
 import shutil
@@ -46,7 +46,10 @@ def there(folder: Path, fault: dict[str, str]) -> Iterator[None]:
 
 
 def go(words: list[str], folder: Path, environ: dict[str, str], limit_s: float = TIME_OUT_S) -> tuple[bool, str]:
-    """Whether go does that within `limit_s` and finds nothing wrong, and what it says. It builds anew only what a change reaches."""
+    """Whether go does that within `limit_s` and finds nothing wrong, and what it says.
+
+    It builds anew only what a change reaches.
+    """
     try:
         done = subprocess.run(
             ["go", *words], cwd=folder, env=environ, capture_output=True, text=True, timeout=limit_s, check=False

@@ -1,5 +1,5 @@
-"""Does the ledger's reading back catch a store that breaks its word, and does it accuse an honest one? A count, no time: what
-else the machine does costs it only patience.
+"""Does the ledger's reading back catch a store that breaks its word, and does it accuse an honest one? A count, no
+time: what else the machine does costs it only patience.
 """
 
 import os
@@ -54,8 +54,10 @@ def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -
 
 
 def lossy(n: int, seconds: float) -> dict[str, list[float]]:
-    """`lossy_caught`: percent of runs behind the lossy proxy in which exactly as many faults were found as lies stood at the end;
-    `honest_alarms`: percent of runs behind the same proxy, honest, in which any fault was found. n runs of each, seeded."""
+    """`lossy_caught`: percent of runs behind the lossy proxy in which exactly as many faults were found as lies stood
+    at the end; `honest_alarms`: percent of runs behind the same proxy, honest, in which any fault was found. n runs of
+    each, seeded.
+    """
     caught, alarms, none_stood = 0, 0, 0
     with tempfile.TemporaryDirectory(prefix="storelab-lossy-") as name:
         folder = Path(name)

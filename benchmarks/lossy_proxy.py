@@ -10,8 +10,9 @@ from storelab.install import program
 
 
 class LossyProxy:
-    """`with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`; `proxy.told` and `proxy.standing` once `stop()` was
-    called: lies by kind, in all, and those that no later write healed."""
+    """`with LossyProxy(store's URL, "drop", every, seed) as proxy:` … `proxy.url`; `proxy.told` and `proxy.standing`
+    once `stop()` was called: lies by kind, in all, and those that no later write healed.
+    """
 
     def __init__(self, url: str, lies: str, every: int = 1000, seed: int = 1):
         self.command = [str(program("lossyproxy", "loadgen", "lossy_proxy")), "-target", urlsplit(url).netloc]

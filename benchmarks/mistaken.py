@@ -1,7 +1,9 @@
-"""Mistaken inputs, wrong by construction: what a person may write into files and onto the command line, drawn from the schema.
+"""Mistaken inputs, wrong by construction: what a person may write into files and onto the command line, drawn from the
+schema.
 
-`inputs` draws them, `told` runs one in this process and says what became of it. Truth: each input breaks a rule that the documentation
-states, and the one who breaks it knows which; nothing is asked of storelab but to say so in one line, with exit code 2.
+`inputs` draws them, `told` runs one in this process and says what became of it. Truth: each input breaks a rule that
+the documentation states, and the one who breaks it knows which; nothing is asked of storelab but to say so in one line,
+with exit code 2.
 """
 
 import contextlib
@@ -43,7 +45,9 @@ sweeps:
 
 @dataclass(frozen=True)
 class Mistake:
-    """kind: what is wrong with it; files: path -> bytes, written over those of `laid_out`; rebuild: as Snakemake's --config."""
+    """kind: what is wrong with it; files: path -> bytes, written over those of `laid_out`; rebuild: as Snakemake's
+    --config.
+    """
 
     kind: str
     arguments: tuple[str, ...] = ("check",)
@@ -131,8 +135,9 @@ def counts(folder: Path, number: int, seed: int) -> tuple[Counter[str], list[tup
 
 
 def tried(number: int, seed: int) -> dict[str, int]:
-    """For `hardening.py`: mistaken inputs, those that ended in a traceback, that were silently taken, that were told otherwise than in one
-    line with its place. A line on standard error for each that was not told."""
+    """For `hardening.py`: mistaken inputs, those that ended in a traceback, that were silently taken, that were told
+    otherwise than in one line with its place. A line on standard error for each that was not told.
+    """
     with tempfile.TemporaryDirectory(prefix="storelab-mistaken-") as folder:
         found, bad = counts(Path(folder) / "here", number, seed)
     for mistake, answer in bad:
@@ -199,7 +204,9 @@ def key_twice(rng: random.Random) -> Mistake:
 
 
 def key_unknown(rng: random.Random) -> Mistake:
-    """A letter too many, at any level; on the command line, in a file, or in Snakemake's --config where nothing is measured."""
+    """A letter too many, at any level; on the command line, in a file, or in Snakemake's --config where nothing is
+    measured.
+    """
     parents = {
         "": ("measure", "stores", "limits", "results", "state", "name", "repetitions", "sweeps", "scale", "figures"),
         "limits.": ("objects", "buckets", "clients", "throughput"),

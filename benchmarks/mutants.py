@@ -1,9 +1,9 @@
 """Planted faults that a unit test sees: a seeded sample of small changes in everything that makes or judges a number.
 
-`mutants_killed` is the share of the faults, without those that change nothing, for which a unit test fails; a fault in a line that no
-test runs counts as one that nobody saw. Those that are left stand, with place, before and after, in `.storelab/mutants/survivors.txt`
-(with `--save` also in `results/mutants.survivors.txt`). mutation/equivalent.txt lists the faults that change nothing, with the
-reason. `false_alarms`: so many of the same tries failed without a fault.
+`mutants_killed` is the share of the faults, without those that change nothing, for which a unit test fails; a fault in
+a line that no test runs counts as one that nobody saw. Those that are left stand, with place, before and after, in
+`.storelab/mutants/survivors.txt` (with `--save` also in `results/mutants.survivors.txt`). mutation/equivalent.txt lists
+the faults that change nothing, with the reason. `false_alarms`: so many of the same tries failed without a fault.
 """
 
 import json
@@ -108,8 +108,9 @@ def modules() -> dict[str, str]:
 
 
 def sample(module: str, wanted: int) -> list[operators.Fault]:
-    """So many faults of a module, each on a line of its own while there are such; the first of a larger sample are those of a
-    smaller one."""
+    """So many faults of a module, each on a line of its own while there are such; the first of a larger sample are
+    those of a smaller one.
+    """
     rng = random.Random(f"{SEED} {module}")
     by_line = defaultdict(list)
     for fault in operators.faults((traced.SOURCE / module).read_text()):
@@ -128,7 +129,9 @@ def sample(module: str, wanted: int) -> list[operators.Fault]:
 
 
 def shares(sizes: dict[str, int], every: int) -> dict[str, int]:
-    """Of so many faults in all, how many each module gets: by its number of lines that bear one, by the largest remainder."""
+    """Of so many faults in all, how many each module gets: by its number of lines that bear one, by the largest
+    remainder.
+    """
     total = sum(sizes.values())
     exact = {m: every * n / total for m, n in sizes.items()}
     out = {m: int(e) for m, e in exact.items()}
@@ -208,8 +211,11 @@ def asked_files() -> list[str]:
 
 
 def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str]:
-    """Tests that run the line. Of a line that runs as the module is imported: those whose file imports the module, then those that run
-    the module, or, if it holds nothing but such lines, the modules that import it."""
+    """Tests that run the line.
+
+    Of a line that runs as the module is imported: those whose file imports the module, then those that run the module,
+    or, if it holds nothing but such lines, the modules that import it.
+    """
     if not fault.on_import:
         return tests.chosen(tests.of_lines(module, *fault.lines), [module], set(), MOST_TESTS, MOST_CPU_S)
     direct = tests.of_files(importers(module, "tests/unit"))
@@ -224,7 +230,8 @@ def importers(module: str, below: str) -> list[str]:
     name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     names = [name, name.rpartition(".")[0]] if name.count(".") > 1 else [name]
     patterns = [
-        rf"storelab\.{re.escape(n)}\b|from storelab\.{re.escape(n.rpartition('.')[0])} import .*\b{n.rpartition('.')[2]}\b"
+        rf"storelab\.{re.escape(n)}\b|"
+        rf"from storelab\.{re.escape(n.rpartition('.')[0])} import .*\b{n.rpartition('.')[2]}\b"
         for n in names
     ]
     found = [p for p in sorted((ROOT / below).rglob("*.py")) if re.search("|".join(patterns), p.read_text())]
@@ -254,7 +261,9 @@ def make(server: Server, every: int, rooms: dict[str, str], files: list[str]) ->
 
 
 class Kept:
-    """Results of earlier runs, each valid while the package, the shared parts and the files of its tests stay as they are."""
+    """Results of earlier runs, each valid while the package, the shared parts and the files of its tests stay as they
+    are.
+    """
 
     def __init__(self) -> None:
         self.file, self.ground = traced.KEPT / "results.json", traced.ground()
@@ -352,7 +361,8 @@ def main() -> None:
     values["mutants_equivalent"] = [(len(mutants) - len(counted)) / len(mutants)]
     values["false_alarms"] = [float(sum(m.status != "survived" for m in without))]
     say(
-        f"mutants: {dict(Counter(m.status for m in counted))}; {sum(not m.tests for m in counted)} in lines that no test runs"
+        f"mutants: {dict(Counter(m.status for m in counted))}; "
+        f"{sum(not m.tests for m in counted)} in lines that no test runs"
     )
     report("mutants", len(mutants), values, args)
 

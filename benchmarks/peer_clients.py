@@ -171,7 +171,9 @@ def obstore_threads(job: Job, put: bool) -> Times:
 
 
 def s5cmd(job: Job, put: bool) -> Times:
-    """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one ends."""
+    """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one
+    ends.
+    """
     from storelab.engines.s5cmd import client, output
     from storelab.stores.protocols.endpoint import Endpoint
 

@@ -1,14 +1,17 @@
-"""geomean_vs_best_peer cells_beyond, loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd, boto3 threads, s3fs,
-obstore (asyncio, threads) and warp (built by benchmarks/warp.py), on the same SeaweedFS and versitygw, interleaved; client CPU beside.
+"""geomean_vs_best_peer cells_beyond, loadgen_* figures, and a figure per cell: our put and get beside plain s5cmd,
+boto3 threads, s3fs, obstore (asyncio, threads) and warp (built by benchmarks/warp.py), on the same SeaweedFS and
+versitygw, interleaved; client CPU beside.
 
-Both sides are counted alike (counting.py): a run begins WARM_S before the window and goes on TAIL_S after it; operations and CPU time are those within
-the window, an operation at an edge by its part. The CPU time of both is that of the process and its children as storelab's own monitor samples it.
+Both sides are counted alike (counting.py): a run begins WARM_S before the window and goes on TAIL_S after it;
+operations and CPU time are those within the window, an operation at an edge by its part. The CPU time of both is that
+of the process and its children as storelab's own monitor samples it.
 
-A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that of the best peer, in the
-same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see storelab.analysis.statistics.ratios) lies wholly below 0.95. `loadgen_geomean_vs_best`
-and `loadgen_cells_beyond`: the same of the engine loadgen over the best of all others. `loadgen_vs_obstore_*`, `loadgen_cpu_vs_obstore_*`: over
-obstore's asyncio on versitygw, of rates and of client CPU per operation; `loadgen_cpu_vs_thriftiest_16MB`: CPU per GB over that of the thriftiest
-other one, the worst cell.
+A cell is a server, an operation, a size and a number of connections: the rate of our best engine (by median) over that
+of the best peer, in the same repetition. `cells_beyond`: cells whose 95 % interval (Hodges-Lehmann, see
+storelab.analysis.statistics.ratios) lies wholly below 0.95. `loadgen_geomean_vs_best` and `loadgen_cells_beyond`: the
+same of the engine loadgen over the best of all others. `loadgen_vs_obstore_*`, `loadgen_cpu_vs_obstore_*`: over
+obstore's asyncio on versitygw, of rates and of client CPU per operation; `loadgen_cpu_vs_thriftiest_16MB`: CPU per GB
+over that of the thriftiest other one, the worst cell.
 """
 
 import json
@@ -109,7 +112,9 @@ def sweeps(sizes: dict[str, Size]) -> dict[str, Any]:
 
 
 class Cell:
-    """Runs of everybody in one cell: rates in operations/s and CPU seconds per operation, by name, a value per repetition."""
+    """Runs of everybody in one cell: rates in operations/s and CPU seconds per operation, by name, a value per
+    repetition.
+    """
 
     def __init__(self) -> None:
         self.rates: dict[str, list[float]] = {}
@@ -264,7 +269,8 @@ def costs(name: str, cell: Cell, size: int, values: dict[str, list[float]]) -> N
     large = size >= 10**6
     for who, rates in cell.rates.items():
         cpu = [c * (1e9 / size if large else 1000) for c in cell.cpu[who]]
-        shown = f"{statistics.median(rates):.1f}/s, client CPU {statistics.median(cpu):.3f} s per {'GB' if large else '1000 operations'}"
+        unit = "GB" if large else "1000 operations"
+        shown = f"{statistics.median(rates):.1f}/s, client CPU {statistics.median(cpu):.3f} s per {unit}"
         say(f"peers:     {name} {who:18s} {shown}")
         values[f"{name}_cpu_{who.replace(' ', '_')}"] = cpu
 

@@ -39,7 +39,9 @@ def spread(random_: random.Random, low: float, high: float) -> float:
 
 
 def some_link(random_: random.Random) -> Link:
-    """Any link between a local disk and another continent; half have the curve of a server, half of those an odd one."""
+    """Any link between a local disk and another continent; half have the curve of a server, half of those an odd
+    one.
+    """
     stream = spread(random_, 1e6, 3e9)
     bandwidth, parallel = stream * spread(random_, 1, 64), random_.choice([1, 4, 16, 64])
     curve, took = [], 0.0

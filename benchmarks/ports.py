@@ -1,6 +1,8 @@
-"""Ports for servers of tests and benchmarks: free blocks below 22000, so that gRPC's port + 10000 stays below the outgoing ports.
+"""Ports for servers of tests and benchmarks: free blocks below 22000, so that gRPC's port + 10000 stays below the
+outgoing ports.
 
-Deterministic per worker, probed, and reserved by a lock file while the test process lives: several test runs may share a machine.
+Deterministic per worker, probed, and reserved by a lock file while the test process lives: several test runs may share
+a machine.
 """
 
 import fcntl

@@ -1,5 +1,6 @@
-"""A software distribution: how fast days of a release are made, published and replicated, and the books of 18 million objects asked. A part
-for each subject."""
+"""A software distribution: how fast days of a release are made, published and replicated, and the books of 18 million
+objects asked. A part for each subject.
+"""
 
 import publish_days
 import publish_prepare

@@ -1,4 +1,5 @@
-"""Parts of `publish.py` about days that go to a store: one of a hundredth of the published size, and 110 of a thousandth, replicated.
+"""Parts of `publish.py` about days that go to a store: one of a hundredth of the published size, and 110 of a
+thousandth, replicated.
 
 May be imported by `publish.py` alone.
 """
@@ -55,8 +56,10 @@ def _days(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def published(days: int, factor: float) -> dict[str, list[float]]:
-    """`day_s`: a day made and published, as the real tool asks; of it `day_prepare_s`: made. So many days; the first, which makes the tree,
-    is none of them."""
+    """`day_s`: a day made and published, as the real tool asks; of it `day_prepare_s`: made.
+
+    So many days; the first, which makes the tree, is none of them.
+    """
     with tempfile.TemporaryDirectory(prefix="storelab-day-") as name, _store(Path(name)) as stores:
         sweep = {"workload": "publish", "duration": f"{MOST_S['day']} s", "warm_up": "0 s", "axes": {"days": days + 1}}
         release = {"factor": factor, "days": days + 1} | EVEN
@@ -71,8 +74,9 @@ def published(days: int, factor: float) -> dict[str, list[float]]:
 
 
 def replicated(n: int, days: int, factor: float) -> dict[str, list[float]]:
-    """`days110_s`: so many days made, published and replicated to another place of the same store, n times; `days110_objects`: what
-    stratum 1 has then."""
+    """`days110_s`: so many days made, published and replicated to another place of the same store, n times;
+    `days110_objects`: what stratum 1 has then.
+    """
     values: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="storelab-days-") as name, _store(Path(name)) as stores:
         axes = {"days": days, "stratum0": "zero"}

@@ -1,4 +1,5 @@
-"""Parts of `publish.py` about what lies before a store: days of a release that are made, and books on 18 million objects.
+"""Parts of `publish.py` about what lies before a store: days of a release that are made, and books on 18 million
+objects.
 
 May be imported by `publish.py` alone.
 """
@@ -90,8 +91,9 @@ def _day(kind: str, files: int, at: Path | None) -> tuple[float, dict[str, Any],
 
 
 def prepared(n: int, files: int) -> dict[str, list[float]]:
-    """Days in memory (and once more on this disk): MB/s of files of 46 kB, files/s of 4 kB, memory, and how the files shrink. `files` of 46 kB
-    and four times as many of 4 kB."""
+    """Days in memory (and once more on this disk): MB/s of files of 46 kB, files/s of 4 kB, memory, and how the files
+    shrink. `files` of 46 kB and four times as many of 4 kB.
+    """
     values: dict[str, list[float]] = {}
 
     def note(name: str, value: float) -> None:
@@ -111,7 +113,8 @@ def prepared(n: int, files: int) -> dict[str, list[float]]:
                     note(f"prepare_{kind}_kb", facts["raw_bytes"] / facts["new_files"] / 1000)
                     note(f"prepare_{kind}_shrinks", facts["raw_bytes"] / facts["new_bytes"])
                 say(
-                    f"publish: {i + 1} of {n}: {kind} {place}{speed:.0f} MB/s, {each:.0f} files/s, {held:.2f} GB, {facts['zlib']}"
+                    f"publish: {i + 1} of {n}: {kind} {place}{speed:.0f} MB/s, {each:.0f} files/s, "
+                    f"{held:.2f} GB, {facts['zlib']}"
                 )
     return values
 
@@ -122,8 +125,9 @@ def _names(random: Random, number: int) -> Iterator[tuple[str, int]]:
 
 
 def difference(n: int, objects: int, days: int, each: int) -> dict[str, list[float]]:
-    """The books of so many objects on this disk, made in so many days; then n days more of `each` names, a tenth of them known: seconds
-    to find what is new and to keep it. Disk and memory of that."""
+    """The books of so many objects on this disk, made in so many days; then n days more of `each` names, a tenth of
+    them known: seconds to find what is new and to keep it. Disk and memory of that.
+    """
     values: dict[str, list[float]] = {}
     random = Random(18)
     with tempfile.TemporaryDirectory(prefix="storelab-known-") as folder:
@@ -135,7 +139,8 @@ def difference(n: int, objects: int, days: int, each: int) -> dict[str, list[flo
                 old = list(_names(random, each // 10))
                 _new(known, old, day, len(old))
             say(
-                f"publish: books of {day * (objects // days) / 1e6:.1f} million objects after {time.monotonic() - begun:.0f} s"
+                f"publish: books of {day * (objects // days) / 1e6:.1f} million objects "
+                f"after {time.monotonic() - begun:.0f} s"
             )
         for i in range(n):
             asked = old + list(_names(random, each - len(old)))

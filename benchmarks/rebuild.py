@@ -1,6 +1,8 @@
-"""rebuild_s: `make paper` of the sealed reference campaign in a fresh copy; no network (as root), no s5cmd, no S3 variables.
+"""rebuild_s: `make paper` of the sealed reference campaign in a fresh copy; no network (as root), no s5cmd, no S3
+variables.
 
-papers_s: the same of one paper of all sealed campaigns. `--smoke` takes the smallest ones: the reference is rebuilt by tests/real/test_stale_paper.py.
+papers_s: the same of one paper of all sealed campaigns. `--smoke` takes the smallest ones: the reference is rebuilt by
+tests/real/test_stale_paper.py.
 """
 
 import os

@@ -1,5 +1,6 @@
-"""first_view_s, report_mb: how long headless Chromium, without a network, takes to show the page of the reference campaign, and how
-large it is; the same of a campaign of 2000 points. --pictures FOLDER only takes pictures of views of pages, to look at.
+"""first_view_s, report_mb: how long headless Chromium, without a network, takes to show the page of the reference
+campaign, and how large it is; the same of a campaign of 2000 points. --pictures FOLDER only takes pictures of views of
+pages, to look at.
 """
 
 import shutil
@@ -49,7 +50,8 @@ def pictures(folder: Path, campaigns: list[str]) -> None:
                     for view in VIEWS:
                         tab.open(campaign / "report.html", f"#{view}", size, dark)
                         tab.evaluate("new Promise((done) => setTimeout(done, 700))")
-                        name = f"{campaign.resolve().name}-{view.replace('/', '-')}-{width}-{'dark' if dark else 'light'}.png"
+                        look = "dark" if dark else "light"
+                        name = f"{campaign.resolve().name}-{view.replace('/', '-')}-{width}-{look}.png"
                         tab.picture(folder / name)
                         say(name)
 

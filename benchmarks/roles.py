@@ -1,5 +1,5 @@
-"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right (whether a ledger's
-reading back is: lossy.py). A part for each subject.
+"""Several things at once: what roles, faults, mixes and ledgers cost, and whether what they tell is right (whether a
+ledger's reading back is: lossy.py). A part for each subject.
 """
 
 import roles_events

@@ -67,8 +67,10 @@ def _distance(at: float, step: pd.Series) -> float:
 
 
 def of_run(line: pd.DataFrame, acts: pd.DataFrame, moments: list[float]) -> tuple[float, float]:
-    """Seconds of one run: the worst distance between an act and its moment, and between an act and the step in which clients first
-    show its effect. line, acts: rows of timeline.csv and disturbances.csv; moments: when the gate was cut, and opened."""
+    """Seconds of one run: the worst distance between an act and its moment, and between an act and the step in which
+    clients first show its effect. line, acts: rows of timeline.csv and disturbances.csv; moments: when the gate was
+    cut, and opened.
+    """
     cut, opened = sorted(acts["begin_s"])[:2]
     failing = line[line["errors"] > 0].iloc[0]
     served = line[(line["second"] + line["step_s"] > opened) & (line["operations"] > 0)].iloc[0]
@@ -110,7 +112,8 @@ def placed(n: int, seconds: float) -> dict[str, list[float]]:
                 values["event_moment_ms"].append(1000 * exact)
                 values["event_error_ms"].append(1000 * max(exact, seen))
                 say(
-                    f"roles: event {planned.rep} of {n}: {1000 * exact:.1f} ms from its moment, {1000 * seen:.1f} ms from its effect"
+                    f"roles: event {planned.rep} of {n}: {1000 * exact:.1f} ms from its moment, "
+                    f"{1000 * seen:.1f} ms from its effect"
                 )
         finally:
             store.down()

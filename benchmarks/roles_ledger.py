@@ -65,8 +65,10 @@ def _put(url: str, folder: Path, engine: str, kept: bool, seconds: float) -> tup
 
 
 def cost(n: int, seconds: float) -> dict[str, list[float]]:
-    """`ledger_cost_<engine>`: percent of the put rate that the ledger costs, against the near-null server on the same cores; a pair of
-    runs each time, their order in turns. `ledger_cost`: both engines together; `ledger_cpu_<engine>`: percent more CPU of the client."""
+    """`ledger_cost_<engine>`: percent of the put rate that the ledger costs, against the near-null server on the same
+    cores; a pair of runs each time, their order in turns. `ledger_cost`: both engines together; `ledger_cpu_<engine>`:
+    percent more CPU of the client.
+    """
     values: dict[str, list[float]] = {"ledger_cost": []}
     os.environ.update(Credentials("bench", "bench").environ())
     with tempfile.TemporaryDirectory(prefix="storelab-cost-") as name, _null_server(Path(name)) as url:

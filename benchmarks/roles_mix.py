@@ -72,8 +72,9 @@ def mix_error(ops: Sequence[str]) -> float:
 def kolmogorov_smirnov(gaps: Any, mean: float) -> float:
     """The probability that so many exponential gaps of this mean would be as far from their distribution, or farther.
 
-    With D the largest distance of the distributions: Q(x) = 2 sum (-1)^(k-1) exp(-2 k² x²), x = D (sqrt n + 0.12 + 0.11 / sqrt n)
-    (M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115; W. H. Press et al., Numerical Recipes in C, 2nd ed., section 14.3).
+    With D the largest distance of the distributions: Q(x) = 2 sum (-1)^(k-1) exp(-2 k² x²), x = D (sqrt n + 0.12 + 0.11
+    / sqrt n) (M. A. Stephens, J. R. Stat. Soc. B 32 (1970) 115; W. H. Press et al., Numerical Recipes in C, 2nd ed.,
+    section 14.3).
     """
     values = np.sort(-np.expm1(-np.asarray(gaps, float) / mean))
     n = len(values)
@@ -86,9 +87,10 @@ def kolmogorov_smirnov(gaps: Any, mean: float) -> float:
 
 
 def planned(n: int, seconds: float) -> dict[str, list[float]]:
-    """n runs evenly spaced and n Poisson ones, at 20 000 operations/s or at half of what this client and server reach in a closed
-    loop, if that is less. `start_error_p99_ms`: p99 of begun less due; `mix_error_percent`: as `mix_error`; `poisson_ks_p`: of the gaps
-    between due times; `planned_per_s`: that rate."""
+    """n runs evenly spaced and n Poisson ones, at 20 000 operations/s or at half of what this client and server reach
+    in a closed loop, if that is less. `start_error_p99_ms`: p99 of begun less due; `mix_error_percent`: as `mix_error`;
+    `poisson_ks_p`: of the gaps between due times; `planned_per_s`: that rate.
+    """
     out: dict[str, list[float]] = {"start_error_p99_ms": [], "mix_error_percent": [], "poisson_ks_p": []}
     with tempfile.TemporaryDirectory(prefix="storelab-mix-", dir="/dev/shm") as shm:
         folder = Path(shm)

@@ -1,14 +1,18 @@
-"""volume1_vs_uproot_20ms cells_slower geomean_vs_best_fixed_gap and more: the read planner and the reader on the L file, beside uproot on s3fs.
+"""volume1_vs_uproot_20ms cells_slower geomean_vs_best_fixed_gap and more: the read planner and the reader on the L
+file, beside uproot on s3fs.
 
-One local store behind a proxy that adds a round trip to each request (0 and 20 ms; whole runs 5 ms too, and a link of 1 Gbit/s), three selections (1 % of
-the volume, all entries; 50 % and all of it, 12 entries). A cell is a selection at a round trip; every way fetches the same ranges in a process of its own,
-interleaved, and the bytes of all must have one checksum. Time is that of the transfer; the planner's plan is in it, its calibration is not (calibration_s).
+One local store behind a proxy that adds a round trip to each request (0 and 20 ms; whole runs 5 ms too, and a link of 1
+Gbit/s), three selections (1 % of the volume, all entries; 50 % and all of it, 12 entries). A cell is a selection at a
+round trip; every way fetches the same ranges in a process of its own, interleaved, and the bytes of all must have one
+checksum. Time is that of the transfer; the planner's plan is in it, its calibration is not (calibration_s).
 
-*_vs_uproot*: uproot + s3fs as shipped over the planner, by cell; cells_slower: cells whose 95 % interval lies wholly below 1.
-geomean_vs_best_fixed_gap: the planner over the best of the gaps 0, 4 kB, 32 kB, 128 kB, 1 MiB (same transport), over the cells; geomean_vs_best_bounded_gap:
-the same with amplification at most 3 on both sides. shared_link_vs_uproot: 16 clients on one link of 1 Gbit/s, selections/s of all. long_run_vs_uproot_20ms: one
-run of 129 MB. entries12_cpu_vs_arrays: CPU of 12 entries of all branches, the file being open, over twelve `arrays()`. reopen_vs_open: time to open with the
-header kept, over uproot's. entries12_mb, entries1_mb: volume by the rule over 200 seeds, opening included. peak_gb: largest client, all entries of all branches too.
+*_vs_uproot*: uproot + s3fs as shipped over the planner, by cell; cells_slower: cells whose 95 % interval lies wholly
+below 1. geomean_vs_best_fixed_gap: the planner over the best of the gaps 0, 4 kB, 32 kB, 128 kB, 1 MiB (same
+transport), over the cells; geomean_vs_best_bounded_gap: the same with amplification at most 3 on both sides.
+shared_link_vs_uproot: 16 clients on one link of 1 Gbit/s, selections/s of all. long_run_vs_uproot_20ms: one run of 129
+MB. entries12_cpu_vs_arrays: CPU of 12 entries of all branches, the file being open, over twelve `arrays()`.
+reopen_vs_open: time to open with the header kept, over uproot's. entries12_mb, entries1_mb: volume by the rule over 200
+seeds, opening included. peak_gb: largest client, all entries of all branches too.
 """
 
 import json
@@ -50,7 +54,9 @@ Runs = dict[tuple[str, str], list[dict[str, dict[str, Any]]]]  # by selection an
 
 
 class Laboratory:
-    """The L file (another scale for a smoke run) in a store, its selections as files of ranges, and proxies in front."""
+    """The L file (another scale for a smoke run) in a store, its selections as files of ranges, and proxies in
+    front.
+    """
 
     def __init__(self, folder: Path, scale: str = "L"):
         self.folder = folder
@@ -168,7 +174,8 @@ def measure_cell(
             out[name] = answer(process)
     if len({o["crc32"] for o in out.values()}) != 1 or {o["bytes"] for o in out.values()} != {lab.needed[selection]}:
         raise SystemExit(
-            f"sparse: {selection}: the ways read other bytes: { ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }"
+            f"sparse: {selection}: the ways read other bytes: "
+            f"{ ({k: (o['crc32'], o['bytes']) for k, o in out.items()}) }"
         )
     return out
 
@@ -230,7 +237,9 @@ def judge(lab: Laboratory, runs: Runs, gaps: list[str], values: dict[str, list[f
 
 
 def shared_link(lab: Laboratory, n: int, sharers: int, seconds: float, values: dict[str, list[float]]) -> None:
-    """Clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for its bytes."""
+    """Clients on one link, each reading the 1 % selection again and again; the planner counts its neighbours' time for
+    its bytes.
+    """
     ways = {"shipped": WAYS["shipped"], "planned": {"way": "planned", "wishes": {"thrift": sharers - 1}}}
     for rep in range(n):
         rates = {}

@@ -1,7 +1,8 @@
-"""One client of `sparse.py` in physics mode: opens the L file over S3, reads entries of all branches, tells CPU and memory, one JSON line.
+"""One client of `sparse.py` in physics mode: opens the L file over S3, reads entries of all branches, tells CPU and
+memory, one JSON line.
 
-Ways: arrays: uproot on s3fs as shipped, one `arrays()` call an entry; ours: the header kept from before, planned requests, decoded in place;
-whole: as ours, all entries of all branches; keep: open with uproot and keep the header.
+Ways: arrays: uproot on s3fs as shipped, one `arrays()` call an entry; ours: the header kept from before, planned
+requests, decoded in place; whole: as ours, all entries of all branches; keep: open with uproot and keep the header.
 """
 
 import json

@@ -1,8 +1,10 @@
-"""One client of `sparse.py`: fetches a list of ranges in one of several ways, and tells time, CPU, requests, wire bytes, memory.
+"""One client of `sparse.py`: fetches a list of ranges in one of several ways, and tells time, CPU, requests, wire
+bytes, memory.
 
-Standard input: a JSON job in one line {way, url, bucket, key, ranges (a file of numpy, shape (n, 2): start, stop), size, …}; ways:
-shipped: uproot's source on s3fs, as they come; planned: `readplan` on obstore; gap: a fixed gap, on obstore; davix: its vector read. For each further line "go" it reads
-once more and prints a JSON line. `seconds`: go on for so long instead, and tell how many reads were done.
+Standard input: a JSON job in one line {way, url, bucket, key, ranges (a file of numpy, shape (n, 2): start, stop),
+size, …}; ways: shipped: uproot's source on s3fs, as they come; planned: `readplan` on obstore; gap: a fixed gap, on
+obstore; davix: its vector read. For each further line "go" it reads once more and prints a JSON line. `seconds`: go on
+for so long instead, and tell how many reads were done.
 """
 
 import json
@@ -104,7 +106,9 @@ class Planned:
 
 
 class Gap(Planned):
-    """Ranges merged over a fixed gap, through the planner's own source and transport: what a user who knew the best gap would have."""
+    """Ranges merged over a fixed gap, through the planner's own source and transport: what a user who knew the best gap
+    would have.
+    """
 
     def __init__(self, job: dict[str, Any]):
         from storelab.readplan import Link, PlannedSource

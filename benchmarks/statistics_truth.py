@@ -1,7 +1,9 @@
-"""Statistics against the truth, on synthetic runs with known medians, ratios, curves and windows: do they hold what they say?
+"""Statistics against the truth, on synthetic runs with known medians, ratios, curves and windows: do they hold what
+they say?
 
-Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so that no case
-hides behind another. It needs no store and takes some 15 minutes; `--quick` draws knees and wholes less often.
+Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so
+that no case hides behind another. It needs no store and takes some 15 minutes; `--quick` draws knees and wholes less
+often.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +29,9 @@ Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 
 def _skewed(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Seldom much faster, at times much slower: a gamma variable upside down, of mean 1 and standard deviation SPREAD."""
+    """Seldom much faster, at times much slower: a gamma variable upside down, of mean 1 and standard deviation
+    SPREAD.
+    """
     return 1 + SPREAD / np.sqrt(2) * (2 - rng.gamma(2, size=n))
 
 
@@ -77,7 +81,9 @@ def power(rng: np.random.Generator, draws: int, source: str, n: int, factor: flo
 
 
 def whole(rng: np.random.Generator, draws: int, n: int, block: float, points: int = 10) -> float:
-    """How often the interval of the whole holds the geometric mean; `block`: scatter that the runs of a repetition share."""
+    """How often the interval of the whole holds the geometric mean; `block`: scatter that the runs of a repetition
+    share.
+    """
     hits = []
     for _ in range(draws):
         effects = np.log(1.02) + rng.normal(0, 0.1, points)
@@ -101,8 +107,9 @@ def curve(rng: np.random.Generator, law: str, knee: float, n: int, spread: float
 
 
 def knees(rng: np.random.Generator, draws: int, law: str, knee: float, n: int, spread: float) -> tuple[float, float]:
-    """How often the interval holds the knee (where no upper bound is given, whether it lies beyond the lower one), and how often
-    the curve is called by its name."""
+    """How often the interval holds the knee (where no upper bound is given, whether it lies beyond the lower one), and
+    how often the curve is called by its name.
+    """
     held, named = [], []
     wanted = curves.KNEE if knee < 16 else curves.RISING
     for _ in range(draws):
@@ -121,7 +128,9 @@ FALLS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # beyond the peak, of 
 
 
 def peaks(rng: np.random.Generator, draws: int, law: str, fall: str, n: int, spread: float) -> tuple[float, float]:
-    """How often a curve that rises by a law up to 8 and falls beyond is called a peak, and how often the interval holds 8."""
+    """How often a curve that rises by a law up to 8 and falls beyond is called a peak, and how often the interval holds
+    8.
+    """
     x = np.repeat([1.0, 2, 4, 8, 16, 32], n)
     truth = LAWS[law](np.minimum(x, 8)) * FALLS[fall](np.maximum(x, 8) / 8)
     found = [curves.knee(x, truth * np.exp(rng.normal(0, spread, len(x)))) for _ in range(draws)]
@@ -130,7 +139,9 @@ def peaks(rng: np.random.Generator, draws: int, law: str, fall: str, n: int, spr
 
 
 def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) -> list[list[bool]]:
-    """Which of 50 points are called different after the correction, campaign by campaign; 10 of them `factor` times as fast."""
+    """Which of 50 points are called different after the correction, campaign by campaign; 10 of them `factor` times as
+    fast.
+    """
     out = []
     for _ in range(draws):
         sides = rng.normal(0, SPREAD, (2, POINTS, n))
@@ -143,8 +154,9 @@ def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) ->
 
 
 def between_days(rng: np.random.Generator, draws: int, days: int, day: float, factor: float) -> float:
-    """How often the whole of a campaign of another day is called different, where `days` campaigns tell what a day does: it
-    shifts all runs of its campaign by a scatter of `day`."""
+    """How often the whole of a campaign of another day is called different, where `days` campaigns tell what a day
+    does: it shifts all runs of its campaign by a scatter of `day`.
+    """
     told = []
     for _ in range(draws):
         shifts, n = rng.normal(0, day, days + 2), 6
@@ -205,8 +217,9 @@ def changed(rng: np.random.Generator, draws: int, draw: Draw, n: int) -> float:
 
 
 def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], step: float) -> tuple[float, float]:
-    """How often changes are told in a history whose level falls by `step` scatters at the first place, and rises and falls in turn
-    at the next ones; how often their number is right then, and each stands within an entry of its place."""
+    """How often changes are told in a history whose level falls by `step` scatters at the first place, and rises and
+    falls in turn at the next ones; how often their number is right then, and each stands within an entry of its place.
+    """
     truth = np.zeros(n)
     for i, place in enumerate(at):
         truth[place:] += step if i % 2 else -step
@@ -217,8 +230,9 @@ def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], st
 
 
 def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift: float = 0.0) -> float:
-    """How often the newest entry, `shift` scatters slower, is told from those before it (in a history without a change, whose places
-    are searched as ever)."""
+    """How often the newest entry, `shift` scatters slower, is told from those before it (in a history without a change,
+    whose places are searched as ever).
+    """
     told = []
     for _ in range(draws):
         values = draw(rng, n)

@@ -1,7 +1,8 @@
 """<kind>_s: seconds of `up` of a fresh managed store, from before its first daemon is spawned to healthy and warmed up.
 
-left_behind: processes, mounts, network namespaces, links, sockets and locks that remain after `down`; after a clean start, and after
-storelab was killed (SIGKILL) in the middle of `up`. Kinds that are not installed are listed as missing.
+left_behind: processes, mounts, network namespaces, links, sockets and locks that remain after `down`; after a clean
+start, and after storelab was killed (SIGKILL) in the middle of `up`. Kinds that are not installed are listed as
+missing.
 """
 
 import contextlib

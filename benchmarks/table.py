@@ -1,4 +1,5 @@
-"""The section `Measured` of benchmarks/README.md and the ceilings of docs/calibration.md, generated from benchmarks/results:
+"""The section `Measured` of benchmarks/README.md and the ceilings of docs/calibration.md, generated from
+benchmarks/results:
 `benchmarks/table.py [--check]`.
 
 Without an option it writes the section anew. With `--check` it only says what is wrong, and ends with 1: the section is
@@ -18,8 +19,9 @@ CALIBRATION = HERE.parent / "docs" / "calibration.md"
 BEGIN, END = "<!-- made by benchmarks/table.py, from benchmarks/results -->", "<!-- end of what table.py makes -->"
 OLD = "## Measured before results were kept, commits unknown"
 CELL_BY_CELL = (
-    "`peers.py`, cell by cell: the rate of our best engine over that of the best peer in the same repetition, and the CPU time of "
-    "each client, medians: ms per operation for 4 kB, s per GB for the others. Empty: not asked there."
+    "`peers.py`, cell by cell: the rate of our best engine over that of the best peer "
+    "in the same repetition, and the CPU time of each client, medians: ms per operation for 4 kB, "
+    "s per GB for the others. Empty: not asked there."
 )
 MOST_ROWS = 40  # of one file; a longer one shows only the figures that the table of benchmarks names one by one
 
@@ -99,7 +101,9 @@ def section(results: dict[str, dict[str, Any]], names: dict[str, list[str]]) -> 
 
 
 def cells(result: dict[str, Any]) -> str:
-    """Markdown of peers.py, cell by cell: ratios of rates, and what an operation (a GB, from 16 MB on) costs the client."""
+    """Markdown of peers.py, cell by cell: ratios of rates, and what an operation (a GB, from 16 MB on) costs the
+    client.
+    """
     found = result["figures"]
     ours = [n for n in found if re.fullmatch(r"(versitygw|seaweedfs)_(put|get)_\w+_\d+", n)]
     sides = list(
@@ -138,10 +142,11 @@ def ceilings(result: dict[str, Any]) -> str:
     """Markdown of what clients reach against the near-null server, for docs/calibration.md."""
     found = result["figures"]
     out = [
-        f"Medians of {result['n']} runs, with the lowest and the highest rate; {result['usable_cores']} cores, {result['cpu_model']}, "
-        f"{result['date']}, commit `{result['commit']}`.",
+        f"Medians of {result['n']} runs, with the lowest and the highest rate; {result['usable_cores']} cores, "
+        f"{result['cpu_model']}, {result['date']}, commit `{result['commit']}`.",
         "",
-        "| operation | engine | operations/s | MB/s | CPU of an operation: client, null server | share of the processors: client, null server |",
+        "| operation | engine | operations/s | MB/s | CPU of an operation: client, null server "
+        "| share of the processors: client, null server |",
         "|---|---|---|---|---|---|",
     ]
     for cell in CELLS:

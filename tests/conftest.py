@@ -23,7 +23,8 @@ from storelab.workloads import WORKLOADS
 
 pytest_plugins = ["cpu_times", "complete_run"]
 
-# A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send them to.
+# A shell lets what it runs in the background ignore Ctrl-C, nohup a hang-up, and so would the programs that tests send
+# them to.
 for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(ignored) == signal.SIG_IGN:
         signal.signal(ignored, handler)
@@ -31,7 +32,8 @@ for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SI
 # `make test` has pytest keep what it compiled; copies of the checkout, whose files tests edit, get no bytecode.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
-# A worker has everything loaded: to look through all of it as often as Python does takes a good part of the time of small tests.
+# A worker has everything loaded: to look through all of it as often as Python does takes a good part of the time of
+# small tests.
 gc.set_threshold(50_000, 5, 10)
 
 # Hundreds of operations; a read or a deletion takes longer.
@@ -40,7 +42,9 @@ WINDOWS = dict.fromkeys(("put", "get", "get_range", "stat", "list", "calibrate")
 
 @pytest.fixture(autouse=True)
 def clients_start_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients of this process's host, in tests that measure; not where a test looks at the command lines of all processes."""
+    """Clients of this process's host, in tests that measure; not where a test looks at the command lines of all
+    processes.
+    """
     if not request.node.get_closest_marker("real") or request.node.get_closest_marker("command_lines"):
         return
     begun = local._begun

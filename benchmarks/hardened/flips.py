@@ -1,7 +1,8 @@
-"""One byte of a campaign's raw files is changed, at a place of chance: whoever looks at the campaign must say so, in one line.
+"""One byte of a campaign's raw files is changed, at a place of chance: whoever looks at the campaign must say so, in
+one line.
 
-Who looks: what every rebuild asks first, `load` (tables, notebooks, `verify`), and of a record's own files `load_run`; of every
-tenth the real commands `storelab verify` and `snakemake`, over finished outputs.
+Who looks: what every rebuild asks first, `load` (tables, notebooks, `verify`), and of a record's own files `load_run`;
+of every tenth the real commands `storelab verify` and `snakemake`, over finished outputs.
 """
 
 import random

@@ -1,8 +1,9 @@
-"""Commands that measure are killed (SIGKILL) at an act of chance on the files of their campaign, or at a time of chance.
+"""Commands that measure are killed (SIGKILL) at an act of chance on the files of their campaign, or at a time of
+chance.
 
-What must hold after each: every record that was there is there, bit for bit, or a newer whole one is in its place; no head
-without a whole record; no failure beside a record; and now and then: the next run ends well, all is verified, nothing of
-the killed attempts is left.
+What must hold after each: every record that was there is there, bit for bit, or a newer whole one is in its place; no
+head without a whole record; no failure beside a record; and now and then: the next run ends well, all is verified,
+nothing of the killed attempts is left.
 """
 
 import json

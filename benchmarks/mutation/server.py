@@ -1,8 +1,9 @@
 """Tries planted faults: a process that has imported the large packages, but none of ours, forks a child for each.
 
-`server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}; it prints {"id", "status", "by",
-"seconds"} on one line for each that is done. A child sees the fault through an import hook, so nothing is written into the package; it runs the chosen
-tests and stops at the first that fails. Programs that a test starts see no fault.
+`server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}; it prints {"id",
+"status", "by", "seconds"} on one line for each that is done. A child sees the fault through an import hook, so nothing
+is written into the package; it runs the chosen tests and stops at the first that fails. Programs that a test starts see
+no fault.
 """
 
 import gc

@@ -1,4 +1,6 @@
-"""Which test runs which line of the package, and how long it takes: kept by content, so that only changed files run anew."""
+"""Which test runs which line of the package, and how long it takes: kept by content, so that only changed files run
+anew.
+"""
 
 import hashlib
 import json

@@ -1,5 +1,6 @@
-"""A bucket on loopback, in memory, that a test can look into and make fail: `PUT`, `HEAD`, `GET`, `DELETE` of objects, and of several at
-once. It takes any signature."""
+"""A bucket on loopback, in memory, that a test can look into and make fail: `PUT`, `HEAD`, `GET`, `DELETE` of objects,
+and of several at once. It takes any signature.
+"""
 
 import http.server
 import re
@@ -11,9 +12,11 @@ from email.message import Message
 
 
 class Bucket(http.server.ThreadingHTTPServer):
-    """objects: key -> bytes, without the bucket's name; asked: (method, key, headers) in order of arrival; answer(method, key) gives another
-    (status, headers) in place of the right answer, None for the right one, or raises ConnectionError to hang up. Of a request that deletes
-    several it is asked for each key, as of a `DELETE`, and says the `code` of its error in the headers; of the whole request as `POST`."""
+    """objects: key -> bytes, without the bucket's name; asked: (method, key, headers) in order of arrival;
+    answer(method, key) gives another (status, headers) in place of the right answer, None for the right one, or raises
+    ConnectionError to hang up. Of a request that deletes several it is asked for each key, as of a `DELETE`, and says
+    the `code` of its error in the headers; of the whole request as `POST`.
+    """
 
     daemon_threads = True
 
@@ -81,7 +84,9 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _several(self, body: bytes) -> bytes:
-        """Delete the keys of the body; the answer names those that stay, and unless it is to be quiet those that went."""
+        """Delete the keys of the body; the answer names those that stay, and unless it is to be quiet those that
+        went.
+        """
         keys, told = re.findall(r"<Key>(.*?)</Key>", body.decode()), ""
         for key in keys:
             if refused := self.server.answer("DELETE", key):

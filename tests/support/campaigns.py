@@ -1,7 +1,7 @@
 """Synthetic campaigns with known numbers: each is made and analysed once for each state of the source code.
 
-`built(name)` returns a folder that all tests share and none changes; `copied(name, folder)` returns a copy to write into.
-The folders are kept below `.storelab/tests/`, under a digest of the package and of the modules that make records.
+`built(name)` returns a folder that all tests share and none changes; `copied(name, folder)` returns a copy to write
+into. The folders are kept below `.storelab/tests/`, under a digest of the package and of the modules that make records.
 """
 
 import fcntl

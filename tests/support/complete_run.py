@@ -1,8 +1,9 @@
-"""Options and hooks for complete runs: what may run next to what, visible second tries, and what makes a run incomplete.
+"""Options and hooks for complete runs: what may run next to what, visible second tries, and what makes a run
+incomplete.
 
-Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time, and the run
-ends with the list of those that needed it. More than `MAX_FLAKY` of them, a skip for any reason but missing hardware or privilege,
-or fewer passed tests than `--minimum-passed` make the run fail.
+Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time,
+and the run ends with the list of those that needed it. More than `MAX_FLAKY` of them, a skip for any reason but missing
+hardware or privilege, or fewer passed tests than `--minimum-passed` make the run fail.
 """
 
 from typing import Any

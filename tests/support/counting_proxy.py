@@ -19,7 +19,9 @@ _HEAD_END = b"\r\n\r\n"
 
 
 class CountingProxy:
-    """`with CountingProxy("127.0.0.1", port) as proxy:` … `proxy.url`, `proxy.requests`, `proxy.received`, `proxy.connections`."""
+    """`with CountingProxy("127.0.0.1", port) as proxy:` … `proxy.url`, `proxy.requests`, `proxy.received`,
+    `proxy.connections`.
+    """
 
     def __init__(self, host: str, port: int):
         self.target = (host, port)
@@ -119,7 +121,9 @@ class _ByLength(CountingProxy, ABC):
 
     @abstractmethod
     def begins(self, held: bytes) -> tuple[Hashable | None, int] | None:
-        """What the request at the beginning asks for (None: it is not counted) and its bytes; None: its head is not whole."""
+        """What the request at the beginning asks for (None: it is not counted) and its bytes; None: its head is not
+        whole.
+        """
 
     def counter(self) -> Callable[[bytes], int]:
         held, skip = b"", self.FIRST
@@ -146,7 +150,8 @@ KINDS = {3001: "query", 3010: "open", 3013: "read", 3025: "readv"}  # XRootD pro
 class RootProxy(_ByLength):
     """Of root:// those are counted that open, ask, read.
 
-    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length) and data.
+    A client sends 20 bytes, then requests: a head of 24 bytes (number of the stream, of the request, 16 bytes, length)
+    and data.
     """
 
     FIRST = 20

@@ -13,7 +13,9 @@ from storelab.workloads.staging import buckets, stage
 
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """A new folder for the gang of a sweep's first point, and what is to be written into its job.json; its data set lies in the store."""
+    """A new folder for the gang of a sweep's first point, and what is to be written into its job.json; its data set
+    lies in the store.
+    """
     base = {
         "campaign": "gang",
         "name": "gang",

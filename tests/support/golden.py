@@ -1,8 +1,10 @@
-"""The golden set: what tables, figures, TeX, plans and help are today, in a form that outlives any inner change of the house.
+"""The golden set: what tables, figures, TeX, plans and help are today, in a form that outlives any inner change of the
+house.
 
-Everything goes through `python -m storelab`, in this process; nothing else of storelab is imported. `Figure.savefig` is replaced while
-figures are made: what was drawn is read from the Figure, nothing is rendered. `python tests/support/golden.py --update [NAME ...]` writes what is
-expected anew (a campaign below tests/data/golden/, `plans`, `cli` or `requests`; default: all).
+Everything goes through `python -m storelab`, in this process; nothing else of storelab is imported. `Figure.savefig` is
+replaced while figures are made: what was drawn is read from the Figure, nothing is rendered.
+`python tests/support/golden.py --update [NAME ...]` writes what is expected anew (a campaign below tests/data/golden/,
+`plans`, `cli` or `requests`; default: all).
 """
 
 import argparse
@@ -41,7 +43,7 @@ NEAR = 0.07  # of a logarithmic axis: curves are drawn so far aside at most, tha
 CAPS = ("|", "_", 0, 1, 2, 3)  # markers: ends of error bars
 
 
-# --- the command line ---------------------------------------------------------------------------------------------------------------
+# --- the command line -------------------------------------------------------------------------------------------------
 
 
 def storelab(*arguments: str) -> tuple[int, str, str]:
@@ -72,7 +74,7 @@ def done(*arguments: str) -> str:
     return out
 
 
-# --- a campaign ---------------------------------------------------------------------------------------------------------------------
+# --- a campaign -------------------------------------------------------------------------------------------------------
 
 
 def campaigns() -> list[str]:
@@ -84,7 +86,9 @@ def raw_of(name: str) -> Path:
 
 
 def rebuild(name: str, folder: Path) -> dict[str, Any]:
-    """Tables, TeX and figures of a campaign, made anew in `folder` from its records: {file below expected/: text or data}."""
+    """Tables, TeX and figures of a campaign, made anew in `folder` from its records: {file below expected/: text or
+    data}.
+    """
     shutil.copytree(raw_of(name), folder / "raw")
     at = ("--campaign-dir", str(folder))
     said = done("verify", *at)
@@ -111,13 +115,14 @@ def plain(text: str, folder: Path) -> str:
     return text.replace(str(folder), "CAMPAIGN").replace(str(ROOT), "ROOT")
 
 
-# --- what a figure shows ------------------------------------------------------------------------------------------------------------
+# --- what a figure shows ----------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def drawn(folder: Path) -> Iterator[dict[str, Any]]:
-    """The one adapter to matplotlib: while it holds, a saved figure is described instead of rendered, and its files hold a number
-    only; at the end the dictionary is {name of the figure (of its file): description}."""
+    """The one adapter to matplotlib: while it holds, a saved figure is described instead of rendered, and its files
+    hold a number only; at the end the dictionary is {name of the figure (of its file): description}.
+    """
     described: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
 
@@ -151,7 +156,10 @@ def legend_words(legend: Legend) -> dict[str, Any]:
 
 
 def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
-    """Title, axes and series of a panel. A series: points, intervals, bars, steps, each sorted; `lines`: across the whole panel."""
+    """Title, axes and series of a panel.
+
+    A series: points, intervals, bars, steps, each sorted; `lines`: across the whole panel.
+    """
     series: dict[str, dict[str, list[Any]]] = {}
 
     def add(name: str, kind: str, items: Iterable[Any]) -> None:
@@ -274,8 +282,9 @@ def _numeric(text: str) -> bool:
 
 
 def place(ax: Axes, axis: Axis, value: Any) -> Any:
-    """A coordinate: the name of a category; else the number, of the nearest tick where ticks stand at what was measured and the curve
-    was moved a little aside."""
+    """A coordinate: the name of a category; else the number, of the nearest tick where ticks stand at what was measured
+    and the curve was moved a little aside.
+    """
     if known := categories(ax, axis):
         return known[min(known, key=lambda at: abs(at - float(value)))]
     value = float(value)
@@ -333,11 +342,13 @@ def label(artist: Any, legends: list[Legend]) -> str:
     return " / ".join(words) or ("" if own.startswith("_") else own)
 
 
-# --- plans and help -----------------------------------------------------------------------------------------------------------------
+# --- plans and help ---------------------------------------------------------------------------------------------------
 
 
 def plans() -> dict[str, Any]:
-    """For each campaign file, as it stands and with scale=0.1: its keys in the plan's order (or whose they are), or its refusal."""
+    """For each campaign file, as it stands and with scale=0.1: its keys in the plan's order (or whose they are), or its
+    refusal.
+    """
     out: dict[str, Any] = {}
     for path in sorted((ROOT / "campaigns").glob("*.yaml")):
         for more in ((), ("scale=0.1",)):
@@ -365,11 +376,13 @@ def cli() -> dict[str, str]:
     return out
 
 
-# --- requests -----------------------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 def requests() -> dict[str, Any]:
-    """`kind of store, workload, engine and what else decides`: requests of an operation, as the engine promises them and as its records counted them."""
+    """`kind of store, workload, engine and what else decides`: requests of an operation, as the engine promises them
+    and as its records counted them.
+    """
     import pyarrow.parquet as pq
 
     out: dict[str, Any] = {}
@@ -396,7 +409,9 @@ def cost_name(kind: str, workload: str, axes: dict[str, Any]) -> str:
 
 
 def counted(rows: Iterable[dict[str, Any]]) -> dict[str, list[float]]:
-    """Requests of one operation, all numbers that came, by op; of operations that were good and whose engine can tell."""
+    """Requests of one operation, all numbers that came, by op; of operations that were good and whose engine can
+    tell.
+    """
     out: dict[str, set[float]] = {}
     for row in rows:
         if row["error"] is None and row["requests"] is not None and row["count"]:
@@ -434,7 +449,7 @@ COSTS = (
 )
 
 
-# --- expected -----------------------------------------------------------------------------------------------------------------------
+# --- expected ---------------------------------------------------------------------------------------------------------
 
 SINGLE = {"plans": plans, "cli": cli, "requests": requests}
 

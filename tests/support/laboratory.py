@@ -1,4 +1,6 @@
-"""What tests of stores and engines share: buckets of a campaign, processes that are gone, commands, what every record must say."""
+"""What tests of stores and engines share: buckets of a campaign, processes that are gone, commands, what every record
+must say.
+"""
 
 import contextlib
 import io
@@ -27,7 +29,8 @@ def _no_xrootd() -> str:
     return "" if shutil.which("xrootd") else "XRootD is not installed: storelab install xrootd"
 
 
-# Marks of tests that need more than `make setup` is sure to give; the reason says what is missing, and what installs it.
+# Marks of tests that need more than `make setup` is sure to give; the reason says what is missing, and what installs
+# it.
 LOADGEN_IS_BUILT = golang.present(golang.LOADGEN, install.tools_folder())
 NO_LOADGEN = "storelab's programs in Go are not built: storelab install loadgen"
 needs_loadgen = pytest.mark.skipif(not LOADGEN_IS_BUILT, reason=NO_LOADGEN)

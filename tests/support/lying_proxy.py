@@ -1,7 +1,9 @@
-"""An S3 proxy on loopback that lies on purpose: what the workload `consistency` must catch, each lie in its own scenario.
+"""An S3 proxy on loopback that lies on purpose: what the workload `consistency` must catch, each lie in its own
+scenario.
 
-Requests go on as they came, with the Host that the client signed; only answers are changed. Which lie is told about a key is in its
-name, so every key meets one lie at most, and once, unless `stubborn`. `told` counts lies by the scenario that must catch them.
+Requests go on as they came, with the Host that the client signed; only answers are changed. Which lie is told about a
+key is in its name, so every key meets one lie at most, and once, unless `stubborn`. `told` counts lies by the scenario
+that must catch them.
 """
 
 import contextlib
@@ -60,7 +62,8 @@ class Server(ThreadingHTTPServer):
 class LyingProxy:
     """`with LyingProxy([(host, port), …], lies) as proxy:` … `proxy.urls` (one per front-end), `proxy.told`.
 
-    lies: scenarios to lie about, and `failures`: every tenth GET of an object and, for half a second, all listings of one worker.
+    lies: scenarios to lie about, and `failures`: every tenth GET of an object and, for half a second, all listings of
+    one worker.
     """
 
     def __init__(self, targets: list[tuple[str, int]], lies: set[str], stubborn: bool = False):

@@ -1,6 +1,7 @@
 """A small synthetic campaign with known numbers, for tests only: written by the same writers as measured records.
 
-`make(folder)` writes `raw/` as the measuring side would. No number in it was measured: every rate follows from RATES and
+`make(folder)` writes `raw/` as the measuring side would. No number in it was measured: every rate follows from RATES
+and
 `jitter`, so that tests can assert tables exactly. Run as a script to look at its figures and paper:
 `python tests/support/make_examples.py FOLDER [repetitions] [stores]`.
 """
@@ -70,7 +71,9 @@ EVENTS = {  # jobs that read plainly, through a cache, and by planned requests
     "jobs_ahead": {**_JOBS, "axes": _NODE | {"cache": "readahead", "read_ahead": "1 MiB"}},
     "jobs_planned": {**_JOBS, "axes": _NODE | {"engine": "planned"}},
 }
-ONE_EACH = {  # one point of each of three workloads: enough for a test that looks at files and not at numbers, in a quarter of the time
+# one point of each of three workloads: enough for a test that looks at files and not at numbers, in a quarter of the
+# time
+ONE_EACH = {
     name: {"workload": workload, "duration": "4 s"}
     for name, workload in (("upload", "put"), ("download", "get"), ("entries", "read_entries"))
 }
@@ -83,7 +86,9 @@ def jitter(rep: int) -> int:
 
 
 def ceiling(point: Point) -> int:
-    """Operations/s of one client of a calibration: 1.2 times what it reaches with two front-ends; a twentieth less after the campaign."""
+    """Operations/s of one client of a calibration: 1.2 times what it reaches with two front-ends; a twentieth less
+    after the campaign.
+    """
     known = PER_CLIENT.get(point.axes["operation"], {}).get(point.axes["object_size"], 500)
     before = 24 * known // 10
     return before if point.axes["phase"] == "before" else before - before // 20
@@ -98,7 +103,9 @@ def per_client(point: Point) -> int:
 
 
 def observed(point: Point) -> dict[str, Any]:
-    """Space as a store would tell it: as many bytes as there are copies; a tenth stays after deletion, nothing after reclaiming."""
+    """Space as a store would tell it: as many bytes as there are copies; a tenth stays after deletion, nothing after
+    reclaiming.
+    """
     copies = {"default": 1, "replica-2": 2, "replica-3": 3}[point.axes["redundancy"]]
     objects = 100 + point.rep
     stored = objects * point.axes["object_size"]
@@ -137,8 +144,10 @@ def even(start: int, rate: int, until: int) -> list[int]:
 
 
 def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
-    """Evenly spaced completions as s5cmd knows them (end only). Client 0 goes on for half a second after the deadline (tail);
-    every client has one failed operation at 2 s."""
+    """Evenly spaced completions as s5cmd knows them (end only).
+
+    Client 0 goes on for half a second after the deadline (tail); every client has one failed operation at 2 s.
+    """
     op = {"get": "GET", "stat": "HEAD", "list": "LIST"}.get(point.workload, "PUT")
     ends = even(start, per_client(point), start + DURATION + (S // 2 if client == 0 else 0))
     n = len(ends)
@@ -155,8 +164,9 @@ def put_or_get(point: Point, client: int, start: int) -> dict[str, list[Any]]:
 
 
 def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
-    """Starts and first bytes: operation i takes 1 to 100 ms and sends its first byte after half of that; in an open loop it was due
-    0 to 40 ms before it began."""
+    """Starts and first bytes: operation i takes 1 to 100 ms and sends its first byte after half of that; in an open
+    loop it was due 0 to 40 ms before it began.
+    """
     begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
     first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
     due = (
@@ -178,8 +188,9 @@ def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80, 24, 12 MB;
-    the first bears an opening of 1 MB in 3 requests and 1 ms."""
+    """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80,
+    24, 12 MB; the first bears an opening of 1 MB in 3 requests and 1 ms.
+    """
     entries = point.axes.get("entry_fraction", 100.0)
     fraction = entries if point.workload == "read_entries" else point.axes["volume_fraction"]
     rate, needed, wire, requests = {
@@ -221,8 +232,10 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
 
 
 def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
-    """Steps of 20 events at 10 (no cache), 40 (cache; random navigation: 5) or 50 (planned) per s, and a repetition's `jitter` more; each needs 100 kB in
-    10 requests (planned: 2), through a cache 300 kB in 1; the first bears an opening of 1 MB in 3 requests."""
+    """Steps of 20 events at 10 (no cache), 40 (cache; random navigation: 5) or 50 (planned) per s, and a repetition's
+    `jitter` more; each needs 100 kB in 10 requests (planned: 2), through a cache 300 kB in 1; the first bears an
+    opening of 1 MB in 3 requests.
+    """
     cached, planned = point.axes["cache"] != "none", point.axes["engine"] == "planned"
     rate = (50 if planned else (40 if point.axes["navigation"] == "scan" else 5) if cached else 10) + jitter(point.rep)
     wire, requests = (300_000, 1) if cached else (100_000, 2 if planned else 10)
@@ -373,8 +386,9 @@ def make(
     invalid: tuple[str, ...] = (),
     **changes: Any,
 ) -> list[Point]:
-    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave failed.json; those of
-    the sweeps in `invalid` a record that is not valid."""
+    """Write `folder/raw` with `changes` to CONFIG; points in `failed` (keys, or `all of` a workload's name) leave
+    failed.json; those of the sweeps in `invalid` a record that is not valid.
+    """
     settings = config.Config.model_validate(CONFIG | changes)
     points = plan.make(settings, WORKLOADS)
     raw = folder / "raw"

@@ -1,8 +1,12 @@
-"""Small ROOT files of the shapes that experiments write, for tests of the readers; kept in tests/data/root (README there).
+"""Small ROOT files of the shapes that experiments write, for tests of the readers; kept in tests/data/root (README
+there).
 
-    python tests/support/make_root_files.py [FOLDER]     # ROOT's wheel (`storelab install root`) writes all of them, uproot those of UPROOT
+    python tests/support/make_root_files.py [FOLDER]
 
-Content is drawn from a fixed seed; what the tests hold it against is what uproot reads, and the counts that are written here.
+ROOT's wheel (`storelab install root`) writes all of them, uproot those of UPROOT.
+
+Content is drawn from a fixed seed; what the tests hold it against is what uproot reads, and the counts that are written
+here.
 """
 
 import sys
@@ -26,7 +30,8 @@ FILES = {
 }
 UPROOT = ("lists.root",)
 
-# ROOT writes these: a counter serves several lists, baskets of lists without a value, members of split objects with the same names.
+# ROOT writes these: a counter serves several lists, baskets of lists without a value, members of split objects with the
+# same names.
 MACRO = r"""
 #include <TFile.h>
 #include <TTree.h>

@@ -1,4 +1,6 @@
-"""What tests of stores share that storelab starts itself: each is a check of one store, or what it takes to measure with one."""
+"""What tests of stores share that storelab starts itself: each is a check of one store, or what it takes to measure
+with one.
+"""
 
 import os
 import stat
@@ -98,7 +100,10 @@ def is_encrypted(store, front_ends: int = 1, accounts: int = 1) -> None:
 
 
 def told_elsewhere(store, secrets: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Secrets that stand in other files of the store than those, or in a command line. Those are of their owner alone."""
+    """Secrets that stand in other files of the store than those, or in a command line.
+
+    Those are of their owner alone.
+    """
     texts, only = [], set(files)
     for path in (p for p in store.folder.rglob("*") if p.is_file() and store.data not in p.parents):
         if path.name in only:

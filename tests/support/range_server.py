@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Of `server.data`; `server.mode` says how several ranges are answered, `server.asked` how many each request asked for."""
+    """Of `server.data`; `server.mode` says how several ranges are answered, `server.asked` how many each request asked
+    for.
+    """
 
     protocol_version = "HTTP/1.1"
     wbufsize = 1 << 20  # head and body leave together: apart, each answer waits 40 ms for the client's acknowledgement

@@ -2,10 +2,11 @@
 
     python tests/support/record_golden.py [--list] [NAME ...]
 
-No test runs this. It measures anew, so that tables and figures get other numbers: afterwards `python tests/support/golden.py --update NAME`
-writes what is expected of them. Everything goes through the command line of storelab, in a temporary folder; stores are stopped at
-the end. A campaign that wants a store that is not installed here says so and is left out; what is there already is replaced only
-when its new record is complete. `nodes` wants Slurm (storelab install slurm) and root.
+No test runs this. It measures anew, so that tables and figures get other numbers: afterwards
+`python tests/support/golden.py --update NAME` writes what is expected of them. Everything goes through the command line
+of storelab, in a temporary folder; stores are stopped at the end. A campaign that wants a store that is not installed
+here says so and is left out; what is there already is replaced only when its new record is complete. `nodes` wants
+Slurm (storelab install slurm) and root.
 """
 
 import argparse
@@ -327,7 +328,9 @@ def keys_of(folder: Path, **variables: str) -> list[str]:
 
 @contextlib.contextmanager
 def refusing(folder: Path, config: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """A store `refusing`: SeaweedFS behind a proxy that refuses every tenth download; with the keys of its first account."""
+    """A store `refusing`: SeaweedFS behind a proxy that refuses every tenth download; with the keys of its first
+    account.
+    """
     done = storelab(folder, "up", "seaweedfs")
     if done.returncode:
         raise SystemExit(done.stderr)

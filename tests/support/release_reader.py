@@ -15,8 +15,11 @@ def _md5(path: bytes) -> tuple[int, int]:
 
 
 def restore(root: str, get: Callable[[str], bytes], by_the_tool: bool = False) -> dict[bytes, Entry]:
-    """Path -> what lies there. get: `data/ab/cdef…` -> bytes; by_the_tool: counts of a subtree lack the catalog itself. Raises
-    AssertionError where a catalog is not as it must be."""
+    """Path -> what lies there.
+
+    get: `data/ab/cdef…` -> bytes; by_the_tool: counts of a subtree lack the catalog itself. Raises AssertionError where
+    a catalog is not as it must be.
+    """
     out: dict[bytes, Entry] = {}
     _read(root, b"", get, out, by_the_tool)
     return out

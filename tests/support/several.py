@@ -1,4 +1,5 @@
-"""A campaign of points with roles whose records are made, not measured: every rate, pause and count is known beforehand.
+"""A campaign of points with roles whose records are made, not measured: every rate, pause and count is known
+beforehand.
 
 `write` puts it into a folder; `python tests/support/several.py` makes the records of the golden campaign `several` anew
 (afterwards `python tests/support/golden.py --update several`).
@@ -196,7 +197,8 @@ def record(point, folder, change=None):
         )
     run = {
         **{"schema": records.SCHEMA, "campaign": "several", "point": asdict(point), "attempt": "1", "valid": True},
-        **{"start_ns": start, "deadline_ns": deadline, "clients": clients, "roles": told, "events": events(point, start)},
+        **{"start_ns": start, "deadline_ns": deadline, "clients": clients, "roles": told},
+        **{"events": events(point, start)},
         **{"host": {"cpu_busy_s": 9.0, "cores": 4, "seconds": 10.0, "server_cpu_s": 2.0}, "checks": []},
         **{"engine": {}, "store": {"name": "alpha", "kind": "s3"}},
     }  # fmt: skip

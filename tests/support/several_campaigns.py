@@ -1,4 +1,5 @@
-"""Campaigns for papers of several, made of the golden set without computing anything: raw records, tables and LaTeX as expected.
+"""Campaigns for papers of several, made of the golden set without computing anything: raw records, tables and LaTeX as
+expected.
 
 Pictures are empty files: whoever looks at them draws them.
 """
@@ -14,8 +15,10 @@ from storelab.core import records
 
 
 def campaign(name: str, parent: Path, as_name: str | None = None) -> Path:
-    """A folder as the rules of a campaign leave it: records, `tables/`, `tex/` and the index of its figures. `as_name`: another name of the
-    campaign, which has plan and checksums alone then."""
+    """A folder as the rules of a campaign leave it: records, `tables/`, `tex/` and the index of its figures.
+
+    `as_name`: another name of the campaign, which has plan and checksums alone then.
+    """
     folder, expected = parent / (as_name or name), golden.GOLDEN / name / "expected"
     folder.mkdir(parents=True)
     plan = json.loads((golden.raw_of(name) / "plan.json").read_text())

@@ -1,11 +1,13 @@
-"""A campaign measured in parts whose records are made, not measured: every rate, every megabyte and file is known beforehand.
+"""A campaign measured in parts whose records are made, not measured: every rate, every megabyte and file is known
+beforehand.
 
-Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and the store grows by
-10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the last quarter of each part. Part 5 is
-invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to tell anything of.
+Sweep `soak`: 12 parts of two roles in bins of 1 s. `readers` stay as they are; the rate of `writers` falls by 2/s and
+the store grows by 10 MB and one open file from part to part; a writer gathers 20 MB and a file from the second to the
+last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to
+tell anything of.
 
-`write` puts it into a folder; `python tests/support/soaked.py` makes the records of the golden campaign `soak` anew (afterwards
-`python tests/support/golden.py --update soak`).
+`write` puts it into a folder; `python tests/support/soaked.py` makes the records of the golden campaign `soak` anew
+(afterwards `python tests/support/golden.py --update soak`).
 """
 
 import copy

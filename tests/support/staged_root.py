@@ -63,7 +63,10 @@ def job_for(
     key: str = "good",
     **more: Any,
 ) -> Job:
-    """A job of 2 s that reads one of the objects. more: fields of `Job`, and `protocol`; `client` is 0, it is S3, where they are not told."""
+    """A job of 2 s that reads one of the objects.
+
+    more: fields of `Job`, and `protocol`; `client` is 0, it is S3, where they are not told.
+    """
     manifest = folder / f"{key}.json"
     objects = {"key": [key], "bucket": [0], "body": [0]}
     manifest.write_text(json.dumps({"buckets": [[bucket, PREFIX]], "objects": objects, "root": facts}))
@@ -81,7 +84,9 @@ def job_for(
 
 @contextmanager
 def prepared(bucket: str, folder: Path, facts: dict[str, Any]) -> Iterator[Any]:
-    """A function (url, workload, axes, key, **more as of `job_for`) that gives a prepared client; all are closed at the end."""
+    """A function (url, workload, axes, key, **more as of `job_for`) that gives a prepared client; all are closed at the
+    end.
+    """
     made: list[Any] = []
 
     def one(url: str, workload: str, axes: dict[str, Any], key: str = "good", **more: Any) -> Any:
@@ -103,7 +108,9 @@ def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
 
 
 def read(client: Any, count: int) -> Result:
-    """The result of a prepared client after so many reads, good or failed: soon on a fast machine, and as many on a slow one."""
+    """The result of a prepared client after so many reads, good or failed: soon on a fast machine, and as many on a
+    slow one.
+    """
     one = client._read
 
     def counted(number: int) -> Any:

@@ -1,7 +1,9 @@
-"""Clients that start at once: a process of this worker has loaded what they need, and forks for each point what forks its clients.
+"""Clients that start at once: a process of this worker has loaded what they need, and forks for each point what forks
+its clients.
 
-To load the libraries of a client takes half a second of CPU or more, at each of hundreds of points. Everything behind it is as
-at any point: the words, standard input and output of `gang/prefork.py`, a session, environment and working folder of its own.
+To load the libraries of a client takes half a second of CPU or more, at each of hundreds of points. Everything behind
+it is as at any point: the words, standard input and output of `gang/prefork.py`, a session, environment and working
+folder of its own.
 """
 
 import multiprocessing
