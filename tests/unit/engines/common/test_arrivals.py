@@ -1,25 +1,26 @@
-"""Schedules of operations: when they are due, for whom, and what is counted as never begun."""
+"""Schedules of operations: when they are due, for which process, and how many never began."""
 
+import math
 import random
 import threading
-import time
+from itertools import pairwise
 
 import pytest
+from fake_clock import FakeClock
 
-from storelab.core import clock
+from storelab.engines.common import arrivals
 from storelab.engines.common.arrivals import Closed, Open, Poisson
 from storelab.engines.common.guard import Guard
 from storelab.engines.fsspec.client import FsspecClient, Transfer
 from storelab.engines.obstore.loop import Loop, Outcome, Task
 
+S, MS = 10**9, 10**6
 UNLIMITED = Guard({}, 1)
 
 
-def late(task):
-    """Tasks, the third of which is only handed out after the deadline: another thread had the lock, or the processor."""
-    for n in range(1000):
-        time.sleep(0.01 if n < 2 else 0.2)
-        yield task
+@pytest.fixture
+def clock(monkeypatch):
+    return FakeClock(monkeypatch, arrivals)
 
 
 class Slow(FsspecClient):
@@ -27,14 +28,14 @@ class Slow(FsspecClient):
 
     op, asynchronous = "GET", False
 
-    def __init__(self):
+    def __init__(self, handed_out):
         self.workers, self.systems, self.lock, self.loop = 1, [None], threading.Lock(), None
         self.rows, self.kept, self.flying, self.messages, self.samples = [], [], {}, {}, []
         self.moved = self.failed = 0
-        self.closed, self.stop, self.guard = False, None, UNLIMITED
+        self.closed, self.stop, self.guard, self.handed_out = False, None, UNLIMITED, handed_out
 
     def tasks(self):
-        return late(Transfer("key", "path", 0))
+        return self.handed_out(Transfer("key", "path", 0))
 
     async def do(self, fs, task):
         return b"1"
@@ -45,63 +46,83 @@ class Slow(FsspecClient):
     prepare_tasks = check_content = None
 
 
-def begins_of_fsspec(start, deadline):
-    client = Slow()
+def begins_of_fsspec(handed_out, start, deadline):
+    client = Slow(handed_out)
     client.run(start, deadline)
     return [begun for _, _, _, begun, *_ in client.rows]
 
 
-def begins_of_obstore(start, deadline):
+def begins_of_obstore(handed_out, start, deadline):
     task = Task(0, 0, "path")
-    loop = Loop(lambda task, kept: Outcome(1, 1), lambda worker: late(task), [0], 1, 1, UNLIMITED)
+    loop = Loop(lambda task, kept: Outcome(1, 1), lambda worker: handed_out(task), [0], 1, 1, UNLIMITED)
     loop.run(start, deadline, Closed(deadline))
     return list(loop.parts[0]["start_ns"])
 
 
 @pytest.mark.parametrize("begins_of", [begins_of_fsspec, begins_of_obstore])
-def test_no_operation_begins_after_the_deadline_though_its_task_came_before(begins_of):
-    start = clock.now_ns()
-    begins = begins_of(start, start + 100_000_000)
-    assert len(begins) == 2 and max(begins) < start + 100_000_000
+def test_no_operation_begins_after_deadline(clock, begins_of):
+    """The third task is handed out after the deadline, although the worker asked for it before."""
+
+    def handed_out(task):
+        for took in (10 * MS, 10 * MS, 200 * MS, MS):
+            clock.ns += took
+            yield task
+
+    start = clock.ns
+    assert begins_of(handed_out, start, start + 100 * MS) == [start + 10 * MS, start + 20 * MS]
 
 
-def test_a_closed_loop_begins_at_once_until_the_deadline():
-    before = clock.now_ns()
-    due, now = Closed(before + 10**9).next()
-    assert due == 0 and before <= now <= clock.now_ns()
-    assert Closed(clock.now_ns() - 1).next() is None and Closed(0).missed() == 0
+def test_closed_loop_begins_until_deadline(clock):
+    loop = Closed(clock.ns + 1)
+    assert loop.next() == (0, clock.ns) and loop.missed() == 0
+    clock.ns += 1
+    assert loop.next() is None and loop.missed() == 0
 
 
-@pytest.mark.parametrize(("index", "stride"), [(0, 1), (2, 3)])
-def test_an_open_loop_is_evenly_spaced_and_shared_out(index, stride):
-    start = clock.now_ns() - 10**9  # all are due already, but the deadline has not come
-    arrivals = Open(start, start + 2 * 10**9, 5, index, stride)
-    turns = [arrivals.next() for _ in range(3 // stride)]
-    assert [due for due, _ in turns] == [start + k * 200_000_000 for k in range(index, 3, stride)]
+def test_open_loop_is_evenly_spaced_and_shared(clock):
+    """All are due already, but the deadline has not come."""
+    start = clock.ns - S
+    for index, stride in ((0, 1), (2, 3)):
+        shared = Open(start, start + 2 * S, 5, index, stride)
+        turns = [shared.next() for _ in range(3 // stride)]
+        assert turns == [(start + k * 200 * MS, clock.ns) for k in range(index, 3, stride)], (index, stride)
 
 
-def test_all_processes_together_have_every_operation_once():
-    start = clock.now_ns() - 10**9
-    every = [Open(start, start + 950_000_000, 100, i, 4) for i in range(4)]
+def test_processes_together_have_every_operation_once(clock):
+    start = clock.ns - S
+    every = [Open(start, start + 950 * MS, 100, i, 4) for i in range(4)]
     assert sum(a.missed() for a in every) == 95, "due in [0, 950 ms) at 10 ms: 0, 10 … 940"
     assert all(a.next() is None for a in every), "the deadline has passed: none begins any more"
 
 
-def test_an_open_loop_waits_until_an_operation_is_due():
-    start = clock.now_ns()
-    arrivals = Open(start, start + 40_000_000, 100, 0, 1)
-    seen = []
-    while (turn := arrivals.next()) is not None:
-        due, now = turn
-        assert due <= now <= clock.now_ns()
-        seen.append(now - due)
-    assert len(seen) == 4 and min(seen) >= 0 and arrivals.missed() == 0
+def test_open_loop_waits_until_due(clock):
+    start, turns = clock.ns, []
+    shared = Open(start, start + 40 * MS, 100, 0, 1)
+    while (turn := shared.next()) is not None:
+        turns.append(turn)
+    assert turns == [(start + k * 10 * MS,) * 2 for k in range(4)] and shared.missed() == 0
+    assert clock.sleeps == pytest.approx([0.01] * 3), "nothing is slept for what is due after the deadline"
 
 
 def test_random_arrivals_begin_at_the_start():
     """The first gap is drawn from the start on: mean 1/rate, in whole nanoseconds."""
-    gaps, due = random.Random(7), Poisson(10**9, 2 * 10**9, 1000.0, 0, 2, 7)
+    gaps, due = random.Random(7), Poisson(S, 2 * S, 1000.0, 0, 2, 7)
     at = 0.0
     for _ in range(5):
         at += gaps.expovariate(1 / (10**6 * 2))
-        assert due.due() == 10**9 + int(at)
+        assert due.due() == S + int(at)
+
+
+def test_random_gaps_are_exponential():
+    rate, stride, seconds = 4000.0, 2, 10
+    due = Poisson(0, seconds * S, rate, 0, stride, 11)
+    times = [0]
+    while (at := due.due()) < seconds * S:
+        times.append(at)
+    gaps = sorted(1 - math.exp(-(b - a) / (1e9 * stride / rate)) for a, b in pairwise(times))
+    n = len(gaps)
+    assert abs(n - rate / stride * seconds) < 5 * math.sqrt(rate / stride * seconds)
+    most = max(max((i + 1) / n - g, g - i / n) for i, g in enumerate(gaps))
+    assert most * math.sqrt(n) < 1.95  # Kolmogorov-Smirnov at 0.001
+    assert Poisson(0, seconds * S, rate, 0, stride, 11).missed() == n
+    assert Poisson(0, seconds * S, rate, 0, stride, 12).missed() != n, "another seed, another process"

@@ -1,44 +1,63 @@
-"""Error classes and statuses from what the libraries say."""
+"""Error classes and HTTP statuses, from what the libraries raise."""
 
 import pytest
 
+from storelab.engines.common import error_classes
 from storelab.engines.common.error_classes import classify, network, obstore
+from storelab.engines.common.selections import WrongData
 
-REFUSED = "Generic S3 error: Error performing {m} http://h/b/k in 1ms - Server returned non-2xx status code: {s}: {body}\n\nDebug source:\nGeneric"
-HTTP = "Generic S3 error: Error performing GET http://h/timeout/k in 1ms - HTTP error: error sending request\n\nDebug source: inner: Http( {cause} )"
+S3 = "Generic S3 error: "
+ANSWERED = S3 + "Error performing {m} http://h/b/k in 1ms - Server returned non-2xx status code: {s}: {body}"
+UNANSWERED = S3 + "Error performing GET http://h/timeout/k in 1ms - HTTP error: error sending request"
+REFUSED = ANSWERED + "\n\nDebug source:\nGeneric"
+HTTP = UNANSWERED + "\n\nDebug source: inner: Http( {} )"
+SLOW = "<Error><Code>SlowDown</Code></Error>"
 
 
 class GenericError(Exception):
-    pass
+    """The name of obstore's exceptions."""
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (
-            REFUSED.format(m="GET", s="503 Service Unavailable", body="<Error><Code>SlowDown</Code></Error>"),
-            ("SlowDown", 503),
-        ),
+def test_messages_of_obstore():
+    for text, found in (
+        (REFUSED.format(m="GET", s="503 Service Unavailable", body=SLOW), ("SlowDown", 503)),
         (REFUSED.format(m="PUT", s="403 Forbidden", body=""), ("Http403", 403)),
-        (HTTP.format(cause="HttpError { kind: Timeout, source: TimedOut }"), ("Timeout", 0)),
-        (HTTP.format(cause="Os { code: 111, kind: ConnectionRefused }"), ("ConnectionRefused", 0)),
-        (HTTP.format(cause="hyper::Error( IncompleteMessage )"), ("ConnectionClosed", 0)),
-        (
-            "Generic S3 error: HTTP error: request or response body error Custom { kind: UnexpectedEof }",
-            ("ConnectionClosed", 0),
-        ),
-        ("Generic S3 error: Received non-partial response when range requested … NotPartial", ("NotPartial", 0)),
+        (HTTP.format("HttpError { kind: Timeout, source: TimedOut }"), ("Timeout", 0)),
+        (HTTP.format("Os { code: 111, kind: ConnectionRefused }"), ("ConnectionRefused", 0)),
+        (HTTP.format("hyper::Error( IncompleteMessage )"), ("ConnectionClosed", 0)),
+        (S3 + "HTTP error: request or response body error Custom { kind: UnexpectedEof }", ("ConnectionClosed", 0)),
+        (S3 + "Received non-partial response when range requested … NotPartial", ("NotPartial", 0)),
         ("something new", ("GenericError", 0)),
-    ],
-)
-def test_obstore(text, found):
-    assert obstore(GenericError(text)) == found and classify(GenericError(text)) == found
+    ):
+        assert obstore(GenericError(text)) == classify(GenericError(text)) == found, text
 
 
-def test_words_of_the_network_are_one_class_whatever_the_language():
-    assert (
-        network("dial tcp 127.0.0.1:1: connect: connection refused")
-        == network("kind: ConnectionRefused")
-        == "ConnectionRefused"
-    )
+def test_network_failures_of_all_languages_are_one_class():
+    go, rust = "dial tcp 127.0.0.1:1: connect: connection refused", "kind: ConnectionRefused"
+    assert network(go) == network(rust) == "ConnectionRefused"
     assert network("NoSuchKey: status code: 404") is None
+
+
+def test_causes_are_classified():
+    class Answer(Exception):
+        response = {"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}  # noqa: RUF012
+
+    translated = OSError("busy")
+    translated.__cause__ = Answer()
+    assert classify(translated) == ("SlowDown", 503)
+    assert classify(WrongData("ChecksumMismatch", "…")) == ("ChecksumMismatch", 0)
+    assert classify(TimeoutError()) == ("TimeoutError", 0)
+
+
+def test_message_is_one_line_without_debug_text():
+    import obstore
+
+    options = {"client_options": {"allow_http": True}, "retry_config": {"max_retries": 0}}
+    keys = {"access_key_id": "k", "secret_access_key": "s", "region": "x"}
+    store = obstore.store.S3Store("b", endpoint="http://127.0.0.1:9", **keys, **options)
+    with pytest.raises(Exception) as caught:
+        obstore.get(store, "a")
+    assert "Debug source" in str(caught.value) and classify(caught.value)[0] == "ConnectionRefused"
+    message = error_classes.said(caught.value)
+    assert "127.0.0.1:9" in message and not any(word in message for word in ("\n", "{", "source")), message
+    assert error_classes.said(TimeoutError()).startswith("TimeoutError")

@@ -1,83 +1,55 @@
-"""The client watches itself: a process that is stopped sees it, with its length; the longest pauses are kept."""
+"""Pauses of a client: late ticks are found with their begin and length, and the longest are kept."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-
-import pytest
+from itertools import accumulate
+from types import SimpleNamespace
 
 from storelab.engines.common import pauses
+from storelab.engines.common.pauses import FROM_NS, TICK_NS
 
-WATCHING = """
-import json, sys, time
-from storelab.engines.common.pauses import Watch
-watch = Watch()
-watch.start()
-print("ready", flush=True)
-time.sleep(1.0)
-print(json.dumps(watch.stop()))
-"""
+QUIET = {"count": 0, "sum_ns": 0, "longest_ns": 0, "longest": []}
 
 
-def watched(stop_s: float) -> tuple[dict, int]:
-    """(what a process of a second says that is stopped so long in its middle, when it was stopped in UTC ns)."""
-    process = subprocess.Popen([sys.executable, "-c", WATCHING], stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.4)
-    begun = time.time_ns()
-    if stop_s:
-        os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(stop_s)
-        os.kill(process.pid, signal.SIGCONT)
-    return json.loads(process.communicate(timeout=20)[0]), begun
+def watched(monkeypatch, *lasted_ns):
+    """Return the record of a watch whose sleeps last so long, one after the other."""
+    watch, now, left = pauses.Watch(), [0], list(lasted_ns)
 
+    def sleep(seconds):
+        assert seconds == TICK_NS / 1e9
+        now[0] += left.pop(0)
+        if not left:
+            watch.ended.set()
 
-def test_a_stopped_process_sees_it():
-    told, begun = watched(0.2)
-    begin, length = max(told["longest"], key=lambda p: p[1])
-    assert 180e6 < told["longest_ns"] == length < 400e6 and abs(begin - begun) < 60e6
-    assert told["count"] >= 1 and told["sum_ns"] >= told["longest_ns"]
-
-
-def test_an_undisturbed_process_is_not_accused():
-    """Others use this machine: once in five tries it must be quiet."""
-    assert any(watched(0)[0]["longest_ns"] < 50e6 for _ in range(5))
-
-
-def test_the_longest_are_kept():
-    watch = pauses.Watch()
-    lengths = [i * 7 % 250 for i in range(250)]  # each from 0 to 249 once
-    for i, length in enumerate(lengths):
-        watch.note(i, length)
+    monkeypatch.setattr(pauses, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(pauses, "clock", SimpleNamespace(now_ns=lambda: now[0]))
     watch.start()
-    told = watch.stop()
-    assert told["count"] == 250 and told["sum_ns"] == sum(lengths) and told["longest_ns"] == 249
-    assert told["longest"] == [(i, n) for i, n in enumerate(lengths) if n >= 150]
+    watch.ended.wait(60)
+    return watch.stop()
+
+
+def test_late_tick_is_a_pause(monkeypatch):
+    late = (FROM_NS, 5 * TICK_NS, FROM_NS - 1, 10**9)
+    found = watched(monkeypatch, TICK_NS, *(TICK_NS + ns for ns in late))
+    ends = list(accumulate(TICK_NS + ns for ns in (0, *late)))[1:]
+    wanted = [(end - ns, ns) for end, ns in zip(ends, late, strict=True) if ns >= FROM_NS]
+    assert found["longest"] == wanted, "a pause begins when the clock should have ticked"
+    assert found == {"count": 3, "sum_ns": sum(ns for _, ns in wanted), "longest_ns": 10**9, "longest": wanted}
+
+
+def test_punctual_ticks_are_no_pauses(monkeypatch):
+    assert watched(monkeypatch, *[TICK_NS, TICK_NS + FROM_NS - 1] * 20) == QUIET
+
+
+def test_longest_pauses_are_kept(monkeypatch):
+    lengths = [FROM_NS + i * 7 % 250 for i in range(250)]  # each from 0 to 249 once
+    found = watched(monkeypatch, *(TICK_NS + length for length in lengths))
+    assert (found["count"], found["sum_ns"], found["longest_ns"]) == (250, sum(lengths), FROM_NS + 249)
+    begins = [end - length for end, length in zip(accumulate(TICK_NS + n for n in lengths), lengths, strict=True)]
+    kept = [(begin, length) for begin, length in zip(begins, lengths, strict=True) if length >= FROM_NS + 150]
+    assert found["longest"] == kept and len(kept) == pauses.MOST
 
 
 def test_processes_of_a_client_together():
     quiet = {"count": 1, "sum_ns": 20, "longest_ns": 20, "longest": [(7, 20)]}
     loud = {"count": 3, "sum_ns": 48, "longest_ns": 19, "longest": [(1, 19), (2, 14), (9, 15)]}
-    told = pauses.together([quiet, loud])
-    assert told == {"count": 3, "sum_ns": 48, "longest_ns": 20, "longest": [(1, 19), (2, 14), (7, 20), (9, 15)]}
-
-
-@pytest.mark.parametrize("late", [pauses.FROM_NS - 1, pauses.FROM_NS])
-def test_from_when_on_a_tick_is_late(monkeypatch, late):
-    watch = pauses.Watch()
-    times = iter([0, pauses.TICK_NS, 2 * pauses.TICK_NS + late])
-
-    def now() -> int:
-        try:
-            return next(times)
-        finally:
-            if times.__length_hint__() == 0:
-                watch.ended.set()
-
-    monkeypatch.setattr(pauses.clock, "now_ns", now)
-    watch._tick()
-    told = [(late, 2 * pauses.TICK_NS)] if late >= pauses.FROM_NS else []
-    assert watch.longest == told and watch.sum_ns == (late if told else 0), "it began when the clock should have ticked"
+    longest = [(1, 19), (2, 14), (7, 20), (9, 15)]
+    assert pauses.together([quiet, loud]) == loud | {"longest_ns": 20, "longest": longest}

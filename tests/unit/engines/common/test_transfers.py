@@ -1,11 +1,15 @@
-"""What every engine of transfers says of its run."""
+"""What engines of transfers share: the outcome of a run, places of ranges, and folders of a client."""
 
+import json
+import random
 from types import SimpleNamespace
 
-import pytest
-
-from storelab.engines.common import error_classes
+from storelab.core.model import Point
+from storelab.engines.common import shares
+from storelab.engines.common.ranges import begins, fixed
 from storelab.engines.common.transfers import TransferClient
+from storelab.engines.contract import Job
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 
 class Silent(TransferClient):
@@ -18,54 +22,54 @@ class Silent(TransferClient):
     def result(self): ...
 
 
-@pytest.mark.parametrize(
-    ("good", "ok", "said"), [(0, False, "at https://s3: 503 from the store"), (1, True, "503 from the store")]
-)
-def test_a_run_in_which_nothing_succeeded_fails(good, ok, said):
+def outcome(good, messages, samples=()):
     one = object.__new__(Silent)
-    one.workers, one.samples, one.messages = 2, [(0, 3), (1, 5)], {"SlowDown": "503 from the store"}
+    one.workers, one.samples, one.messages = 2, list(samples), messages
     one.job = SimpleNamespace(endpoint=SimpleNamespace(url="https://s3"))
-    result = one.outcome({}, good, "1.0", {}, {}, [])
-    (check,) = result.checks
-    assert (check.name, check.ok, check.detail) == ("something moved", ok, said)
-    assert result.connections["max"] == 5
+    return one.outcome({}, good, "1.0", {}, {}, [])
 
 
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        (
-            {},
-            "no operation ended before the deadline at https://s3; check that it answers, or give a longer `duration`",
-        ),
-        ({"ConnectionRefused": "dial tcp: refused"}, "nobody answers at https://s3: dial tcp: refused"),
-        ({"AccessDenied": ""}, "at https://s3: AccessDenied"),
-    ],
-)
-def test_why_nothing_moved_is_told_with_the_endpoint(messages, words):
-    one = object.__new__(Silent)
-    one.workers, one.samples, one.messages = 2, [], messages
-    one.job = SimpleNamespace(endpoint=SimpleNamespace(url="https://s3"))
-    (check,) = one.outcome({}, 0, "1.0", {}, {}, []).checks
-    assert not check.ok and check.detail == words
+def test_run_without_success_fails():
+    for good, detail in ((0, "at https://s3: 503 from the store"), (1, "503 from the store")):
+        result = outcome(good, {"SlowDown": "503 from the store"}, [(0, 3), (1, 5)])
+        (check,) = result.checks
+        assert (check.name, check.ok, check.detail) == ("something moved", good > 0, detail)
+        assert result.connections["max"] == 5
 
 
-def test_what_a_library_says_is_one_line_without_its_debug_text():
-    import obstore
+def test_failed_run_names_endpoint_and_cause():
+    for messages, words in (
+        ({}, ("https://s3", "`duration`")),
+        ({"ConnectionRefused": "dial tcp: refused"}, ("https://s3", "nobody answers", "dial tcp: refused")),
+        ({"AccessDenied": ""}, ("https://s3", "AccessDenied")),
+    ):
+        (check,) = outcome(0, messages).checks
+        assert not check.ok and all(word in check.detail for word in words), check.detail
 
-    store = obstore.store.S3Store(
-        "b",
-        endpoint="http://127.0.0.1:9",
-        access_key_id="k",
-        secret_access_key="s",
-        region="x",
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 0},
-    )
-    with pytest.raises(Exception) as caught:
-        obstore.get(store, "a")
-    assert "Debug source" in str(caught.value)
-    told = error_classes.said(caught.value)
-    assert "\n" not in told and "{" not in told and "source" not in told and "127.0.0.1:9" in told, told
-    assert error_classes.said(TimeoutError()) == "TimeoutError, without words"
-    assert error_classes.classify(caught.value)[0] == "ConnectionRefused"
+
+def test_sequential_ranges_cover_the_object_once():
+    for size in (900, 1000):
+        assert list(begins("sequential", size, 300, random.Random(1))) == [0, 300, 600]
+
+
+def test_random_ranges_reach_both_ends():
+    rng = random.Random(1)
+    assert {b for _ in range(300) for b in begins("random", 12, 10, rng)} == {0, 1, 2}
+
+
+def test_ranges_begin_at_a_fixed_place():
+    for offset, begin in (("1MB", 10**6), ("0B", 0)):
+        assert list(begins(offset, 10**7, 5, random.Random(1))) == [begin] == [fixed(offset)]
+
+
+def test_client_begins_with_different_folders(tmp_path):
+    """A client uses the folders of its accounts; client c begins with the c-th of them, and goes round."""
+    point, manifest = Point("a", "list", {"clients": 8}, 1, "k", "s", 5, 0), tmp_path / "m.json"
+    manifest.write_text(json.dumps({"dataset": {"name": "keys-x"}, "clients": {"name": "wrong"}, "objects": {}}))
+    places = [Bucket(f"b{i}", f"p{i}/", i % 2) for i in range(6)]
+    for accounts, own in (((0,), [0, 2, 4]), ((1,), [1, 3, 5]), ((0, 1), [0, 1, 2, 3, 4, 5])):
+        for client in range(7):
+            first = client % len(own)
+            wanted = [(i, f"p{i}/data/keys-x/keys/") for i in own[first:] + own[:first]]
+            job = Job(point, client, Endpoint("http://h", "s3"), places, tmp_path, manifest, accounts=accounts)
+            assert shares.folders(job) == wanted, (accounts, client)
