@@ -57,7 +57,7 @@ test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 lint: setup
-	@ruff check . && ruff format --check . && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
+	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
 
 setup:
 	@envs/setup.sh $(PARTS)
