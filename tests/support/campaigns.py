@@ -1,23 +1,42 @@
-"""Synthetic campaigns with known numbers: each is made and analysed once for each state of the source code.
+"""Campaigns that tests share: each is made and analysed once for each state of the source code.
 
 `built(name)` returns a folder that all tests share and none changes; `copied(name, folder)` returns a copy to write
-into. The folders are kept below `.storelab/tests/`, under a digest of the package and of the modules that make records.
+into; `typeset(name)` returns a folder with LaTeX and an index of figures as well. A name is that of a synthetic
+campaign below, or of a sealed one in `results/`. The folders are kept below `.storelab/tests/`, under a digest of the
+package and of the modules that make records.
 """
 
+import contextlib
 import fcntl
 import functools
 import hashlib
+import importlib
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH
+from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED
 from paths import ROOT
 
 KEPT = ROOT / ".storelab" / "tests"
 MAX_KEPT = 3  # states of the source code
 TWO_STORES = ["alpha", "beta"]
+SIZES = ["4 kB", "10 MB"]
+FAR = "https://s3.example.org"
+_COPIES = {"object_size": SIZES, "redundancy": ["default", "replica-2"]}
+SYSTEMS = {  # what sets systems side by side: rates, space, capabilities and consistency
+    "put": {"workload": "put", "duration": "4 s", "axes": _COPIES | {"buckets": [1, 8]}},
+    "get": {"workload": "get", "duration": "4 s", "axes": _COPIES},
+    "space": {
+        **{"workload": "space", "duration": "4 s"},
+        "axes": {"object_size": "4 kB", "redundancy": ["default", "replica-2", "replica-3"]},
+    },
+    "probe": {"workload": "probe", "duration": "4 s"},
+    "consistency": {"workload": "consistency", "duration": "4 s", "axes": {"clients": 2, "front_ends": 2}},
+}
 
 # Changes to `make_examples.CONFIG`, and the arguments `failed` and `invalid` of `make_examples.make`.
 CAMPAIGNS: dict[str, dict[str, Any]] = {
@@ -25,13 +44,73 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
     "one_each": {"repetitions": 1, "failed": (), "sweeps": ONE_EACH},
     "two_stores": {"repetitions": 3, "failed": (), "use_stores": TWO_STORES, "sweeps": ONE_EACH},
     "timed": {"sweeps": LATENCY | METADATA | EVENTS, "repetitions": 1, "failed": ()},
+    "refused": {  # the store refuses half of the downloads, whose runs are invalid, and few of the uploads
+        "sweeps": {"refused": REFUSED, "up": {**ONE_EACH["upload"], "axes": {"object_size": "4 kB"}}},
+        "invalid": ("refused",),
+        "repetitions": 2,
+    },
+    "systems": {"use_stores": TWO_STORES, "sweeps": SYSTEMS, "repetitions": 1, "failed": ()},
+    "calibrated": {  # alpha shares the clients' host, beta does not
+        "sweeps": {
+            "up": {**ONE_EACH["upload"], "axes": {"object_size": SIZES, "clients": [1, 2], "front_ends": [1, 2]}},
+            "entries": ONE_EACH["entries"],
+        },
+        "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": [FAR, FAR.replace("s3", "s4")]}},
+        **{"use_stores": TWO_STORES, "calibrate": True, "repetitions": 1, "failed": ()},
+    },
+    "threads": {  # up to 16 workers of one client
+        "sweeps": {
+            name: ONE_EACH[name] | {"axes": {"object_size": SIZES, "workers": [1, 4, 16], "buckets": [1, 5]}}
+            for name in ("upload", "download")
+        },
+        **{"use_stores": TWO_STORES, "repetitions": 1, "failed": ()},
+    },
+}
+# Campaigns with makers of their own: name -> module with `write(folder)`.
+MAKERS = {"several": "several", "soak": "soaked", "cells": "drawn_cells"}
+
+TIMED = {"duration": "4 s"}
+EVERY_WORKLOAD = {
+    "upload": {"workload": "put", **TIMED, "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+    "download": {
+        "workload": "get",
+        **TIMED,
+        "repetitions": 3,
+        "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
+    },
+    **METADATA,
+    "closed": {"workload": "get", **TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "clients": [1, 2]}},
+    "open": LATENCY["open"],
+    "entries": {"workload": "read_entries", **TIMED, "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}},
+    "volume": {
+        "workload": "read_volume",
+        **TIMED,
+        "axes": {"volume_fraction": [100, 1], "engine": ["uproot-s3fs", "planned"]},
+    },
+    "replayed": {"workload": "replay", **TIMED, "axes": {"volume_fraction": [100, 1], "merge": ["gap", "planned"]}},
+    **EVENTS,
+    "space": {"workload": "space", **TIMED, "axes": {"redundancy": ["default", "replica-2"]}},
+    "probes": {"workload": "probe"},
+    "anomalies": {"workload": "consistency", **TIMED},
+    "refused": {"workload": "get", **TIMED, "axes": {"object_size": "4 kB", "clients": [1]}},
+}
+CAMPAIGNS["broad"] = {  # two stores, one failed point, a sweep whose points are invalid, a calibration
+    "campaign": "broad",
+    "name": "broad",
+    "sweeps": EVERY_WORKLOAD,
+    "use_stores": TWO_STORES,
+    "repetitions": 1,
+    "calibrate": True,
+    "failed": ("alpha/put/object_size~10MB_clients~0002_rep~001",),
+    "invalid": ("refused",),
 }
 
 
 @functools.cache
 def state() -> str:
     """Return the digest of everything that decides what a synthetic campaign holds."""
-    files = [*(ROOT / "src" / "storelab").rglob("*"), *(ROOT / "tests" / "support").glob("*.py")]
+    makers = {"campaigns", "make_examples", "example_monitor", *MAKERS.values()}
+    files = [*(ROOT / "src" / "storelab").rglob("*"), *(ROOT / "tests" / "support" / f"{name}.py" for name in makers)]
     found = hashlib.sha256()
     for path in sorted(p for p in files if p.is_file() and p.suffix != ".pyc"):
         found.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
@@ -40,15 +119,7 @@ def state() -> str:
 
 def built(name: str) -> Path:
     """Return the folder of a campaign with `raw/` and all tables, to read only."""
-    folder = KEPT / state() / name
-    if folder.exists():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _build(name, folder)
-    return folder
+    return _once(KEPT / state() / name, lambda folder: _build(name, folder))
 
 
 def copied(name: str, folder: Path) -> Path:
@@ -57,16 +128,62 @@ def copied(name: str, folder: Path) -> Path:
     return folder
 
 
+def typeset(name: str) -> Path:
+    """Return the folder of a campaign with tables, LaTeX and the index of its figures, whose files are empty."""
+
+    def make(folder: Path) -> None:
+        from storelab.analysis.figures import write as figures
+        from storelab.analysis.latex import write as latex
+
+        shutil.copytree(built(name), folder, symlinks=True)
+        with no_pictures():
+            figures.build(folder)
+        latex.build(folder)
+
+    return _once(KEPT / state() / "typeset" / name, make)
+
+
+@contextlib.contextmanager
+def no_pictures() -> Iterator[None]:
+    """Let figures be laid out and saved without rendering, which takes eight times as long as all else about them."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with (
+        mock.patch.object(Figure, "savefig", lambda figure, sink, **options: sink.write(b"")),
+        mock.patch.object(ConstrainedLayoutEngine, "execute", lambda engine, figure: None),
+    ):
+        yield
+
+
+def _once(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Return the folder, made by the first process that needs it."""
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _forget_old_states()
+            begun = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+            make(begun)
+            begun.rename(folder)
+    return folder
+
+
 def _build(name: str, folder: Path) -> None:
     import make_examples
 
     from storelab.analysis.tables import build
 
-    _forget_old_states()
-    begun = folder.with_name(f"{name}.{os.getpid()}.tmp")
-    make_examples.make(begun, **CAMPAIGNS[name])
-    build.build(begun)
-    begun.rename(folder)
+    if name in CAMPAIGNS:
+        make_examples.make(folder, **CAMPAIGNS[name])
+    elif name in MAKERS:
+        importlib.import_module(MAKERS[name]).write(folder)
+    else:
+        folder.mkdir()
+        (folder / "raw").symlink_to(ROOT / "results" / name / "raw")
+    build.build(folder)
 
 
 def _forget_old_states() -> None:
