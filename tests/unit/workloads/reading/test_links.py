@@ -1,32 +1,28 @@
-"""Points of a sweep share the link that the first of them measured."""
+"""Points of a sweep share the link that the first of them measured, for an hour."""
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fake_clock import FakeClock
 from memory_transport import Memory
 
-from storelab.core import clock
 from storelab.core.model import Point
 from storelab.engines.common.wire import Counts
 from storelab.engines.planned.client import PlannedClient
 from storelab.readplan import Link
+from storelab.workloads import WORKLOADS
 from storelab.workloads.reading import links
 
+S = 10**9
 LINK = Link(1e-3, 1e-5, 1e-4, 1e9, 1e8, 8, ((32768, 1e-4), (131072, 3e-4)))
+AXES = {"engine": "planned", "clients": 2, "scale": "S", "entry_fraction": 1.0, "thrift": 0.0, "transport": "default"}
 
 
 def point(sweep="s", workload="read_entries", key="one", **axes):
-    values = {
-        "engine": "planned",
-        "clients": 2,
-        "scale": "S",
-        "entry_fraction": 1.0,
-        "thrift": 0.0,
-        "transport": "default",
-    }
-    return Point("store", workload, values | axes, 0, key, sweep, 7, 0, dataset={"name": "root-S"})
+    return Point("store", workload, AXES | axes, 0, key, sweep, 7, 0, dataset={"name": "root-S"})
 
 
 @pytest.fixture
@@ -34,52 +30,78 @@ def config(tmp_path):
     return SimpleNamespace(campaign_dir=tmp_path)
 
 
-def measured(config, tmp_path, of, found=(LINK, LINK)):
-    """As the coordinator does it: a point that measures, whose clients leave these links."""
-    job = {}
-    links.tell(config, of, job)
-    for i, link in enumerate(found):
-        told = {"engine": {"link": asdict(link)} if link else {}}
-        (tmp_path / f"result.{i}").write_text(json.dumps(told))
-    links.keep(of, job, tmp_path)
-    return job
-
-
-def told(config, of):
+def of_job(config, of):
+    """Return what the job of a point has of links."""
     job = {}
     links.tell(config, of, job)
     return job.get("extra", {}).get("links")
 
 
-def test_the_first_measures_and_those_that_read_otherwise_share(config, tmp_path):
-    assert set(measured(config, tmp_path, point())["extra"]["links"]) == {"kept"}
-    found = told(config, point(key="two", entry_fraction=50.0, thrift=3.0))
+def measured(config, of, found=(LINK, LINK)):
+    """Run a point as the coordinator does: it measures, and its clients leave these links."""
+    job = {}
+    links.tell(config, of, job)
+    for i, link in enumerate(found):
+        engine = {"link": asdict(link)} if link else {}
+        (config.campaign_dir / f"result.{i}").write_text(json.dumps({"engine": engine}))
+    links.keep(of, job, config.campaign_dir)
+    return job
+
+
+def test_points_that_read_otherwise_share_the_link(config):
+    assert set(measured(config, point())["extra"]["links"]) == {"kept"}
+    found = of_job(config, point(key="two", entry_fraction=50.0, thrift=3.0))
     assert found["of"] == "one" and [Link(**x).bandwidth for x in found["links"]] == [1e9, 1e9]
+    for other in (
+        {"sweep": "t"},
+        {"clients": 1},
+        {"scale": "M"},
+        {"transport": "http"},
+        {"workload": "read_volume"},
+    ):
+        assert set(of_job(config, point(**other))) == {"kept"}, other
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"sweep": "t"}, {"clients": 1}, {"scale": "M"}, {"transport": "http"}, {"workload": "read_volume"}],
-)
-def test_what_decides_a_link_is_not_shared(config, tmp_path, other):
-    measured(config, tmp_path, point())
-    assert set(told(config, point(**other))) == {"kept"}
+def test_only_axes_of_what_is_read_do_not_decide_a_link():
+    config = SimpleNamespace(campaign_dir=Path("c"))
+    free = "entry_fraction volume_fraction navigation step merge max_range_gap thrift max_amplification header access"
+    seen = set()
+    for name in ("read_entries", "read_volume", "replay", "events"):
+        axes = {a.name: a.default for a in WORKLOADS[name].axes}
+        place = links.place(config, Point("a", name, axes, 0, "k", "s", 7, 0))
+        assert place.parent.parts == ("c", "work", "links")
+        for axis in axes:
+            other = links.place(config, Point("a", name, axes | {axis: "other"}, 0, "k", "s", 7, 0))
+            assert (other == place) == (axis in free.split()), axis
+            seen.add(axis)
+    assert set(free.split()) <= seen
 
 
-def test_what_is_doubtful_or_missing_or_old_is_measured_again(config, tmp_path, monkeypatch):
+def test_doubtful_or_missing_link_is_measured_again(config):
     for found in ((LINK, None), (LINK, Link(**asdict(LINK) | {"doubtful": ("curve",)}))):
-        measured(config, tmp_path, point(), found)
-        assert set(told(config, point())) == {"kept"}
-    measured(config, tmp_path, point())
-    assert "links" in told(config, point())
-    now = clock.now_ns()
-    monkeypatch.setattr(links.clock, "now_ns", lambda: now + 2 * links.KEPT_NS)
-    assert set(told(config, point())) == {"kept"}
+        measured(config, point(), found)
+        assert set(of_job(config, point())) == {"kept"}
+    job = measured(config, point())
+    assert of_job(config, point())["of"] == "one"
+    Path(job["extra"]["links"]["kept"]).write_text("{")
+    assert set(of_job(config, point())) == {"kept"}
 
 
-def test_readers_that_do_not_plan_are_told_nothing(config):
-    assert told(config, point(engine="uproot-s3fs")) is None
-    assert told(config, point(workload="replay", engine="obstore", merge="gap")) is not None
+def test_link_is_valid_for_an_hour(config, monkeypatch):
+    clock = FakeClock(monkeypatch)
+    measured(config, point())
+    kept = clock.ns
+    for age, valid in ((0, True), (3600 * S, True), (3600 * S + 1, False), (-S, False)):
+        clock.ns = kept + age
+        assert ("links" in of_job(config, point())) == valid, age
+
+
+def test_other_readers_have_no_links(config, tmp_path):
+    assert of_job(config, point(engine="uproot-s3fs")) is None
+    assert of_job(config, point(workload="replay", engine="obstore", merge="gap")) is not None
+    for job in ({}, {"extra": {}}, {"extra": {"pages": []}}, {"extra": {"links": {"of": "x", "links": []}}}):
+        links.keep(point(), job, tmp_path)
+        assert list(tmp_path.iterdir()) == []
 
 
 class Counting(Memory):
@@ -92,13 +114,13 @@ class Counting(Memory):
         pass
 
 
-@pytest.mark.parametrize(("changed", "shared"), [({}, True), ({"parallel": 4}, False), ({"ranges": 500}, False)])
-def test_a_client_takes_the_link_if_it_is_its_own(changed, shared):
-    """JSON has lists for tuples; the connections are opened as if it had been measured."""
-    client = object.__new__(PlannedClient)
-    client.way, client.size, client.transport = "default", 4_000_000, Counting(bytes(4_000_000))
-    known = json.loads(json.dumps([asdict(LINK) | {"rtt_s": 9.0}, asdict(LINK) | changed]))
-    client.job = SimpleNamespace(client=1, point=point(key="two"), extra={"links": {"of": "one", "links": known}})
-    client.calibrate()
-    assert (client.link == LINK) == shared and client.calibration["of"] == ("one" if shared else "two")
-    assert client.transport.requests == 8 if shared else client.transport.requests > 50
+def test_client_takes_the_link_of_its_own_transport():
+    """JSON has lists for tuples; the connections are opened as if the client had measured."""
+    for changed, shared in (({}, True), ({"parallel": 4}, False), ({"ranges": 500}, False)):
+        client = object.__new__(PlannedClient)
+        client.way, client.size, client.transport = "default", 4_000_000, Counting(bytes(4_000_000))
+        known = json.loads(json.dumps([asdict(LINK) | {"rtt_s": 9.0}, asdict(LINK) | changed]))
+        client.job = SimpleNamespace(client=1, point=point(key="two"), extra={"links": {"of": "one", "links": known}})
+        client.calibrate()
+        assert (client.link == LINK) == shared and client.calibration["of"] == ("one" if shared else "two"), changed
+        assert client.transport.requests == 8 if shared else client.transport.requests > 50, changed
