@@ -126,3 +126,8 @@ def test_random_gaps_are_exponential():
     assert most * math.sqrt(n) < 1.95  # Kolmogorov-Smirnov at 0.001
     assert Poisson(0, seconds * S, rate, 0, stride, 11).missed() == n
     assert Poisson(0, seconds * S, rate, 0, stride, 12).missed() != n, "another seed, another process"
+
+
+def test_operations_due_after_the_end_are_not_missed(clock):
+    """A loop that ends 1 s after its start, 9 s before its deadline."""
+    assert Open(clock.ns - S, clock.ns + 9 * S, 100, 0, 1).missed() in (100, 101)
