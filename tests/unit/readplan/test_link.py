@@ -84,7 +84,7 @@ def test_one_slow_trial_changes_nothing():
         for name in ("rtt_s", "first_s", "request_s"):
             assert getattr(found, name) == pytest.approx(getattr(quiet, name)), (slow, name)
         assert "request_s" not in found.doubtful
-    assert measured(Clock(TRUE, slow={8: 3.0, 9: 3.0})).first_s > 0.1, "two of three are no noise"
+    assert measured(Clock(TRUE, slow={8: 3.0, 9: 3.0})).first_s > 0.1, "two of three are not noise"
 
 
 def test_noise_exaggerates_fourfold_at_most():

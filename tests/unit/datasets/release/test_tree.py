@@ -1,4 +1,4 @@
-"""A real tree as a release: odd names, what is no file, what cannot be read, clocks, big files; read back with other code."""
+"""A real tree as a release: odd names, sockets, unreadable files, clocks, big files; read back with other code."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ def settings(folder, *versions, **more):
 
 
 def publish(what, folder):
-    """(facts of each day, objects by key, keys sent on each day)."""
+    """Return (facts of each day, objects by key, keys sent on each day)."""
     bucket, made, keys = {}, [], []
     for n in range(1, what.all_days + 1):
         day = Release(what, 1).day(n, folder)
@@ -41,7 +41,7 @@ def read_back(what, facts, bucket):
 
 
 def there(root: bytes, night: bytes):
-    """What os.walk finds: path in the repository -> what lies there."""
+    """Return what os.walk finds: path in the repository -> (kind, content or target)."""
     out = {night: ("folder", b"")}
     for folder, folders, files in os.walk(root):
         for name in folders + files:
@@ -59,32 +59,11 @@ def there(root: bytes, night: bytes):
 
 @pytest.fixture
 def odd(tmp_path):
-    """A folder with all sorts of things."""
+    """Return a folder with all sorts of names, files and links in `one`."""
     rng, root = random.Random(1), os.fsencode(tmp_path / "tree/one")
-    every = [
-        b"a",
-        b"a-b/x",
-        b"a.b/x",
-        b"a0/y",
-        b"d/x",
-        b"d-/x",
-        b"d0",
-        b"with space",
-        b"quote'\"",
-        b"new\nline",
-        b"\xff\xfe/\xe9",
-        b"%s",
-        b"-rf",
-    ]
-    every += [
-        b"deep/" * 12 + b"end",
-        b".hidden",
-        b"d/.cvmfscatalog",
-        b"sub/e/.cvmfscatalog",
-        b"sub/e/f/g",
-        b"sub/e-/h",
-        "zürich".encode(),
-    ]
+    every = rb"a a-b/x a.b/x a0/y d/x d-/x d0 quote'\" %s -rf .hidden d/.cvmfscatalog sub/e/.cvmfscatalog".split()
+    every += [b"with space", b"new\nline", b"\xff\xfe/\xe9", "zürich".encode(), b"deep/" * 12 + b"end"]
+    every += [b"sub/e/f/g", b"sub/e-/h"]
     for i, name in enumerate(every):
         path = root + b"/" + name
         Path(os.fsdecode(path)).parent.mkdir(parents=True, exist_ok=True)
@@ -96,23 +75,21 @@ def odd(tmp_path):
         file.write(other.read())
     with open(root + b"/sole", "wb") as file:
         file.write(b"ab" * 2500)  # more than the least chunk, and no place to cut
-    for name, target in (
-        (b"link", b"a"),
-        (b"broken", b"no/where"),
-        (b"circle", b"circle"),
-        (b"outside", b"/nowhere/at/all"),
-        (b"d/up", b".."),
-    ):
-        Path(os.fsdecode(root + b"/" + name)).symlink_to(os.fsdecode(target))
+    links = {"link": "a", "broken": "no/where", "circle": "circle", "outside": "/nowhere/at/all", "d/up": ".."}
+    for name, target in links.items():
+        (tmp_path / "tree/one" / name).symlink_to(target)
     (tmp_path / "tree/one/empty").mkdir()
     return tmp_path / "tree"
 
 
-@pytest.mark.parametrize("depth", [0, 1, 3])
-def test_a_tree_is_read_back_as_it_was(odd, tmp_path, depth):
-    what = settings(odd, "one", catalog_depth=depth)
-    (facts,), bucket, ((*keys,),) = publish(what, tmp_path / "out")
+def test_tree_is_restored(odd, tmp_path):
     wanted = there(os.fsencode(odd / "one"), b"/one")
+    for depth in (0, 1, 3):
+        check_restored(settings(odd, "one", catalog_depth=depth), tmp_path / f"{depth}", wanted)
+
+
+def check_restored(what, folder, wanted):
+    (facts,), bucket, ((*keys,),) = publish(what, folder)
     assert read_back(what, facts, bucket) == wanted
     assert facts["skipped"] == [] and facts["files"] == sum(1 for kind, _ in wanted.values() if kind == "file")
     assert len(keys) == len(set(keys)) and any(k.endswith("P") for k in keys)
@@ -121,7 +98,9 @@ def test_a_tree_is_read_back_as_it_was(odd, tmp_path, depth):
     }
     assert list(walk.verify(bucket.__getitem__, keys)) == []
     tops = sum(1 for path, (kind, _) in wanted.items() if kind == "folder" and path.count(b"/") == 2)
-    below = {0: 2, 1: tops + 1, 3: len(facts["catalogs"]) - 2}[depth]  # d and sub/e are marked; d is a top as well
+    below = {0: 2, 1: tops + 1, 3: len(facts["catalogs"]) - 2}[
+        what.catalog_depth
+    ]  # d and sub/e are marked; d is a top as well
     assert len(facts["catalogs"]) == 2 + below, "and those of the root and of the version"
 
 
@@ -133,7 +112,7 @@ def test_same_contents_are_one_object(odd, tmp_path):
     assert whole == {c for c in contents if len(c) <= 4096} | {b"ab" * 2500}
 
 
-def test_a_second_version_sends_what_is_new(odd, tmp_path):
+def test_second_version_sends_changes(odd, tmp_path):
     shutil.copytree(odd / "one", odd / "two", symlinks=True)
     (odd / "two/a").write_bytes(b"changed")
     (odd / "two/new").write_bytes(b"new")
@@ -153,7 +132,7 @@ def test_a_second_version_sends_what_is_new(odd, tmp_path):
     assert made[1]["new_bytes"] == sum(len(bucket[k]) for k in new)
 
 
-def test_the_same_version_again_sends_no_data(odd, tmp_path):
+def test_same_version_again_sends_no_data(odd, tmp_path):
     shutil.copytree(odd / "one", odd / "two", symlinks=True)
     made, _, keys = publish(settings(odd, "one", "two"), tmp_path / "out")
     assert (made[1]["new_files"], made[1]["new_bytes"], made[1]["raw_bytes"], made[1]["removed_files"]) == (0, 0, 0, 0)
@@ -162,7 +141,7 @@ def test_the_same_version_again_sends_no_data(odd, tmp_path):
     assert len(left) == len(made[1]["catalogs"])
 
 
-def test_what_was_collected_is_sent_again_when_it_comes_back(odd, tmp_path):
+def test_collected_object_is_sent_again(odd, tmp_path):
     for version in ("two", "three"):
         shutil.copytree(odd / "one", odd / version, symlinks=True)
     (odd / "two/sole").unlink()
@@ -178,7 +157,7 @@ def test_what_was_collected_is_sent_again_when_it_comes_back(odd, tmp_path):
     assert again == [names.key(what.repository, name)]
 
 
-def test_what_is_no_file_is_left_out(odd, tmp_path, monkeypatch):
+def test_sockets_and_pipes_are_left_out(odd, tmp_path, monkeypatch):
     monkeypatch.chdir(odd / "one")  # the path of a socket is short
     with socket.socket(socket.AF_UNIX) as unix:
         unix.bind("socket")
@@ -189,8 +168,8 @@ def test_what_is_no_file_is_left_out(odd, tmp_path, monkeypatch):
     assert read_back(what, facts, bucket) == there(os.fsencode(odd / "one"), b"/one")
 
 
-def test_what_cannot_be_read_is_left_out(odd, tmp_path, monkeypatch):
-    """By a person without rights; root may read everything, so the rights are taken from the calls."""
+def test_unreadable_files_are_left_out(odd, tmp_path, monkeypatch):
+    """Take the rights from the calls, because root may read everything."""
     real_read, real_scan = objects.read, os.scandir
     denied = PermissionError(13, "Permission denied")
 
@@ -222,7 +201,7 @@ def test_what_cannot_be_read_is_left_out(odd, tmp_path, monkeypatch):
     }
 
 
-def test_a_file_that_goes_or_grows_meanwhile(odd, tmp_path, monkeypatch):
+def test_file_that_goes_or_grows_meanwhile(odd, tmp_path, monkeypatch):
     real = objects.Writer.file
 
     def late(self, file):
@@ -240,7 +219,7 @@ def test_a_file_that_goes_or_grows_meanwhile(odd, tmp_path, monkeypatch):
     assert read_back(what, facts, bucket)[b"/one/d0"] == ("file", b"longer than before" * 100)
 
 
-def test_times_that_go_backwards_change_nothing(odd, tmp_path):
+def test_odd_times_change_nothing(odd, tmp_path):
     shutil.copytree(odd / "one", odd / "two", symlinks=True)
     (odd / "two/a").write_bytes(b"newer")
     for path, when in ((odd / "two/a", -5), (odd / "two/d0", 2**40), (odd / "one/a", 10**9)):
@@ -250,7 +229,7 @@ def test_times_that_go_backwards_change_nothing(odd, tmp_path):
     assert read_back(what, made[1], bucket)[b"/two/a"] == ("file", b"newer") and made[1]["new_files"] == 1
 
 
-def test_versions_that_are_not_there(odd, tmp_path):
+def test_missing_version_is_an_error(odd, tmp_path):
     with pytest.raises(UserError, match=r"release.tree: .*three: no such folder"):
         Release(settings(odd, "one", "three"), 1).day(2, tmp_path / "out")
     assert Release(settings(odd, "one", "three"), 1).last(tmp_path / "out") == 1
@@ -259,7 +238,7 @@ def test_versions_that_are_not_there(odd, tmp_path):
     assert read_back(what, facts, bucket) == there(os.fsencode(odd / "one"), b"/tree")
 
 
-def test_a_tree_does_not_publish_its_own_days(odd):
+def test_tree_does_not_publish_its_days(odd):
     with pytest.raises(UserError, match="which is published"):
         Release(settings(odd, "one"), 1).day(1, odd / "one/made")
 

@@ -1,5 +1,6 @@
-"""Days of a generated release: what is sent, what is there, and what a crash leaves. Read back with other code."""
+"""Days of a generated release: what is sent, what is there, what a crash leaves; read back with other code."""
 
+import errno
 import hashlib
 import json
 import shutil
@@ -11,7 +12,7 @@ from release_reader import restore
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError
-from storelab.datasets.release import build, catalogs, names, objects, walk
+from storelab.datasets.release import build, catalogs, names, nightly, objects, state, walk
 from storelab.datasets.release import day as days
 from storelab.datasets.release.build import Release
 
@@ -20,7 +21,7 @@ SETTINGS = Settings.model_validate(SMALL | {"days": 9})
 
 
 class Bucket(dict):
-    """Objects by key, as a store would hold them."""
+    """Objects by key, as a store would have them."""
 
     def sent(self, day: days.Day) -> list[str]:
         keys = []
@@ -38,15 +39,22 @@ class Bucket(dict):
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """(days, keys sent on each, bucket) of five days; the folder of a day goes when it is sent."""
+    """Return (days, keys sent on each, bucket, files of each) of five days; a sent day's folder is removed."""
     folder, bucket = tmp_path_factory.mktemp("release"), Bucket()
-    release, made, keys = Release(SETTINGS, 1), [], []
+    release, made, keys, files = Release(SETTINGS, 1), [], [], {}
     for n in range(1, 6):
         day = release.day(n, folder)
         made.append(day.facts)
         keys.append(bucket.sent(day))
+        files[n] = digests(day.folder)
         shutil.rmtree(day.folder)
-    return made, keys, bucket
+    return made, keys, bucket, files
+
+
+@pytest.fixture
+def undisturbed(published):
+    """Return day -> its files, of a run that nothing interrupted."""
+    return published[3]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -55,8 +63,8 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_reference_was_sent_and_all_that_is_sent_is_referenced(published):
-    made, keys, bucket = published
+def test_sent_objects_are_those_referenced(published):
+    made, keys, bucket, _ = published
     for facts, sent in zip(made, keys, strict=True):
         needed = list(walk.references(facts["root_catalog"], bucket.__getitem__, SETTINGS.repository))
         assert set(needed) <= set(bucket)
@@ -64,8 +72,9 @@ def test_every_reference_was_sent_and_all_that_is_sent_is_referenced(published):
         assert list(walk.verify(bucket.__getitem__, [*needed, *sent])) == []
 
 
-def test_catalogs_come_behind_data_and_children_before_parents(published):
-    for facts, sent in zip(published[0], published[1], strict=True):
+def test_catalogs_follow_data_and_children_precede_parents(published):
+    made, keys, bucket, _ = published
+    for facts, sent in zip(made, keys, strict=True):
         suffixes = [k[-1] if k[-1] in "CP" else "" for k in sent[:-2]]
         first = suffixes.index("C")
         assert set(suffixes[first:]) == {"C"} and [names.parts(k)[0] for k in sent[first:-2]] == facts["catalogs"]
@@ -73,12 +82,12 @@ def test_catalogs_come_behind_data_and_children_before_parents(published):
         at = {key: i for i, key in enumerate(sent)}
         for digest in facts["catalogs"]:
             key = names.key(SETTINGS.repository, digest, "C")
-            below = list(walk.references(digest, published[2].__getitem__, SETTINGS.repository))[1:]
+            below = list(walk.references(digest, bucket.__getitem__, SETTINGS.repository))[1:]
             assert all(at.get(child, -1) < at[key] for child in below)
 
 
-def test_the_tree_that_is_read_back_changes_as_the_days_say(published):
-    made, _, bucket = published
+def test_restored_tree_changes_as_days_report(published):
+    made, _, bucket, _ = published
     before: dict[bytes, bytes] = {}
     most = round(SETTINGS.factor * SETTINGS.tree_files)
     for facts in made:
@@ -97,18 +106,17 @@ def test_the_tree_that_is_read_back_changes_as_the_days_say(published):
     assert made[-1]["removed_files"] > 0 and any(facts["files"] == most for facts in made)
 
 
-def test_a_day_has_the_bytes_that_are_drawn_for_it(published):
-    from storelab.datasets.release import nightly
-
-    for facts, sent in zip(published[0], published[1], strict=True):
+def test_day_has_drawn_volume(published):
+    made, keys, bucket, _ = published
+    for facts, sent in zip(made, keys, strict=True):
         files, stored = nightly.volume(SETTINGS, facts["day"])
         assert facts["new_files"] == files
         assert facts["new_bytes"] == pytest.approx(stored, rel=0.1)
-        assert facts["new_bytes"] == sum(len(published[2][k]) for k in sent[:-2] if not k.endswith("C"))
+        assert facts["new_bytes"] == sum(len(bucket[k]) for k in sent[:-2] if not k.endswith("C"))
 
 
-def test_the_manifest_names_the_day_and_the_reflog_all_roots(published):
-    made, _, bucket = published
+def test_manifest_names_day_and_reflog_all_roots(published):
+    made, _, bucket, _ = published
     fields = names.manifest_fields(bucket[made[-1]["manifest"]])
     assert (fields["C"], fields["S"], fields["N"]) == (made[-1]["root_catalog"], "5", SETTINGS.repository)
     log = bucket[made[-1]["reflog"]]
@@ -119,8 +127,8 @@ def test_the_manifest_names_the_day_and_the_reflog_all_roots(published):
     assert int(fields["B"]) == len(zlib.decompress(bucket[names.key(SETTINGS.repository, fields["C"], "C")]))
 
 
-def test_a_walk_leaves_out_what_it_is_told_to(published):
-    made, _, bucket = published
+def test_walk_skips_known_objects(published):
+    made, _, bucket, _ = published
     whole = list(walk.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
     old = set(walk.references(made[-2]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
     less = list(walk.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository, old.__contains__))
@@ -128,8 +136,8 @@ def test_a_walk_leaves_out_what_it_is_told_to(published):
     assert [k for k in less if k.endswith("C")] == [k for k in whole if k.endswith("C") and k not in old]
 
 
-def _damaged(bucket, key):
-    """What may become of an object, and what is said."""
+def damaged(bucket, key):
+    """Return (bytes that an object may become, word of the report)."""
     blob = bucket[key]
     catalog = zlib.decompress(blob)
     return [
@@ -142,10 +150,10 @@ def _damaged(bucket, key):
     ]
 
 
-def test_verify_finds_what_is_damaged(published):
-    made, keys, bucket = published
+def test_verify_finds_damage(published):
+    made, keys, bucket, _ = published
     root = names.key(SETTINGS.repository, made[-1]["catalogs"][0], "C")
-    for blob, said in _damaged(bucket, root):
+    for blob, said in damaged(bucket, root):
         key, there = root, dict(bucket)
         if blob is None:
             del there[key]
@@ -165,7 +173,7 @@ def test_verify_finds_what_is_damaged(published):
 
 
 @pytest.mark.heavy
-def test_processes_make_the_same_day(tmp_path, monkeypatch, undisturbed):
+def test_processes_make_same_day(tmp_path, monkeypatch, undisturbed):
     monkeypatch.setattr(build, "FEW_BYTES", 0)
     one, two = undisturbed[1], digests(Release(SETTINGS, 2).day(1, tmp_path / "two").folder)
     assert one == two
@@ -173,7 +181,7 @@ def test_processes_make_the_same_day(tmp_path, monkeypatch, undisturbed):
     assert not set(digests(other.folder)) & {k for k in one if k.startswith("data")}
 
 
-def test_few_bytes_are_not_worth_a_process(tmp_path, monkeypatch):
+def test_few_bytes_take_one_process(tmp_path, monkeypatch):
     real, asked = objects.made, []
     monkeypatch.setattr(objects, "made", lambda *args: asked.append(args[-1]) or real(*args[:-1], 1))
     Release(SETTINGS, 2).day(1, tmp_path)
@@ -186,7 +194,7 @@ class Crash(Exception):
     pass
 
 
-def _crash_after(monkeypatch, calls: int, owner, name: str):
+def crash_after(monkeypatch, calls: int, owner, name: str):
     real, left = getattr(owner, name), [calls]
 
     def crashing(*args, **kwargs):
@@ -198,64 +206,52 @@ def _crash_after(monkeypatch, calls: int, owner, name: str):
     monkeypatch.setattr(owner, name, crashing)
 
 
-MOMENTS = [
-    (objects.Writer, "file", 0),
-    (objects.Writer, "file", 20),
-    (catalogs, "root", 0),
-    (days, "write", 0),
-    (build, "_keep", 0),
-]
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """Day -> its files, of a run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("whole")
-    return {n: digests(Release(SETTINGS, 1).day(n, folder).folder) for n in (1, 2, 3)}
-
-
-@pytest.mark.parametrize(("owner", "name", "calls"), MOMENTS, ids=[f"{m[1]}-{m[2]}" for m in MOMENTS])
-def test_a_day_that_crashed_is_finished(tmp_path, monkeypatch, undisturbed, owner, name, calls):
-    from storelab.datasets.release import state
-
+@pytest.fixture
+def small_batches(monkeypatch):
     monkeypatch.setattr(state, "BATCH_FILES", 7)
-    whole = Release(SETTINGS, 1)
-    whole.day(1, tmp_path / "again")
+
+
+def crashed(monkeypatch, folder, day, calls, owner, name):
+    """Make a day that ends with an error after `calls` calls of `owner.name`."""
     with monkeypatch.context() as patch:
-        _crash_after(patch, calls, owner, name)
+        crash_after(patch, calls, owner, name)
         with pytest.raises(Crash):
-            whole.day(2, tmp_path / "again")
-    assert whole.last(tmp_path / "again") == 1
-    assert {n: digests(whole.day(n, tmp_path / "again").folder) for n in (2, 3)} == {n: undisturbed[n] for n in (2, 3)}
-    assert sorted(p.name for p in (tmp_path / "again").glob("day-*")) == ["day-0001", "day-0002", "day-0003"]
+            Release(SETTINGS, 1).day(day, folder)
 
 
-def test_finished_batches_are_not_compressed_again(tmp_path, monkeypatch):
-    from storelab.datasets.release import state
+def test_crashed_day_is_finished(tmp_path, monkeypatch, undisturbed, small_batches):
+    for owner, name, calls in (
+        (objects.Writer, "file", 0),
+        (objects.Writer, "file", 20),
+        (catalogs, "root", 0),
+        (days, "write", 0),
+        (build, "_keep", 0),
+    ):
+        folder = tmp_path / f"{name}-{calls}"
+        whole = Release(SETTINGS, 1)
+        whole.day(1, folder)
+        crashed(monkeypatch, folder, 2, calls, owner, name)
+        assert whole.last(folder) == 1
+        assert {n: digests(whole.day(n, folder).folder) for n in (2, 3)} == {n: undisturbed[n] for n in (2, 3)}, name
+        assert sorted(p.name for p in folder.glob("day-*")) == ["day-0001", "day-0002", "day-0003"]
 
-    monkeypatch.setattr(state, "BATCH_FILES", 7)
-    files = Release(SETTINGS, 1).day(1, tmp_path / "whole").facts["new_files"]
-    with monkeypatch.context() as patch:
-        _crash_after(patch, 20, objects.Writer, "file")
-        with pytest.raises(Crash):
-            Release(SETTINGS, 1).day(1, tmp_path / "again")
+
+def test_finished_batches_are_not_compressed_again(tmp_path, monkeypatch, published, small_batches):
+    crashed(monkeypatch, tmp_path, 1, 20, objects.Writer, "file")
     compressed, real = [], objects.Writer.file
     monkeypatch.setattr(objects.Writer, "file", lambda self, file: compressed.append(file) or real(self, file))
-    Release(SETTINGS, 1).day(1, tmp_path / "again")
-    assert len(compressed) == files - 14
+    Release(SETTINGS, 1).day(1, tmp_path)
+    assert len(compressed) == published[0][0]["new_files"] - 14
 
 
-def test_an_object_that_a_crash_cut_off_is_made_again(tmp_path, monkeypatch, undisturbed):
-    with monkeypatch.context() as patch:
-        _crash_after(patch, 0, days, "write")
-        with pytest.raises(Crash):
-            Release(SETTINGS, 1).day(1, tmp_path / "again")
-    victim = next(p for p in (tmp_path / "again/day-0001.part/data").rglob("*") if p.is_file() and p.name[-1] != "C")
+def test_cut_off_object_is_made_again(tmp_path, monkeypatch, undisturbed):
+    crashed(monkeypatch, tmp_path, 1, 0, days, "write")
+    victim = next(p for p in (tmp_path / "day-0001.part/data").rglob("*") if p.is_file() and p.name[-1] != "C")
     victim.write_bytes(b"")
-    assert digests(Release(SETTINGS, 1).day(1, tmp_path / "again").folder) == undisturbed[1]
+    assert digests(Release(SETTINGS, 1).day(1, tmp_path).folder) == undisturbed[1]
 
 
-def test_what_a_state_that_is_gone_left_behind_goes(tmp_path, undisturbed):
+def test_leftovers_of_lost_state_are_removed(tmp_path, undisturbed):
     for name in ("day-0001", "day-0002.part"):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "data/junk").touch()
@@ -264,15 +260,15 @@ def test_what_a_state_that_is_gone_left_behind_goes(tmp_path, undisturbed):
     assert {n: digests(tmp_path / f"day-{n:04d}") for n in (1, 2)} == {n: undisturbed[n] for n in (1, 2)}
 
 
-def test_missing_days_are_made_as_well(tmp_path, undisturbed):
+def test_missing_days_are_made_too(tmp_path, undisturbed):
     release = Release(SETTINGS, 1)
     release.day(3, tmp_path / "at once")
-    assert {n: digests(tmp_path / f"at once/day-{n:04d}") for n in (1, 2, 3)} == undisturbed
+    assert [digests(tmp_path / f"at once/day-{n:04d}") for n in (1, 2, 3)] == [undisturbed[n] for n in (1, 2, 3)]
     assert release.last(tmp_path / "at once") == 3 and release.last(tmp_path / "nowhere") == 0
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_day_json_is_json_and_streams(tmp_path):
+def test_day_file_is_json_and_streams(tmp_path):
     day = Release(SETTINGS, 1).day(1, tmp_path)
     told = json.loads((day.folder / "day.json").read_text())
     assert [tuple(o) for o in told.pop("objects")] == list(day.objects()) and told == day.facts == days.read(
@@ -281,7 +277,7 @@ def test_day_json_is_json_and_streams(tmp_path):
     assert day.n == 1
 
 
-def test_a_reflog_leaves_out_what_was_collected(tmp_path):
+def test_reflog_leaves_out_collected_roots(tmp_path):
     release = Release(SETTINGS, 1)
     first, second = release.day(1, tmp_path), release.day(2, tmp_path)
     release.forget(tmp_path, [first.facts["root_catalog"]], ["ab" * 20])
@@ -290,11 +286,11 @@ def test_a_reflog_leaves_out_what_was_collected(tmp_path):
     assert walk.reflog_roots(log) == [second.facts["root_catalog"], third.facts["root_catalog"]]
 
 
-def test_mistakes_are_said_in_a_line(tmp_path):
+def test_mistakes_are_user_errors(tmp_path):
     release = Release(SETTINGS, 1)
-    with pytest.raises(UserError, match="there is no day 10 of 9"):
+    with pytest.raises(UserError, match="no day 10 of 9"):
         release.day(10, tmp_path)
-    with pytest.raises(UserError, match="there is no day 0"):
+    with pytest.raises(UserError, match="no day 0"):
         release.day(0, tmp_path)
     release.day(1, tmp_path)
     with pytest.raises(UserError, match=r"release.factor: .* was made with 0.0002, now it is 0.0003"):
@@ -303,9 +299,7 @@ def test_mistakes_are_said_in_a_line(tmp_path):
     shutil.rmtree(tmp_path / "day-0001")
     with pytest.raises(UserError, match="day-0001: holds no whole day"):
         release.day(1, tmp_path)
-    from storelab.datasets.release.state import State
-
-    with State(tmp_path, SETTINGS), pytest.raises(UserError, match="another run"):
+    with state.State(tmp_path, SETTINGS), pytest.raises(UserError, match="another run"):
         release.day(2, tmp_path)
     (tmp_path / "state.sqlite").write_bytes(b"x" * 5000)
     with pytest.raises(UserError, match="cannot be read"):
@@ -315,9 +309,7 @@ def test_mistakes_are_said_in_a_line(tmp_path):
         release.day(1, tmp_path / "file")
 
 
-def test_a_full_disk_is_said_and_the_day_finished_later(tmp_path, monkeypatch):
-    import errno
-
+def test_full_disk_is_an_error_and_day_goes_on(tmp_path, monkeypatch):
     def full(self, data, suffix=""):
         raise OSError(errno.ENOSPC, "No space left on device", "data/ab/cd")
 
@@ -326,3 +318,32 @@ def test_a_full_disk_is_said_and_the_day_finished_later(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="no space left on device; make room"):
             Release(SETTINGS, 1).day(1, tmp_path)
     assert Release(SETTINGS, 1).day(1, tmp_path).facts["skipped"] == []
+
+
+# Settings
+
+
+def test_wrong_settings_are_refused():
+    tree = {"path": "x", "versions": ["1", "2"]}
+    for wrong, reason in (
+        ({"repository": "Nightlies"}, "no name of a repository"),
+        ({"repository": "a/b.c"}, "no name of a repository"),
+        ({"factor": 0}, "greater than 0"),
+        ({"days": 3, "tree": tree}, "has 2 versions for 3 days"),
+        ({"tree": tree | {"versions": ["../1"]}}, "leads out of the tree"),
+        ({"tree": tree | {"versions": ["a/b", "a-b"]}}, "same place"),
+        ({"tree": tree | {"versions": []}}, "at least 1"),
+        ({"chunks": {"minimum": "8 MiB"}}, "do not ascend"),
+        ({"chunks": {"minimum": "16 B"}}, "32 B"),
+        ({"bytes_a_day": "0 B"}, "is nothing"),
+        ({"chunk": {}}, "Extra inputs"),
+        ({"seed": True}, "no value"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            Settings.model_validate(wrong)
+
+
+def test_release_has_as_many_days_as_versions():
+    assert Settings().all_days == 110 and Settings(days=3).all_days == 3
+    for more in ({}, {"days": 2}):
+        assert Settings.model_validate(more | {"tree": {"path": "x", "versions": ["1", "2"]}}).all_days == 2
