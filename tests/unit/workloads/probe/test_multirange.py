@@ -1,15 +1,11 @@
-"""What a server answered to ranges, byte by byte: every kind of right, wrong and lying answer; and the probe against a server that lies."""
+"""Answers to several ranges, byte by byte: right, wrong and lying ones; and the probe against a server that lies."""
 
 import random
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from probed import Handler, job, served
 
-from storelab.core.model import Point
-from storelab.engines.contract import Job
 from storelab.readplan.multipart import Malformed, boundary, content_range, parse, range_header
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads.probe import answers, multirange
@@ -20,149 +16,136 @@ from storelab.workloads.probe.multirange import ERROR, FIRST, MERGED, RIGHT, SOM
 
 DATA = random.Random(1).randbytes(50_000)
 ASKED = [(0, 9), (1000, 1049), (49_990, 49_999)]
+ONE = [(100, 199)]
 
 
 def multipart(ranges, data=DATA, mark="cut", name="Content-Range", total=None, shift=0) -> bytes:
-    """A body as RFC 9110 wants it; `shift`: the bytes come from somewhere else."""
-    parts = [
-        f"\r\n--{mark}\r\nContent-Type: application/octet-stream\r\n{name}: bytes {a}-{b}/{total or len(data)}\r\n\r\n".encode()
-        + data[a + shift : b + 1 + shift]
-        for a, b in ranges
-    ]
+    """Return a body as RFC 9110 defines it; with `shift`, the bytes come from another place."""
+    kind = "Content-Type: application/octet-stream"
+    head = f"\r\n--{mark}\r\n{kind}\r\n{name}: bytes {{}}-{{}}/{total or len(data)}\r\n\r\n"
+    parts = [head.format(a, b).encode() + data[a + shift : b + 1 + shift] for a, b in ranges]
     return b"".join(parts) + f"\r\n--{mark}--\r\n".encode()
 
 
-def kind(body, status=206, ranges=ASKED, content_type="multipart/byteranges; boundary=cut", **headers) -> str:
-    return judge(status, {"content-type": content_type, **headers}, body, DATA, ranges).kind
+def judged(body, status=206, ranges=ASKED, mark="cut", data=DATA):
+    return judge(status, {"content-type": f"multipart/byteranges; boundary={mark}"}, body, data, ranges)
 
 
-@pytest.mark.parametrize("name", ["Content-Range", "content-range", "Content-range", "CONTENT-RANGE"])
-@pytest.mark.parametrize(("mark", "said"), [("cut", "cut"), ("123456", '"123456"'), ("a b:c", '"a b:c"')])
-def test_right(name, mark, said):
-    body = multipart(ASKED, mark=mark, name=name)
-    verdict = judge(206, {"content-type": f"Multipart/ByteRanges; boundary={said}"}, body, DATA, ASKED)
-    assert verdict.kind == RIGHT and verdict.detail["parts"] == 3 and verdict.answer().answer == "yes"
-    assert (
-        judge(206, {"content-type": f"multipart/byteranges; charset=x; BOUNDARY={said}"}, body[2:], DATA, ASKED).kind
-        == RIGHT
-    )
+def kind(*args, **more) -> str:
+    return judged(*args, **more).kind
 
 
-def test_right_in_another_order_and_with_an_unknown_length():
-    assert kind(multipart(ASKED[::-1])) == RIGHT
-    assert kind(multipart(ASKED, total="*")) == RIGHT
+def plain(body, place, status=206, ranges=ASKED) -> str:
+    """Return the kind of an answer that is one piece, said to come from `place`."""
+    headers = {"content-type": "", "content-range": f"bytes {place}"} if place else {"content-type": ""}
+    return judge(status, headers, body, DATA, ranges).kind
 
 
-def test_the_boundary_in_the_bytes_does_not_mislead():
+def test_right_parts_are_recognised():
+    for name in ("Content-Range", "content-range", "Content-range", "CONTENT-RANGE"):
+        for mark, quoted in (("cut", "cut"), ("123456", '"123456"'), ("a b:c", '"a b:c"')):
+            body = multipart(ASKED, mark=mark, name=name)
+            for parameters, sent in ((f"boundary={quoted}", body), (f"charset=x; BOUNDARY={quoted}", body[2:])):
+                headers = {"content-type": f"Multipart/ByteRanges; {parameters}"}
+                verdict = judge(206, headers, sent, DATA, ASKED)
+                assert verdict.kind == RIGHT and verdict.detail["parts"] == 3 and verdict.answer().answer == "yes", mark
+    assert kind(multipart(ASKED[::-1])) == RIGHT, "in another order"
+    assert kind(multipart(ASKED, total="*")) == RIGHT, "of unknown length"
+
+
+def test_boundary_inside_the_bytes_does_not_mislead():
     data = b"\r\n--cut\r\nContent-Range: bytes 0-9/100\r\n\r\n" * 100
-    body = multipart([(0, 99), (2000, 2099)], data)
-    headers = {"content-type": "multipart/byteranges; boundary=cut"}
-    assert judge(206, headers, body, data, [(0, 99), (2000, 2099)]).kind == RIGHT
+    ranges = [(0, 99), (2000, 2099)]
+    assert kind(multipart(ranges, data), data=data, ranges=ranges) == RIGHT
 
 
-@pytest.mark.parametrize("count", [2, 200, 1500])
-def test_many(count):
+def test_many_ranges_are_spread_and_counted():
     size = 2_400_000
-    data, ranges = random.Random(2).randbytes(size), multirange.spread(count, size)
-    assert len(ranges) == count and all(b - a >= 19 for a, b in ranges) and ranges[-1][1] < size
-    assert all(c - b > 1000 for (_, b), (c, _) in pairwise(ranges))
-    headers = {"content-type": "multipart/byteranges; boundary=x"}
-    assert judge(206, headers, multipart(ranges, data, "x"), data, ranges).kind == RIGHT
-    assert judge(206, headers, multipart(ranges[:-1], data, "x"), data, ranges).kind in (SOME, FIRST)
+    data = random.Random(2).randbytes(size)
+    for count in (2, 200, 1500):
+        ranges = multirange.spread(count, size)
+        assert len(ranges) == count and all(b - a >= 19 for a, b in ranges) and ranges[-1][1] < size
+        assert all(c - b > 1000 for (_, b), (c, _) in pairwise(ranges))
+        assert kind(multipart(ranges, data), data=data, ranges=ranges) == RIGHT
+        assert kind(multipart(ranges[:-1], data), data=data, ranges=ranges) in (SOME, FIRST)
 
 
-def test_neighbours_may_be_merged_but_the_whole_may_not():
-    near = [(100, 199), (250, 299)]
-    assert kind(multipart([(100, 299)]), ranges=near) == RIGHT
+def test_only_neighbours_may_be_merged():
+    assert kind(multipart([(100, 299)]), ranges=[(100, 199), (250, 299)]) == RIGHT
     assert kind(multipart([(0, 49_999)])) == MERGED
-    span = DATA[0:50_000]
-    assert (
-        kind(
-            span[10:], ranges=[(10, 19), (49_000, 49_999)], content_type="", **{"content-range": "bytes 10-49999/50000"}
-        )
-        == MERGED
-    )
+    assert plain(DATA[10:], "10-49999/50000", ranges=[(10, 19), (49_000, 49_999)]) == MERGED
 
 
-def test_too_little():
-    assert kind(multipart(ASKED[:1])) == FIRST
-    assert kind(multipart(ASKED[:2])) == SOME
-    assert kind(multipart(ASKED[1:])) == SOME
-    assert kind(DATA[:10], content_type="", **{"content-range": "bytes 0-9/50000"}) == FIRST
+def test_incomplete_answers_are_recognised():
+    for body, found in ((ASKED[:1], FIRST), (ASKED[:2], SOME), (ASKED[1:], SOME)):
+        assert kind(multipart(body)) == found
+    assert plain(DATA[:10], "0-9/50000") == FIRST
 
 
-def test_too_much():
+def test_whole_object_is_recognised():
     for status in (200, 206):
-        assert kind(DATA, status, content_type="application/octet-stream") == WHOLE
-    assert kind(DATA, 206, content_type="", **{"content-range": "bytes 0-49999/50000"}) == WHOLE
-    assert kind(DATA, 206, ranges=[(0, 49_999)], content_type="", **{"content-range": "bytes 0-49999/50000"}) == RIGHT
+        assert judge(status, {"content-type": "application/octet-stream"}, DATA, DATA, ASKED).kind == WHOLE
+    assert plain(DATA, "0-49999/50000") == WHOLE
+    assert plain(DATA, "0-49999/50000", ranges=[(0, 49_999)]) == RIGHT
 
 
-def test_refused():
+def test_refusals_are_errors():
+    body = b"<Error><Code>NotImplemented</Code></Error>"
     for status in (400, 403, 416, 431, 500, 501):
-        assert kind(b"<Error><Code>NotImplemented</Code></Error>", status) == ERROR
-    assert "501 NotImplemented" in judge(501, {}, b"<Error><Code>NotImplemented</Code></Error>", DATA, ASKED).evidence
+        assert kind(body, status) == ERROR
+    assert "501 NotImplemented" in judge(501, {}, body, DATA, ASKED).evidence
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_wrong_bytes_are_recognised():
+    right = multipart(ASKED)
+    for body in (
         multipart(ASKED, shift=1),
-        multipart(ASKED)[:-70],
+        right[:-70],
         multipart(ASKED, total=50_001),
         multipart([(0, 9), (1001, 1050), (49_990, 49_999)], shift=-1),
-        multipart(ASKED).replace(b"1000-1049", b"1000-1048"),
-        multipart(ASKED).replace(b"1000-1049", b"1000-1050"),
-        multipart(ASKED).replace(b"1000-1049", b"1049-1000"),
-        multipart(ASKED).replace(b"Content-Range", b"Content-Place"),
+        right.replace(b"1000-1049", b"1000-1048"),
+        right.replace(b"1000-1049", b"1000-1050"),
+        right.replace(b"1000-1049", b"1049-1000"),
+        right.replace(b"Content-Range", b"Content-Place"),
         multipart(ASKED, mark="other"),
         DATA[:10] + DATA[1000:1050] + DATA[49_990:],
         b"",
-    ],
-)
-def test_wrong_bytes(body):
-    assert kind(body) == WRONG
-    assert (
-        judge(206, {"content-type": "multipart/byteranges; boundary=cut"}, body, DATA, ASKED).answer().answer
-        == "differs"
-    )
+    ):
+        verdict = judged(body)
+        assert verdict.kind == WRONG and verdict.answer().answer == "differs", body[:200]
 
 
-def test_a_lie_about_one_range():
-    one = [(100, 199)]
-    assert kind(DATA[100:200], ranges=one, content_type="", **{"content-range": "bytes 100-199/50000"}) == RIGHT
-    assert kind(DATA[101:201], ranges=one, content_type="", **{"content-range": "bytes 100-199/50000"}) == WRONG
-    assert kind(DATA[100:200], ranges=one, content_type="", **{"content-range": "bytes 100-199/49999"}) == WRONG
-    assert kind(DATA[100:199], ranges=one, content_type="", **{"content-range": "bytes 100-199/50000"}) == WRONG
-    assert kind(DATA[100:200], ranges=one, content_type="") == WRONG  # without a word on where it stands
-    assert kind(DATA[100:200], 200, ranges=one, content_type="", **{"content-range": "bytes 100-199/50000"}) == WRONG
-    assert kind(b"", ranges=one, content_type="", **{"content-range": "bytes 100--1/50000"}) == WRONG  # XrdHttp 5.5.3
-    assert kind(multipart(one), ranges=one) == RIGHT  # allowed, if odd
+def test_lies_about_one_range_are_recognised():
+    place = "100-199/50000"
+    for body, said, status, found in (
+        (DATA[100:200], place, 206, RIGHT),
+        (DATA[101:201], place, 206, WRONG),
+        (DATA[100:200], "100-199/49999", 206, WRONG),
+        (DATA[100:199], place, 206, WRONG),
+        (DATA[100:200], None, 206, WRONG),
+        (DATA[100:200], place, 200, WRONG),
+        (b"", "100--1/50000", 206, WRONG),  # XrdHttp 5.5.3
+    ):
+        assert plain(body, said, status, ONE) == found, (said, status)
+    assert kind(multipart(ONE), ranges=ONE) == RIGHT, "allowed, if odd"
 
 
-def test_headers():
+def test_headers_of_ranges_are_parsed():
     assert boundary("multipart/byteranges; boundary=x") == boundary('MULTIPART/byteranges;boundary="x"') == "x"
     assert boundary("multipart/mixed; boundary=x") is None and boundary("multipart/byteranges") is None
     assert content_range("bytes 0-9/100") == content_range("Bytes  0-9/100 ") == (0, 9, 100)
     assert content_range("bytes 0-9/*") == (0, 9, None)
-    assert [content_range(t) for t in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100")] == [
-        None
-    ] * 6
+    for text in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100"):
+        assert content_range(text) is None, text
     assert range_header([(0, 9), (20, 29)]) == "bytes=0-9,20-29"
-    with pytest.raises(Malformed, match="does not stand"):
+    with pytest.raises(Malformed):
         parse(b"nothing", "cut")
 
 
-# The probe's own questions, put to a server that claims to be right.
+class Liar(Handler):
+    """A server that claims to be right about `body`, and lies by its `mode`."""
 
-
-class Liar(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1
-    mode, body = "right", b""
-
-    def log_message(self, *_):
-        pass
+    body = b""
 
     def do_GET(self):
         data, mode = self.body, self.mode
@@ -178,16 +161,9 @@ class Liar(BaseHTTPRequestHandler):
             return self.answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
         if mode == "whole":
             return self.answer(206, data)
-        if mode == "cut":
-            self.send_response(206)
-            self.send_header("Content-Length", "500")
-            self.end_headers()
-            self.wfile.write(b"x" * 100)
+        if mode in ("cut", "hangs up"):
             self.close_connection = True
-            return None
-        if mode == "hangs up":
-            self.close_connection = True
-            return None
+            return self.answer(206, b"x" * 100, {"Content-Length": "500"}) if mode == "cut" else None
         wrong = mode == "wrong"
         if mode == "first" or len(ranges) == 1:
             a, b = ranges[0]
@@ -201,79 +177,49 @@ class Liar(BaseHTTPRequestHandler):
         )
         return self.answer(206, parts + b"\r\n--b--\r\n", {"Content-Type": 'multipart/byteranges; boundary="b"'})
 
-    def answer(self, status, body, headers=None):
-        self.send_response(status)
-        for name, text in (headers or {}).items():
-            self.send_header(name, text)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-
-@pytest.fixture
-def ask():
-    """A function that asks all questions about ranges of a server in that mode; check -> answer."""
-    servers = []
-
-    def run(mode: str) -> dict[str, answers.Asked]:
-        handler = type("H", (Liar,), {"mode": mode, "body": known_body(5)})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        server.daemon_threads = True
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        point = Point("s", "probe", {"clients": 1}, 1, "k", "p", 5, 1)
-        job = Job(
-            point,
-            0,
-            Endpoint(f"http://127.0.0.1:{server.server_port}", protocol="http"),
-            [Bucket("b")],
-            Path(),
-            None,
-            "a",
-        )
-        context = Http(job)
+def asked(mode: str) -> dict[str, answers.Asked]:
+    """Ask all questions about ranges of a server in that mode; check -> answer."""
+    with served(Liar, mode=mode, body=known_body(5)) as url:
+        context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
         try:
             return {c.name: answers.ask(c, context, 1 << 62) for c in RANGES}
         finally:
             context.close()
 
-    yield run
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
 
 MULTI = ("multi-range 2", "multi-range 200", "multi-range 1500")
 
 
-def test_an_honest_server(ask):
-    assert {a.answer for a in ask("right").values()} == {"yes"}
+def test_honest_server_passes():
+    assert {a.answer for a in asked("right").values()} == {"yes"}
 
 
-@pytest.mark.parametrize(
-    ("mode", "answer", "word"),
-    [("whole", "no", WHOLE), ("first", "differs", FIRST), ("wrong", "differs", WRONG), ("swapped", "differs", WRONG)],
-)
-def test_a_lying_server_is_caught(ask, mode, answer, word):
-    """It says 206 to everything."""
-    found = ask(mode)
-    for name in MULTI:
-        assert found[name].answer == answer and found[name].evidence.startswith(word), found[name]
-    assert found["single range"].answer == {"whole": "no", "wrong": "differs"}.get(mode, "yes")
+def test_lying_server_is_caught():
+    """It answers 206 to everything."""
+    for mode, answer, word in (
+        ("whole", "no", WHOLE),
+        ("first", "differs", FIRST),
+        ("wrong", "differs", WRONG),
+        ("swapped", "differs", WRONG),
+    ):
+        found = asked(mode)
+        for name in MULTI:
+            assert found[name].answer == answer and found[name].evidence.startswith(word), (mode, found[name])
+        assert found["single range"].answer == {"whole": "no", "wrong": "differs"}.get(mode, "yes"), mode
 
 
-def test_a_server_that_breaks_off(ask):
-    found = ask("cut")
-    assert {found[n].answer for n in MULTI} == {"no"} and "announced 500 bytes, 100 came" in found[MULTI[0]].evidence
-    assert found["after them, the object"].answer == "yes"  # a broken connection is not used again
-    found = ask("hangs up")
-    assert {found[n].answer for n in MULTI} == {"no"} and "RemoteDisconnected" in found[MULTI[0]].evidence
+def test_broken_connection_is_a_no_and_not_used_again():
+    for mode, evidence in (("cut", "announced 500 bytes, 100 came"), ("hangs up", "RemoteDisconnected")):
+        found = asked(mode)
+        assert {found[n].answer for n in MULTI} == {"no"} and evidence in found[MULTI[0]].evidence
+        assert mode == "hangs up" or found["after them, the object"].answer == "yes"
 
 
-def test_whatever_a_question_raises_is_an_answer():
+def test_exception_of_a_question_is_an_answer():
     def broken(_):
         raise KeyError("SECRET in a message")
 
-    asked = answers.ask(answers.Check("t", "n", broken), None, 1 << 62, ["SECRET"])
-    assert (asked.answer, asked.evidence) == ("error", "KeyError: '*** in a message'")
+    found = answers.ask(answers.Check("t", "n", broken), None, 1 << 62, ["SECRET"])
+    assert (found.answer, found.evidence) == ("error", "KeyError: '*** in a message'")
     assert answers.ask(answers.Check("t", "n", broken), None, 0).answer == "not tried"

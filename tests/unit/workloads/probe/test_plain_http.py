@@ -1,4 +1,4 @@
-"""The probe's own connection against a server of sockets that closes kept connections without a word."""
+"""The probe's connection against a server that closes kept connections without an answer."""
 
 import http.client
 import socket
@@ -14,8 +14,10 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture
 def server():
-    """serve(n, …): for each connection, how many requests it answers; the next one is read, and the connection closed
-    without an answer. Its list `seen` holds the methods that came."""
+    """A function that serves connections: each answers a number of requests, reads one more, and closes.
+
+    Its list `seen` has the methods that came.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     listening.settimeout(10)
     seen: list[str] = []
@@ -26,7 +28,7 @@ def server():
             for most in answered:
                 try:
                     connection, _ = listening.accept()
-                except OSError:  # the test has ended, and wanted no more
+                except OSError:  # the test has ended
                     return
                 connection.settimeout(10)
                 with connection:
@@ -49,20 +51,20 @@ def server():
 
     serve.seen = seen  # type: ignore[attr-defined]
     yield serve
-    listening.shutdown(socket.SHUT_RDWR)  # wakes who waits for a connection
+    listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a connection
     listening.close()
     for thread in threads:
         thread.join(10)
 
 
-def test_a_read_over_a_kept_connection_that_ends_is_asked_again_over_a_new_one(server):
+def test_read_is_repeated_over_a_new_connection(server):
     with closing(Connection(server(2, 1), timeout=10)) as wire:
         assert [wire.send("GET", "/").body for _ in range(3)] == [b"ok"] * 3
         assert wire.opened == 2 and server.seen == ["GET"] * 4
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST"])
-def test_what_changes_something_is_sent_once(server, method):
+def test_change_is_sent_once(server, method):
     with closing(Connection(server(1, 1), timeout=10)) as wire:
         wire.send("GET", "/")
         with pytest.raises(ConnectionResetError):  # also where the server ends before it has read the body
@@ -70,14 +72,14 @@ def test_what_changes_something_is_sent_once(server, method):
         assert server.seen == ["GET", method]
 
 
-def test_a_new_connection_that_ends_is_the_servers_answer(server):
+def test_new_connection_that_ends_is_an_error(server):
     with closing(Connection(server(0, 1), timeout=10)) as wire:
         with pytest.raises(http.client.RemoteDisconnected):
             wire.send("GET", "/")
         assert wire.opened == 1 and server.seen == ["GET"]
 
 
-def test_twice_is_enough(server):
+def test_read_is_repeated_once(server):
     with closing(Connection(server(1, 0, 1), timeout=10)) as wire:
         wire.send("GET", "/")
         with pytest.raises(http.client.RemoteDisconnected):
