@@ -1,0 +1,107 @@
+"""The page of `storelab quick`: its sections from tables of known numbers, as text and as HTML."""
+
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from campaigns import built
+from storelab.analysis import pages, quick_page
+from storelab.analysis.pages import Page, Section
+from storelab.analysis.tables import build
+
+
+def test_page_shows_numbers_of_tables():
+    page = quick_page.page(built("example"), "https://s3.example.org", 301.0)
+    text = page.text()
+    assert text.startswith("https://s3.example.org\n======================\n")
+    assert "in 5 min 01 s" in " ".join(text.split()) and "What it can do" not in text, "nothing was probed"
+    titles = {s.title: s for s in page.sections}
+    assert {"Sparse reads of a ROOT file", "What limited it", "What went wrong"} < set(titles)
+    rates = next(s for title, s in titles.items() if title.startswith("How fast"))
+    table = build.read(built("example"), "throughput").query("workload in ['put', 'get']")
+    columns = ["rate_median_per_s", "throughput_median_mb_per_s"]
+    for workload, name in (("put", "upload"), ("get", "download")):
+        rows = [row for row in rates.rows if row[0].startswith(name)]
+        shown = sorted([float(cell.split(" [")[0].replace(" ", "")) for cell in row[2:4]] for row in rows)
+        expected = sorted(table[table["workload"] == workload][columns].to_numpy().tolist())
+        assert len(rows) == 12 and [pytest.approx(row, rel=6e-3) for row in expected] == shown
+
+
+def test_failed_run_is_listed_with_its_reason():
+    points = {"key": ["s/put/rep~001", "s/get/rep~001"], "state": ["ok", "failed"], "reason": [None, "no answer"]}
+    assert quick_page.went_wrong(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
+
+
+def test_answers_other_than_yes_are_listed():
+    rows = [("ranges", "one", "yes", ""), ("acl", "public_read", "no", "403\n Denied"), ("x", "y", "error", "lost")]
+    found = quick_page.can(pd.DataFrame(rows, columns=["topic", "check", "answer", "evidence"])).lines
+    assert len(found) == 3 and found[0].startswith("1 of 2 ")
+    assert found[1].endswith("acl, public read: 403 Denied") and found[2].endswith("x, y")
+
+
+def test_lower_bounds_of_latency_are_marked():
+    row = {"workload": "get", "object_size_bytes": 4000, "clients": 1, "workers": 4}
+    values = {"latency_p50_median_ms": 1.5, "latency_p90_median_ms": 2.0, "latency_p99_median_ms": None}
+    table = pd.DataFrame([row | values | {"lower_bounds": "latency_p90"}, row | values | {"lower_bounds": None}])
+    shown = quick_page.latencies(table)
+    assert [r[2:] for r in shown.rows] == [["1.50", "≥ 2", "-"], ["1.50", "2", "-"]]
+    assert shown.lines
+
+
+def test_only_engines_that_read_are_explained():
+    found = pd.DataFrame(
+        {
+            "engine": ["uproot-s3fs", "planned"],
+            "entry_fraction_percent": 1.0,
+            "entries_median_per_s": [13.0, 31.0],
+            "entries_low_per_s": [12.0, 22.0],
+            "entries_high_per_s": [14.0, 35.0],
+            "needed_median_mb_per_s": [7.5, 16.9],
+            "amplification_median_ratio": [1.0, 1.04],
+            "requests_median_per_read": [2.0, 1.11],
+        }
+    )
+    both = quick_page.sparse(found)
+    assert [line.partition(":")[0] for line in both.lines] == ["planned", "uproot-s3fs"]
+    assert [row[0] for row in both.rows] == ["1 % of entries, uproot-s3fs", "1 % of entries, planned"]
+    assert both.rows[1][1:] == ["31.0 [22.0, 35.0]", "16.9", "1.04", "1.11"]
+    one = quick_page.sparse(found[found["engine"] == "planned"])
+    assert [line.partition(":")[0] for line in one.lines] == ["planned"]
+    assert not quick_page.sparse(found[:0]).lines
+
+
+class Words(HTMLParser):
+    """The texts of a page, and its tags that are not closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th", "h1", "h2", "p"):
+            self.cells.append(data)
+
+
+def test_html_has_same_texts_escaped():
+    evil = "<script>alert('x')</script>"
+    page = Page(evil, "under & over", [Section("Title", ["", "n"], [[evil, "1"]], ["  a line", evil])])
+    html = page.html()
+    assert "<script" not in html
+    read = Words(html)
+    assert not read.open and read.cells == [evil, "under & over", "Title", "n", evil, "1", "a line", evil]
+
+
+def test_text_is_aligned_and_wrapped():
+    lines = Section("Title", ["", "n"], [["a", "1"], ["long name", "1000"]], ["  " + "word " * 60]).text()
+    assert lines[2:5] == ["               n", "a              1", "long name   1000"]
+    assert max(map(len, lines)) <= pages.WIDE and lines[6].startswith("    word")

@@ -1,0 +1,92 @@
+"""Jobs of a sweep in parts: which earlier parts a client is given, and how long objects stay in the store."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from storelab.core import axes, plan, records
+from storelab.core.config import Config
+from storelab.measure import jobs
+from storelab.measure import point as measuring
+from storelab.measure.progress import lines
+from storelab.workloads import WORKLOADS
+
+UP = {"workload": "put", "axes": {"clients": 2}}
+# `put` has the axis among its own: it uses what earlier parts left.
+ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A function that returns (config, points) of a sweep in three parts, with these workloads."""
+
+    def made(known, **sweeps):
+        monkeypatch.setattr(jobs.workloads, "WORKLOADS", known)
+        base = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
+        base |= {"stores": {"a": {"kind": "seaweedfs"}}, "results": str(tmp_path)}
+        config = Config.model_validate(base | {"sweeps": sweeps or {"soak": UP | {"parts": 3}}})
+        return config, plan.make(config, known)
+
+    return made
+
+
+def recorded(config, point, attempt):
+    folder = config.raw / point.key
+    folder.mkdir(parents=True)
+    records.finish(folder, {"point": dataclasses.asdict(point), "attempt": attempt})
+
+
+def test_progress_names_the_part_of_how_many(planned, monkeypatch):
+    printed = []
+    monkeypatch.setattr(lines.stage, "report", printed.append)
+    config, points = planned(WORKLOADS, soak=UP | {"parts": 24}, get={"workload": "get"})
+    chosen = [next(p for p in points if p.axes.get("part") == number) for number in (1, 7)]
+    for one in (*chosen, next(p for p in points if p.workload == "get")):
+        lines.announce(lines.place(config, points, one), one)
+    assert "rep=001, part 1 of 24: 10 s" in printed[0] and "rep=001, part 7 of 24: 10 s" in printed[1]
+    assert "part" not in printed[2]
+
+
+def test_workload_with_the_axis_gets_earlier_parts(planned):
+    _, points = planned(WORKLOADS)
+    assert not any(map(jobs.keeps, points))
+    assert not jobs.keeps(planned(ASKING, up=UP)[1][0])
+    config, points = planned(ASKING)
+    assert all(map(jobs.keeps, points))
+    assert [jobs.is_last(points, p) for p in points] == [False, False, True]
+    recorded(config, points[0], "0000aaaa")
+    recorded(config, points[2], "0000cccc")
+    found = []
+    for point in points:
+        job = {}
+        jobs.tell_earlier(config, points, point, job)
+        found.append(job["earlier"])
+    first = {"part": 1, "attempt": "0000aaaa"}
+    assert found == [[], [first], [first]], "part 2 failed; a part that comes later is not an earlier one"
+
+
+def test_role_gets_its_own_attempts(planned):
+    roles = {"readers": {"workload": "get"}, "writers": UP}
+    config, points = planned(ASKING, soak={"roles": roles, "parts": 3})
+    recorded(config, points[0], "0000aaaa")
+    job = {"roles": [{}, {}]}
+    jobs.tell_earlier(config, points, points[1], job)
+    assert json.loads(json.dumps(job["roles"][1])) == {"earlier": [{"part": 1, "attempt": "0000aaaa-1"}]}
+
+
+def test_objects_stay_until_last_part_needs_them(planned, monkeypatch):
+    monkeypatch.setattr(measuring.left_over, "add", lambda *given: None)
+    monkeypatch.setattr(measuring.left_over, "remove", lambda *given: removed.append(now))
+    outcome = SimpleNamespace(watch=SimpleNamespace(columns=dict), results=[{"bytes": 1, "operations": 1}] * 2)
+    store = SimpleNamespace(name="a")
+    for known, expected in ((WORKLOADS, [1, 2, 3]), (ASKING, [3])):
+        config, points = planned(known)
+        removed = []
+        for point in points:
+            now = point.axes["part"]
+            writing = [(part, {}) for part in point.parts()]
+            attempt = SimpleNamespace(config=config, store=store, point=point, writing=writing, filled=None)
+            measuring._gather(attempt, outcome, points)
+        assert removed == expected
