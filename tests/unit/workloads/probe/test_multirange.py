@@ -1,4 +1,4 @@
-"""Answers to several ranges, byte by byte: right, wrong and lying ones; and the probe against a server that lies."""
+"""Answers to several ranges, byte by byte: right, wrong and false ones; and the probe against a false server."""
 
 import random
 from itertools import pairwise
@@ -143,7 +143,7 @@ def test_headers_of_ranges_are_parsed():
 
 
 class Liar(Handler):
-    """A server that claims to be right about `body`, and lies by its `mode`."""
+    """A server that claims to send `body`, and sends something else by its `mode`."""
 
     body = b""
 

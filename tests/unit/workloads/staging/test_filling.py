@@ -1,4 +1,4 @@
-"""A store is filled up to a level by storelab's own objects, and emptied of them again: on a folder whose capacity is set here."""
+"""A store is filled up to a level by storelab's objects, and emptied of them: a folder whose capacity is set here."""
 
 from types import SimpleNamespace
 
@@ -18,12 +18,12 @@ ROLES = {"uploads": {"workload": "put", "axes": {"engine": "fsspec", "object_siz
 
 
 class Small(Directory):
-    """A folder of which nobody else uses the disk; others is what they have on it."""
+    """A folder with a small disk; `others` are the bytes that other users have on it."""
 
-    others, taken = 0, True
+    others = 0
 
     def capacity_bytes(self):
-        return CAPACITY if self.taken else None
+        return CAPACITY
 
     def free_bytes(self):
         files = [p for p in self.path.rglob("*") if p.is_file()]
@@ -31,11 +31,18 @@ class Small(Directory):
 
 
 def configured(folder, sweep, stored="20 GB", read_only=False):
+    store = {"kind": "directory", "path": str(folder / "disk"), "read_only": read_only}
     return Config.model_validate(
         {
-            **{"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False},
-            **{"results": str(folder / "results"), "state": str(folder / "state"), "scratch": str(folder)},
-            "stores": {"a": {"kind": "directory", "path": str(folder / "disk"), "read_only": read_only}},
+            "campaign": "c",
+            "name": "c",
+            "use_stores": ["a"],
+            "repetitions": 1,
+            "calibrate": False,
+            "results": str(folder / "results"),
+            "state": str(folder / "state"),
+            "scratch": str(folder),
+            "stores": {"a": store},
             "sweeps": {"s": {"axes": sweep, "duration": "2 s", "roles": ROLES}},
             "limits": {"stored_bytes": stored},
         }
@@ -55,13 +62,13 @@ def filler(store):
     return sorted(p for p in store.path.rglob("fill/*") if p.is_file())
 
 
-def test_up_and_down_and_empty(site):
+def test_store_is_filled_and_emptied(site):
     config, store = site
     for wanted in (50, 90, 10, 80):
-        told = filling.ensure(config, store, wanted)
-        assert told["asked_percent"] == wanted and told["capacity_bytes"] == CAPACITY
-        assert told["begin_percent"] == pytest.approx(wanted, abs=1), wanted
-        assert told["filler_bytes"] == sum(p.stat().st_size for p in filler(store)) == left_over.filler(config, "a")
+        found = filling.ensure(config, store, wanted)
+        assert found["asked_percent"] == wanted and found["capacity_bytes"] == CAPACITY
+        assert found["begin_percent"] == pytest.approx(wanted, abs=1), wanted
+        assert found["filler_bytes"] == sum(p.stat().st_size for p in filler(store)) == left_over.filler(config, "a")
     before = {p: p.stat().st_mtime_ns for p in filler(store)}
     filling.ensure(config, store, 80)
     assert {p: p.stat().st_mtime_ns for p in filler(store)} == before, "what is there stays"
@@ -71,19 +78,18 @@ def test_up_and_down_and_empty(site):
     assert filling.ensure(config, store, 0) is None, "nothing to do"
 
 
-def test_data_count_and_too_much_of_them_fails_the_point(site):
+def test_other_data_count_and_too_much_fails(site):
     config, store = site
     store.others = CAPACITY * 3 // 10
-    told = filling.ensure(config, store, 50)
-    assert told["begin_percent"] == pytest.approx(50, abs=1) and told["filler_bytes"] == pytest.approx(
-        0.2 * CAPACITY, rel=0.06
-    )
-    with pytest.raises(MeasurementFailed, match=r"a is 30\.\d % full, and 10 % were asked: its other data take more"):
+    found = filling.ensure(config, store, 50)
+    assert found["begin_percent"] == pytest.approx(50, abs=1)
+    assert found["filler_bytes"] == pytest.approx(0.2 * CAPACITY, rel=0.06)
+    with pytest.raises(MeasurementFailed, match=r"a is 30\.\d % full, and 10 % were asked"):
         filling.ensure(config, store, 10)
     assert not filler(store)
 
 
-def test_a_store_that_takes_more_than_it_was_given_is_filled_step_by_step(site, monkeypatch):
+def test_store_that_takes_more_is_filled_stepwise(site, monkeypatch):
     """Each object costs a third more: two rounds reach the level, one would be too full."""
     config, store = site
     own = Small.free_bytes
@@ -91,38 +97,33 @@ def test_a_store_that_takes_more_than_it_was_given_is_filled_step_by_step(site, 
     assert filling.ensure(config, store, 60)["begin_percent"] == pytest.approx(60, abs=1)
 
 
-def test_uploads_of_earlier_points_go_first_and_filler_is_ours(site):
+def test_earlier_uploads_go_and_filler_is_ours(site):
     config, store = site
     point = plan.make(config, WORKLOADS)[0]
     filling.ensure(config, store, 20)
     left_over.add(config, "a", point.parts()[0].point, 10, 1)
     filling.ensure(config, store, 50)
     assert left_over.left(config, "a")["objects"] == 0
-    (store.path / filler(store)[0].relative_to(store.path).parent / "theirs").write_text("x")
+    (filler(store)[0].parent / "theirs").write_text("x")
     gone = cleaning.clean(config, store)
     assert gone.stays == 1 and [p.name for p in filler(store)] == ["theirs"]
 
 
-def test_the_axis_is_of_the_whole_point_and_left_out_at_its_default(site):
-    config, _ = site
-    points = plan.make(config, WORKLOADS)
-    assert sorted(filling.level(p) for p in points) == [0, 50, 90]
-    assert {filling.level(p): "fill~" in p.key for p in points} == {0: False, 50: True, 90: True}
+def test_fill_is_an_axis_of_the_whole_point(site):
+    points = plan.make(site[0], WORKLOADS)
+    assert {filling.level(p): "fill~" in p.key for p in points} == {0: False, 50: True, 90: True} and len(points) == 3
     assert filling.level(SimpleNamespace(axes={"workers": 1})) == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "sweep", "told"),
-    [
-        ({}, {"fill": 96}, "sweeps.s.axes.fill: 96 % leave no room to write; give 95 or less"),
-        ({"taken": False}, {"fill": 50}, r"store a \(kind directory\) does not tell its capacity, or shares its disk"),
-        ({"read_only": True}, {"fill": 50}, "store a is read-only, and cannot be filled"),
-        ({"stored": "1 MB"}, {"fill": 50}, "limits.stored_bytes: 50 % of store a are 2 MB, the limit is 1 MB"),
-    ],
-)
-def test_what_cannot_be_filled(tmp_path, monkeypatch, change, sweep, told):
-    taken = change.pop("taken", True)
-    monkeypatch.setattr(Directory, "capacity_bytes", lambda self: CAPACITY if taken else None)
-    config = configured(tmp_path, sweep, **change)
-    with pytest.raises(UserError, match=told):
-        filling.check(config, plan.make(config, WORKLOADS), all_stores(config))
+def test_impossible_fill_is_refused(tmp_path, monkeypatch):
+    for level, capacity, more, words in (
+        (96, CAPACITY, {}, ("sweeps.s.axes.fill", "96 %", "95")),
+        (50, None, {}, ("sweeps.s.axes.fill", "store a", "capacity")),
+        (50, CAPACITY, {"read_only": True}, ("sweeps.s.axes.fill", "store a", "read-only")),
+        (50, CAPACITY, {"stored": "1 MB"}, ("limits.stored_bytes", "50 %", "2 MB", "1 MB")),
+    ):
+        monkeypatch.setattr(Directory, "capacity_bytes", lambda self, size=capacity: size)
+        config = configured(tmp_path, {"fill": level}, **more)
+        with pytest.raises(UserError) as refused:
+            filling.check(config, plan.make(config, WORKLOADS), all_stores(config))
+        assert all(word in str(refused.value) for word in words), refused.value

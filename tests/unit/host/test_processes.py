@@ -1,0 +1,31 @@
+"""Short commands end with the process that asked, and the bytes that a process moves are known."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from storelab.host import proc, processes
+
+
+def test_short_command_ends_with_its_parent():
+    code = "from storelab.host import processes; processes.ask(['sleep', '77.5'], 60)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    found = []
+    while not found and parent.poll() is None:
+        time.sleep(0.02)
+        found = [c for c in psutil.Process(parent.pid).children() if "77.5" in c.cmdline()]
+    parent.kill()
+    parent.wait()
+    assert found and not psutil.wait_procs(found, timeout=60)[1]
+
+
+def test_moved_bytes_include_writes():
+    before = proc.moved_bytes(os.getpid())
+    Path("/dev/null").write_bytes(bytes(1_000_000))
+    assert proc.moved_bytes(os.getpid()) - before >= 1_000_000
+    assert proc.moved_bytes(2**30) == 0
+    assert processes.ask(["true"]).returncode == 0
