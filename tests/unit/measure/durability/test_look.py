@@ -1,4 +1,4 @@
-"""Looks at what ledgers say must be there: every byte is compared, a look that fails is tried at the next front-end, examples are told."""
+"""Looks at objects that ledgers name: every byte is compared, each fault has examples."""
 
 import sys
 import threading
@@ -84,48 +84,45 @@ def faults(found):
     return {f: found[f] for f in look.FAULTS if found[f]}
 
 
-@pytest.mark.parametrize("piece", [700, 24, 9000])
-def test_what_must_be_there_is_there(tmp_path, held, piece):
-    held.piece = piece
-    for rewritten in (True, False):
-        it = Written(tmp_path / str(rewritten), rewritten)
-        for number in range(8):
-            it.note(number, 1, ledger.NEW)
-            held.objects[it.path_of(number)] = it.content(number, 1)
-        if rewritten:
-            it.note(0, 2, ledger.OVERWRITE)
-            it.note(1, 2, ledger.DELETE)
-            it.note(2, 2, ledger.OVERWRITE, acked=False)
-            it.note(3, 2, ledger.DELETE, acked=False)
-            held.objects |= {it.path_of(0): it.content(0, 2), it.path_of(2): it.content(2, 2)}
-            del held.objects[it.path_of(1)], held.objects[it.path_of(3)]
-        it.note(9, 1, ledger.NEW, acked=False)
-        found = it.read()
-        assert not faults(found) and not found["examples"] and (found["states"], found["read"]) == (8, 8)
+def test_complete_store_has_no_faults(tmp_path, held):
+    for piece in (700, 24, 9000):
+        for rewritten in (True, False):
+            it = Written(tmp_path / f"{piece}-{rewritten}", rewritten)
+            held.piece, held.objects = piece, {}
+            for number in range(8):
+                it.note(number, 1, ledger.NEW)
+                held.objects[it.path_of(number)] = it.content(number, 1)
+            if rewritten:
+                it.note(0, 2, ledger.OVERWRITE)
+                it.note(1, 2, ledger.DELETE)
+                it.note(2, 2, ledger.OVERWRITE, acked=False)
+                it.note(3, 2, ledger.DELETE, acked=False)
+                held.objects |= {it.path_of(0): it.content(0, 2), it.path_of(2): it.content(2, 2)}
+                del held.objects[it.path_of(1)], held.objects[it.path_of(3)]
+            it.note(9, 1, ledger.NEW, acked=False)
+            found = it.read()
+            assert not faults(found) and not found["examples"] and (found["states"], found["read"]) == (8, 8)
 
 
 def wrong(data, at):
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-@pytest.mark.parametrize("rewritten", [True, False])
-def test_every_byte_is_compared(tmp_path, held, rewritten):
-    it = Written(tmp_path / "x", rewritten)
-    whole = it.content(0, 1)
-    changed = [wrong(whole, at) for at in (0, 11, 12, 20, 23, 24, 699, 700, 4200, SIZE - 1)]
-    changed += [whole[:-1], whole + b"x", whole[:10], b"", it.content(1, 1), whole[:24] + it.content(1, 1)[24:]]
-    for n, data in enumerate(changed):
-        it.note(4 * n, 1, ledger.NEW)
-        held.objects[it.path_of(4 * n)] = data if not rewritten else _stamped_for(it, 4 * n, data, whole)
-    assert faults(it.read()) == {"corrupted": len(changed)}
+def test_every_byte_is_compared(tmp_path, held):
+    for rewritten in (True, False):
+        it = Written(tmp_path / str(rewritten), rewritten)
+        whole = it.content(0, 1)
+        changed = [wrong(whole, at) for at in (0, 11, 12, 20, 23, 24, 699, 700, 4200, SIZE - 1)]
+        changed += [whole[:-1], whole + b"x", whole[:10], b"", it.content(1, 1), whole[:24] + it.content(1, 1)[24:]]
+        for n, data in enumerate(changed):
+            it.note(4 * n, 1, ledger.NEW)
+            if rewritten and data[:24] == whole[:24]:  # the stamp of this key, the same change behind it
+                data = it.content(4 * n, 1)[:24] + data[24:]
+            held.objects[it.path_of(4 * n)] = data
+        assert faults(it.read()) == {"corrupted": len(changed)}
 
 
-def _stamped_for(it, number, data, whole):
-    """The same change to the object of another key (with the same body), if the change is not in its stamp."""
-    return it.content(number, 1)[:24] + data[24:] if data[:24] == whole[:24] else data
-
-
-def test_each_fault_is_told_with_an_example(tmp_path, held):
+def test_each_fault_has_an_example(tmp_path, held):
     it = Written(tmp_path / "x", True)
     for number in range(5):
         it.note(number, 1, ledger.NEW)
@@ -156,7 +153,7 @@ def test_each_fault_is_told_with_an_example(tmp_path, held):
         }
 
 
-def test_a_look_that_fails_goes_to_the_next_front_end(tmp_path, held):
+def test_failed_look_uses_next_front_end(tmp_path, held):
     it = Written(tmp_path / "x", True)
     for number in range(6):
         it.note(number, 1, ledger.NEW)
@@ -165,7 +162,7 @@ def test_a_look_that_fails_goes_to_the_next_front_end(tmp_path, held):
     assert faults(it.read(ends=("a", "b"))) == {"unreadable": 6} and len(held.ends) > 6 * 3
 
 
-def test_a_sample_and_a_bound_in_time(tmp_path, held):
+def test_looks_are_bounded_in_number_and_time(tmp_path, held):
     it = Written(tmp_path / "x", False)
     for number in range(40):
         it.note(number, 1, ledger.NEW)
@@ -180,8 +177,8 @@ def test_a_sample_and_a_bound_in_time(tmp_path, held):
     assert len(it.read()["examples"]) == 10
 
 
-def test_a_look_beside_the_writer_takes_what_it_wrote_meanwhile(tmp_path, held, monkeypatch):
-    """The version that is seen was begun after the ledger was first read; one that is long acknowledged must be seen."""
+def test_live_look_accepts_concurrent_writes(tmp_path, held, monkeypatch):
+    """A version may be begun after the ledger was first read; one acknowledged long before must be seen."""
     it = Written(tmp_path / "x", True)
     now = time.time_ns()
     for number in range(4):
@@ -205,14 +202,14 @@ def test_a_look_beside_the_writer_takes_what_it_wrote_meanwhile(tmp_path, held, 
     assert faults(it.read()) == {"stale": 2}
 
 
-def test_after_the_clients_every_acknowledgement_counts(tmp_path, held):
+def test_every_acknowledgement_counts_after_the_clients(tmp_path, held):
     """Also one that is late by the clock of this process."""
     it = Written(tmp_path / "x", True)
     it.note(0, 1, ledger.NEW, at=time.time_ns() + 60 * 10**9)
     assert faults(it.read()) == {"lost": 1} and not faults(it.read(live=True))
 
 
-def test_ledgers_of_several_clients(tmp_path, held):
+def test_ledgers_of_several_clients_are_read(tmp_path, held):
     first, second = Written(tmp_path / "x", True), Written(tmp_path / "x", False, rank=1)
     for it in (first, second):
         it.note(3, 1, ledger.NEW)
@@ -222,3 +219,28 @@ def test_ledgers_of_several_clients(tmp_path, held):
     del held.objects[second.path_of(3)]
     found = first.read(ledgers=both)
     assert faults(found) == {"lost": 1} and found["examples"][0]["key"] == second.path_of(3) and found["states"] == 2
+
+
+def test_files_are_read_back_as_objects(tmp_path):
+    """One is missing, one has another body, one half of it; the others are right."""
+    there = tmp_path / "there"
+    one = job(tmp_path, endpoint=Endpoint(f"file://{there}", protocol="file"))
+    bodies = [f.read_bytes() for f in payload.body_files(tmp_path, 7, 4000)]
+    begin, acknowledged = ledger.Book(ledger.begin(one, rewritten=False)).writer(0)
+    book = ledger.Ledger(tmp_path / "ledger.0")
+    for n in range(12):
+        begin(n, 1, ledger.NEW, 10 + n)
+        acknowledged(20 + n)
+        bucket, name = book.place(n)
+        (there / bucket.name / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / bucket.name / name).write_bytes(bodies[n % payload.BODIES])
+    begin(12, 1, ledger.NEW, 99)  # never acknowledged, and not there
+    places = [there / book.place(n)[0].name / book.place(n)[1] for n in range(12)]
+    places[3].unlink()
+    places[4].write_bytes(bodies[1])
+    places[5].write_bytes(bodies[1][:3999])
+    asked = {"live": False, "most": 100, "seconds": 10, "threads": 3, "seed": 1, "scratch": str(tmp_path)}
+    found = look.reading(asked | {"ledgers": [str(book.path)], "endpoints": [asdict(one.endpoint)]})
+    assert (found["states"], found["read"], found["lost"], found["corrupted"]) == (12, 12, 1, 2)
+    assert sum(found[fault] for fault in look.FAULTS) == 3
+    assert sorted(e["key"][-8:] for e in found["examples"]) == ["00000003", "00000004", "00000005"]
