@@ -67,7 +67,7 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
     },
 }
 # Campaigns with makers of their own: name -> module with `write(folder)`.
-MAKERS = {"several": "several", "soak": "soaked", "cells": "drawn_cells"}
+MAKERS = {"several": "several", "soak": "soaked", "cells": "drawn_cells", "roles": "roles_and_parts"}
 
 TIMED = {"duration": "4 s"}
 EVERY_WORKLOAD = {

@@ -1,4 +1,4 @@
-"""Rows of throughput.csv for tests of figures and tables."""
+"""Rows of throughput.csv, and spreads of metrics, for tests of figures and tables."""
 
 import pandas as pd
 
@@ -29,3 +29,8 @@ def groups(**columns) -> pd.DataFrame:
         for part, factor in (("median", 1), ("low", 0.9), ("high", 1.1)):
             rows[f"{name}_{part}_{unit}"] = value * factor
     return rows.drop(columns="value", errors="ignore")
+
+
+def spread(name: str, unit: str, median: float) -> dict[str, float]:
+    """Return the three columns of a metric, the ends a tenth from the median."""
+    return {f"{name}_{part}_{unit}": median * f for part, f in (("median", 1.0), ("low", 0.9), ("high", 1.1))}

@@ -1,126 +1,152 @@
-"""Errors are results: a store that refuses half of the requests gives tables, a figure and LaTeX, and its runs are in no median."""
+"""Errors are results: they have tables, a figure and LaTeX, and the runs that they make invalid are in no median."""
 
+import math
+from collections import Counter
+from types import SimpleNamespace
+
+import drawn_cells
 import pandas as pd
 import pytest
-from make_examples import REFUSED, make
+from drawn_texts import texts
+from make_examples import REFUSED, S, make
 
+from campaigns import built, typeset
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
-from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, errors
+from storelab.core.campaign import Campaign as Settings
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("errors")
-    up = {"workload": "put", "duration": "4 s", "axes": {"object_size": "4 kB"}}
-    make(path, sweeps={"refused": REFUSED, "up": up}, invalid=("refused",), repetitions=2, calibrate=False)
-    build.build(path)
-    write.build(path)
-    latex.build(path)
-    return path
+def folder():
+    return typeset("refused")
 
 
 def test_errors_by_status_and_class(folder):
     t = build.read(folder, "errors")
     row = t[t["key"] == "alpha/get/rep~001"].iloc[0]
-    assert (row["state"], row["op"], row["status"], row["error"], row["operations"]) == (
-        "invalid",
-        "GET",
-        503,
-        "SlowDown",
-        450,
-    )
-    assert row["fraction"] == row["run_fraction"] == pytest.approx(450 / 901)
+    assert (row["state"], row["op"], row["status"], row["error"]) == ("invalid", "GET", 503, "SlowDown")
+    assert row["operations"] == 450 and row["fraction"] == row["run_fraction"] == pytest.approx(450 / 901)
     assert row["first_s"] == pytest.approx(0.01) and row["last_s"] == pytest.approx(4.5)
     few = t[t["workload"] == "put"].iloc[0]
-    assert (few["state"], few["operations"], few["first_s"], few["last_s"]) == ("ok", 1, 2, 2) and t[
-        "run_fraction"
-    ].is_monotonic_decreasing
+    assert (few["state"], few["operations"], few["first_s"], few["last_s"]) == ("ok", 1, 2, 2)
+    assert t["run_fraction"].is_monotonic_decreasing
 
 
-def test_several_classes_share_the_fraction(folder):
-    t = build.Tables(load(folder))["errors"]
-    assert (t.groupby("key")["fraction"].sum() - t.groupby("key")["run_fraction"].first()).abs().max() < 1e-12
-
-
-def test_over_time_counts_every_operation_of_the_runs_with_errors(folder):
+def test_over_time_counts_every_operation_of_runs_with_errors(folder):
     t = build.read(folder, "errors_over_time")
     run = t[t["key"] == "alpha/get/rep~001"]
-    assert (
-        run["operations"].sum() == 901
-        and set(run["class"]) == {"good", "503 SlowDown"}
-        and set(run["failure_budget"]) == {0.01}
-    )
-    assert run.pivot_table(index="second", columns="class", values="operations").loc[0].to_dict() == {
-        "good": 100,
-        "503 SlowDown": 100,
-    }
-    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, (
-        "without an HTTP status the class stands alone"
-    )
+    assert run["operations"].sum() == 901 and set(run["class"]) == {"good", "503 SlowDown"}
+    assert set(run["failure_budget"]) == {0.01}
+    first = run[run["second"] == 0].set_index("class")["operations"]
+    assert first.to_dict() == {"good": 100, "503 SlowDown": 100}
+    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, "there is no HTTP status"
 
 
 def test_labels():
-    assert errors.label(503, "SlowDown") == "503 SlowDown" and errors.label(0, "ConnectTimeout") == "ConnectTimeout"
-    assert errors.label(pd.NA, None) == "good" and errors.label(503, "HTTP 503") == "HTTP 503"
+    found = [errors.label(503, "SlowDown"), errors.label(0, "Timeout"), errors.label(pd.NA, None)]
+    assert [*found, errors.label(503, "HTTP 503")] == ["503 SlowDown", "Timeout", "good", "HTTP 503"]
 
 
-def test_a_campaign_that_is_refused_has_no_rate_and_still_a_paper(folder):
+def test_refusing_store_has_no_rate_and_still_a_paper(folder):
     assert set(build.read(folder, "throughput").query("n > 0")["workload"]) == {"put"}
     assert (build.read(folder, "points")["state"] == "invalid").sum() == 4
     numbers = build.read(folder, "numbers").set_index("name")["value"]
-    assert (
-        numbers["points_invalid"] == "4"
-        and float(numbers["errors_worst"]) == pytest.approx(50, abs=0.1)
-        and numbers["errors_commonest"] == "503 SlowDown"
-    )
+    assert (numbers["points_invalid"], numbers["errors_commonest"]) == ("4", "503 SlowDown")
+    assert float(numbers["errors_worst"]) == pytest.approx(50, abs=0.1)
     tex = {p.stem: p.read_text() for p in (folder / "tex").glob("*.tex")}
-    assert (
-        "503 SlowDown" in tex["table_errors"]
-        and "failure\\_budget" in tex["table_invalid"]
-        and tex["table_invalid"].count("get/") >= 4
-    )
+    assert "503 SlowDown" in tex["table_errors"] and tex["table_invalid"].count("get/") >= 4
+    assert "failure\\_budget" in tex["table_invalid"]
     assert r"\HasInvalidtrue" in tex["figures"] and r"\FigErrorsOverTime" in tex["figures"]
 
 
-def test_the_figure_names_runs_budget_and_classes(folder):
+def test_figure_names_runs_budget_and_classes(folder):
     table = build.read(folder, "errors_over_time")
     fig = draw(catalogue.FIGURES["errors_over_time"], table)
-    said = "\n".join(
-        [
-            fig.get_supxlabel().replace("\n", " "),
-            *(ax.get_title() for ax in fig.axes),
-            *(t.get_text() for t in fig.legends[0].get_texts()),
-        ]
-    )
-    for part in (
-        "INVALID, 50 % failed",
-        "alpha, get, clients 2, rep",
-        "failure budget of 1 %",
-        "503 SlowDown",
-        "good",
-        "SlowDown",
-    ):
+    said = texts(fig).replace("\n", " ")
+    for part in ("INVALID, 50 % failed", "alpha, get, clients 2, rep", "failure budget of 1 %", "503 SlowDown", "good"):
         assert part in said, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
     assert "Operations that ended in each second" in catalogue.caption(catalogue.FIGURES["errors_over_time"], table)
 
 
-def test_without_errors_there_is_no_figure(tmp_path):
-    make(tmp_path, sweeps={"e": {"workload": "read_entries", "duration": "4 s"}}, repetitions=1, calibrate=False)
-    build.build(tmp_path)
-    write.build(tmp_path)
-    latex.build(tmp_path)
-    assert draw(catalogue.FIGURES["errors_over_time"], build.read(tmp_path, "errors_over_time")) is None
-    tex = (tmp_path / "tex" / "figures.tex").read_text()
-    assert r"\HasErrorsSeenfalse" in tex and r"\HasInvalidfalse" in tex
+def test_campaign_without_errors_has_no_figure():
+    table = build.read(built("soak"), "errors_over_time")
+    assert table.empty and draw(catalogue.FIGURES["errors_over_time"], table) is None
 
 
-def test_a_campaign_in_which_every_run_is_invalid(tmp_path):
+def test_campaign_of_invalid_runs_has_a_paper(tmp_path):
     make(tmp_path, sweeps={"refused": REFUSED}, invalid=("refused",), repetitions=1, calibrate=False)
     build.build(tmp_path)
     write.build(tmp_path)
     latex.build(tmp_path)
     assert "table_invalid" in {p.stem for p in (tmp_path / "tex").glob("*.tex")}
+
+
+def test_failure_budget_is_the_documented_default():
+    """A campaign that names no budget has that of the documentation, 1 %."""
+    assert errors.budget(SimpleNamespace(plan={"campaign": {}})) == Settings.model_fields["failure_budget"].default
+    assert errors.budget(SimpleNamespace(plan={"campaign": {"failure_budget": 0.2}})) == 0.2
+
+
+def test_numbers_of_errors():
+    """The worst run's store and workload; the class with the most operations over all runs."""
+    found = {"store": ["b", "a", "a"], "workload": ["put", "get", "get"], "run_fraction": [0.5, 0.2, 0.2]}
+    found |= {"status": [404, 503, 503], "error": ["NoSuchKey", "SlowDown", "SlowDown"], "operations": [7, 4, 5]}
+    rows = {"state": ["ok", "invalid", "invalid", "ok"], "errors": [7, 4, 5, 0], "operations": [7, 16, 20, 3]}
+    campaign = SimpleNamespace(plan={"campaign": {"failure_budget": 0.03}})
+    said = {name: value for name, value, _ in errors.numbers(campaign, pd.DataFrame(rows), pd.DataFrame(found))}
+    assert said == {
+        **{"failure_budget": 3.0, "points_invalid": 2, "errors_all": 16, "errors_runs": 3, "errors_worst": 50.0},
+        **{"errors_worst_store": "b", "errors_worst_workload": "put", "errors_classes": "two kinds"},
+        **{"errors_commonest": "503 SlowDown", "errors_commonest_count": 9},
+    }
+
+
+# Every cell of a drawn campaign, by plain loops
+
+
+def test_every_cell_of_errors():
+    found = {(r["key"], r["status"], r["error"]): r for r in drawn_cells.table("errors").to_dict("records")}
+    assert len(found) == len(drawn_cells.table("errors"))
+    expected = {}
+    for key, run in drawn_cells.runs().items():
+        every, bad = sum(op["count"] for op in run.every), [op for op in run.every if op["error"]]
+        whole = sum(op["count"] for op in bad)
+        for what in {(op["status"] or 0, op["error"]) for op in bad}:
+            mine = [op for op in bad if (op["status"] or 0, op["error"]) == what]
+            ends = [(op["end_ns"] - run.start) / S for op in mine]
+            took = sorted(op["end_ns"] - (op.get("intended_ns") or op["start_ns"]) for op in mine if op["start_ns"])
+            count = sum(op["count"] for op in mine)
+            expected[(key, *what)] = {
+                **{"state": run.state, "rep": run.point.rep, "op": run.point.workload.upper(), "operations": count},
+                **{"fraction": count / every, "run_fraction": whole / every, "first_s": min(ends), "last_s": max(ends)},
+                **{"latency_p50_ms": took[math.ceil(len(took) / 2) - 1] / 1e6 if took else None, "store": "alpha"},
+            }
+    assert set(found) == set(expected) and len(expected) > 40
+    for place, cells in expected.items():
+        drawn_cells.check(found[place], cells, place)
+    worst = sorted((-e["run_fraction"], key, -e["operations"], *what) for (key, *what), e in expected.items())
+    assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst first"
+
+
+def test_fractions_of_classes_sum_up_to_that_of_the_run():
+    sums = drawn_cells.table("errors").groupby("key").agg({"fraction": "sum", "run_fraction": "first"})
+    assert len(sums) > 10 and (sums["fraction"] - sums["run_fraction"]).abs().max() < 1e-7
+
+
+def test_every_cell_of_errors_over_time():
+    expected = Counter()
+    for key, run in drawn_cells.runs().items():
+        for op in run.every if any(op["error"] for op in run.every) else ():
+            told = {503: "503 SlowDown", 404: "404 NoSuchKey"}.get(op["status"], op["error"]) if op["error"] else "good"
+            if (passed := op["end_ns"] - run.start) > 0:
+                expected[key, (passed - 1) // S, told] += op["count"]
+    table = drawn_cells.table("errors_over_time")
+    found = {(r["key"], r["second"], r["class"]): r for r in table.to_dict("records")}
+    assert set(found) == set(expected) and len(found) == len(table)
+    for place, row in found.items():
+        run = drawn_cells.runs()[row["key"]]
+        told = (row["operations"], row["state"], row["workload"], row["failure_budget"], row["shared_host"])
+        assert told == (expected[place], run.state, run.point.workload, 0.01, False), place

@@ -1,95 +1,86 @@
-"""Events processed: the table from steps whose rates are known exactly, the figure beside the published points, the text's numbers."""
+"""Events processed: rates of the window and totals of the run, the figure with published points, the numbers."""
 
+import math
+
+import drawn_cells
 import pandas as pd
 import pytest
-from make_examples import EVENTS, make
 
-from storelab.analysis.figures import catalogue, write
+from campaigns import built, typeset
+from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.reading import events as figures_events
-from storelab.analysis.latex import write as latex
 from storelab.analysis.records import published
+from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build, events
+from storelab.core import records
+
+S = 10**9
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("events")
-    make(folder, sweeps=EVENTS, repetitions=3, failed=("alpha/events/step~0020_clients~0002_files~0002_rep~003",))
-    build.build(folder)
-    write.build(folder)
-    latex.build(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def table(built):
-    return build.read(built, "events")
+def table():
+    return build.read(built("timed"), "events")
 
 
 def one(table: pd.DataFrame, **wanted) -> pd.Series:
-    rows = table
     for column, value in wanted.items():
-        rows = rows[rows[column] == value]
-    assert len(rows) == 1, rows
-    return rows.iloc[0]
+        table = table[table[column] == value]
+    assert len(table) == 1, wanted
+    return table.iloc[0]
 
 
-def test_rates_are_of_the_window_and_totals_of_the_whole_run(table):
-    """Two jobs without a cache: 10, 11, 9 steps/s by repetition, of 20 events and 100 kB in 10 requests; the third repetition failed for 2 jobs."""
+def test_rates_of_window_and_totals_of_run(table):
+    """Jobs without a cache make 10 steps/s, of 20 events and 100 kB in 10 requests."""
     assert len(table) == 3 * 2 * 2 and set(table["nodes"]) == {1}
-    r = one(table, engine="fsspec", cache="none", navigation="scan", clients=1)
-    assert r["n"] == 3 and (r["events_median_per_s"], r["events_low_per_s"], r["events_high_per_s"]) == (200, 180, 220)
-    assert (r["wire_median_mb_per_s"], r["needed_median_mb_per_s"], r["asked_median_mb_per_s"]) == (1.0, 1.0, 1.0)
-    assert (r["wire_median_bytes_per_event"], r["requests_median_per_event"], r["amplification_median_ratio"]) == (
-        5000,
-        0.5,
-        1.0,
-    )
-    assert (r["processed_median_events"], r["processed_high_events"]) == (800, 880), (
-        "four seconds, the warm-up too; nothing of the grace"
-    )
-    assert r["moved_median_mb"] == pytest.approx(5.0) and (r["opening_median_mb"], r["opening_median_requests"]) == (
-        1.0,
-        3,
-    )
-    two = one(table, engine="fsspec", cache="none", navigation="scan", clients=2)
-    assert two["n"] == 2 and (two["events_low_per_s"], two["events_high_per_s"]) == pytest.approx((400, 440), rel=1e-3)
+    row = one(table, engine="fsspec", cache="none", navigation="scan", clients=1)
+    expected = {"n": 1, "events_median_per_s": 200, "events_low_per_s": 200, "processed_median_events": 800}
+    expected |= dict.fromkeys((f"{n}_median_mb_per_s" for n in ("wire", "needed", "asked")), 1.0)
+    expected |= {"wire_median_bytes_per_event": 5000, "requests_median_per_event": 0.5, "amplification_median_ratio": 1}
+    expected |= {"opening_median_mb": 1.0, "opening_median_requests": 3, "moved_median_mb": 5.0}
+    assert row[[*expected]].to_dict() == pytest.approx(expected)
     ahead = one(table, cache="readahead", navigation="random", clients=2)
-    assert (
-        ahead["amplification_median_ratio"] == 3
-        and ahead["wire_median_bytes_per_event"] == 15_000
-        and ahead["requests_median_per_event"] == 0.05
-    )
+    expected = {"amplification_median_ratio": 3, "wire_median_bytes_per_event": 15_000}
+    assert ahead[[*expected, "requests_median_per_event"]].tolist() == [*expected.values(), 0.05]
 
 
-def test_a_campaign_without_events_has_an_empty_table_with_its_columns(tmp_path):
-    make(tmp_path, sweeps={"up": {"workload": "put", "duration": "4 s", "axes": {}}}, repetitions=1)
-    build.build(tmp_path, ["events"])
-    found = build.read(tmp_path, "events")
+def test_steps_in_window_shorter_than_a_second(tmp_path):
+    """Half a second, one event in one step: rates are those of that half second."""
+    names = ("client", "entries", "needed_bytes", "asked_bytes", "wire_bytes", "requests", "end_ns", "open_ns")
+    steps = [(0, 1, 1000, 1500, 2000, 2, S + S // 4, 0), (0, 7, 5, 5, 5, 5, 9 * S, 0)]
+    columns = dict(zip(names, map(list, zip(*steps, strict=True)), strict=True))
+    records.write_table(tmp_path / "raw" / "k" / "reads.0.parquet", records.READS, columns)
+    opening = {"requests": 1, "asked_bytes": 1, "wire_bytes": 1}
+    client = {"client": 0, "start_ns": 1, "end_ns": S + S // 2 + 1, "engine": {"opening": opening}}
+    run = {"schema": 3, "start_ns": 1, "deadline_ns": 10 * S, "clients": [client], "files": {"reads.0.parquet": {}}}
+    run["point"] = {"workload": "events", "fixed": {"warm_up_ns": S}, "axes": {"clients": 1}}
+    plan = {"points": [{"key": "k", "workload": "events", "axes": {}, "store": "s"}], "workloads": {}, "stores": {}}
+    row = events.runs(Campaign(tmp_path, plan, {"k": run}, {})).loc["k"]
+    assert row["events_per_s"] == pytest.approx(2) and row["wire_mb_per_s"] == pytest.approx(0.004)
+    found = row[["wire_bytes_per_event", "needed_bytes_per_event", "requests_per_event", "amplification_ratio"]]
+    assert found.tolist() == [2000, 1000, 2, 2] and (row["processed_events"], row["moved_mb"]) == (1, 0.002)
+
+
+def test_campaign_without_events_has_columns_only():
+    found = build.read(built("one_each"), "events")
     assert found.empty and set(events.COLUMNS) < set(found.columns)
     assert draw(catalogue.FIGURES["events_throughput"], found) is None and events.numbers(found) == []
 
 
-def test_wire_bytes_that_nobody_told_are_no_zero(built, table, monkeypatch):
-    rows = table.assign(
-        wire_median_mb_per_s=float("nan"), wire_low_mb_per_s=float("nan"), wire_high_mb_per_s=float("nan")
-    )
-    fig = figures_events.events_throughput(rows)
-    assert (
-        len(fig.axes[0].lines) >= 3
-        and max(line.get_xdata().max() for line in fig.axes[0].lines if len(line.get_xdata())) > 0
-    )
-    assert {n: v for n, v, _ in events.numbers(rows)}["events_scan_most_moved"] == pytest.approx(10.0, rel=1e-3)
+def test_unknown_wire_bytes_are_not_zero(table):
+    rows = table.assign(**{f"wire_{part}_mb_per_s": math.nan for part in ("median", "low", "high")})
+    lines = figures_events.events_throughput(rows).axes[0].lines
+    assert len(lines) >= 3 and max(line.get_xdata().max() for line in lines if len(line.get_xdata())) > 0
+    moved = {n: v for n, v, _ in events.numbers(rows)}["events_scan_most_moved"]
+    assert moved == pytest.approx(10.0, rel=1e-3)
 
 
-def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
+def test_figure_keeps_published_points_on_separate_axes(table):
     fig = figures_events.events_throughput(table)
     assert len(fig.axes) == 4
     printed = published.load("hepix_2010_storage_lab").dropna()
-    for ours, theirs, navigation, use_case in zip(
-        fig.axes[::2], fig.axes[1::2], ("scan", "random"), ("CMS", "ATLAS"), strict=True
-    ):
+    panels = zip(fig.axes[::2], fig.axes[1::2], ("scan", "random"), ("CMS", "ATLAS"), strict=True)
+    for ours, theirs, navigation, use_case in panels:
         assert navigation in ours.get_title() and "measured here" in ours.get_title()
         assert theirs.get_title().startswith("published: HEPiX 2010") and use_case in theirs.get_title()
         assert "MB/s" in ours.get_xlabel() and "Events/s" in ours.get_ylabel() and "millions" in theirs.get_ylabel()
@@ -98,58 +89,50 @@ def test_the_figure_keeps_published_points_on_axes_of_their_own(table):
         assert drawn == sorted(zip(case["mb_per_s"], case["events"] / 1e6, strict=True))
         assert theirs.get_facecolor() != ours.get_facecolor()
         rows = table[table["navigation"] == navigation]
-        measured = sorted(zip(rows["wire_median_mb_per_s"], rows["events_median_per_s"], strict=True))
+        measured = set(zip(rows["wire_median_mb_per_s"], rows["events_median_per_s"], strict=True))
         points = {(x, y) for line in ours.lines for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)}
-        assert set(measured) <= points and max(y for _, y in points) < 10_000
-        assert sorted(t.get_text() for t in ours.texts) == sorted(["1", "2"] * 3), (
-            "the number of jobs stands beside each point"
-        )
+        assert measured <= points and max(y for _, y in points) < 10_000
+        assert sorted(t.get_text() for t in ours.texts) == sorted(["1", "2"] * 3), "the number of jobs at each point"
     said = [t.get_text() for t in fig.legends[0].get_texts()]
     assert said == ["alpha, no cache", "alpha, planned", "alpha, readahead of 1 MiB"]
 
 
-def test_the_text_compares_settings_on_equal_terms(built):
-    value = build.read(built, "numbers").set_index("name")["value"]
-    assert (
-        value["events_scan_jobs"] == "2 jobs"
-        and value["events_scan_most_setting"] == "planned"
-        and value["events_scan_least_setting"] == "no cache"
-    )
-    assert float(value["events_random_factor"]) == pytest.approx(50 / 5, rel=1e-3) and float(
-        value["events_random_least_moved"]
-    ) == pytest.approx(3.0, rel=1e-3)
+def test_text_compares_settings_on_equal_terms():
+    value = build.read(built("timed"), "numbers").set_index("name")["value"]
+    names = ("jobs", "most_setting", "least_setting")
+    assert [value[f"events_scan_{name}"] for name in names] == ["2 jobs", "planned", "no cache"]
+    assert float(value["events_random_factor"]) == pytest.approx(50 / 5, rel=1e-3)
+    assert float(value["events_random_least_moved"]) == pytest.approx(3.0, rel=1e-3)
     assert float(value["published_cache_factor"]) == pytest.approx(4024395 / 895540)
 
 
-def test_the_paper_has_a_section_of_them(built):
-    text = (built / "tex" / "table_events.tex").read_text()
-    assert text.count("emph{") == 2 and "2 jobs" in text and "readahead of 1~MiB" in text and "15~kB" in text
-    assert r"\input{sections/events}" in (built / "tex" / "sections.tex").read_text()
-    flags = (built / "tex" / "figures.tex").read_text()
-    assert r"\HasEventsThroughputtrue" in flags and r"\HasEventsScantrue" in flags and "grey ground" in flags
+def test_paper_has_section_of_events():
+    tex = {p.stem: p.read_text() for p in (typeset("timed") / "tex").glob("*.tex")}
+    assert tex["table_events"].count("emph{") == 2
+    assert all(part in tex["table_events"] for part in ("2 jobs", "readahead of 1~MiB", "15~kB"))
+    assert r"\input{sections/events}" in tex["sections"]
+    assert r"\HasEventsThroughputtrue" in tex["figures"] and r"\HasEventsScantrue" in tex["figures"]
 
 
-def test_settings_in_words():
+def test_names_of_settings():
     base = {"engine": "fsspec", "cache": "none", "read_ahead_bytes": 0, "thrift": 0, "max_amplification": 0}
-    said = [
-        events.setting(base | more)
-        for more in ({}, {"cache": "all"}, {"cache": "blockcache", "read_ahead_bytes": 4096})
+    cases = [
+        ({}, "no cache"),
+        ({"cache": "all"}, "whole file kept"),
+        ({"cache": "blockcache", "read_ahead_bytes": 4096}, "blockcache of 4 KiB"),
+        ({"engine": "planned", "max_amplification": 3}, "planned, at most 3"),
     ]
-    assert said == ["no cache", "whole file kept", "blockcache of 4 KiB"]
-    assert events.setting(base | {"engine": "planned", "max_amplification": 3}) == "planned, at most 3"
+    for change, name in cases:
+        assert events.setting(base | change) == name, change
 
 
-def test_verdicts_tell_the_settings_apart(built):
-    found = build.read(built, "verdicts")
-    what = found[found["workload"] == "events"]["what"].tolist()
-    assert (
-        len(set(what)) == 4
-        and "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files"
-        in what
-    )
+def test_verdicts_distinguish_settings():
+    what = build.read(built("timed"), "verdicts").query("workload == 'events'")["what"].tolist()
+    one = "file S, 100 % of volume, random navigation, cache readahead, 1 MiB read ahead, steps of 20 events, 2 files"
+    assert len(set(what)) == 4 and one in what
 
 
-def test_of_too_many_lines_the_colour_is_the_system_and_the_marker_the_setting():
+def test_many_lines_have_colour_of_system_and_marker_of_setting():
     rows = pd.DataFrame([(s, f"{s}, {c}", c) for s in "abc" for c in "wxyz"], columns=["store", "series", "setting"])
     order, key = figures_events._looks(rows)
     colours = {s: {order[f"{s}, {c}"][0] for c in "wxyz"} for s in "abc"}
@@ -159,3 +142,37 @@ def test_of_too_many_lines_the_colour_is_the_system_and_the_marker_the_setting()
     assert [line.get_label() for line in key] == [*"abc", *"wxyz"]
     few, same = figures_events._looks(rows[rows["store"] == "a"])
     assert few == same and len({colour for colour, _ in few.values()}) == 4
+
+
+# Every cell of a drawn campaign, by plain loops
+
+
+def expected_of(run):
+    rows = drawn_cells.without_openings(run)
+    good = [r for r in rows if run.begin < r["end_ns"] <= run.first_end]
+    done = [r for r in rows if r["end_ns"] <= run.first_end]
+    known = all(r["wire_bytes"] is not None for r in rows)
+    sums = {n: sum(r[f"{n}_bytes"] or 0 for r in good) for n in ("needed", "asked", "wire")}
+    processed = sum(r["entries"] for r in good)
+    sums["wire"] = sums["wire"] if known else math.nan
+    out = {f"{n}_mb_per_s": sums[n] / 1e6 / run.length for n in sums} | {"events_per_s": processed / run.length}
+    out |= {f"{n}_bytes_per_event": sums[n] / processed for n in ("wire", "needed")}
+    out["requests_per_event"] = sum(r["requests"] or 0 for r in good) / processed
+    out |= {"amplification_ratio": sums["wire"] / sums["needed"], "processed_events": sum(r["entries"] for r in done)}
+    opened = [(r["opening"] or {"wire_bytes": 0})["wire_bytes"] for r in done]
+    out["moved_mb"] = sum(r["wire_bytes"] + o for r, o in zip(done, opened, strict=True)) / 1e6 if known else math.nan
+    return out | drawn_cells.openings(rows)
+
+
+def test_every_cell_of_events():
+    table, groups = drawn_cells.table("events"), drawn_cells.groups("jobs")
+    for group in groups:
+        of_runs = [expected_of(r) for r in group]
+        expected = drawn_cells.counted(group) | drawn_cells.cpu(group)
+        expected |= {"nodes": group[0].n, "shared_host": False, "duration_s": 4.0}
+        for column in of_runs[0]:
+            name, _, unit = column.partition("_")
+            expected |= drawn_cells.spread(name, unit, [o[column] for o in of_runs])
+        assert set(expected) | drawn_cells.identity() == set(table.columns)
+        drawn_cells.check(drawn_cells.row_of(table, group[0]), expected, group[0].point.key)
+    assert len(groups) == len(table) == 4 and {len(g) for g in groups} == {2, 3}

@@ -1,254 +1,497 @@
-"""Latency from imagined records: quantiles of single rows are exact, of bins to 2 %; open and closed loop; too few operations give none."""
+"""Latency: quantiles are exact, of bins to 2 %; operations that hang or never begin give lower bounds."""
 
+import math
+import re
+from collections import Counter
+
+import drawn_cells
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from make_examples import LATENCY, REFUSED, T0, S, make
+from drawn_texts import texts
+from make_examples import T0, S, make
+from throughput_rows import spread
 
+from campaigns import built, typeset
 from storelab.analysis.figures import catalogue, panels
-from storelab.analysis.figures import write as drawing
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.latex import write as latex
-from storelab.analysis.records import scan, windows
-from storelab.analysis.records.campaign import Campaign, load
-from storelab.analysis.statistics import quantiles
-from storelab.analysis.tables import build, latency
+from storelab.analysis.latex.latency import latencies
+from storelab.analysis.records import scan
+from storelab.analysis.records.campaign import load
+from storelab.analysis.tables import build, latency, points
 from storelab.core import evidence, records
 from storelab.engines.common import bins
 
+MS = 1_000_000
+START = T0 + 10 * S  # agreed start of the first point; its overlap window is 1 s to 4 s after it, the drain ends at 9 s
+QUANTILES = ("latency_p50", "latency_p90", "latency_p99", "latency_max")
+
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("latency")
-    make(path, sweeps=LATENCY | {"refused": REFUSED}, invalid=("refused",), calibrate=False)
-    build.build(path)
-    drawing.build(path)
-    latex.build(path)
-    return path
+def table():
+    return build.read(built("timed"), "latency").query("workload == 'get'")
 
 
 @pytest.fixture
 def one(tmp_path):
-    """A campaign of one point with one client, whose operations a test may write anew."""
-    make(
-        tmp_path,
-        sweeps={"d": {"workload": "get", "duration": "4 s", "axes": {"engine": "obstore"}}},
-        repetitions=1,
-        calibrate=False,
-    )
+    """Return `one(columns, facts, axes, head)`: the tables of a point of 4 s with one client of 8 workers."""
 
-    def write(**columns) -> Campaign:
+    def write(columns: dict, facts: dict | None = None, axes: dict | None = None, **head) -> build.Tables:
+        chosen = {"engine": "obstore", "workers": 8} | (axes or {})
+        make(tmp_path, sweeps={"d": {"workload": "get", "duration": "4 s", "axes": chosen}}, repetitions=1)
         folder = next((tmp_path / "raw").rglob("run.json")).parent
         n = len(columns["end_ns"])
-        records.write_table(
-            folder / "ops.0.parquet",
-            records.OPS,
-            {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [1] * n} | columns,
-        )
-        records.finish(folder, records.read_json(folder / "run.json"))
+        ops = {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [1] * n} | columns
+        records.write_table(folder / "ops.0.parquet", records.OPS, ops)
+        run = records.read_json(folder / "run.json") | head
+        run["clients"][0]["engine"] = facts or {}
+        records.finish(folder, run)
         evidence.write_sums(tmp_path / "raw")
-        return load(tmp_path)
+        return build.Tables(load(tmp_path))
 
     return write
 
 
-START = T0 + 10 * S  # agreed start of the first point of a plan; its overlap window is 1 s to 4 s after it
+def only(table: pd.DataFrame) -> dict:
+    (row,) = table.to_dict("records")
+    return row
 
 
-def expected(folder, key: str) -> np.ndarray:
-    """Latencies in ms of the successful operations begun, or due, in the window of a point, from its Parquet files."""
-    campaign = load(folder)
+def quoted(tables: build.Tables) -> dict:
+    return {name: value for name, value, _ in points.numbers(tables["points"])}
+
+
+def wanted(key: str) -> np.ndarray:
+    """Return the latencies in ms of the good operations due in the window of a point, from its Parquet files."""
+    campaign = load(built("timed"))
     edges = scan.bounds(campaign).set_index("key").loc[key]
-    rows = pa.concat_tables([pq.read_table(p) for p in (folder / "raw" / key).glob("ops.*.parquet")])
-    begun = pc.coalesce(
-        rows["intended_ns"], rows["start_ns"]
-    ).to_numpy()  # whole numbers: floats know UTC to 256 ns only
+    rows = pa.concat_tables([pq.read_table(p) for p in (campaign.raw / key).glob("ops.*.parquet")])
+    begun = pc.coalesce(rows["intended_ns"], rows["start_ns"]).to_numpy()  # integers: floats know UTC to 256 ns only
     inside = rows["error"].is_null().to_numpy() & (begun > edges["overlap_begin_ns"]) & (begun <= edges["first_end_ns"])
     return (rows["end_ns"].to_numpy() - begun)[inside] / 1e6
 
 
-def test_quantiles_are_exact_over_single_rows(folder):
-    t = build.read(folder, "points")
-    for _, r in t[(t["state"] == "ok") & (t["object_size_bytes"] == 4000)].iterrows():
-        wanted = np.quantile(expected(folder, r["key"]), [0.5, 0.99], method="inverted_cdf")
-        assert [r["latency_p50_ms"], r["latency_p99_ms"]] == pytest.approx(wanted)
+# Campaigns of known latencies
 
 
-def test_medians_over_runs(folder):
-    t = build.read(folder, "latency")
-    row = t[(t["clients"] == 4) & (t["object_size_bytes"] == 4000)].iloc[0]
-    of_runs = [
-        np.quantile(expected(folder, f"alpha/get/engine~obstore_clients~0004_rep~{i:03d}"), 0.99, method="inverted_cdf")
-        for i in (1, 2, 3)
-    ]
-    assert row["latency_p99_median_ms"] == pytest.approx(np.median(of_runs)) and row[
-        "latency_p99_high_ms"
-    ] == pytest.approx(max(of_runs))
-    assert (row["n"], row["interval"], row["loop"], row["concurrency"], row["op"]) == (3, "range", "closed", 32, "GET")
-    assert (
-        row["ttfb_p50_median_ms"] == pytest.approx(row["latency_p50_median_ms"] / 2)
-        and row["latency_max_median_ms"] == 100
-    )
-    assert not row["binned"] and row["failed"] == 12, "one failed operation of each client and run begins in the window"
+def test_quantiles_of_points_are_exact():
+    found = build.read(built("timed"), "points").query("workload == 'get' and object_size_bytes == 4000")
+    assert len(found) == 6
+    for _, row in found.iterrows():
+        quantiles = np.quantile(wanted(row["key"]), [0.5, 0.99], method="inverted_cdf")
+        assert [row["latency_p50_ms"], row["latency_p99_ms"]] == pytest.approx(quantiles)
 
 
-def test_too_few_operations_give_no_quantile(folder):
-    t = build.read(folder, "latency").query("object_size_bytes == 10000000 and clients == 1").iloc[0]
-    assert t["operations"] == 180 and t["latency_p90_median_ms"] == 91 and pd.isna(t["latency_p99_median_ms"])
-    assert (
-        quantiles.enough(100, 0.99)
-        and not quantiles.enough(99, 0.99)
-        and quantiles.enough(1000, 0.999)
-        and not quantiles.enough(999, 0.999)
-    )
+def test_closed_loop_row(table):
+    row = table[(table["clients"] == 4) & (table["object_size_bytes"] == 4000)].iloc[0]
+    quantile = np.quantile(wanted("alpha/get/engine~obstore_clients~0004_rep~001"), 0.99, method="inverted_cdf")
+    assert row["latency_p99_median_ms"] == pytest.approx(quantile)
+    assert (row["n"], row["interval"], row["loop"], row["concurrency"], row["op"]) == (1, "range", "closed", 32, "GET")
+    assert row["ttfb_p50_median_ms"] == pytest.approx(row["latency_p50_median_ms"] / 2)
+    assert row["latency_max_median_ms"] == 100
+    assert not row["binned"] and row["failed"] == 4, "one failed operation of each client begins in the window"
 
 
-def test_an_open_loop_counts_from_when_an_operation_was_due(folder):
-    t = build.read(folder, "latency").query("loop == 'open'").set_index("arrival_rate")
-    closed = (
-        build.read(folder, "latency").query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
-    )
-    assert (
-        list(t.index) == [100, 200, 400] and (t["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
-    )
-    assert t["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5) and pd.isna(
-        closed["completed_percent"]
-    )
+def test_few_operations_have_no_quantile(table):
+    row = table.query("object_size_bytes == 10000000 and clients == 1").iloc[0]
+    took = wanted("alpha/get/engine~obstore_object_size~10MB_rep~001")
+    assert row["operations"] == len(took) == 61 and pd.isna(row["latency_p99_median_ms"])
+    assert row["latency_p90_median_ms"] == pytest.approx(np.quantile(took, 0.9, method="inverted_cdf"))
 
 
-def test_invalid_runs_are_in_no_median(folder):
-    t = build.read(folder, "latency")
-    assert set(t["engine"]) == {"obstore"} and (build.read(folder, "points")["state"] == "invalid").sum() == 6
+def test_open_loop_counts_from_due_time(table):
+    opened = table.query("loop == 'open'").set_index("arrival_rate")
+    closed = table.query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
+    assert list(opened.index) == [100, 200, 400]
+    assert (opened["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
+    assert opened["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5)
+    assert pd.isna(closed["completed_percent"])
 
 
-def test_bins_give_the_same_within_two_percent(folder, one):
-    ends = [START + i * 4_000_000 for i in range(1, 1000)]
-    starts = [e - (1 + i * 37 % 100) * 1_000_000 for i, e in enumerate(ends)]
-    single = latency.runs(one(start_ns=starts, end_ns=ends)).iloc[0]
-    binned = latency.runs(one(**bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)}))).iloc[0]
-    assert binned["binned"] and not single["binned"] and abs(binned["operations"] - single["operations"]) < 30
-    for metric in ("latency_p50", "latency_p90", "latency_p99", "latency_max"):
-        assert binned[metric] == pytest.approx(single[metric], rel=0.03), (
-            "2 % of the bucket, and other operations at the window's edges"
-        )
-    assert pd.isna(binned["ttfb_p50"])
-
-
-def test_clients_in_bins_beside_clients_in_single_rows(one):
-    """One client of a run may be binned and another not: all their latencies count."""
-    ends = [START + i * 4_000_000 for i in range(1, 1000)]
-    starts = [e - 10_000_000 for e in ends]
-    some = bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)})
-    n = len(some["end_ns"])
-    both = {k: [*v, *[None] * len(ends)] for k, v in some.items()} | {
-        "start_ns": [None] * n + [s - 10_000_000 for s in starts]
+def test_figures_name_loops_and_loads(table):
+    said = {name: texts(draw(catalogue.FIGURES[f"latency_{name}"], table)) for name in ("closed", "open", "spectrum")}
+    parts = {
+        "closed": ("closed loop", "p99", "time to first byte", "alpha: GET 4 kB", "alpha: GET 10 MB", "Latency [ms]"),
+        "open": ("open loop", "Operations due per second", "less than 99 %"),
+        "spectrum": ("closed loop, fewest in flight", "closed loop, most in flight", "open loop, most due", "Quantile"),
     }
-    both |= {
-        "end_ns": [*some["end_ns"], *ends],
-        "count": [*some["count"], *[1] * len(ends)],
-        "bytes": [*some["bytes"], *[1] * len(ends)],
-        "op": ["GET"] * (n + len(ends)),
-    }
-    row = latency.runs(one(**both)).iloc[0]
-    assert row["binned"] and 1480 < row["operations"] < 1520 and row["latency_p50"] == pytest.approx(10, rel=0.02)
-    assert row["latency_p90"] == pytest.approx(20, rel=0.02)
-
-
-def test_windows_cut_bins_at_their_edges(one):
-    """1000 operations/s in bins, and a client that ends 50 ms before the deadline: the rate is 1000/s nevertheless."""
-    ends = [START + i * 1_000_000 for i in range(1, 4001)]
-    campaign = one(**bins.binned(START, [e - 1_000_000 for e in ends], ends, "GET", sums={"bytes": [10] * len(ends)}))
-    campaign.runs[campaign.points[0]["key"]]["clients"][0]["end_ns"] -= 50_000_000
-    row = windows.operations(campaign).iloc[0]
-    assert (
-        row["overlap_rate_per_s"] == pytest.approx(1000)
-        and row["overlap_operations"] == 2950
-        and row["overlap_bytes"] == 29500
-    )
-    assert (row["first_done_operations"], row["last_done_operations"], row["operations"]) == (3950, 4000, 4000)
-    assert row["steadiness"] == "steady"
-
-
-def test_a_delete_of_many_objects_is_one_latency_and_many_deletions(one):
-    ends = [START + i * 20_000_000 for i in range(1, 201)]
-    campaign = one(
-        op=["DELETE_MULTI"] * 200,
-        count=[500] * 200,
-        bytes=[0] * 200,
-        start_ns=[e - 20_000_000 for e in ends],
-        end_ns=ends,
-    )
-    assert windows.operations(campaign).iloc[0]["overlap_rate_per_s"] == pytest.approx(25_000)
-    row = latency.runs(campaign).iloc[0]
-    assert (row["op"], row["operations"], row["latency_p50"]) == ("DELETE_MULTI", 149, 20)
-
-
-def test_engines_that_know_no_start_have_rates_and_no_latency(one):
-    campaign = one(end_ns=[START + i * 10_000_000 for i in range(1, 401)])
-    assert windows.operations(campaign).iloc[0]["overlap_rate_per_s"] == 100 and latency.runs(campaign).empty
-    build.build(campaign.folder, ["latency", "points"])
-    assert (
-        build.read(campaign.folder, "latency").empty
-        and build.read(campaign.folder, "points")["latency_p50_ms"].isna().all()
-    )
-
-
-def texts(fig) -> str:
-    legends = [t.get_text() for legend in fig.legends for t in (*legend.get_texts(), legend.get_title())]
-    return "\n".join(
-        [
-            *legends,
-            fig.get_supxlabel().replace("\n", " "),
-            *(f"{ax.get_xlabel()} {ax.get_ylabel()} {ax.get_title()}" for ax in fig.axes),
-        ]
-    )
-
-
-def test_figures_say_which_loop(folder):
-    t = build.read(folder, "latency")
-    closed, opened, spectrum = (draw(catalogue.FIGURES[f"latency_{n}"], t) for n in ("closed", "open", "spectrum"))
-    for part in (
-        "closed loop",
-        "p99",
-        "time to first byte",
-        "n = 3 runs",
-        "range",
-        "alpha: GET 4 kB",
-        "alpha: GET 10 MB",
-        "Latency [ms]",
-        "one host",
-        "stalls",
-    ):
-        assert part in texts(closed), part
-    for part in ("open loop", "Operations due per second", "less than 99 %"):
-        assert part in texts(opened), part
-    for part in ("closed loop, fewest in flight", "closed loop, most in flight", "open loop, most due", "Quantile"):
-        assert part in texts(spectrum), part
+    missing = [(n, part) for n in parts for part in parts[n] if part not in said[n].replace("\n", " ")]
+    assert not missing, missing
+    spectrum = draw(catalogue.FIGURES["latency_spectrum"], table)
     assert "32 in flight" in {t.get_text() for ax in spectrum.axes for t in ax.texts}
-    assert all(ax.get_yscale() == "log" for fig in (closed, opened, spectrum) for ax in fig.axes)
-    assert "open loop" in catalogue.caption(catalogue.FIGURES["latency_open"], t) and "3 runs" in catalogue.caption(
-        catalogue.FIGURES["latency_closed"], t
-    )
+    assert all(ax.get_yscale() == "log" for ax in spectrum.axes)
 
 
-def test_too_many_panels_are_cut_and_said(folder):
-    t = build.read(folder, "latency")
-    many = pd.concat([t.assign(store=f"s{i:02d}") for i in range(12)])
+def test_figure_cuts_too_many_panels(table):
+    many = pd.concat([table.assign(store=f"s{i:02d}") for i in range(12)])
     fig = draw(catalogue.FIGURES["latency_closed"], many)
-    assert len(fig.axes) == panels.room() == 15 and "15 of 24 panels" in texts(fig)
+    assert len(fig.axes) == panels.room() == 15 and "15 of 24 panels" in texts(fig).replace("\n", " ")
     caption = catalogue.caption(catalogue.FIGURES["latency_closed"], many)
     assert caption.endswith("Shown: 15 of 24 panels, all are in latency.csv.")
 
 
-def test_the_papers_section(folder):
-    table = (folder / "tex" / "table_latency.tex").read_text()
-    assert "closed, 8" in table and "open, 400/s*" in table and "did not keep up" in table and "TTFB" in table
-    numbers = (folder / "tex" / "numbers.tex").read_text()
-    assert (
-        r"\NumLatencyClosedLeastWhere}{GET, 4~kB objects, on alpha" in numbers
-        and r"\NumLatencyOpenBehind}{1}" in numbers
-    )
-    assert "sections/latency" in (folder / "tex" / "sections.tex").read_text()
+def test_paper_has_section_of_latency():
+    tex = {p.stem: p.read_text() for p in (typeset("timed") / "tex").glob("*.tex")}
+    assert all(part in tex["table_latency"] for part in ("closed, 8", "open, 400/s*", "TTFB"))
+    assert r"\NumLatencyClosedLeastWhere}{" in tex["numbers"] and r"\NumLatencyOpenBehind}{1}" in tex["numbers"]
+    assert "sections/latency" in tex["sections"]
+
+
+# One point, whose operations are given
+
+
+def test_bins_agree_within_two_percent(one):
+    ends = [START + i * 4 * MS for i in range(1, 1000)]
+    starts = [e - (1 + i * 37 % 100) * MS for i, e in enumerate(ends)]
+    single = latency.runs(one({"start_ns": starts, "end_ns": ends})["campaign"]).iloc[0]
+    both = one(bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)}))
+    binned = latency.runs(both["campaign"]).iloc[0]
+    assert binned["binned"] and not single["binned"] and abs(binned["operations"] - single["operations"]) < 30
+    for metric in QUANTILES:  # 2 % of the bucket, and other operations at the edges of the window
+        assert binned[metric] == pytest.approx(single[metric], rel=0.03), metric
+    assert pd.isna(binned["ttfb_p50"])
+
+
+def test_binned_and_single_operations_count_together(one):
+    ends = [START + i * 4 * MS for i in range(1, 1000)]
+    starts = [e - 10 * MS for e in ends]
+    binned = bins.binned(START, starts, ends, "GET", sums={"bytes": [1] * len(ends)})
+    n = len(binned["end_ns"])
+    both = {name: [*values, *[None] * len(ends)] for name, values in binned.items()}
+    both |= {"start_ns": [None] * n + [s - 10 * MS for s in starts], "end_ns": [*binned["end_ns"], *ends]}
+    both |= {name: [*binned[name], *[1] * len(ends)] for name in ("count", "bytes")} | {"op": ["GET"] * (n + len(ends))}
+    row = latency.runs(one(both)["campaign"]).iloc[0]
+    assert row["binned"] and 1480 < row["operations"] < 1520 and row["latency_p50"] == pytest.approx(10, rel=0.02)
+    assert row["latency_p90"] == pytest.approx(20, rel=0.02)
+
+
+def test_window_cuts_bins_at_its_edges(one):
+    """1000 operations/s in bins, and a client that ends 50 ms before the deadline: the rate is still 1000/s."""
+    ends = [START + i * MS for i in range(1, 4001)]
+    t = one(bins.binned(START, [e - MS for e in ends], ends, "GET", sums={"bytes": [10] * len(ends)}))
+    next(iter(t["campaign"].runs.values()))["clients"][0]["end_ns"] -= 50 * MS
+    row = only(t["points"])
+    assert row["overlap_rate_per_s"] == pytest.approx(1000)
+    assert (row["overlap_operations"], row["overlap_bytes"], row["steadiness"]) == (2950, 29500, "steady")
+    assert (row["first_done_operations"], row["last_done_operations"], row["operations"]) == (3950, 4000, 4000)
+
+
+def test_delete_of_many_objects_has_one_latency(one):
+    ends = [START + i * 20 * MS for i in range(1, 201)]
+    ops = {"op": ["DELETE_MULTI"] * 200, "count": [500] * 200, "bytes": [0] * 200, "end_ns": ends}
+    t = one(ops | {"start_ns": [e - 20 * MS for e in ends]})
+    assert only(t["points"])["overlap_rate_per_s"] == pytest.approx(25_000)
+    row = latency.runs(t["campaign"]).iloc[0]
+    assert (row["op"], row["operations"], row["latency_p50"]) == ("DELETE_MULTI", 149, 20)
+
+
+def test_unknown_starts_have_rate_without_latency(one):
+    t = one({"end_ns": [START + i * 10 * MS for i in range(1, 401)]})
+    row = only(t["points"])
+    assert row["overlap_rate_per_s"] == 100 and pd.isna(row["latency_p50_ms"]) and t["latency"].empty
+
+
+def test_nearest_rank_over_operations_begun_in_window(one):
+    """The window is (1 s, 4 s]; in an open loop, operations count from when they were due."""
+    took = [7 * MS + i * 1000 for i in range(200)]
+    due = [START + 2 * S + i * MS for i in range(200)]
+    rows = [(b, b + 3 * MS, b + t // 2, b + t, None) for b, t in zip(due, took, strict=True)]
+    rows += [(b, b, b + 1, b + 5 * S, None) for b in (START + S, START + 4 * S + 1)]  # outside
+    rows += [(b, b, b + 1, b + 6 * MS, None) for b in (START + S + 1, START + 4 * S)]  # at the edges
+    rows += [(due[0], due[0], due[0] + 1, due[0] + 5 * S, "SlowDown")] * 3
+    names = ("intended_ns", "start_ns", "first_byte_ns", "end_ns", "error")
+    t = one(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), axes={"arrival_rate": 100})
+    found, every = latency.runs(t["campaign"]).iloc[0], sorted([*took, 6 * MS, 6 * MS])
+    assert (found["operations"], found["failed"], found["loop"], found["binned"]) == (202, 3, "open", False)
+    for name, level in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        assert found[f"latency_{name}"] == every[math.ceil(level * 202) - 1] / 1e6, name
+    assert math.isnan(found["latency_p999"]) and found["latency_max"] == every[-1] / 1e6 == pytest.approx(7.199)
+    firsts = sorted([*(t // 2 for t in took), 1, 1])
+    assert found["ttfb_p50"] == firsts[100] / 1e6 and found["ttfb_p99"] == firsts[math.ceil(0.99 * 202) - 1] / 1e6
+
+
+# Operations that hang or never begin
+
+
+def flows(busy: list[int], hung: list[int]) -> dict:
+    """Return operations of one worker that end after each of `busy` ms from 1 s on, and operations of others that begin
+    at `hung` (ms after the start) and are given up at 9 s.
+    """
+    ends = START + S + np.cumsum(busy) * MS
+    starts, gone = ends - np.array(busy) * MS, START + np.array(hung, dtype=np.int64) * MS
+    n, m = len(busy), len(hung)
+    rows = {"start_ns": [*(starts + 1), *gone], "end_ns": [*(ends + 1), *[START + 9 * S] * m]}
+    return rows | {
+        "error": [None] * n + ["Hung"] * m,
+        "bytes": [1] * n + [0] * m,
+        "status": [200] * n + [0] * m,
+    }
+
+
+def test_hung_workers_make_run_invalid(one):
+    """300 operations of 10 ms, and 7 that began in the warm-up: no table shows a good run."""
+    reason = "7 operations hung"
+    facts = {"hung": 7, "hung_s": 24.5, "not_begun": 0}
+    t = one(flows([10] * 299, [500] * 7), facts, valid=False, budget={"reason": reason})
+    point, row = only(t["points"]), only(t["errors"])
+    assert (point["state"], point["reason"], point["errors"], point["hung"]) == ("invalid", reason, 7, 7)
+    assert point["operations"] == 299 and point["overlap_rate_per_s"] == pytest.approx(299 / 3)
+    assert point["tail_s"] == 0, "giving up is no completion"
+    assert (row["error"], row["operations"], row["first_s"], row["latency_p50_ms"]) == ("Hung", 7, 9.0, 8500.0)
+    assert point["latency_lower_bounds"] == "latency_p99, latency_max" and point["latency_p50_ms"] == pytest.approx(10)
+    assert point["latency_p99_ms"] == 8500, "304 of 306: one of the seven"
+    numbers = quoted(t)
+    assert (numbers["hung"], numbers["hung_runs"], numbers["hung_unknown"]) == (7, 1, 0)
+    assert t["latency"].empty, "in no median"
+
+
+def test_lower_bounds_reach_table_and_paper(one):
+    """1 of 999 hangs: p50 to p99 are known, the maximum is a lower bound."""
+    t = one(flows([2] * 990 + [5] * 8, [3990]), {"hung": 1, "hung_s": 0.01, "not_begun": 0})
+    row = only(t["latency"])
+    assert row["lower_bounds"] == "latency_max" and row["latency_max_median_ms"] == 5010
+    assert pd.isna(row["latency_p999_median_ms"]), "999 operations are too few"
+    assert (row["operations"], row["failed"], row["hung"]) == (998, 0, 1)
+    assert [row[f"latency_{n}_median_ms"] for n in ("p50", "p90", "p99")] == pytest.approx([2, 2, 2], rel=1e-5)
+    text = latencies(t["latency"])
+    assert len(re.findall(r"\\geq\$ ?5", text)) == 1 and "operations hung" in text
+
+
+def test_p999_is_bound_where_its_tail_hangs(one):
+    row = only(one(flows([2] * 1400, [3990, 3000]), {"hung": 2, "hung_s": 1.01})["latency"])
+    assert row["lower_bounds"] == "latency_p999, latency_max" and row["latency_p999_median_ms"] == 5010
+    assert row["latency_max_median_ms"] == 6000 and row["latency_p99_median_ms"] == pytest.approx(2, rel=1e-5)
+
+
+def test_ttfb_is_null_where_its_tail_hangs(one):
+    columns = flows([10] * 200, [2000] * 5)
+    first = [begin + 3 * MS for begin in columns["start_ns"][:200]]
+    row = only(one(columns | {"first_byte_ns": first + [None] * 5}, {"hung": 5, "hung_s": 10.0})["latency"])
+    assert row["ttfb_p50_median_ms"] == pytest.approx(3) and pd.isna(row["ttfb_p99_median_ms"])
+
+
+def test_hung_operations_in_bins(one):
+    """5000 operations of 1 ms as bins, and 100 that hung since 4 s before they were given up."""
+    starts = [START + S + i * 1000 * 500 for i in range(5000)]
+    ended = bins.binned(START, starts, [s + MS for s in starts], "GET", sums={"bytes": 1})
+    gone = bins.binned(START, [START + 5 * S] * 100, [START + 9 * S] * 100, "GET", ["Hung"] * 100, sums={"bytes": 0})
+    both = {name: [*ended[name], *gone[name]] for name in ended}
+    t = one({"client": [0] * len(both["end_ns"])} | both, {"hung": 100, "hung_s": 1.0})
+    row = only(t["latency"])
+    assert (row["hung"], row["operations"], row["lower_bounds"].split(", ")[0]) == (100, 5000, "latency_p99")
+    assert row["latency_p50_median_ms"] == pytest.approx(1, rel=0.02)
+    assert 4000 / 1.0404 < row["latency_p99_median_ms"] <= 4000, "never more than is known"
+    assert t["points"]["tail_s"][0] < 0.1 and t["points"]["hung"][0] == 100
+
+
+def test_operations_never_begun_waited_until_deadline(one):
+    """100 operations a second are due over 4 s; the last 100 never began, which is a third of the window of 3 s.
+
+    Of p50 (150th of 300) and TTFB nothing is missing; p90 is the 30th longest that was due last.
+    """
+    due = START + S + np.arange(1, 201) * 10 * MS
+    ops = {"start_ns": due + MS, "intended_ns": due, "end_ns": due + 5 * MS, "first_byte_ns": due + 2 * MS}
+    row = only(one(ops, {"hung": 0, "hung_s": 0.0, "not_begun": 100}, {"arrival_rate": 100})["latency"])
+    assert (row["not_begun"], row["hung"], row["lower_bounds"]) == (100, 0, "latency_p90, latency_p99, latency_max")
+    assert row["latency_p50_median_ms"] == 5 and row["ttfb_p50_median_ms"] == 2 and pd.isna(row["ttfb_p99_median_ms"])
+    waits = sorted([5.0] * 200 + [10.0 * i for i in range(100)])
+    assert row["latency_max_median_ms"] == 990 and row["latency_p90_median_ms"] == waits[269]
+    assert row["completed_percent"] == pytest.approx(100 * 200 / 300)
+
+
+def test_records_of_every_age_report_hung_operations(one):
+    """Engine, what its client recorded; hung and cut off as the table has them."""
+    cases = [
+        ("obstore", {"cut_off": 3}, 3, None),
+        ("loadgen", {"cut_off": 0, "hung": 2}, 2, None),
+        ("s5cmd", {"cut_off": 3, "hung": None}, None, 3),
+        ("s5cmd", {"cut_off": 3}, None, 3),
+        ("planned", {}, None, None),
+    ]
+    for engine, facts, hung, cut_off in cases:
+        t = one(flows([10] * 3, []), facts, engine={"name": engine, "version": "1", "settings": {}})
+        point = only(t["points"])
+        found = [None if pd.isna(point[c]) else point[c] for c in ("hung", "cut_off")]
+        assert found == [hung, cut_off], (engine, facts)
+        assert quoted(t)["hung_unknown"] == int(bool(cut_off))
+
+
+# Pauses of the client
+
+
+def pause(*longest: tuple[int, int]) -> dict:
+    lengths = [length for _, length in longest]
+    told = {"count": len(lengths), "sum_ns": sum(lengths), "longest_ns": max(lengths, default=0)}
+    return {"pauses": told | {"longest": [list(p) for p in longest]}}
+
+
+def test_tail_during_pauses_of_client(one):
+    """Of 400 operations of 2 ms, 4 took 50 ms; in three of them the client paused, and twice where all was fast."""
+    busy = [2] * 100 + [50] + [2] * 100 + [50] * 3 + [2] * 196
+    columns = flows(busy, [])
+    slow = [i for i, length in enumerate(busy) if length == 50]
+    stood = [(int(columns["start_ns"][i]) + 5 * MS, 40 * MS) for i in slow[1:]]
+    t = one(columns, pause(*stood, *[(int(columns["start_ns"][i]), MS) for i in (10, 250)]))
+    point, row = only(t["points"]), only(t["latency"])
+    assert (point["pauses_ms"], point["pause_longest_ms"]) == (122, 40)
+    assert row["paused_percent"] == 75 and row["latency_p99_median_ms"] == pytest.approx(2, rel=1e-5)
+    assert "dagger" in latencies(t["latency"]) and quoted(t)["paused"] == 0, "below 100 ms"
+
+
+def test_tail_without_pauses(one):
+    for facts, percent, longest in ((pause(), 0, 0), ({}, None, None), (pause((0, 200 * MS)), 0, 200)):
+        t = one(flows([2] * 100 + [50] + [2] * 100, []), facts)
+        row, point = only(t["latency"]), only(t["points"])
+        found = [None if pd.isna(v) else v for v in (row["paused_percent"], point["pause_longest_ms"])]
+        assert found == [percent, longest] and "dagger" not in latencies(t["latency"])
+        assert quoted(t).get("paused") == (None if longest is None else longest == 200), "no number of unwatched runs"
+
+
+# What the text quotes
+
+
+def latency_row(loop: str, p50: float, p99: float, bounds: str = "") -> dict[str, object]:
+    row = {"store": "alpha", "op": "GET", "workload": "get", "loop": loop, "concurrency": 1, "arrival_rate": None}
+    row |= spread("latency_p50", "ms", p50) | spread("latency_p99", "ms", p99)
+    return row | {latency.BOUNDS: bounds, "completed_percent": 50.0 if loop == "open" else None}
+
+
+def test_text_quotes_least_median_and_longest_tail():
+    rows = [latency_row("closed", 2, 9), latency_row("closed", 5, 40, "latency_p99"), latency_row("open", 7, 70)]
+    said = {name: value for name, value, _ in latency.numbers(pd.DataFrame(rows))}
+    assert said["latency_closed_least"] == "2.00 [1.80, 2.20]"
+    assert said["latency_closed_longest"] == "at least 40.0 [36.0, 44.0]", "hung operations: a lower bound"
+    assert said["latency_open_longest"] == "70.0 [63.0, 77.0]"
+    assert (said["latency_open_groups"], said["latency_open_behind"]) == (1, 1)
+    assert {"latency_closed_least_where", "latency_closed_longest_where"} <= {*said}
+
+
+def test_quantile_needs_one_operation_beyond_it():
+    said = {name: value for name, value, _ in latency.definitions()}
+    assert (said["latency_fewest"], said["latency_fewest_highest"]) == (100, 1000)
+
+
+def test_ends_of_loads():
+    """Return the least and the most load of each loop; of an open loop the least only where it is asked for."""
+    row = {"store": "s", "op": "GET", "engine": "e", "object_size_bytes": 1, "workload": "get"}
+    closed = [row | {"loop": "closed", "concurrency": n, "arrival_rate": None} for n in (8, 2, 4)]
+    opened = [row | {"loop": "open", "concurrency": 9, "arrival_rate": n} for n in (300, 100, 200)]
+    rows = pd.DataFrame([*closed, *opened]).assign(latency_p50_median_ms=1.0)
+    assert latency.ends(rows).index.tolist() == latency.ends(rows, True).index.tolist() == [1, 0, 4, 3]
+    assert latency.ends(rows, False).index.tolist() == [1, 0, 3]
+
+
+# Every cell of a drawn campaign, by plain loops
+
+LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+ORDER = [*(f"latency_{n}" for n in LEVELS), "latency_max"]
+
+
+def bounded(ended, least, level):
+    """Return (quantile, whether it is a lower bound): operations of `least` are longer than all that ended."""
+    rank = math.ceil(round(level * (len(ended) + len(least)), 6))
+    return (sorted(ended)[rank - 1], False) if rank <= len(ended) else (sorted(ended + least)[rank - 1], True)
+
+
+def spread_in_buckets(uppers):
+    """Return values of a histogram, evenly spaced in their logarithm within their bucket."""
+    counts, out, last = Counter(uppers), [], 0.0
+    for upper in sorted(counts):
+        low = max(upper / 1.02, last)
+        out += [low * (upper / low) ** ((i + 0.5) / counts[upper]) for i in range(counts[upper])]
+        last = upper
+    return out
+
+
+def expected_of(run):
+    """Return column -> value in ms of one run, from its drawn operations."""
+    single, ttfb, binned = [], [], any("latency_hist" in op for op in run.every)
+    of = {"ended": [], "failed": [], "Hung": []}
+    for op in run.every:
+        kind = {None: "ended", "Hung": "Hung"}.get(op["error"], "failed")
+        if "latency_hist" in op:
+            if run.begin < op["end_ns"] and (op["end_ns"] <= run.first_end or kind == "Hung"):
+                of[kind] += [b["upper_ns"] for b in op["latency_hist"] for _ in range(b["count"])]
+            continue
+        begun = op.get("intended_ns") or op["start_ns"]
+        if begun <= run.first_end and (begun > run.begin or kind == "Hung"):
+            took = op["end_ns"] - begun
+            of[kind].append(round(1.02 ** math.ceil(math.log(took) / math.log(1.02))) if binned else took)
+            single.append((op["client"], begun, op["end_ns"], kind))
+            if kind == "ended" and op.get("first_byte_ns"):
+                ttfb.append(op["first_byte_ns"] - begun)
+    missed = []
+    for engine in run.engines:
+        waited = [i * run.n * S / run.point.axes["arrival_rate"] for i in range(engine.get("not_begun") or 0)]
+        missed += [w for w in waited if w < run.duration - run.warm_up]
+    out = {"binned": binned, "operations": len(of["ended"]), "failed": len(of["failed"]), "hung": len(of["Hung"])}
+    least = ([u / 1.02 for u in of["Hung"]] if binned else of["Hung"]) + missed
+    values, names = of["ended"], []
+    every, plain = len(values) + len(least), spread_in_buckets(values) if binned and not least else values
+    for name, level in LEVELS.items():
+        value, bound = bounded(plain, least, level)
+        known = every >= round(1 / (1 - level))
+        out[f"latency_{name}"] = value / MS if known else None
+        names += [f"latency_{name}"] if known and bound else []
+    out |= {"not_begun": len(missed), "latency_max": max(values + least) / MS}
+    out["bounds"] = {*names, "latency_max"} if least else set()
+    for name in ("p50", "p99"):
+        value, bound = bounded(ttfb, least, LEVELS[name]) if ttfb else (None, True)
+        known = not binned and len(ttfb) >= round(1 / (1 - LEVELS[name])) and not bound
+        out[f"ttfb_{name}"] = value / MS if known else None
+    watched = all("pauses" in e for e in run.engines) and not binned and every >= 100
+    out["paused"] = paused(run, single, int(bounded(plain, least, 0.99)[0])) if watched else None
+    return out
+
+
+def paused(run, single, longer):
+    """Return the percentage of the tail that was in flight while its own client did not run."""
+    tail = [(c, b, e) for c, b, e, kind in single if kind == "ended" and e - b > longer]
+    stood = {c: engine["pauses"]["longest"] for c, engine in enumerate(run.engines)}
+    met = [any(b < at + ns and e > at for at, ns in stood[c]) for c, b, e in tail]
+    return 100 * sum(met) / len(met) if met else 0.0
+
+
+@pytest.mark.parametrize("sweep", ["single", "due", "binned"])
+def test_every_cell_of_latency(sweep):
+    table, seen = drawn_cells.table("latency"), Counter()
+    for group in drawn_cells.groups(sweep):
+        of_runs, axes, op = [expected_of(r) for r in group], group[0].point.axes, group[0].point.workload.upper()
+        expected = {c: sum(o[c] for o in of_runs) for c in ("operations", "failed", "hung", "not_begun")}
+        expected |= drawn_cells.counted(group) | drawn_cells.cpu(group) | {"shared_host": False, "duration_s": 4.0}
+        expected |= {"loop": "open" if sweep == "due" else "closed", "binned": any(o["binned"] for o in of_runs)}
+        bounds = set().union(*(o["bounds"] for o in of_runs))
+        expected["lower_bounds"] = ", ".join(m for m in ORDER if m in bounds) or None
+        waits = [o["paused"] for o in of_runs if o["paused"] is not None]
+        expected |= {"paused_percent": max(waits, default=None), "concurrency": axes["clients"] * axes["workers"]}
+        expected |= dict.fromkeys(("access_proven", "disk_reads_percent", "first_over_again"))  # for cold reads only
+        done = [100 * (o["operations"] + o["failed"]) / (r.length * 150) for o, r in zip(of_runs, group, strict=True)]
+        expected["completed_percent"] = min(*done, 100.0) if sweep == "due" else None
+        for metric in (*ORDER, "ttfb_p50", "ttfb_p99"):
+            values = [o[metric] for o in of_runs]
+            expected |= drawn_cells.spread(metric, "ms", [] if None in values else values)
+        drawn_cells.check(drawn_cells.row_of(table, group[0], op=op), expected, group[0].point.key)
+        assert set(expected) | drawn_cells.identity() == set(table.columns) - {"op"}
+        seen.update(k for k in ("hung", "not_begun", "failed") if expected[k])
+        seen.update({"paused"} if waits and max(waits) else set())
+    assert seen["failed"] and seen["hung"] and bool(seen["not_begun"]) == (sweep == "due")
+    assert bool(seen["paused"]) == (sweep != "binned"), "the drawn runs have something of each"
+
+
+def test_every_latency_of_points():
+    """The median and p99 of the only kind of operation of a run, its pauses, and what never began."""
+    table = drawn_cells.table("points").set_index("key")
+    for key, run in drawn_cells.runs().items():
+        watched = [330.0 + c for c, engine in enumerate(run.engines) if "pauses" in engine]
+        expected = {"duration_s": run.duration / S, "warm_up_s": run.warm_up / S, "hung": None}
+        expected |= {"pauses_ms": max(watched, default=None), "pause_longest_ms": max(watched, default=math.nan) - 30}
+        waiting = [engine.get("not_begun") for engine in run.engines]
+        expected["not_begun"] = None if None in waiting else sum(waiting)
+        if run.point.sweep in ("single", "due", "binned"):
+            known = expected_of(run)
+            expected |= {f"{name}_ms": known[name] for name in ("latency_p50", "latency_p99", "ttfb_p50")}
+            expected["latency_lower_bounds"] = ", ".join(m for m in ORDER if m in known["bounds"]) or None
+        drawn_cells.check(table.loc[key], expected, key)

@@ -1,0 +1,58 @@
+"""sparse.csv: bytes, requests and time of a read, with reads of known cost and with drawn ones."""
+
+import statistics
+
+import drawn_cells
+import pytest
+from drawn_cells import PHASES, S, mean
+
+from campaigns import built
+from storelab.analysis.tables import build
+
+
+def test_reads_of_known_cost():
+    row = build.read(built("example"), "sparse").query("entry_fraction_percent == 0.1 and clients == 1").iloc[0]
+    expected = {"entries": 10, "branches": 500, "baskets": 4000, "reads": 240, "amplification_median_ratio": 6}
+    expected |= {"needed_median_mb_per_read": 2, "wire_median_mb_per_read": 12, "requests_median_per_read": 6}
+    expected |= {"share_amplification_median_ratio": 12 / 0.08, "transfer_median_s_per_read": 0.01}
+    expected |= {"reads_median_per_s": 20, "entries_median_per_s": 200}
+    expected |= {"needed_median_mb_per_s": 40, "wire_median_mb_per_s": 240}
+    assert row[[*expected]].to_dict() == pytest.approx(expected)
+
+
+def expected_of(run):
+    """Return column -> value of one run; the amplification of the share needs other runs."""
+    rows = drawn_cells.without_openings(run)
+    good = [r for r in rows if run.begin < r["end_ns"] <= run.first_end]
+    wired = [r for r in rows if r["wire_bytes"] is not None]
+    out = {f"{n}_mb_per_read": mean([r[f"{n}_bytes"] for r in rows]) / 1e6 for n in ("needed", "asked", "wire")}
+    out |= {f"{n}_per_read": mean([r[n] for r in rows]) for n in ("requests", "entries", "branches", "baskets")}
+    out["amplification_ratio"] = sum(r["wire_bytes"] for r in wired) / sum(r["needed_bytes"] for r in wired)
+    out |= {"reads_per_s": len(good) / run.length, "entries_per_s": sum(r["entries"] for r in good) / run.length}
+    out |= {f"{n}_mb_per_s": sum(r[f"{n}_bytes"] or 0 for r in good) / 1e6 / run.length for n in ("needed", "wire")}
+    out |= {f"{p}_s_per_read": mean([r[f"{p}_ns"] for r in rows]) / S for p in PHASES}
+    return out | drawn_cells.openings(rows)
+
+
+def test_every_cell_of_drawn_reads():
+    """Wire bytes over the entries' share of the volume: that of runs that read all entries, whatever their clients."""
+    table, per_read = drawn_cells.table("sparse"), ("entries", "branches", "baskets")
+    for sweep, count in (("entries", 4), ("volume", 1)):
+        runs = [r for r in drawn_cells.runs().values() if r.point.sweep == sweep]
+        whole = [expected_of(r) for r in runs if r.point.axes.get("entry_fraction", 100) == 100]
+        volume, entries = (statistics.median(w[c] for w in whole) for c in ("needed_mb_per_read", "entries_per_read"))
+        groups = drawn_cells.groups(sweep)
+        assert len(groups) == count
+        for group in groups:
+            of_runs = [expected_of(r) for r in group]
+            for one in of_runs:
+                one["share_amplification_ratio"] = one["wire_mb_per_read"] * entries / volume / one["entries_per_read"]
+            expected = drawn_cells.counted(group) | drawn_cells.cpu(group) | {"shared_host": False}
+            expected |= {c: float(statistics.median(o.pop(f"{c}_per_read") for o in of_runs)) for c in per_read}
+            expected["reads"] = 30 * 3 * group[0].n
+            for column in of_runs[0]:
+                name = "share_amplification" if column.startswith("share_") else column.partition("_")[0]
+                values = [o[column] for o in of_runs]
+                expected |= drawn_cells.spread(name, column.removeprefix(f"{name}_"), values)
+            assert set(expected) | drawn_cells.identity() == set(table.columns)
+            drawn_cells.check(drawn_cells.row_of(table, group[0]), expected, group[0].point.key)
