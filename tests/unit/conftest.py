@@ -17,7 +17,7 @@ ESSENTIAL = ("nsenter", "unshare")  # of util-linux, which every Debian has
 LOOK_AT_PICTURES = (
     "analysis/figures/test_figures",
     "analysis/figures/test_pictures",
-    "analysis/test_golden",
+    "analysis/test_snapshots",
     "analysis/history/test_history",
 )
 
