@@ -317,3 +317,53 @@ def test_a_table_is_on_disk_before_it_has_its_name_unless_it_need_not(tmp_path, 
     monkeypatch.setattr(records.os, "fsync", synced.append)
     records.write_table(tmp_path / "t", records.SCENARIOS, {"client": [1]}, *([] if sync is None else [sync]))
     assert len(synced) == (0 if sync is False else 1) and pq.read_table(tmp_path / "t")["client"].to_pylist() == [1]
+
+
+# Earlier tries, and records of other points and schemas
+
+POINT = {"store": "s", "workload": "get", "axes": {"a": 1, "b": 2}, "rep": 1}
+
+
+def test_points_differ_by_every_known_axis():
+    """An axis that only one of two points has is at its default in the other."""
+    for change, same in (
+        ({}, True),
+        ({"store": "t"}, False),
+        ({"workload": "put"}, False),
+        ({"rep": 2}, False),
+        ({"axes": {"a": 2}}, False),
+        ({"axes": {"a": 1, "new": 5}}, True),
+        ({"axes": {"new": 5}}, True),
+    ):
+        both = records.same_point(POINT, POINT | change), records.same_point(POINT | change, POINT)
+        assert both == (same, same), change
+
+
+def test_earlier_tries_are_listed_once(tmp_path):
+    old = {"time_ns": 3, "outcome": "failed", "reason": "first"}
+    measured = {"time_ns": 9, "outcome": "measured", "reason": "x"}
+    records.write_json(tmp_path / "run.json", {"point": POINT, "start_ns": 9, "earlier": [old]})
+    failure = {"point": POINT, "time_ns": 12, "reason": "late", "earlier": [old, measured]}
+    records.write_json(tmp_path / "failed.json", failure)
+    found = [tuple(t[k] for k in ("time_ns", "outcome", "reason")) for t in records.earlier(tmp_path, POINT)]
+    assert found == [(3, "failed", "first"), (9, "measured", "x"), (12, "failed", "late")]
+    assert records.earlier(tmp_path, POINT | {"rep": 2}) == []
+    assert records.missing(tmp_path.parent, [tmp_path.name, "no"]) == ["no"]
+    (tmp_path / "run.json").unlink()
+    assert records.missing(tmp_path.parent, [tmp_path.name]) == [tmp_path.name]
+    assert records.missing(tmp_path.parent, [tmp_path.name], True) == []
+
+
+def test_later_schema_is_refused(tmp_path):
+    assert records.SCHEMA == 4
+    (tmp_path / "x.parquet").write_bytes(b"12345")
+    files = {"x.parquet": {"bytes": 5, "sha256": hashlib.sha256(b"12345").hexdigest()}}
+    for schema in (2, 4):
+        records.write_json(tmp_path / "run.json", {"schema": schema, "point": POINT, "files": files})
+        assert evidence.load_run(tmp_path)
+    records.write_json(tmp_path / "run.json", {"schema": 5, "point": POINT, "files": files})
+    with pytest.raises(UserError, match="has schema 5"):
+        evidence.load_run(tmp_path)
+    records.write_json(tmp_path / "run.json", {"schema": 4, "point": POINT, "files": files})
+    (tmp_path / "x.parquet").write_bytes(b"1234")
+    assert evidence.load_run(tmp_path) is None

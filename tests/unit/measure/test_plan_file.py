@@ -1,0 +1,106 @@
+"""`plan.json`: settings that changed since a point was measured, and plans that drop records."""
+
+import pytest
+from make_examples import CONFIG, ONE_EACH
+
+from campaigns import copied
+from storelab.core import config, plan, records
+from storelab.core.errors import UserError
+from storelab.host import environment
+from storelab.measure import plan_file
+from storelab.workloads import WORKLOADS
+
+
+def configured(folder, **more):
+    base = {"campaign": "x", "name": "x", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
+    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "results": str(folder), "sweeps": {"up": {"workload": "put"}}}
+    return config.Config.model_validate(base | more)
+
+
+def measured(folder, change=lambda then: None, **more):
+    """Return the configuration and points of a campaign with one measured point, whose plan is changed."""
+    settings = configured(folder, **more)
+    points = plan.make(settings, WORKLOADS)
+    then = records.as_json(plan_file.current(settings, points, WORKLOADS))
+    change(then)
+    records.write_json(settings.raw / "plan.json", then)
+    (settings.raw / points[0].key).mkdir(parents=True)
+    (settings.raw / points[0].key / "run.json").write_text("{}")
+    return settings, points
+
+
+def test_first_difference_is_reported_with_the_count(tmp_path):
+    fixed = {"duration_ns": 1, "warm_up_ns": 2, "data_seed": 3}
+    for changes in range(4):
+        then = dict(list(fixed.items())[:changes])
+        settings, points = measured(tmp_path / str(changes), lambda p, then=then: p["points"][0]["fixed"].update(then))
+        found = plan_file.differences(settings, points)
+        assert len(found) == changes
+        if not changes:
+            plan_file.refuse_differences(settings, points)
+            continue
+        with pytest.raises(UserError) as refused:
+            plan_file.refuse_differences(settings, points)
+        assert found[0] in refused.value.problem
+        assert (f"{changes - 1} more" in refused.value.problem) == (changes > 1)
+
+
+def test_unknown_settings_of_a_store_count_as_defaults(tmp_path):
+    for number, (then, differs) in enumerate(
+        ((None, []), ({"kind": "seaweedfs"}, []), ({"kind": "seaweedfs", "volume_size": 7}, ["volume_size"]))
+    ):
+        settings, points = measured(
+            tmp_path / str(number), lambda p, then=then: p.update(stores={"a": then} if then else {})
+        )
+        found = plan_file.differences(settings, points)
+        assert [line.split()[2] for line in found] == differs and all(line.startswith("store a: ") for line in found)
+
+
+def test_addresses_and_ports_may_change(tmp_path):
+    elsewhere = {"port": 12345, "address": "10.0.0.1", "directory": "/elsewhere"}
+    settings, points = measured(tmp_path, lambda then: then["stores"]["a"].update(elsewhere))
+    assert plan_file.differences(settings, points) == []
+    plan_file.write(settings, points, WORKLOADS)
+    assert plan_file.up_to_date(settings, points, WORKLOADS), "the plan says what is used now"
+
+
+def test_other_software_of_used_engines_is_a_difference(tmp_path, monkeypatch):
+    now = environment.packages()
+    for sweep, package in (
+        ({"workload": "put", "axes": {"engine": "obstore"}}, "obstore"),
+        ({"workload": "read_volume", "axes": {"engine": "planned"}}, "cramjam"),
+        ({"workload": "put", "axes": {"engine": "fsspec"}}, "xrootd"),
+    ):
+        settings, points = measured(tmp_path / package, sweeps={"s": sweep})
+        assert plan_file.differences(settings, points) == []
+        with monkeypatch.context() as later:
+            later.setattr(environment, "packages", lambda package=package: now | {package: "99.0"})
+            assert plan_file.differences(settings, points) == [f"{package} was {now[package]}, is 99.0"]
+    settings = configured(tmp_path)
+    points = plan.make(settings, WORKLOADS)
+    assert "uproot" not in plan_file.current(settings, points, WORKLOADS)["software"], "s5cmd moves these objects"
+
+
+def test_plan_that_drops_records_is_refused(tmp_path):
+    """Records of another campaign file, of an earlier plan, or without a plan; the whole plan is written."""
+    raw = copied("one_each", tmp_path / "example") / "raw"
+
+    def planned(campaign, sweeps=ONE_EACH):
+        settings = config.Config.model_validate(
+            CONFIG | {"results": str(tmp_path), "repetitions": 1, "sweeps": sweeps, "campaign": campaign}
+        )
+        return settings, plan.make(settings, WORKLOADS)
+
+    records.write_summed(raw / "plan.json", records.read_json(raw / "plan.json") | {"file": "first"})
+    less = {"upload": ONE_EACH["upload"]}
+    with pytest.raises(UserError, match=r"campaign file second: .*drops 2 records of campaign file first .*alpha/get"):
+        plan_file.write(*planned("second", less), WORKLOADS)
+    with pytest.raises(UserError, match="drops 2 records that it planned before"):
+        plan_file.refuse_differences(*planned("first", less))
+    (raw / "plan.json").unlink()
+    with pytest.raises(UserError, match="drops 2 records that no plan knows"):
+        plan_file.refuse_differences(*planned("first", less))
+    whole = planned("/somewhere/first.yaml")
+    plan_file.write(*whole, WORKLOADS)
+    assert records.read_json(raw / "plan.json")["file"] == "first.yaml" and records.damage(raw / "plan.json") is None
+    assert plan_file.up_to_date(*whole, WORKLOADS)
