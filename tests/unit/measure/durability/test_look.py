@@ -162,25 +162,27 @@ def test_failed_look_uses_next_front_end(tmp_path, held):
     assert faults(it.read(ends=("a", "b"))) == {"unreadable": 6} and len(held.ends) > 6 * 3
 
 
-def test_looks_are_bounded_in_number_and_time(tmp_path, held):
+def test_looks_are_bounded_in_number_and_time(tmp_path, held, monkeypatch):
     it = Written(tmp_path / "x", False)
     for number in range(40):
         it.note(number, 1, ledger.NEW)
         held.objects[it.path_of(number)] = it.content(number, 1)
-    some = it.read(most=7)
-    assert (some["states"], some["read"]) == (40, 7)
+    found = it.read(most=7)
+    assert (found["states"], found["read"]) == (40, 7)
     for number in range(40):
         held.objects[it.path_of(number)] = RuntimeError("silent")
-    begun = time.monotonic()
-    few = it.read(seconds=0.03)
-    assert 0 < few["read"] < 40 and few["unreadable"] == few["read"] and time.monotonic() - begun < 5
     assert len(it.read()["examples"]) == 10
+    slept = []
+    passing = SimpleNamespace(sleep=slept.append, monotonic=lambda: sum(slept))
+    monkeypatch.setattr(look, "time", passing)
+    found = it.read(seconds=5 * (look.TRIES - 0.5) * look.PAUSE_S, threads=1)
+    assert 0 < found["read"] == found["unreadable"] < 10, "each takes TRIES - 1 pauses"
 
 
 def test_live_look_accepts_concurrent_writes(tmp_path, held, monkeypatch):
     """A version may be begun after the ledger was first read; one acknowledged long before must be seen."""
-    it = Written(tmp_path / "x", True)
-    now = time.time_ns()
+    it, now = Written(tmp_path / "x", True), time.time_ns()
+    monkeypatch.setattr(look.clock, "now_ns", lambda: now)
     for number in range(4):
         it.note(number, 1, ledger.NEW, at=now - 10**9)
     held.objects = {it.path_of(n): it.content(n, 1) for n in range(4)}
@@ -189,13 +191,13 @@ def test_live_look_accepts_concurrent_writes(tmp_path, held, monkeypatch):
     def get(store, name):
         if name == it.book.place(0)[1] and it.path_of(0) in held.objects and not held.ends.count("done"):
             held.ends.append("done")
-            it.note(0, 2, ledger.OVERWRITE, acked=False, at=time.time_ns())
+            it.note(0, 2, ledger.OVERWRITE, acked=False, at=now)
             held.objects[it.path_of(0)] = it.content(0, 2)
         return original(store, name)
 
     held.get = get
     assert not faults(it.read(live=True))
-    it.note(1, 2, ledger.OVERWRITE, at=time.time_ns())  # just now: the look may have come before
+    it.note(1, 2, ledger.OVERWRITE, at=now)  # just now: the look may have come before
     assert not faults(it.read(live=True))
     it.note(2, 2, ledger.OVERWRITE, at=now - 5 * 10**8)
     assert faults(it.read(live=True)) == {"stale": 1}
