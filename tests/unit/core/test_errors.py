@@ -1,0 +1,55 @@
+"""Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
+
+import pytest
+
+from storelab.core import records
+from storelab.core.errors import UserError, of_system
+
+JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+SECRETS = (
+    JWT,
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "AKIAIOSFODNN7EXAMPLE",
+    "MDAxY2xvY2F0aW9uIE9wdGlvbmFsLmVtcHR5CjAwMThpZGVu",
+)
+HARMLESS = (
+    "nullserver/calibrate/operation~put_engine~obstore_object_size~10GB_workers~0002_part_size~256MiB_rep~001",
+    "/data/Run2023B/NanoAODv12/SingleMuon/file-0001.root",
+    "https://front-end-1.example.org:9000",
+    "a3f5" * 16,
+    "an_ordinary_name_of_a_sweep_that_is_long",
+)
+
+
+def test_refusals_of_the_system_name_path_and_hint():
+    for error, begin, hint in (
+        (OSError(28, "No space", "results/x"), "results/x: no space left on device", "make room"),
+        (OSError(30, "", "a"), "a: read-only file system", "give a folder"),
+        (OSError("Error writing. Detail: [errno 28] No space left"), "a file: no space left on device", "make room"),
+        (ConnectionRefusedError(111, "refused"), "network: ", ""),
+    ):
+        message = str(of_system(error))
+        assert message.startswith(begin) and hint in message
+
+
+def test_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(records.os, "fsync", full)
+    with pytest.raises(OSError, match="device") as caught:
+        records.write_atomic(tmp_path / "new", b"x")
+    assert caught.value.filename == str(tmp_path / "new") and not list(tmp_path.iterdir())
+
+
+def test_tokens_are_hidden_and_names_are_not():
+    for secret in SECRETS:
+        for text in (secret, f"'{secret}' is wrong", f"https://me:{secret}@a", f"stores.far.{secret}"):
+            message = str(UserError("here", text))
+            assert secret not in message and max((len(w) for w in message.split() if w in secret), default=0) < 8
+    for plain in HARMLESS:
+        assert str(UserError("here", plain)) == f"here: {plain}"
+
+
+def test_control_characters_are_replaced():
+    assert str(UserError("a\x1b[2J", "b\nc\x00", "d\x07")) == "a?[2J: b c?; d?"
