@@ -6,7 +6,7 @@ from click.testing import CliRunner
 from make_examples import make
 
 from storelab.analysis import sizing
-from storelab.analysis.records.campaign import load
+from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import build
 from storelab.cli import cluster
 from storelab.core.errors import UserError
@@ -100,3 +100,22 @@ def test_the_command(campaign):
         and "20 clients fill 20 Gbit/s" in told
         and all(f"{n:5d} clients, 100 points" in told for n in (20, 64, 512, 5000))
     )
+
+
+def test_bytes_of_records_per_operation_and_client(tmp_path):
+    sizes = {
+        **{"a/ops.0.parquet": 300, "a/run.json": 50},
+        **{"b/ops.0.parquet": 500, "b/ops.1.parquet": 200, "b/monitor.0.parquet": 40},
+    }
+    for name, size in sizes.items():
+        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "raw" / name).write_bytes(bytes(size))
+    runs = {"a": {"clients": [{"operations": 100}]}, "b": {"clients": [{"operations": 300}, {"operations": 100}]}}
+    campaign = Campaign(tmp_path, {}, runs, {})
+    assert sizing.record_bytes(campaign) == (1000 / 500, 90 / 3)
+    assert sizing.estimate(campaign, 10, 4, 60, 2.0) == {
+        **{"operations a point": 1200, "records a point": 1200 * 2 + 10 * 30},
+        **{"records of the campaign": 4 * 2700, "files of the campaign": 4 * 12},
+    }
+    with pytest.raises(UserError, match="no operation"):
+        sizing.record_bytes(Campaign(tmp_path, {}, {"a": {"clients": [{"operations": 0}]}}, {}))

@@ -1,5 +1,7 @@
 """Groups of rows (`parts/groups.py`): held against groups that are found row by row, in plain Python."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,3 +52,37 @@ def test_a_value_beside_nulls_is_no_single_value():
         frame = pd.DataFrame({"store": "a", "clients": pd.array(values, "Int64"), "value": range(3)})
         found = [(k["clients"] is pd.NA or pd.isna(k["clients"]), len(g)) for k, g in groups.grouped(frame, BY[:2])]
         assert found == [(False, 2), (True, 1)]
+
+
+def test_values_of_records_and_of_csv_are_alike():
+    """CSV has no integers next to a gap, and truths as words."""
+    told = [4000, True, "4 kB", None, math.nan]
+    read = pd.Series([4000.0, "True", "4 kB", pd.NA, None], dtype=object)
+    assert groups.alike(told) == groups.alike(read) == [4000.0, "True", "4 kB", None, None]
+    assert groups.alike(pd.Series([True, False])) == ["True", "False"] and groups.alike(["1"]) != groups.alike([1])
+
+
+def test_summaries_count_runs():
+    rows = pd.DataFrame(
+        {
+            **{"g": ["x", "x", "y", "x"], "speed_mb": [1.0, None, 4.0, 3.0]},
+            **{"other_s": [1.0, 2.0, 4.0, 6.0], "text": ["a", None, "b", "c"]},
+        }
+    )
+    metrics = [("speed", "mb"), ("other", "s")]
+    columns = ["g", *groups.COUNTS, *groups.spread(metrics), "said"]
+
+    def made(**options):
+        said = lambda g: {"said": groups.joined(g["text"])}  # noqa: E731
+        return groups.summarised(rows, ["g"], metrics, columns, said, **options).set_index("g")
+
+    plain, counted, whole = made(), made(counted="speed_mb"), made(complete=True)
+    assert list(plain["n"]) == [3, 1] and list(counted["n"]) == [2, 1] and list(plain["interval"]) == ["range"] * 2
+    assert list(plain["coverage_percent"]) == [75.0, 0.0] and list(counted["coverage_percent"]) == [50.0, 0.0]
+    speeds, others = ([f"{name}_{part}_{unit}" for part in ("median", "low", "high")] for name, unit in metrics)
+    assert plain.loc["x", speeds].tolist() == [2.0, 1.0, 3.0] and plain.loc["x", others].tolist() == [2.0, 1.0, 6.0]
+    assert whole.loc["x", speeds].isna().all(), "not known in one of the runs"
+    assert whole.loc["x", "other_median_s"] == 2.0 and whole.loc["y", "speed_median_mb"] == 4.0
+    assert list(plain["said"]) == ["a, c", "b"]
+    assert groups.joined([None, math.nan]) is None and groups.joined([1, 1, 2]) == "1, 2"
+    assert groups.summarised(rows[:0], ["g"], metrics, columns, dict).empty

@@ -88,3 +88,25 @@ def test_the_whole_is_compared_by_welchs_test():
     found = ratios.whole([dict(enumerate(np.exp(a)))], [dict(enumerate(np.exp(b)))])
     theirs = ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
     assert (found.low, found.high) == (pytest.approx(math.exp(theirs.low)), pytest.approx(math.exp(theirs.high)))
+
+
+def test_ranks_that_hold_the_median_by_counting():
+    """The runs above the median are one of 2^n subsets, each as likely: the k-th of n is below and above it in some."""
+    for n in range(1, 40):
+        holds = [1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(n + 1)]
+        k = max([k for k in range(1, n + 1) if n - k + 1 > k and holds[k] >= 0.95] or [1])
+        assert medians.order_statistics(n) == (k, pytest.approx(max(0, holds[k]))), n
+
+
+def test_coverage_is_that_of_drawn_normal_runs():
+    """Draw 400 000 samples, whose true median is 0; low and high are those of `summarise`."""
+    for n in (6, 7, 12):
+        x = np.sort(np.random.default_rng(n).normal(size=(400_000, n)), axis=1)
+        one = medians.summarise(np.arange(n, dtype=float))
+        ends = []
+        for at in (one.low, one.high):
+            k, part = int(at), at % 1
+            ends.append(x[:, k] if not part else (1 - part) * x[:, k] + part * x[:, k + 1])
+        assert medians.coverage(n) == pytest.approx(np.mean((ends[0] <= 0) & (ends[1] >= 0)), abs=0.002), n
+        outer, inner = (1 - 2 * binom.cdf(int(one.low) + more, n, 0.5) for more in (0, 1))
+        assert inner <= medians.coverage(n) <= outer, "between two ranks"

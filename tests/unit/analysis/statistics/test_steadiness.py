@@ -1,5 +1,7 @@
 """Was a window steady: rates of false and of true alarms over synthetic windows, and each shape by its name."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,26 @@ def test_one_slow_slice_is_no_stall():
 def test_every_number_of_slices_is_judged(n):
     assert s.label(np.full(n, 25.0)) == s.STEADY
     assert s.label(np.where(np.arange(n) < n / 2, 100.0, 10.5)) == s.SHIFTED
+
+
+def test_shapes_are_ranked_by_information_criterion():
+    """n log(rest / n) + parameters * log n (Bayes); a line has 2, a step 3 (its place), a swing 4 (its period)."""
+    rng, n = np.random.default_rng(5), 40
+    t = (np.arange(n) + 0.5) / n
+    for _ in range(20):
+        y = 1 + 0.3 * rng.random() * t + 0.3 * (t > rng.random()) + 0.05 * rng.normal(size=n)
+        z = y / y.mean() - 1
+
+        def rest(*columns, z=z):
+            design = np.column_stack([np.ones(n), *columns])
+            return float(((z - design @ np.linalg.lstsq(design, z, rcond=None)[0]) ** 2).sum())
+
+        periods = np.arange(1.5, 10.01, 0.5)
+        least = {
+            s.DRIFTING: (2, rest(t)),
+            s.SHIFTED: (3, min(rest(t > k / n) for k in range(5, 36))),
+            s.SWINGING: (4, min(rest(np.sin(2 * np.pi * p * t), np.cos(2 * np.pi * p * t)) for p in periods)),
+        }
+        found = s.fits(y)
+        for name, (parameters, left) in least.items():
+            assert found[name][2] == pytest.approx(n * math.log(left / n) + parameters * math.log(n)), name

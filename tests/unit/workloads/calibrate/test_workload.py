@@ -153,3 +153,40 @@ def test_cold_reads_drop_pages_of_the_data(tmp_path):
                 WORKLOADS["read_entries"].before(None, store, p, job)
                 found = job.get("extra", {}).get("pages")
                 assert found == ((pages if backing == "disk" else []) if access == "cold" else None), (backing, kind)
+
+
+def test_possible_calibrations():
+    """Axes, and the one that is refused."""
+    copy, local = {"operation": "copy"}, {"engine": "none"}
+    cases = [
+        *[({}, None), ({"operation": "put"}, None), ({"operation": "delete"}, None)],
+        *[({"operation": "get_range", "range_size": 5}, None), ({"operation": "get_range"}, "range_size")],
+        *[(copy, "operation"), ({"target": "memory"}, "operation"), (local, "engine")],
+        *[({"target": "memory"} | copy, "engine"), ({"target": "memory"} | copy | local, None)],
+        *[({"target": target, "operation": "write"} | local, None) for target in ("tmpfs", "disk")],
+        *[({"target": "disk", "operation": "read"} | local, None), ({"target": "disk"} | copy | local, "operation")],
+    ]
+    for axes, refused in cases:
+        p = point(**{"engine": "loadgen"} | axes)
+        if refused is None:
+            workload.CALIBRATE.possible(p)
+            continue
+        with pytest.raises(UserError) as error:
+            workload.CALIBRATE.possible(p)
+        assert error.value.place == f"sweeps.{p.sweep}.axes.{refused}", axes
+
+
+def test_names_to_delete_are_shared_out(monkeypatch):
+    assert (workload.DELETIONS, workload.MOST_DELETIONS) == (100_000, 800_000)
+    monkeypatch.setattr(workload, "DELETIONS", 100)
+    monkeypatch.setattr(workload, "MOST_DELETIONS", 800)
+    names = workload._names(point("delete", clients=3, batch=1))
+    assert [len(n) for n in names] == [100] * 3
+    assert names[1][0] == (0, "put/1/0000000") and names[2][-1] == (0, "put/2/0000099")
+    assert [len(n) for n in workload._names(point("delete", clients=4, batch=10))] == [200] * 4
+
+
+def test_stand_in_has_axes_of_its_operation():
+    found = workload.stand_in(point("put", clients=3, object_size=77))
+    assert found.workload == "put" and set(found.axes) == {a.name for a in WORKLOADS["put"].axes}
+    assert (found.axes["clients"], found.axes["object_size"], found.axes["buckets"]) == (3, 77, 1)
