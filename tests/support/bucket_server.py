@@ -1,5 +1,6 @@
-"""A bucket on loopback, in memory, that a test can look into and make fail: `PUT`, `HEAD`, `GET`, `DELETE` of objects,
-and of several at once. It takes any signature.
+"""A bucket on loopback, in memory, that a test can look into and make fail.
+
+It answers `PUT`, `HEAD`, `GET` and `DELETE` of objects, and the deletion of several at once. It takes any signature.
 """
 
 import http.server
@@ -7,15 +8,17 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 
 
 class Bucket(http.server.ThreadingHTTPServer):
-    """objects: key -> bytes, without the bucket's name; asked: (method, key, headers) in order of arrival;
-    answer(method, key) gives another (status, headers) in place of the right answer, None for the right one, or raises
-    ConnectionError to hang up. Of a request that deletes several it is asked for each key, as of a `DELETE`, and says
-    the `code` of its error in the headers; of the whole request as `POST`.
+    """A server of one bucket.
+
+    objects: key -> bytes, without the bucket's name. asked: (method, key, headers) in order of arrival.
+    answer(method, key): returns another (status, headers), or None for the right answer, or raises ConnectionError to
+    hang up. It is called for each key of a request that deletes several as of a `DELETE`, and returns the `code` of its
+    error in the headers; for the whole request as of a `POST`. most: the largest number of requests in flight.
     """
 
     daemon_threads = True
@@ -28,6 +31,24 @@ class Bucket(http.server.ThreadingHTTPServer):
         self.busy = self.most = 0
         self.pause_s = 0.0
         self.lock = threading.Lock()
+        self.meeting: tuple[threading.Barrier, tuple[str, ...]] | None = None
+        self.missing = 0
+
+    def meet(self, number: int, *methods: str) -> None:
+        """Answer the next `number` requests by these methods only when all of them are there."""
+        self.meeting, self.missing = (threading.Barrier(number, timeout=60), methods), number
+
+    def wait(self, method: str) -> None:
+        """Wait for other requests, if that was asked for."""
+        time.sleep(self.pause_s)
+        if self.meeting is None or method not in self.meeting[1]:
+            return
+        with self.lock:
+            self.missing -= 1
+            waits = self.missing >= 0
+        if waits:
+            with suppress(threading.BrokenBarrierError):
+                self.meeting[0].wait()
 
     @property
     def url(self) -> str:
@@ -52,7 +73,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             server.asked.append((self.command, key, self.headers))
             server.busy += 1
             server.most = max(server.most, server.busy)
-        time.sleep(server.pause_s)
+        server.wait(self.command)
         with server.lock:
             server.busy -= 1
         try:
@@ -60,9 +81,9 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
             return
-        told = b""
+        result = b""
         if not status and self.command == "POST":
-            status, told = 200, self._several(body)
+            status, result = 200, self._several(body)
         if not status:
             if self.command == "PUT":
                 server.objects[key] = body
@@ -70,7 +91,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             if self.command == "DELETE":
                 server.objects.pop(key, None)
                 status = 204
-        data = server.objects[key] if self.command in ("GET", "HEAD") and status == 200 else told
+        data = server.objects[key] if self.command in ("GET", "HEAD") and status == 200 else result
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -84,25 +105,23 @@ class _Answers(http.server.BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def _several(self, body: bytes) -> bytes:
-        """Delete the keys of the body; the answer names those that stay, and unless it is to be quiet those that
-        went.
-        """
-        keys, told = re.findall(r"<Key>(.*?)</Key>", body.decode()), ""
-        for key in keys:
+        """Delete the keys of the body; the answer names those that stay, and the others unless it is to be quiet."""
+        quiet, result = b"<Quiet>true</Quiet>" in body, ""
+        for key in re.findall(r"<Key>(.*?)</Key>", body.decode()):
             if refused := self.server.answer("DELETE", key):
-                told += (
-                    f"<Error><Key>{key}</Key><Code>{refused[1].get('code', 'AccessDenied')}</Code><Message/></Error>"
-                )
+                code = refused[1].get("code", "AccessDenied")
+                result += f"<Error><Key>{key}</Key><Code>{code}</Code><Message/></Error>"
                 continue
             self.server.objects.pop(key, None)
-            told += "" if b"<Quiet>true</Quiet>" in body else f"<Deleted><Key>{key}</Key></Deleted>"
-        return f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult>{told}</DeleteResult>'.encode()
+            result += "" if quiet else f"<Deleted><Key>{key}</Key></Deleted>"
+        return f'<?xml version="1.0" encoding="UTF-8"?><DeleteResult>{result}</DeleteResult>'.encode()
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _do
 
 
 @contextmanager
 def bucket() -> Iterator[Bucket]:
+    """Serve a bucket until the context ends."""
     server = Bucket()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()

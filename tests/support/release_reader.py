@@ -1,4 +1,4 @@
-"""Reads a published release back into files, with nothing of storelab: SQLite and zlib alone. For tests."""
+"""A reader of published releases that uses SQLite and zlib, and nothing of storelab."""
 
 import hashlib
 import sqlite3
