@@ -1,0 +1,136 @@
+"""Attempts: a kill at any moment leaves a whole record, and the next run removes the rest."""
+
+import fcntl
+import os
+import signal
+import sys
+from pathlib import Path
+
+import collected
+import make_examples
+import pytest
+from collected import FINE, looks, settings
+
+from storelab.core import evidence, plan, records
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed
+from storelab.measure import attempts, record
+from storelab.workloads import WORKLOADS
+
+POINT = {"store": "a", "workload": "get", "axes": {}, "rep": 1}
+EARLIER = {"nothing": 0, "failed": 1, "record": 1, "record and later": 2}  # what there was -> earlier tries
+
+
+def attempt(folder: Path, name: str, content: bytes) -> tuple[dict, Path]:
+    """Return the head and the folder of an attempt with two tables."""
+    work = folder / "work" / name
+    work.mkdir(parents=True)
+    for n in (0, 1):
+        (work / f"ops.{n}.parquet").write_bytes(content + bytes([n]))
+    return {"point": POINT, "start_ns": len(content), "attempt": name}, work
+
+
+@pytest.mark.parametrize(
+    "before", ["nothing", *(pytest.param(b, marks=pytest.mark.heavy) for b in ("failed", "record")), "record and later"]
+)
+def test_kill_leaves_old_record_or_new_one(tmp_path, before):
+    """Kill the process at its first, second, … act on files below the record's folder, until it survives."""
+    for act in range(1, 60):
+        base = tmp_path / str(act)
+        folder = base / "raw" / "a" / "get" / "rep~001"
+        if "record" in before:
+            record.put_in_place(*attempt(base, "old", b"old"), folder)
+        if before in ("failed", "record and later"):
+            failure = {"point": POINT, "time_ns": 1, "reason": "why", "earlier": []}
+            records.write_summed(folder / ("failed.json" if before == "failed" else "later.json"), failure)
+        new = attempt(base, "new", b"new one")
+        killed = killed_at(act, base / "raw", lambda new=new, folder=folder: record.put_in_place(*new, folder))
+        run = evidence.load_run(folder)
+        found = {run["attempt"]} if run else set()
+        assert found <= {"old", "new"} and ("record" not in before or found), act
+        assert not (run and (folder / "failed.json").exists()), act
+        assert run or not list(folder.glob("run.json")), "a head that is not valid"
+        if not killed:
+            assert found == {"new"} and {p.name for p in folder.iterdir()} == {"run.json", *run["files"]}
+            assert len(run["earlier"]) == EARLIER[before]
+            break
+        record.put_in_place(*attempt(base, "next", b"the next"), folder)  # the next run repairs all
+        run = evidence.load_run(folder)
+        assert run["attempt"] == "next" and sorted(p.name for p in folder.glob("*.parquet")) == sorted(run["files"])
+        assert not (folder / "failed.json").exists() and not (folder / "later.json").exists()
+    assert act > 5
+
+
+def killed_at(act: int, below: Path, call) -> bool:
+    """Return whether a child process was killed at this act (write, rename, removal) below a folder."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def hook(event: str, args: tuple) -> None:
+            nonlocal seen
+            if event not in ("open", "os.rename", "os.remove", "os.mkdir") or str(below) not in str(args[:2]):
+                return
+            seen += 1
+            if seen == act:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        code = 1
+        try:
+            call()
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), status
+    return status != 0
+
+
+def test_failure_and_record_exclude_each_other(tmp_path):
+    point = plan.make(Config.model_validate(make_examples.CONFIG), WORKLOADS)[0]
+    folder = tmp_path / point.key
+    records.fail(folder, point, "first")
+    assert [p.name for p in folder.iterdir()] == ["failed.json"]
+    records.finish(folder, {"point": records.as_json(point.identity()), "start_ns": 1})
+    records.fail(folder, point, "again, in vain")
+    assert sorted(p.name for p in folder.iterdir()) == ["later.json", "run.json"] and evidence.load_run(folder, point)
+
+
+def test_killed_attempts_are_removed(tmp_path):
+    """Living ones stay, and failed ones stay until the next attempt, for the user to look at."""
+    config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
+    base = config.campaign_dir / "work" / key
+    for name in ("killed", "older", "living"):
+        (base / name).mkdir(parents=True)
+        (base / name / "job.json").write_text("{}")
+    (base / "killed/alive").touch()
+    with open(base / "living/alive", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert attempts.sweep(config) == 2
+        assert [p.name for p in base.iterdir()] == ["living"]
+    assert attempts.sweep(config) == 1 and not base.exists()
+    with pytest.raises(MeasurementFailed), attempts.begun(config, key) as work:
+        assert attempts.sweep(config) == 0
+        raise MeasurementFailed("why")
+    assert attempts.sweep(config) == 0 and work.exists()
+    with attempts.begun(config, key) as work:
+        assert [p.name for p in base.iterdir()] == [work.name]
+    assert not base.exists()
+    with pytest.raises(KeyboardInterrupt), attempts.begun(config, key):
+        raise KeyboardInterrupt
+    assert not base.exists()
+
+
+def test_unfinished_files_are_removed(tmp_path):
+    folder = tmp_path / "example"
+    collected.write(folder)
+    point = next((folder / "raw").rglob("run.json")).parent
+    ours = point / f".run.json.{os.getpid()}.tmp"
+    for path in (point / ".run.json.999999999.tmp", ours, point / "ops.0.abc.parquet"):
+        path.write_text("{")
+    (folder / "raw/alpha/put/rep~002/ops.0.parquet").write_bytes(b"PAR1")  # next to failed.json
+    attempts.sweep_raw(settings(folder))
+    assert [p.name for p in point.glob(".*")] == [ours.name]
+    ours.unlink()
+    assert evidence.load_run(point) and looks(folder) == FINE

@@ -1,0 +1,24 @@
+"""`storelab doctor`: it looks at everything, and never raises."""
+
+from storelab.core.config import Config
+from storelab.measure import doctor
+
+
+def test_doctor_reports_each_finding_with_its_place(monkeypatch, tmp_path, capsys, port_block):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    stores = {
+        "a": {"kind": "seaweedfs", "port": port_block},
+        "b": {"kind": "seaweedfs", "port": port_block + 8},
+        "c": {"kind": "s3", "endpoint": "nonsense"},
+    }
+    base = {"campaign": "x", "name": "x", "use_stores": ["a"], "sweeps": {"s": {"workload": "put"}}, "stores": stores}
+    places = {"results": str(tmp_path / "r"), "state": str(tmp_path / "s"), "scratch": str(tmp_path / "none")}
+    findings = {f.name: f for f in doctor.examine(Config.model_validate(base | places))}
+    failed = {"ports of a", "scratch", "stores.c", "stores.c.endpoint"}
+    assert failed <= {name for name, f in findings.items() if f.level == "fail"}
+    assert "32 apart" in findings["ports of a"].mend and "credentials" in findings["stores.c"].value
+    assert findings["s5cmd"].level == "ok" and findings["store a"].value == "down"
+    assert not (tmp_path / "s").exists()
+    doctor.print_findings(findings.values())
+    assert "s5cmd" in capsys.readouterr().out

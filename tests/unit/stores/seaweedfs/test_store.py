@@ -1,0 +1,77 @@
+"""SeaweedFS as an example of managed stores: its folder, its use from another host, its volumes. It is not started."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from refusals import refusal
+
+from storelab.core.errors import UserError
+from storelab.stores import make
+from storelab.stores.managed import elsewhere
+from storelab.stores.seaweedfs.store import Settings, volumes_of
+
+
+def store(folder, **settings):
+    return make("sw", Settings(kind="seaweedfs", **settings), folder)
+
+
+def test_boto3_is_imported_late():
+    code = (
+        "import sys; from pathlib import Path; from storelab.stores.seaweedfs.store import Settings\n"
+        "from storelab.stores import make; s = make('sw', Settings(kind='seaweedfs'), Path('none')); s.status()\n"
+        "assert 'boto3' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_folder_of_other_data_is_refused(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    sw = store(tmp_path / "state", directory=str(tmp_path / "precious"))
+    assert refusal(sw.up).startswith("stores.sw.directory: ")
+    assert [p.name for p in (tmp_path / "precious").iterdir()] == ["file"]
+
+
+def test_store_that_was_never_up_can_go_down(tmp_path):
+    sw = store(tmp_path)
+    assert sw.down() == [] and sw.status().state == "down" and list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match="`storelab up`"):
+        sw.credentials()
+
+
+def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypatch):
+    """Their folder is shared, and their pids mean nothing here: this one is of the test."""
+    sw = store(tmp_path)
+    sw.folder.mkdir()
+    sw.make_keys(1)
+    sw.note_accounts(1)
+    record = {"pid": os.getpid(), "created": 0, "argv": [], "grace": 1, "host": "127.0.0.1", "ports": [1]}
+    there = {"machine": "node7", "boot_id": "another"}
+    records = dict.fromkeys(("master", "volume-1", "filer", "s3-1"), record | there)
+    sw.daemons.file.write_text(json.dumps({"schema": 1, "daemons": records}))
+    before, warmed = sw.daemons.file.read_bytes(), []
+    monkeypatch.setattr(sw, "warm_up_one", lambda endpoint: warmed.append(endpoint.url))
+    sw.up()
+    assert warmed == [sw.endpoint("s3-1").url]
+    sw.suspend()
+    assert sw.down() == [] and sw.actors() == {}
+    assert sw.status().state == "up" and "node7" in sw.status().detail
+    assert len(sw.endpoints()) == 1 and sw.deployment()["front_ends"] == 1
+    message = refusal(sw.up, 2)
+    assert message.startswith("stores.sw: 2 front-ends") and "`storelab up` on node7" in message
+    assert sw.daemons.file.read_bytes() == before
+
+    def silent(endpoint):
+        raise OSError("refused")
+
+    monkeypatch.setattr(sw, "warm_up_one", silent)
+    assert "s3-1 on node7" in refusal(sw.up) and "daemons.json" in refusal(sw.up)
+    monkeypatch.setattr(elsewhere, "here", lambda: there | {"boot_id": "later"})
+    assert not sw.daemons.elsewhere(), "the same host after a reboot"
+
+
+def test_volumes_of_a_master_are_parsed():
+    assert volumes_of("1-3 7 9-10") == [1, 2, 3, 7, 9, 10] and volumes_of("") == [] and volumes_of("1-3 ...") == []
