@@ -1,9 +1,11 @@
-"""Planted faults that a unit test sees: a seeded sample of small changes in everything that makes or judges a number.
+"""Plant faults and count those that a unit test sees: a seeded sample of small changes in most of the package.
 
-`mutants_killed` is the share of the faults, without those that change nothing, for which a unit test fails; a fault in
-a line that no test runs counts as one that nobody saw. Those that are left stand, with place, before and after, in
-`.storelab/mutants/survivors.txt` (with `--save` also in `results/mutants.survivors.txt`). mutation/equivalent.txt lists
-the faults that change nothing, with the reason. `false_alarms`: so many of the same tries failed without a fault.
+`mutants_killed` is the share of faults for which a unit test fails, without those that change nothing. A fault in a
+line that no test runs counts as survived. `.storelab/mutants/survivors.txt` lists the survivors with place, before and
+after (with `--save` also `results/mutants.survivors.txt`). `.storelab/mutants/kills.jsonl` has one line for each fault,
+with every test that sees it (with `--quick` only the first); `mutation/kills.py` reads it. mutation/equivalent.txt
+lists the faults that change nothing, with the reason. `false_alarms`: how many of the same tries failed without a
+fault.
 """
 
 import json
@@ -13,8 +15,8 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -25,11 +27,21 @@ from mutation import operators, traced
 
 SEED = 20150413
 WORKERS = 2
-MOST_TESTS, MOST_CPU_S = 40, 20.0  # of one fault
-CONTROLS = 0.02  # parts of the faults: tries without one
+WORST = 10  # modules that are named
+MAX_TESTS, MAX_CPU_S = 40, 8.0  # for one fault
+AFTER_KILL_CPU_S = 2.0  # the first tests, up to this sum, run even after one has seen the fault
+CONTROLS = 0.02  # tries without a fault, for each try with one
 SERVER = Path(__file__).parent / "mutation" / "server.py"
 EQUIVALENT = Path(__file__).parent / "mutation" / "equivalent.txt"
-ROOMS = {  # what makes or judges a number, paths below src/storelab
+ROOMS = {  # paths below src/storelab; a module belongs to the last room that names it
+    "engines": ("engines/*",),
+    "gang": ("gang/*",),
+    "workloads": ("workloads/*",),
+    "stores": ("stores/*",),
+    "cli": ("cli/*",),
+    "install": ("install/*", "host/*"),
+    "measure": ("measure/*",),
+    # What makes or judges a number:
     "records": ("core/records.py", "core/units.py", "core/clock.py", "core/answers.py", "analysis/records/*"),
     "statistics": ("analysis/statistics/*",),
     "tables": ("analysis/tables/*", "analysis/parts/*", "analysis/sizing.py"),
@@ -50,33 +62,24 @@ ROOMS = {  # what makes or judges a number, paths below src/storelab
         *("gang/clocks.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd/output.py"),
     ),
 }
-# They compare with what the code said before, look at pictures and pages, or start programs that see no fault.
-NOT_ASKED = (
-    *(
-        "test_golden",
-        "test_figures*",
-        "test_figure_pictures",
-        "test_latex",
-        "test_docs",
-        "test_dag",
-        "test_architecture",
-    ),
-    *(
-        "test_environments",
-        "test_benchmarks",
-        "test_mutants",
-        "test_launchers",
-        "test_stores",
-        "test_store_registry",
-        "test_hdfs_settings",
-    ),
+NEED_SERVERS = (  # little of them runs without a server: not in the room `stores`
+    *("stores/ceph/admin.py", "stores/ceph/cluster.py", "stores/ceph/store.py", "stores/ceph/watching.py"),
+    *("stores/hdfs/recipe.py", "stores/hdfs/store.py", "stores/managed/lan.py", "stores/managed/netns.py"),
+    *("stores/minio.py", "stores/nginx.py", "stores/nullserver.py", "stores/protocols/web*.py"),
+    *("stores/versitygw.py", "stores/xrootd/certificates.py", "stores/xrootd/store.py"),
+)
+# They compare with earlier output, look at pictures and pages, or test the benchmarks and the tests.
+NOT_ASKED = (  # paths below tests/unit
+    *("analysis/test_snapshots", "analysis/figures/test_figures", "analysis/figures/test_pictures"),
+    *("analysis/latex/test_latex", "cli/test_dag", "repository/test_architecture", "repository/test_docs"),
+    *("repository/test_environments", "benchmarks/test_mutants", "benchmarks/test_results", "support/*"),
 )
 SMOKE = ("core/units.py", "tests/unit/core/test_units.py")
 
 
 @dataclass
 class Mutant:
-    """A fault in a module; number -1: none."""
+    """A fault in a module, or none (number -1), with the tests that are asked and their result."""
 
     room: str
     module: str
@@ -84,32 +87,35 @@ class Mutant:
     after: str
     tests: list[str]
     status: str = "survived"
-    by: str = ""
+    killers: list[str] = field(default_factory=list)
 
     @property
     def place(self) -> str:
         return f"{self.module}:{self.fault.line}"
 
-    def told(self) -> str:
+    def described(self) -> str:
         before, after = operators.difference(self.fault.before, self.after)
         return f"{self.place} {self.fault.function} ({self.fault.kind}): {before} → {after}"
 
 
 def room_of(module: str) -> str | None:
-    """The last room that names it: the verdicts are tables too."""
+    """Return the last room that names it (the verdicts are tables too), None if none of its faults is drawn."""
+    if any(fnmatch(module, p) for p in NEED_SERVERS):
+        return None
     found = [r for r, patterns in ROOMS.items() if any(fnmatch(module, p) for p in patterns)]
     return found[-1] if found else None
 
 
 def modules() -> dict[str, str]:
-    """Module -> room, of all that make or judge a number."""
+    """Return the modules of all rooms: module -> room."""
     every = (str(p.relative_to(traced.SOURCE)) for p in sorted(traced.SOURCE.rglob("*.py")))
     return {m: room for m in every if (room := room_of(m))}
 
 
 def sample(module: str, wanted: int) -> list[operators.Fault]:
-    """So many faults of a module, each on a line of its own while there are such; the first of a larger sample are
-    those of a smaller one.
+    """Return `wanted` faults of a module, on different lines as far as possible.
+
+    The first of a larger sample are those of a smaller one.
     """
     rng = random.Random(f"{SEED} {module}")
     by_line = defaultdict(list)
@@ -129,9 +135,7 @@ def sample(module: str, wanted: int) -> list[operators.Fault]:
 
 
 def shares(sizes: dict[str, int], every: int) -> dict[str, int]:
-    """Of so many faults in all, how many each module gets: by its number of lines that bear one, by the largest
-    remainder.
-    """
+    """Divide `every` faults among modules in proportion to their sizes, by the largest remainder."""
     total = sum(sizes.values())
     exact = {m: every * n / total for m, n in sizes.items()}
     out = {m: int(e) for m, e in exact.items()}
@@ -147,10 +151,10 @@ def drawn(rooms: dict[str, str], every: int) -> Iterator[tuple[str, operators.Fa
 
 
 class Server:
-    """A running `mutation/server.py`; with its children it ends with the block."""
+    """A running `mutation/server.py`, which ends with the block, as do its children."""
 
     def __enter__(self) -> "Server":
-        command = ["nice", "-n", "5", sys.executable, str(SERVER), str(WORKERS)]
+        command = [sys.executable, str(SERVER), str(WORKERS)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
         return self
@@ -161,7 +165,7 @@ class Server:
         self.process.communicate()
 
     def results(self, jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Of each job, as they come."""
+        """Yield the results of jobs in the order in which they end."""
         self.process.stdin.write(json.dumps(jobs) + "\n")
         self.process.stdin.flush()
         for _ in jobs:
@@ -187,46 +191,49 @@ def progress(what: str, results: Iterable[dict[str, Any]], every: int) -> Iterat
 
 
 def known_tests(server: Server, files: list[str]) -> traced.Tests:
-    """What the files of tests run: from what was kept, else traced now."""
+    """Return what files of tests run: as kept from an earlier trace, or traced now."""
     traced.KEPT.mkdir(parents=True, exist_ok=True)
     ground = traced.ground()
-    places = {f: traced.KEPT / f"{Path(f).stem}.{ground[:12]}.{traced.digest(ROOT / f)[:12]}.json" for f in files}
+    places = {f: traced.KEPT / f"{traced.name(f)}-{ground[:12]}-{traced.digest(ROOT / f)[:12]}.json" for f in files}
     jobs = [
-        {"id": f, "kind": "trace", "file": f, "out": str(p), "cpu_s": 600, "wall_s": 900}
+        {"id": f, "kind": "trace", "file": f, "out": str(p), "cpu_s": 900, "wall_s": 3000}
         for f, p in places.items()
         if not p.exists()
     ]
     for result in progress("files of tests traced", server.results(jobs), len(jobs)):
         if not places[result["id"]].exists():
             raise SystemExit(f"mutants: {result['id']} was not traced: {result['status']}")
-    for old in traced.KEPT.glob("test_*"):
-        if old.with_suffix(".json") not in places.values() and old.stem.split(".")[0] in {Path(f).stem for f in files}:
+    names = {traced.name(f) for f in files}
+    for old in traced.KEPT.glob("*-*-*"):
+        if old.with_suffix(".json") not in places.values() and old.name.partition("-")[0] in names:
             old.unlink()
     return traced.Tests(places)
 
 
 def asked_files() -> list[str]:
-    files = (p for p in sorted((ROOT / "tests" / "unit").glob("test_*.py")))
-    return [str(p.relative_to(ROOT)) for p in files if not any(fnmatch(p.stem, n) for n in NOT_ASKED)]
+    files = sorted(traced.UNIT.rglob("test_*.py"))
+    names = {str(p.relative_to(ROOT)): str(p.relative_to(traced.UNIT).with_suffix("")) for p in files}
+    return [file for file, name in names.items() if not any(fnmatch(name, n) for n in NOT_ASKED)]
 
 
 def choose(tests: traced.Tests, module: str, fault: operators.Fault) -> list[str]:
-    """Tests that run the line.
+    """Return tests that run the line of a fault.
 
     Of a line that runs as the module is imported: those whose file imports the module, then those that run the module,
     or, if it holds nothing but such lines, the modules that import it.
     """
+    made = tests.made(module, None if fault.on_import else fault.lines)
     if not fault.on_import:
-        return tests.chosen(tests.of_lines(module, *fault.lines), [module], set(), MOST_TESTS, MOST_CPU_S)
+        return tests.chosen(tests.of_lines(module, *fault.lines), [module], set(), made, MAX_TESTS, MAX_CPU_S)
     direct = tests.of_files(importers(module, "tests/unit"))
     users = [module] if tests.of_module(module) else importers(module, "src/storelab")
     every = direct.union(*map(tests.of_module, users))
-    return tests.chosen(every, users, direct, 4 * MOST_TESTS, MOST_CPU_S)
+    return tests.chosen(every, users, direct, made, 4 * MAX_TESTS, MAX_CPU_S)
 
 
 @cache
 def importers(module: str, below: str) -> list[str]:
-    """Files that import it, or the package that it is the content of; modules as paths below src/storelab."""
+    """Return the files that import a module, or the package that it is the content of."""
     name = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     names = [name, name.rpartition(".")[0]] if name.count(".") > 1 else [name]
     patterns = [
@@ -240,7 +247,7 @@ def importers(module: str, below: str) -> list[str]:
 
 
 def equivalents() -> dict[tuple[str, str, str, str], str]:
-    """(module, function, before, after) -> the reason; a line of the file is those five, with ` | ` between."""
+    """Return the listed faults that change nothing: (module, function, before, after) -> reason."""
     out = {}
     for line in EQUIVALENT.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
@@ -261,66 +268,88 @@ def make(server: Server, every: int, rooms: dict[str, str], files: list[str]) ->
 
 
 class Kept:
-    """Results of earlier runs, each valid while the package, the shared parts and the files of its tests stay as they
-    are.
+    """Results of earlier runs, one line of JSON for each fault.
+
+    A result is valid while the package, the shared parts and the files of its tests stay as they are.
     """
 
-    def __init__(self) -> None:
-        self.file, self.ground = traced.KEPT / "results.json", traced.ground()
-        kept = json.loads(self.file.read_text()) if self.file.exists() else {}
-        self.results = kept.get("results", {}) if kept.get("ground") == self.ground else {}
+    def __init__(self, file: Path) -> None:
+        self.file, self.ground = file, traced.ground()
+        lines = file.read_text().splitlines() if file.exists() else []
+        found = [r for r in map(json.loads, lines) if r["ground"] == self.ground]
+        self.results = {(r["module"], r["number"]): r for r in found}
         self.digests: dict[str, str] = {}
 
     def _digest(self, test: str) -> str:
         file = test.partition("::")[0]
-        return self.digests.setdefault(file, traced.digest(ROOT / file))
+        if file not in self.digests:
+            self.digests[file] = traced.digest(ROOT / file) if (ROOT / file).exists() else ""
+        return self.digests[file]
 
-    def _key(self, mutant: Mutant) -> str:
-        return f"{mutant.module} {mutant.fault.number}"
-
-    def _asked(self, mutant: Mutant) -> list[list[str]]:
-        return [[t, self._digest(t)] for t in sorted(mutant.tests)]
+    def _asked(self, mutant: Mutant) -> str:
+        return traced.digest_of(*(f"{t} {self._digest(t)}" for t in mutant.tests))
 
     def use(self, mutant: Mutant) -> bool:
-        """Whether its result is known: killed by a test that is as it was, or survived the very same tests."""
-        old = self.results.get(self._key(mutant))
+        """Return whether the result is known: killed by tests that have not changed, or survived the same tests."""
+        old = self.results.get((mutant.module, mutant.fault.number))
         if not old:
             return False
-        by = old["by"]
-        same = self._digest(by) == old["digest"] if by and (ROOT / by.partition("::")[0]).exists() else False
-        if not same and old["asked"] != self._asked(mutant):
+        killers = [k for k in old["killers"] if self._digest(k) == old["digests"][k.partition("::")[0]]]
+        if not killers and old["asked"] != self._asked(mutant):
             return False
-        mutant.status, mutant.by = old["status"], by
+        mutant.status, mutant.killers = old["status"], killers
         return True
 
-    def keep(self, mutants: list[Mutant]) -> None:
-        for m in mutants:
-            digest = self._digest(m.by) if m.by else ""
-            self.results[self._key(m)] = {"status": m.status, "by": m.by, "digest": digest, "asked": self._asked(m)}
-        self.file.write_text(json.dumps({"ground": self.ground, "results": self.results}))
+    def keep(self, m: Mutant) -> None:
+        before, after = operators.difference(m.fault.before, m.after)
+        about = {"room": m.room, "module": m.module, "line": m.fault.line, "function": m.fault.function}
+        about |= {"kind": m.fault.kind, "before": before, "after": after, "status": m.status, "killers": m.killers}
+        about |= {"number": m.fault.number, "tests": len(m.tests), "ground": self.ground, "asked": self._asked(m)}
+        digests = {file: self._digest(file) for file in {k.partition("::")[0] for k in m.killers}}
+        with self.file.open("a") as out:
+            out.write(json.dumps(about | {"digests": digests}, ensure_ascii=False) + "\n")
 
 
-def job(mutant: Mutant, tests: traced.Tests, name: int) -> dict[str, Any]:
-    """A fault that takes three times the CPU time of its tests, and some for the imports, is killed."""
-    wide = {f: s for t in mutant.tests for f, s in tests.wide[t].items()}
-    cpu_s = 20 + 3 * (sum(tests.cost[t] for t in mutant.tests) + sum(wide.values()))
-    wall_s = 4 * cpu_s + 3 * sum(tests.wall[t] for t in mutant.tests)
-    about = {"module": mutant.module, "number": mutant.fault.number, "tests": mutant.tests}
+def job(mutant: Mutant, tests: traced.Tests, name: int, first: bool) -> dict[str, Any]:
+    """Return what the server needs. A fault that takes twice the CPU time of its tests, and 10 s, is killed."""
+    made = tests.made(mutant.module, None if mutant.fault.on_import else mutant.fault.lines)
+    spent = list(tests.spent(mutant.tests, made))
+    cpu_s = 10 + 2 * spent[-1]
+    wall_s = 20 + 2 * cpu_s + 2 * sum(tests.wall[t] for t in mutant.tests)
+    always = 0 if first else sum(s <= AFTER_KILL_CPU_S for s in spent)
+    about = {"module": mutant.module, "number": mutant.fault.number, "tests": mutant.tests, "always": always}
+    about["made"] = sorted(made & {f for t in mutant.tests for f in tests.wide[t]})
     return about | {"id": name, "kind": "fault", "cpu_s": cpu_s, "wall_s": wall_s}
 
 
-def attempt(server: Server, mutants: list[Mutant], tests: traced.Tests, what: str, kept: "Kept | None" = None) -> None:
-    """Fill in status and by, in an order of chance, so that the time left can be told."""
-    jobs = [job(m, tests, i) for i, m in enumerate(mutants) if m.tests]
-    random.Random(SEED).shuffle(jobs)
+def attempt(
+    server: Server,
+    mutants: list[Mutant],
+    tests: traced.Tests,
+    what: str,
+    first: bool = True,
+    keep: Callable[[Mutant], None] = lambda _: None,
+) -> None:
+    """Fill in status and killers, in a seeded order, so that what is kept of a run that was ended is a fair sample.
+
+    first: stop at the first test that fails.
+    """
+    order = random.Random(SEED).sample(range(len(mutants)), len(mutants))
+    jobs = [job(mutants[i], tests, i, first) for i in order if mutants[i].tests]
+    unasked = [n for n, i in enumerate(order) if not mutants[i].tests]
+    place = {i: n for n, i in enumerate(order)}
     for result in progress(what, server.results(jobs), len(jobs)):
-        mutants[result["id"]].status, mutants[result["id"]].by = result["status"], result["by"]
-        if kept:
-            kept.keep([mutants[result["id"]]])
+        mutant = mutants[result["id"]]
+        mutant.status, mutant.killers = result["status"], result["killers"]
+        while unasked and unasked[0] < place[result["id"]]:
+            keep(mutants[order[unasked.pop(0)]])
+        keep(mutant)
+    for n in unasked:
+        keep(mutants[order[n]])
 
 
 def controls(mutants: list[Mutant]) -> list[Mutant]:
-    """The same tests, without a fault."""
+    """Return a sample of the tries, with the same tests but without a fault."""
     asked = [m for m in mutants if m.tests]
     picked = random.Random(SEED).sample(asked, min(len(asked), max(1, round(CONTROLS * len(mutants)))))
     none = operators.Fault(-1, 0, (0, 0), "", "none", "")
@@ -329,23 +358,23 @@ def controls(mutants: list[Mutant]) -> list[Mutant]:
 
 def write_survivors(mutants: list[Mutant], save: bool) -> None:
     left = sorted((m for m in mutants if m.status == "survived"), key=lambda m: (m.room, m.module, m.fault.line))
-    lines = [f"{m.told()}{'' if m.tests else '  [no test runs it]'}" for m in left]
+    lines = [f"{m.described()}{'' if m.tests else '  [no test runs it]'}" for m in left]
     for place in [traced.KEPT / "survivors.txt", *([RESULTS / "mutants.survivors.txt"] if save else [])]:
         place.write_text("\n".join([*lines, ""]))
 
 
 def main() -> None:
     args = options(__doc__)
-    every = sized(args, 1000, 150, 4)
+    every = sized(args, 1500, 150, 4)
     rooms, files = modules(), asked_files()
     if args.smoke:
         rooms, files = {SMOKE[0]: rooms[SMOKE[0]]}, [SMOKE[1]]
     with Server() as server:
         mutants, tests = make(server, every, rooms, files)
-        kept = Kept()
+        kept = Kept(traced.KEPT / "kills.jsonl")
         new = [m for m in mutants if not kept.use(m)]
         say(f"mutants: {len(mutants)} faults in {len(rooms)} modules, {len(mutants) - len(new)} known from before")
-        attempt(server, new, tests, "faults tried", kept)
+        attempt(server, new, tests, "faults tried", args.quick, kept.keep)
         without = controls(mutants)
         attempt(server, without, tests, "tries without a fault")
     known = equivalents()
@@ -354,12 +383,15 @@ def main() -> None:
     counted = [m for m in mutants if m not in same or m in wrong]
     write_survivors(counted, args.save)
     for m in wrong:
-        say(f"mutants: {m.told()} stands in {EQUIVALENT.name}, but {m.by or m.status} saw it")
+        say(f"mutants: {m.described()} is listed in {EQUIVALENT.name}, but {m.killers or m.status} saw it")
     values: dict[str, list[float]] = {"mutants_killed": [_killed(counted)]}
     for room in ROOMS:
         values[f"mutants_killed_{room}"] = [_killed(those)] if (those := [m for m in counted if m.room == room]) else []
     values["mutants_equivalent"] = [(len(mutants) - len(counted)) / len(mutants)]
     values["false_alarms"] = [float(sum(m.status != "survived" for m in without))]
+    worst = Counter(m.module for m in counted if m.status == "survived").most_common(WORST)
+    for module, left in worst:
+        say(f"mutants: {left} of {sum(m.module == module for m in counted)} faults survived in {module}")
     say(
         f"mutants: {dict(Counter(m.status for m in counted))}; "
         f"{sum(not m.tests for m in counted)} in lines that no test runs"

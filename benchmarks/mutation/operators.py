@@ -1,7 +1,7 @@
 """Faults that can be planted in a module: each is one small change of its syntax tree.
 
-What tells a person something (messages of exceptions, docstrings, annotations) and what changes nothing that a test of
-numbers could see (imports, `zip(strict=)`) gets none.
+Text for users (messages of exceptions, docstrings, annotations) gets none, nor does what changes nothing that a test of
+numbers could see (imports, `zip(strict=)`).
 """
 
 import ast
@@ -57,7 +57,7 @@ SKIPPED = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Pass)
 
 @dataclass(frozen=True)
 class Fault:
-    """One change, the `number`th of its module. lines: those of the statement it lies in (of a compound one: its head);
+    """One change, the `number`th of its module. lines: those of its statement (of a compound one: its head);
     function: that around it, as `Class.name()`, empty at the module's level."""
 
     number: int
@@ -102,7 +102,7 @@ def _told(node: ast.AST) -> str:
 
 
 def difference(before: str, after: str, around: int = 40) -> tuple[str, str]:
-    """Both texts without what they share at their begin and end, but for so many characters."""
+    """Return both texts without their common begin and end, except `around` characters of these."""
     begin = _shared(before, after)
     end = _shared(before[begin:][::-1], after[begin:][::-1])
     low = max(0, begin - around) if begin > around + 10 else 0
@@ -126,7 +126,7 @@ def _lines(statement: ast.stmt) -> tuple[int, int]:
 def _sites(tree: ast.Module) -> list[_Site]:
     subscripts = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and _is_key(n.slice)]
     keys = sorted({n.slice.value for n in subscripts})
-    for node in subscripts:  # another column of the same module, not one that nobody has
+    for node in subscripts:  # another column of the same module, not one that does not exist
         node.other_key = keys[keys.index(node.slice.value) - 1] if len(keys) > 1 else f"{node.slice.value}_"
     return list(_in_body(tree, "body", ""))
 
@@ -217,7 +217,7 @@ def _in_expression(node: ast.AST | None, statement: ast.stmt, function: str) -> 
 
 
 def _silent(node: ast.AST, child: ast.AST) -> bool:
-    """A keyword that no number hangs on; text in an f-string that is no SQL."""
+    """Return whether no number depends on it: some keywords, and text in an f-string that is not SQL."""
     if isinstance(child, ast.keyword):
         return child.arg in SILENT
     return isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant) and not SQL.search(child.value)

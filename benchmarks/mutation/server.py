@@ -1,9 +1,8 @@
-"""Tries planted faults: a process that has imported the large packages, but none of ours, forks a child for each.
+"""Try planted faults: a process that has imported the large packages, but none of ours, forks a child for each.
 
-`server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}; it prints {"id",
-"status", "by", "seconds"} on one line for each that is done. A child sees the fault through an import hook, so nothing
-is written into the package; it runs the chosen tests and stops at the first that fails. Programs that a test starts see
-no fault.
+`server.py WORKERS`: each line of its input is a list of jobs, {"id", "kind": "trace" or "fault", …}. It prints one line
+for each finished job: {"id", "status", "killers", "seconds"}. A child sees the fault through an import hook, so nothing
+is written into the package. Programs that a test starts do not see the fault.
 """
 
 import gc
@@ -96,26 +95,38 @@ class Finder:
 
 
 class Chosen:
-    """A plugin of pytest: only these tests, in this order; says which failed."""
+    """A plugin of pytest that runs only the given tests, in the given order.
 
-    def __init__(self, tests: list[str]) -> None:
-        self.place, self.failed = {t: i for i, t in enumerate(tests)}, ""
+    After a failure, only the first `always` of them still run. The file `failures` gets a line for each test or file
+    that failed, the file `running` holds the test that runs now.
+    """
+
+    def __init__(self, tests: list[str], always: int, scratch: Path) -> None:
+        self.place, self.always, self.scratch = {t: i for i, t in enumerate(tests)}, always, scratch
+        self.failed: list[str] = []
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         items[:] = sorted((i for i in items if i.nodeid in self.place), key=lambda i: self.place[i.nodeid])
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed:
-            self.failed = self.failed or report.nodeid
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: Any) -> bool | None:
+        if self.failed and self.place[item.nodeid] >= self.always:
+            item.session.shouldfail = "the fault was seen"
+            return True
+        (self.scratch / "running").write_text(item.nodeid)
+        return None
 
-    def pytest_collectreport(self, report: Any) -> None:
-        if report.failed:
-            self.failed = self.failed or report.nodeid
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and report.nodeid not in self.failed:
+            self.failed.append(report.nodeid)
+            (self.scratch / "failures").write_text("\n".join(self.failed))
+
+    pytest_collectreport = pytest_runtest_logreport
 
 
 def child(job: dict[str, Any], scratch: Path) -> int:
-    """The exit code is pytest's; the test that failed stands in scratch/by."""
+    """Run the job and return the exit code of pytest."""
     os.chdir(traced.ROOT)
     sink = os.open(scratch / "said", os.O_WRONLY | os.O_CREAT)
     os.dup2(sink, 1)
@@ -123,15 +134,14 @@ def child(job: dict[str, Any], scratch: Path) -> int:
     os.environ["TMPDIR"] = tempfile.tempdir = str(scratch)
     resource.setrlimit(resource.RLIMIT_CPU, (int(job["cpu_s"]), int(job["cpu_s"]) + 5))
     if job["kind"] == "trace":
-        traced.trace(job["file"], Path(job["out"]))
+        traced.trace(job["file"], Path(job["out"]), scratch)
         return 0
     if job["number"] >= 0:
         sys.meta_path.insert(0, Finder(job["module"], job["number"]))
-    chosen = Chosen(job["tests"])
+    traced.own_campaigns(scratch / "campaigns", job["made"])
+    chosen = Chosen(job["tests"], job["always"], scratch)
     files = list(dict.fromkeys(t.partition("::")[0] for t in job["tests"]))
-    status = pytest.main([*traced.QUIET, "-x", "--tb=line", *files], plugins=[chosen])
-    (scratch / "by").write_text(chosen.failed)
-    return int(status)
+    return int(pytest.main([*traced.QUIET, "--tb=line", *files], plugins=[chosen]))
 
 
 def start(job: dict[str, Any]) -> tuple[int, Path]:
@@ -147,16 +157,26 @@ def start(job: dict[str, Any]) -> tuple[int, Path]:
 
 
 def judged(job: dict[str, Any], status: int | None, scratch: Path, seconds: float) -> dict[str, Any]:
-    """status: as `os.waitpid` tells it; None where time ran out."""
-    by = (scratch / "by").read_text() if (scratch / "by").exists() else ""
+    """Return the result of a job. status: as `os.waitpid` returns it; None where time ran out."""
+    killers = _read(scratch / "failures").splitlines()
     code = None if status is None else os.waitstatus_to_exitcode(status)
     if code is None or code in (-signal.SIGXCPU, -signal.SIGKILL):
         told = TIME_OUT
+        killers += [t for t in [_read(scratch / "running")] if t and t not in killers]
     elif code in (0, 5):
         told = SURVIVED
     else:
-        told = KILLED if code == 1 and by else BROKEN
-    return {"id": job["id"], "status": told, "by": by, "seconds": round(seconds, 2)}
+        told = KILLED if code == 1 and killers else BROKEN
+    return {"id": job["id"], "status": told, "killers": killers, "seconds": round(seconds, 2)}
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _waited_s(pid: int) -> float:
+    """Return how long the process was ready to run while other processes had all CPUs."""
+    return int((_read(Path(f"/proc/{pid}/schedstat")).split() or [0, 0])[1]) / 1e9
 
 
 def serve(jobs: list[dict[str, Any]], workers: int) -> None:
@@ -179,8 +199,8 @@ def _reap(running: dict[int, tuple[dict[str, Any], Path, float]]) -> None:
     """Tell of those that ended, or whose time is over."""
     for pid, (job, scratch, begun) in list(running.items()):
         ended, status = os.waitpid(pid, os.WNOHANG)
-        late = time.monotonic() - begun > job["wall_s"]
-        if not ended and not late:
+        late = not ended and time.monotonic() - begun - _waited_s(pid) > job["wall_s"]
+        if not (ended or late):
             continue
         _end(pid, wait=not ended)
         del running[pid]
@@ -190,7 +210,7 @@ def _reap(running: dict[int, tuple[dict[str, Any], Path, float]]) -> None:
 
 
 def _end(pid: int, wait: bool = True) -> None:
-    """Kill a child with all that it started; it leads a session of its own."""
+    """Kill a child with all that it started; it leads its own session."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     if wait:

@@ -1,72 +1,121 @@
-"""Which test runs which line of the package, and how long it takes: kept by content, so that only changed files run
-anew.
-"""
+"""Record which test runs which line of the package, and how long it takes: kept by content of the files of tests."""
 
 import hashlib
 import json
 import os
+import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "storelab"
+UNIT = ROOT / "tests" / "unit"
+SUPPORT = ROOT / "tests" / "support"
 KEPT = ROOT / ".storelab" / "mutants"
 
 
 def digest(*paths: Path) -> str:
-    """Of the content of some files, whatever their order."""
-    found = sorted(hashlib.sha256(p.read_bytes()).hexdigest() + p.name for p in paths)
-    return hashlib.sha256("".join(found).encode()).hexdigest()[:24]
+    """Return a digest of the content of some files, in whatever order."""
+    return digest_of(*(hashlib.sha256(p.read_bytes()).hexdigest() + p.name for p in paths))
+
+
+def digest_of(*texts: str) -> str:
+    """Return a digest of some texts, in whatever order."""
+    return hashlib.sha256("".join(sorted(texts)).encode()).hexdigest()[:24]
 
 
 def ground() -> str:
-    """What every unit test stands on: the package, and what tests share."""
-    shared = [
-        *(ROOT / "tests" / "support").glob("*.py"),
-        ROOT / "tests" / "conftest.py",
-        ROOT / "tests" / "unit" / "conftest.py",
-    ]
+    """Return the digest of what every unit test depends on: the package, and what tests share."""
+    shared = [*SUPPORT.glob("*.py"), ROOT / "tests" / "conftest.py", *UNIT.rglob("conftest.py")]
     return digest(*SOURCE.rglob("*.py"), *shared)
 
 
+def name(file: str) -> str:
+    """Return the path of a file of unit tests as one word: `core.plan.test_plan`."""
+    return ".".join((ROOT / file).relative_to(UNIT).with_suffix("").parts)
+
+
+def own_campaigns(
+    folder: Path,
+    made: Container[str] | None = None,
+    around: Callable[[str], AbstractContextManager[Any]] = nullcontext,
+) -> None:
+    """Have `tests/support/campaigns.py` make campaigns in this process, and keep them in `folder`.
+
+    Those that are not in `made` are taken from where all tests share them, if they are there. `around` encloses each
+    use of a campaign, by its name.
+    """
+    sys.path.insert(0, str(SUPPORT))
+    import campaigns
+
+    once, shared = campaigns._once, campaigns.KEPT
+    shared.mkdir(parents=True, exist_ok=True)
+
+    def own(place: Path, make: Callable[[Path], None]) -> Path:
+        campaign = f"campaign {place.relative_to(shared / campaigns.state())}"
+        if made is None or campaign in made or not place.exists():
+            place = folder / campaign
+        with around(campaign):
+            return once(place, make)
+
+    campaigns._once = own
+
+
 class Watch:
-    """A plugin of pytest: lines that run are booked on the test, or on the fixture of wider scope that runs."""
+    """A plugin of pytest that books each line that runs.
+
+    It is booked on the test, on the fixture of wider scope that runs, or on the campaign that is made.
+    """
 
     def __init__(self, coverage: Any) -> None:
-        self.coverage, self.tests, self.fixtures, self.running = coverage, {}, {}, [""]
+        self.coverage, self.tests, self.running = coverage, {}, [""]
+        self.fixtures: dict[str, float] = {}  # fixtures and campaigns: CPU s
+        self.used: dict[str, set[str]] = defaultdict(set)  # test, fixture or campaign -> campaigns
 
-    def _begin(self, what: str) -> float:
+    @contextmanager
+    def booked(self, what: str) -> Iterator[None]:
         self.running.append(what)
         self.coverage.switch_context(what)
-        return time.process_time()
+        begun, before = time.process_time(), sum(self.fixtures.values())
+        try:
+            yield
+        finally:
+            own = time.process_time() - begun - (sum(self.fixtures.values()) - before)
+            if what in self.tests:
+                self.tests[what]["cpu_s"] = own
+            else:
+                self.fixtures[what] = self.fixtures.get(what, 0.0) + own
+            self.running.pop()
+            self.coverage.switch_context(self.running[-1])
 
-    def _end(self) -> None:
-        self.running.pop()
-        self.coverage.switch_context(self.running[-1])
+    @contextmanager
+    def campaign(self, what: str) -> Iterator[None]:
+        self.used[self.running[-1]].add(what)
+        with self.booked(what):
+            yield
+
+    def campaigns(self, users: list[str]) -> set[str]:
+        """Return the campaigns that these tests, fixtures or campaigns use, directly or not."""
+        found = set().union(*(self.used.get(u, ()) for u in users))
+        return found | self.campaigns(sorted(found)) if found else found
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Iterator[None]:
-        begun, wall = self._begin(item.nodeid), time.monotonic()
-        before = sum(self.fixtures.values())
         self.tests[item.nodeid] = {"fixtures": [], "passed": True}
-        yield
-        own = time.process_time() - begun - (sum(self.fixtures.values()) - before)
-        self.tests[item.nodeid] |= {"cpu_s": own, "wall_s": time.monotonic() - wall}
-        self._end()
+        wall = time.monotonic()
+        with self.booked(item.nodeid):
+            yield
+        self.tests[item.nodeid]["wall_s"] = time.monotonic() - wall
 
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[None]:
         if fixturedef.scope == "function":
             yield
             return
-        name = f"fixture {fixturedef.baseid}::{fixturedef.argname}"
-        begun = self._begin(name)
-        before = sum(self.fixtures.values())
-        yield
-        inner = sum(self.fixtures.values()) - before
-        self.fixtures[name] = self.fixtures.get(name, 0.0) + time.process_time() - begun - inner
-        self._end()
+        with self.booked(f"fixture {fixturedef.baseid}::{fixturedef.argname}"):
+            yield
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         self.wide = {
@@ -84,7 +133,7 @@ class Watch:
             self.tests[report.nodeid]["passed"] = False
 
 
-def trace(file: str, out: Path) -> None:
+def trace(file: str, out: Path, scratch: Path) -> None:
     """Run a file of tests and keep what its tests ran: out.json and the data of coverage, out.coverage."""
     import coverage
     import pytest
@@ -96,31 +145,37 @@ def trace(file: str, out: Path) -> None:
     for name in ("pytest_runtest_protocol", "pytest_fixture_setup"):
         setattr(Watch, name, pytest.hookimpl(hookwrapper=True)(getattr(Watch, name)))
     cov.start()
+    own_campaigns(scratch / "campaigns", around=watch.campaign)
     status = pytest.main([*QUIET, "-m", "not root and not heavy", file], plugins=[watch])
     cov.stop()
     cov.save()
     for test, found in watch.tests.items():
-        found["fixtures"] = watch.wide[test]
+        wide = watch.wide[test]
+        found["fixtures"] = [*wide, *sorted(watch.campaigns([test, *wide]))]
     told = {"status": int(status), "tests": watch.tests, "fixtures": watch.fixtures}
     out.write_text(json.dumps(told))
 
 
-QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT), "-o", "addopts=")
+OPTIONS = "addopts=--import-mode=importlib"
+QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", str(ROOT), "-o", OPTIONS)
 
 
 class Tests:
     """What is known of the tests of some files.
 
-    cost: test -> CPU s; lines: module (path below src/storelab) -> line -> tests; ran: test -> module -> lines."""
+    cost: test -> CPU s; lines: module (path below src/storelab) -> line -> tests; ran: test -> module -> lines;
+    makes: module -> line -> campaigns whose making runs it.
+    """
 
     def __init__(self, traces: dict[str, Path]) -> None:
         """traces: file of tests -> what `trace` kept."""
         self.cost: dict[str, float] = {}
         self.wall: dict[str, float] = {}
-        self.wide: dict[str, dict[str, float]] = {}  # test -> its fixtures of wider scope, their CPU s
+        self.wide: dict[str, dict[str, float]] = {}  # test -> its fixtures of wider scope and campaigns, their CPU s
         self.failed: list[str] = []
         self.lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         self.ran: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self.makes: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
         for file, kept in traces.items():
             self._read(file, kept)
 
@@ -145,6 +200,7 @@ class Tests:
             for line, contexts in data.contexts_by_lineno(path).items():
                 tests = {t for c in contexts for t in users.get(c, ())}
                 self.lines[module][line] |= tests
+                self.makes[module][line] |= {c for c in contexts if c.startswith("campaign ")}
                 for t in tests:
                     self.ran[t][module] += 1
 
@@ -157,20 +213,48 @@ class Tests:
     def of_files(self, files: list[str]) -> set[str]:
         return {t for t in self.cost if t.partition("::")[0] in files}
 
-    def chosen(self, tests: set[str], modules: list[str], first: set[str], most: int, cpu_s: float) -> list[str]:
-        """`first`, then those of the tests that look most at the modules, at most so many and so long; quickest first.
-        Of a function with many cases, a second one comes only after the first of every other."""
+    def made(self, module: str, lines: tuple[int, int] | None) -> set[str]:
+        """Return the campaigns to be made with a fault in these lines; None: in a line that runs on import."""
+        if lines is None:
+            return {f for wide in self.wide.values() for f in wide if f.startswith("campaign ")}
+        return set().union(*(self.makes[module].get(n, ()) for n in range(lines[0], lines[1] + 1)))
+
+    def shared(self, test: str, made: set[str]) -> dict[str, float]:
+        """Return the fixtures of wider scope of a test, and those of its campaigns that have to be made."""
+        return {f: s for f, s in self.wide[test].items() if f in made or not f.startswith("campaign ")}
+
+    def chosen(
+        self, tests: set[str], modules: list[str], first: set[str], made: set[str], most: int, cpu_s: float
+    ) -> list[str]:
+        """Return at most `most` tests and `cpu_s` seconds of them: `first`, then those that look most at the modules.
+
+        Of a function with many cases, a second one comes only after the first of every other. They are ordered file by
+        file, so that fixtures of modules are made once: quick files first, quick tests first.
+        """
         every = {t: sum(self.ran[t].values()) for t in tests}
         focus = {t: sum(self.ran[t][m] for m in modules) / every[t] if every[t] else 0.0 for t in tests}
         order, cases, turn = sorted(tests, key=lambda t: (t not in first, -focus[t], t)), Counter(), {}
         for test in order:
             function = test.partition("[")[0]
             turn[test], cases[function] = cases[function], cases[function] + 1
-        out, spent, ready = [], 0.0, set()
+        out, total, ready = [], 0.0, set()
         for test in sorted(order, key=lambda t: (t not in first, turn[t])):
-            cost = self.cost[test] + sum(s for f, s in self.wide[test].items() if f not in ready)
-            if len(out) < most and spent + cost <= cpu_s:
+            shared = self.shared(test, made)
+            cost = self.cost[test] + sum(s for f, s in shared.items() if f not in ready)
+            if len(out) < most and total + cost <= cpu_s:
                 out.append(test)
-                spent += cost
-                ready |= set(self.wide[test])
-        return sorted(out, key=lambda t: self.cost[t] + sum(self.wide[t].values()))
+                total += cost
+                ready |= set(shared)
+        files: dict[str, float] = defaultdict(float)
+        for test in out:
+            files[test.partition("::")[0]] += self.cost[test] + sum(self.shared(test, made).values())
+        return sorted(out, key=lambda t: (files[t.partition("::")[0]], t.partition("::")[0], self.cost[t]))
+
+    def spent(self, tests: list[str], made: set[str]) -> Iterator[float]:
+        """Yield the CPU seconds up to and with each test, with its fixtures of wider scope at their first use."""
+        total, ready = 0.0, set()
+        for test in tests:
+            shared = self.shared(test, made)
+            total += self.cost[test] + sum(s for f, s in shared.items() if f not in ready)
+            ready |= set(shared)
+            yield total

@@ -1,4 +1,4 @@
-"""Planted faults: each kind is planted as it should be, drawn evenly, and seen or not seen by a real test."""
+"""Test `benchmarks/mutants.py`: how faults are planted and drawn, which tests see them, and what is kept."""
 
 import json
 import subprocess
@@ -8,7 +8,10 @@ import tomllib
 import loadgen_mutants
 import mutants
 import pytest
-from mutation import operators, traced
+from mutation import kills, operators, traced
+
+import campaigns
+from storelab.core import units
 
 MODULE = '''
 """About."""
@@ -36,22 +39,24 @@ def found(kind: str) -> set[tuple[str, str]]:
     return {operators.difference(f.before, operators.planted(MODULE, f.number)[1], 99) for f in every}
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("comparison", {("low < 0", "low <= 0"), ("low < 0", "low >= 0"), ("v > low", "v >= low"), ("v > low", "v <= low")}),
-        ("operand dropped", {("not values or low < 0", "not values"), ("not values or low < 0", "low < 0")}),
-        ("condition dropped", {("for v in values if v > low", "for v in values")}),
-        ("removed", {("out.sort(key=abs, reverse=True)", "pass")}),
-        ("keyword dropped", {("out.sort(key=abs, reverse=True)", "out.sort(reverse=True)"), ("out.sort(key=abs, reverse=True)", "out.sort(key=abs)")}),
-        ("slice", {(":2", ":")}),
-        ("key", {("row['a']", "row['b']"), ("row['b']", "row['a']")}),
-        ("other function", {("sum(out[:2])", "mean(out[:2])")}),
-        ("SQL", {("'SELECT sum(x) FROM rows WHERE a <= b'", "'SELECT max(x) FROM rows WHERE a <= b'"), ("'SELECT sum(x) FROM rows WHERE a <= b'", "'SELECT sum(x) FROM rows WHERE a < b'")}),
-    ],
-)  # fmt: skip
-def test_kinds_of_faults(kind, expected) -> None:
-    assert found(kind) == expected
+SORT = "out.sort(key=abs, reverse=True)"
+QUERY = "'SELECT sum(x) FROM rows WHERE a <= b'"
+KINDS = {
+    "comparison": {("low < 0", "low <= 0"), ("low < 0", "low >= 0"), ("v > low", "v >= low"), ("v > low", "v <= low")},
+    "operand dropped": {("not values or low < 0", "not values"), ("not values or low < 0", "low < 0")},
+    "condition dropped": {("for v in values if v > low", "for v in values")},
+    "removed": {(SORT, "pass")},
+    "keyword dropped": {(SORT, "out.sort(reverse=True)"), (SORT, "out.sort(key=abs)")},
+    "slice": {(":2", ":")},
+    "key": {("row['a']", "row['b']"), ("row['b']", "row['a']")},
+    "other function": {("sum(out[:2])", "mean(out[:2])")},
+    "SQL": {(QUERY, QUERY.replace("sum", "max")), (QUERY, QUERY.replace("<=", "<"))},
+}
+
+
+def test_each_kind_of_fault_changes_what_it_names() -> None:
+    for kind, expected in KINDS.items():
+        assert found(kind) == expected, kind
 
 
 def test_constants_of_numbers_but_not_of_messages() -> None:
@@ -83,17 +88,109 @@ def test_a_larger_sample_begins_with_the_smaller_one() -> None:
     assert large[:5] == small and len({f.line for f in small}) == 5 and len({f.number for f in large}) == 20
 
 
-def test_what_makes_numbers_is_drawn_from() -> None:
+def test_modules_are_in_the_last_room_that_names_them() -> None:
     rooms = mutants.modules()
     assert set(rooms.values()) == set(mutants.ROOMS)
-    for module in (
-        "analysis/records/windows.py",
-        "core/plan/sweeps.py",
-        "readplan/choose.py",
-        "engines/common/guard.py",
+    expected = {
+        "analysis/records/windows.py": "records",
+        "analysis/tables/noise.py": "verdicts",
+        "core/plan/sweeps.py": "plan",
+        "readplan/choose.py": "readplan",
+        "engines/common/guard.py": "measuring",
+        "engines/common/ledger.py": "engines",
+        "gang/rendezvous.py": "gang",
+        "cli/live.py": "cli",
+    }
+    assert {m: rooms.get(m) for m in expected} == expected
+    assert "analysis/latex/write.py" not in rooms
+
+
+def test_files_are_asked_by_path() -> None:
+    files = mutants.asked_files()
+    assert "tests/unit/core/test_units.py" in files and not [f for f in files if "support/" in f or "snapshots" in f]
+    assert traced.name("tests/unit/core/test_units.py") == "core.test_units"
+
+
+@pytest.fixture
+def traces() -> traced.Tests:
+    """Return what is known of four tests: one is dear, two use a fixture of 3 s, one of these a campaign of 5 s."""
+    tests = traced.Tests({})
+    tests.cost = {"a.py::x": 0.5, "a.py::y": 0.1, "b.py::x": 0.2, "b.py::dear": 9.0}
+    tests.wide = {"a.py::x": {"fixture f": 3.0, "campaign c": 5.0}, "a.py::y": {"fixture f": 3.0}}
+    tests.wide |= {"b.py::x": {}, "b.py::dear": {}}
+    tests.ran.update({t: {"m.py": 1} for t in tests.cost})
+    tests.makes["m.py"][7] = {"campaign c"}
+    return tests
+
+
+def test_chosen_tests_fit_the_limit_file_by_file(traces) -> None:
+    every = set(traces.cost)
+    assert traces.chosen(every, ["m.py"], set(), set(), 40, 8.0) == ["b.py::x", "a.py::y", "a.py::x"]
+    assert list(traces.spent(["b.py::x", "a.py::y", "a.py::x"], set())) == pytest.approx([0.2, 3.3, 3.8])
+    assert traces.chosen(every, ["m.py"], {"b.py::x"}, set(), 1, 8.0) == ["b.py::x"]
+
+
+def test_a_campaign_costs_only_where_it_is_made_again(traces) -> None:
+    assert traces.made("m.py", (8, 9)) == set() and traces.made("other.py", None) == {"campaign c"}
+    made = traces.made("m.py", (6, 7))
+    assert made == {"campaign c"}
+    assert traces.chosen(set(traces.cost), ["m.py"], set(), made, 40, 8.0) == ["b.py::x", "a.py::y"]
+
+
+def test_campaigns_with_a_fault_are_kept_apart(tmp_path, monkeypatch) -> None:
+    """Take a shared campaign if the fault has no part in it; otherwise make one in the folder of the process."""
+    monkeypatch.setattr(campaigns, "_once", lambda folder, make: folder)
+    monkeypatch.setattr(campaigns, "KEPT", tmp_path / "kept")
+    shared = tmp_path / "kept" / campaigns.state()
+    for name in ("plain", "faulty"):
+        (shared / name).mkdir(parents=True)
+    used = []
+    around = traced.nullcontext
+    traced.own_campaigns(tmp_path / "own", {"campaign faulty"}, lambda name: used.append(name) or around())
+    assert [campaigns.built(n) for n in ("plain", "faulty", "absent")] == [
+        shared / "plain",
+        tmp_path / "own" / "campaign faulty",
+        tmp_path / "own" / "campaign absent",
+    ]
+    assert used == ["campaign plain", "campaign faulty", "campaign absent"]
+
+
+def mutant(**known) -> mutants.Mutant:
+    fault = operators.Fault(3, 7, (7, 7), "f()", "constant", "1")
+    return mutants.Mutant(
+        "records", "core/units.py", fault, "2", ["tests/unit/core/test_units.py::test_human"], **known
+    )
+
+
+def test_results_stay_valid_while_files_do_not_change(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(traced, "ground", lambda: "ground")
+    file, killer = tmp_path / "kills.jsonl", "tests/unit/core/test_units.py::test_human"
+    mutants.Kept(file).keep(mutant(status="killed", killers=[killer]))
+    again = mutant()
+    assert mutants.Kept(file).use(again) and (again.status, again.killers) == ("killed", [killer])
+    kept = mutants.Kept(file)
+    kept.digests["tests/unit/core/test_units.py"] = "changed"
+    assert not kept.use(mutant()), "the file of the killer changed"
+    monkeypatch.setattr(traced, "ground", lambda: "other")
+    assert not mutants.Kept(file).use(mutant()), "the package changed"
+
+
+def test_two_samples_are_compared_fault_by_fault(tmp_path, capsys) -> None:
+    """Of three faults, one is lost, one was never seen, one is only in the first sample."""
+    for name, results in (
+        ("before", [("killed", ["t::a"]), ("survived", []), ("killed", ["t::a", "t::b"])]),
+        ("after", [("survived", []), ("survived", [])]),
     ):
-        assert module in rooms
-    assert rooms["analysis/tables/noise.py"] == "verdicts" and "analysis/latex/write.py" not in rooms
+        for n, (status, killers) in enumerate(results):
+            about = mutant(status=status, killers=killers)
+            about.fault = operators.Fault(n, n, (n, n), "f()", "constant", str(n))
+            mutants.Kept(tmp_path / name).keep(about)
+    before, after = (kills.read(tmp_path / n) for n in ("before", "after"))
+    assert kills.only(before) == {"t::a": ["core/units.py:0 f() (constant): 0 → 2"]}
+    assert kills.rooms(before) == {"records": (2, 3), "all": (2, 3)}
+    assert [r["number"] for r in kills.lost(before, after)] == [0]
+    kills.main(["compare", str(tmp_path / "before"), str(tmp_path / "after")])
+    assert "before: 1 of 2 killed, 0.5000\nafter: 0 of 2 killed" in capsys.readouterr().out
 
 
 @pytest.mark.heavy
@@ -106,30 +203,34 @@ def test_equivalent_faults_are_still_there() -> None:
         assert (before, after) in told, f"{module} {function}: {before} → {after}"
 
 
+@pytest.mark.parametrize("size", [1000, 2000])
+def test_sizes_are_shown(size) -> None:
+    """See the fault that the next test plants."""
+    assert units.human_size(size)
+
+
 @pytest.mark.heavy
-def test_a_fault_is_seen_by_the_test_that_looks() -> None:
-    """Through the server: a fault that a test sees, one that the chosen test does not, a try without a fault, and an endless one."""
-    source = (traced.SOURCE / "core/units.py").read_text()
-    number = next(
-        f.number for f in operators.faults(source) if f.function == "human_size()" and f.kind == "returns None"
-    )
-    test, other = (
-        "tests/unit/core/test_units.py::test_human",
-        "tests/unit/core/test_units.py::test_the_mend_names_the_right_unit",
-    )
-    about = {"kind": "fault", "module": "core/units.py", "cpu_s": 60, "wall_s": 240}
+def test_server_names_the_tests_that_see_a_fault() -> None:
+    """Try a fault with all tests, until one sees it, with one that does not, without a fault, and without time."""
+    every = operators.faults((traced.SOURCE / "core/units.py").read_text())
+    number = next(f.number for f in every if f.function == "human_size()" and f.kind == "returns None")
+    file = "tests/unit/benchmarks/test_mutants.py"
+    see = [f"{file}::test_sizes_are_shown[{n}]" for n in (1000, 2000)]
+    other = [f"{file}::test_shares_are_whole_and_fair"]
+    about = {"kind": "fault", "module": "core/units.py", "cpu_s": 60, "wall_s": 240, "made": []}
     jobs = [
-        about | {"id": 0, "number": number, "tests": [test]},
-        about | {"id": 1, "number": number, "tests": [other]},
-        about | {"id": 2, "number": -1, "tests": [test, other]},
-        about | {"id": 3, "number": number, "tests": [test], "wall_s": 0},
+        about | {"number": number, "tests": see + other, "always": 3},
+        about | {"number": number, "tests": see + other, "always": 0},
+        about | {"number": number, "tests": other, "always": 0},
+        about | {"number": -1, "tests": see + other, "always": 0},
+        about | {"number": number, "tests": see, "always": 0, "wall_s": 0},
     ]
-    done = subprocess.run(
-        [sys.executable, str(mutants.SERVER), "1"], input=json.dumps(jobs), capture_output=True, text=True, check=True
-    )
-    told = {r["id"]: r for r in map(json.loads, done.stdout.splitlines())}
-    assert [told[i]["status"] for i in range(4)] == ["killed", "survived", "survived", "time-out"]
-    assert told[0]["by"].startswith(test)
+    words = json.dumps([j | {"id": i} for i, j in enumerate(jobs)])
+    server = [sys.executable, str(mutants.SERVER), "1"]
+    done = subprocess.run(server, input=words, capture_output=True, text=True, check=True)
+    results = {r["id"]: r for r in map(json.loads, done.stdout.splitlines())}
+    assert [results[i]["status"] for i in range(5)] == ["killed", "killed", "survived", "survived", "time-out"]
+    assert [results[i]["killers"] for i in range(4)] == [see, see[:1], [], []]
 
 
 def test_faults_of_loadgen_still_have_their_places():
