@@ -10,7 +10,6 @@ import pytest
 from paths import ROOT
 
 from storelab.core import evidence, plan, records
-from storelab.core.campaign import live
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import record
@@ -175,14 +174,6 @@ def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
 
 def test_a_file_that_cannot_be_read_is_damage(tmp_path):
     assert records.damage(tmp_path / "none.json") == "cannot be read (No such file or directory)"
-
-
-def test_the_state_of_a_live_view_holds_no_number_that_json_lacks(tmp_path):
-    live.write(tmp_path, {"rate": 1.5})
-    assert live.read(tmp_path)["rate"] == 1.5
-    with pytest.raises(ValueError, match="JSON"):
-        live.write(tmp_path, {"rate": float("nan")})
-    assert live.read(tmp_path)["rate"] == 1.5
 
 
 PAGES = ROOT / "docs"

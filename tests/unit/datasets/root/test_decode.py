@@ -1,85 +1,132 @@
-"""Baskets decoded in place are what uproot makes of them."""
+"""Decoded baskets: written here byte by byte as ROOT does, and compared with uproot where a file has them."""
 
-import awkward as ak
+import itertools
+import struct
+import zlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import uproot
+from basket_bytes import PACKED, basket, blocks, three
 from cramjam import DecompressionError
-from memory_transport import Memory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from make_root_files import FILES, FOLDER
 from paths import SHARED
 from root_truth import compare
 
-from storelab.datasets.root import baskets, decode, generated, header, reader
-from storelab.readplan import Link
+from storelab.datasets.root import baskets, decode, generated
 
+PROPERTY = settings(max_examples=30, deadline=None, database=None, derandomize=True)
 REAL = SHARED / "data" / "root"
-TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0, named=True)
+PLAIN = struct.pack(">4i", 1, 2, 3, 4)
 
 
-@pytest.mark.parametrize("codec", generated.CODECS)
-def test_generated_files(tmp_path, monkeypatch, codec):
-    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
-    generated.generate(tmp_path / "f.root", "tiny", 3, codec)
-    for entries in (np.arange(103), np.array([0, 7, 34, 35, 102])):
-        with uproot.open(tmp_path / "f.root") as file:
-            branches = len(file[generated.TREE].keys(recursive=True))
-        assert compare(tmp_path / "f.root", generated.TREE, entries) == branches > 60
-
-
-@pytest.mark.heavy
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
-@pytest.mark.parametrize(
-    ("name", "tree", "at_least"),
-    [
-        ("uproot-HZZ-zstd.root", "events", 40),
-        ("uproot-issue-123b.root", "CollectionTree", 600),
-    ],
+@PROPERTY
+@given(
+    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=60),
+    st.sampled_from([None, *PACKED]),
+    st.integers(9, 300),
+    st.data(),
 )
-def test_real_files(name, tree, at_least):
-    entries = np.array([0, 3, 17, 42, 99])
-    assert compare(REAL / name, tree, entries) >= at_least
+def test_numbers_are_decoded(numbers, method, longest, data):
+    content = decode.unpack(
+        basket(struct.pack(f">{len(numbers)}i", *numbers), entries=len(numbers), method=method, longest=longest)
+    )
+    assert content.offsets is None and content.entries == len(numbers)
+    wanted = sorted(data.draw(st.sets(st.integers(0, len(numbers) - 1))))
+    found = decode.take(
+        decode.Flat(np.dtype(">i4")), [content, content], [np.array(wanted, int), np.arange(len(numbers))]
+    )
+    assert found.tolist() == [numbers[i] for i in wanted] + numbers and found.dtype == np.dtype("=i4")
 
 
-def a_basket(tmp_path):
-    with uproot.recreate(tmp_path / "b.root", compression=uproot.ZSTD(1)) as file:
-        file.mktree("t", {"x": "f8"}).extend({"x": np.arange(500.0) // 7})
-    with uproot.open(tmp_path / "b.root") as file:
-        layout = baskets.Baskets.from_tree(file["t"])
-    data = np.fromfile(tmp_path / "b.root", np.uint8)
-    return data[layout.offset[0] : layout.offset[0] + layout.size[0]]
+@PROPERTY
+@given(
+    st.lists(st.lists(st.integers(0, 65535), max_size=5), min_size=1, max_size=20),
+    st.sampled_from([None, *PACKED]),
+    st.sampled_from([0, 3, 10]),
+    st.data(),
+)
+def test_lists_are_decoded(lists, method, header, data):
+    parts = [bytes(header) + struct.pack(f">{len(v)}H", *v) for v in lists]
+    starts = np.cumsum([0, *map(len, parts)])[:-1].tolist()
+    content = decode.unpack(basket(b"".join(parts), starts, len(lists), method))
+    assert content.entries == len(lists) and content.offsets.tolist() == [*starts, sum(map(len, parts))]
+    wanted = [sorted(data.draw(st.sets(st.integers(0, len(lists) - 1)))) for _ in range(2)]
+    offsets, values = decode.take(
+        decode.Lists(np.dtype(">u2"), header), [content] * 2, [np.array(w, int) for w in wanted]
+    )
+    assert [values[a:b].tolist() for a, b in itertools.pairwise(offsets)] == [lists[i] for w in wanted for i in w]
 
 
-def test_broken_baskets_are_refused(tmp_path):
-    good = a_basket(tmp_path)
-    assert decode.unpack(good).entries == 500
-    key = int(good[14]) << 8 | int(good[15])
-    for change, kind, said in (
-        (good[:10], decode.Broken, "10 bytes are no basket"),
-        (
-            good[:-1],
-            decode.Broken,
-            f"a basket of {len(good) - 1} bytes says that it has {len(good)}, {key} of them its key",
-        ),
-        (
-            np.concatenate((good[:key], np.frombuffer(b"QQ", np.uint8), good[key + 2 :])),
-            decode.Broken,
-            "packed by b'QQ'",
-        ),
-        (
-            np.concatenate((good[: key + 6], np.array([1, 0, 0], np.uint8), good[key + 9 :])),
-            DecompressionError,
-            "buffer",
-        ),
+def test_arrays_of_fixed_shape_are_decoded():
+    content = decode.unpack(basket(struct.pack(">12h", *range(12)), entries=2))
+    form = decode.Flat(np.dtype((">i2", (2, 3))))
+    assert decode.take(form, [content], [np.array([1])]).tolist() == [[[6, 7, 8], [9, 10, 11]]]
+    assert decode.take(form, [], []).shape == (0, 2, 3)
+    offsets, values = decode.take(decode.Lists(np.dtype(">f4")), [], [])
+    assert offsets.tolist() == [0] and len(values) == 0
+
+
+def test_broken_keys_are_refused():
+    for data, reason in (
+        (np.zeros(17, np.uint8), "17 bytes"),
+        (basket(PLAIN, entries=4, more=1), "76 bytes says that it has 77, 60 of them its key"),
+        (basket(PLAIN, entries=4, more=-1), "says that it has 75"),
+        (basket(PLAIN, entries=4, key=36), "36 of them its key"),
+        (basket(PLAIN, entries=4, key=76), "76 of them its key"),
+        (basket(PLAIN, entries=4, last=17), "values end at 17"),
+        (basket(PLAIN, entries=4, last=-1), "values end at -1"),
+        (basket(PLAIN, entries=-1), "says that its values end at 16"),
+        (basket(PLAIN, [0], entries=2), "a basket of 2 entries .* where 2 begin"),
+        (basket(PLAIN, entries=4, method=b"ZL")[:-1], "says that it has"),
     ):
-        with pytest.raises(kind, match=said):
-            decode.unpack(change)
-    with pytest.raises(decode.Broken, match="are not 500 values"):
-        decode.take(decode.Flat(np.dtype(">f4")), [decode.unpack(good)], [np.arange(3)])
+        with pytest.raises(decode.Broken, match=reason):
+            decode.unpack(data)
+
+
+def test_broken_blocks_are_refused():
+    good, lz4 = blocks(PLAIN, b"ZL", 99), blocks(PLAIN, b"L4", 99)
+    packed = zlib.compress(PLAIN)
+    for data, size, reason in (
+        (good, 17, "1 of 17 bytes are missing"),
+        (good, 15, "does not fit"),
+        (good[:-1], 16, "does not fit"),
+        (b"??" + good[2:], 16, r"packed by b'\?\?': known are ZS, L4, ZL, XZ"),
+        (lz4[:9] + b"x" + lz4[10:], 16, "checksum"),
+        (b"ZL\x01" + three(len(packed)) + three(15) + packed, 15, "gives 16 bytes and not 15"),
+    ):
+        with pytest.raises(decode.Broken, match=reason):
+            decode.decompress(memoryview(data), size)
+    zstd = bytearray(blocks(bytes(500), b"ZS", 999))
+    zstd[9:12] = b"\x01\x00\x00"
+    with pytest.raises(DecompressionError):
+        decode.decompress(memoryview(bytes(zstd)), 500)
+
+
+def test_long_blocks_are_decoded():
+    plain = np.random.default_rng(1).integers(0, 256, 200_000, dtype=np.uint8).tobytes()
+    assert decode.decompress(memoryview(blocks(plain, b"ZL", 70_000)), len(plain)).tobytes() == plain
+
+
+def test_values_must_fit_their_form():
+    content = decode.unpack(basket(PLAIN, entries=3))
+    with pytest.raises(decode.Broken, match="16 bytes are not 3 values of 4 bytes"):
+        decode.take(decode.Flat(np.dtype(">i4")), [content], [np.array([0])])
     with pytest.raises(decode.Broken, match="where its entries begin"):
-        decode.take(decode.Lists(np.dtype(">f8")), [decode.unpack(good)], [np.arange(3)])
+        decode.take(decode.Lists(np.dtype(">i4")), [content], [np.array([0])])
 
 
-def test_what_only_uproot_can_is_left_to_it():
+def test_embedded_baskets_keep_offsets():
+    plain = np.frombuffer(PLAIN, np.uint8)
+    found = decode.embedded(SimpleNamespace(data=plain, byte_offsets=np.array([0, 8, 16]), num_entries=2))
+    assert found.offsets.dtype == np.dtype("i4") and found.entries == 2
+    assert decode.embedded(SimpleNamespace(data=plain, byte_offsets=None, num_entries=4)).offsets is None
+
+
+def test_other_forms_are_left_to_uproot():
     from uproot import AsDtype, AsJagged, AsStrings
 
     assert decode.form_of(AsStrings()) is None
@@ -89,72 +136,38 @@ def test_what_only_uproot_can_is_left_to_it():
     assert decode.form_of(AsJagged(AsDtype(">i2"), 10)) == decode.Lists(np.dtype(">i2"), 10)
 
 
-def test_a_header_is_kept_and_only_for_the_same_file(tmp_path, monkeypatch):
-    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
-    generated.generate(tmp_path / "f.root", "tiny", 3)
-    known = {"url": "s3://b/f.root", "size": (tmp_path / "f.root").stat().st_size, "etag": "1"}
-    with uproot.open(tmp_path / "f.root") as file:
-        made = header.Header.of(file[generated.TREE], known)
-    made.save(tmp_path / "kept" / "h.parquet")
-    found = header.Header.load(tmp_path / "kept" / "h.parquet", known)
-    assert (found.tree, found.entries, found.forms, found.layout.names) == (
-        made.tree,
-        103,
-        made.forms,
-        made.layout.names,
-    )
-    assert all(np.array_equal(getattr(found.layout, k), getattr(made.layout, k)) for k in header.COLUMNS)
-    assert header.Header.load(tmp_path / "kept" / "h.parquet", {**known, "etag": "2"}) is None
-    assert header.Header.load(tmp_path / "none.parquet", known) is None
-    (tmp_path / "kept" / "h.parquet").write_bytes(b"PAR1 cut off")
-    assert header.Header.load(tmp_path / "kept" / "h.parquet", known) is None
+# Against uproot
 
 
-def test_a_shape_of_numbers_is_kept_too():
-    for form in (decode.Flat(np.dtype((">f4", (2, 3)))), decode.Lists(np.dtype(">i2"), 10), decode.Flat(np.dtype("?"))):
-        assert header._read(list(header._told(form))) == form
+def test_basket_of_uproot_is_decoded(tmp_path):
+    with uproot.recreate(tmp_path / "b.root", compression=uproot.ZSTD(1)) as file:
+        file.mktree("t", {"x": "f8"}).extend({"x": np.arange(500.0) // 7})
+    with uproot.open(tmp_path / "b.root") as file:
+        layout = baskets.Baskets.from_tree(file["t"])
+    data = np.fromfile(tmp_path / "b.root", np.uint8)[layout.offset[0] :][: layout.size[0]]
+    assert decode.unpack(data).entries == 500 and decode.place_of(data) == layout.offset[0]
+    with pytest.raises(decode.Broken, match="are not 500 values"):
+        decode.take(decode.Flat(np.dtype(">f4")), [decode.unpack(data)], [np.arange(3)])
 
 
-@pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    """(bytes, header) of a small generated file."""
-    monkeypatch.setitem(generated.SCALES, "tiny", TINY)
-    generated.generate(tmp_path / "f.root", "tiny", 3)
-    with uproot.open(tmp_path / "f.root") as file:
-        return (tmp_path / "f.root").read_bytes(), header.Header.of(file[generated.TREE], {})
+def test_generated_files_are_decoded(tmp_path, tiny_scale):
+    for codec in generated.CODECS:
+        path = tmp_path / f"{codec}.root"
+        generated.generate(path, tiny_scale, 3, codec)
+        for entries in (np.arange(103), np.array([0, 7, 34, 35, 102])):
+            assert compare(path, generated.TREE, entries) > 60, codec
 
 
-@pytest.mark.parametrize("batch", [reader.BATCH, 5000])
-@pytest.mark.parametrize("entries", [np.arange(103), np.array([0, 7, 34, 35, 102])])
-def test_selections_are_what_uproot_reads(tmp_path, tiny, batch, entries):
-    data, head = tiny
-    memory, spent = Memory(data), reader.Spent()
-    link = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
-    names = head.layout.names[5:40]
-    found: dict[str, list] = {}
-    for name, array in reader.SelectionReader(head, memory, link, batch).read(names, entries, spent):
-        found.setdefault(name, []).append(array)
-    with uproot.open(tmp_path / "f.root") as file:
-        for name in names:
-            expected, form = file[generated.TREE][name].array()[entries], head.forms[head.layout.names.index(name)]
-            if isinstance(form, decode.Flat):
-                assert np.array_equal(np.concatenate(found[name]), expected.to_numpy())
-            else:
-                assert np.array_equal(np.concatenate([v for _, v in found[name]]), ak.flatten(expected).to_numpy())
-                assert np.array_equal(np.concatenate([np.diff(o) for o, _ in found[name]]), ak.num(expected).to_numpy())
-    rows, needed, _ = baskets.ranges(head.layout, names, entries)
-    assert (spent.baskets, spent.needed_bytes, spent.decoded) == (len(rows), needed, 35 * len(entries))
-    assert spent.requests == memory.requests and spent.asked_bytes == sum(b - a for a, b in memory.log) >= needed
-    assert (spent.transfers == 1) == (batch > 5000) and min(
-        spent.plan_s, spent.transfer_s, spent.decompress_s, spent.deserialise_s
-    ) > 0
+def test_plain_branches_of_experiments_are_decoded():
+    for name in ("nanoaod.root", "lists.root"):
+        assert compare(FOLDER / name, FILES[name][0], np.array([0, 7, 50, 101, 199])) >= 6, name
 
 
-def test_branches_that_are_not_there_or_beyond_us(tiny):
-    data, head = tiny
-    one = reader.SelectionReader(head, Memory(data), Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8))
-    with pytest.raises(KeyError, match="no branch"):
-        list(one.read(["nothing"], np.arange(3)))
-    head.forms[7] = None
-    with pytest.raises(reader.NotHere, match="1 of 2 branches only uproot"):
-        list(one.read(head.layout.names[6:8], np.arange(3)))
+@pytest.mark.heavy
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+def test_real_files_are_decoded():
+    for name, tree, branches in (
+        ("uproot-HZZ-zstd.root", "events", 40),
+        ("uproot-issue-123b.root", "CollectionTree", 600),
+    ):
+        assert compare(REAL / name, tree, np.array([0, 3, 17, 42, 99])) >= branches, name

@@ -1,55 +1,199 @@
-"""Batches in which baskets and pages are read: which are read together, and in which order."""
+"""Selections read by planned requests: their values, their order, their cost; and the headers that readers keep."""
 
+import itertools
+import struct
+import time
 from types import SimpleNamespace
 
+import awkward as ak
 import numpy as np
+import pytest
+import uproot
+from basket_bytes import basket
+from memory_transport import Memory
 
-from storelab.datasets.root import baskets, pages, reader
+from storelab.datasets.root import baskets, by_uproot, decode, generated, header, reader, steps
+from storelab.datasets.root.baskets import Baskets, branches_of
 from storelab.datasets.root.header import Header
+from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.readplan import Link
+
+SLOW, LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8), Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)
+N, PARTS = 240, 8
 
 
-def layout(*columns, names):
-    return baskets.Baskets(list(names), *(np.array(c, "i8") for c in columns))
+def read(one, names, entries, spent=None):
+    """Return branch -> its arrays, one for each batch."""
+    found: dict[str, list] = {}
+    for name, array in one.read(names, entries, spent):
+        found.setdefault(name, []).append(array)
+    return found
 
 
-def by_sum(sizes, batch):
-    """Return parts of a list: a new one begins where the running sum passes the next multiple of `batch`."""
-    out, total, before = [], 0, None
-    for i, size in enumerate(sizes):
-        total += size
-        if total // batch != before:
-            out.append([])
-        before = total // batch
-        out[-1].append(i)
-    return out
+def test_selections_are_what_uproot_reads(tiny_file, tiny):
+    data, head = tiny
+    names = head.layout.names[5:40]
+    with uproot.open(tiny_file) as file:
+        arrays = {name: file[generated.TREE][name].array() for name in names}
+    every = itertools.product((reader.BATCH, 5000), (np.arange(103), np.array([0, 7, 34, 35, 102])))
+    for batch, entries in every:
+        memory, spent = Memory(data.tobytes()), Spent()
+        found = read(SelectionReader(head, memory, SLOW, batch), names, entries, spent)
+        for name in names:
+            expected, form = arrays[name][entries], head.forms[head.layout.names.index(name)]
+            if isinstance(form, decode.Flat):
+                assert np.array_equal(np.concatenate(found[name]), expected.to_numpy())
+            else:
+                assert np.array_equal(np.concatenate([v for _, v in found[name]]), ak.flatten(expected).to_numpy())
+                assert np.array_equal(np.concatenate([np.diff(o) for o, _ in found[name]]), ak.num(expected).to_numpy())
+        rows, needed, _ = baskets.ranges(head.layout, names, entries)
+        assert (spent.baskets, spent.needed_bytes, spent.decoded) == (len(rows), needed, 35 * len(entries))
+        assert spent.requests == memory.requests and spent.asked_bytes == sum(b - a for a, b in memory.log) >= needed
+        assert (spent.transfers == 1) == (batch > 5000)
+        assert min(spent.plan_s, spent.transfer_s, spent.decompress_s, spent.deserialise_s) > 0
 
 
-def test_clusters_of_pages_are_read_whole():
-    """They are grouped by the running sum of their bytes; fields of a cluster are never apart."""
-    clusters, fields = [30, 30, 30, 50, 10, 200, 40, 40], 2
-    n = len(clusters)
-    code, number = np.repeat(range(fields), n), np.tile(range(n), fields)
-    size = np.tile(clusters, fields) // fields
-    found = layout(code, number, 10 * number, 10 * number + 10, 1000 * np.arange(fields * n), size, names="ab")
-    for batch in (1, 60, 100, 170, 10**6):
-        one = pages.PageReader(SimpleNamespace(tuple=SimpleNamespace(name="t"), layout=found), 80, None, None)
-        one.batch = batch
-        parts = list(one._batches(np.arange(fields * n)))
-        groups = [sorted(set(number[part].tolist())) for part in parts]
-        assert groups == by_sum(clusters, batch) and list(map(len, parts)) == [fields * len(g) for g in groups], batch
-    assert list(one._batches(np.empty(0, "i8"))) == []
+def test_missing_and_foreign_branches_are_errors(tiny):
+    data, head = tiny
+    one = SelectionReader(head, Memory(data.tobytes()), SLOW)
+    with pytest.raises(KeyError, match="nothing"):
+        read(one, ["nothing"], np.arange(3))
+    head.forms[7] = None
+    with pytest.raises(reader.NotHere, match="1 of 2 branches only uproot"):
+        read(one, head.layout.names[6:8], np.arange(3))
 
 
-def test_branches_that_begin_together_keep_their_order():
-    """Of 60 branches each has its second basket before the first in the file: by first entry, then by place."""
-    n = 60
-    rng = np.random.default_rng(2)
-    code, number = np.repeat(np.arange(n), 2), np.tile([0, 1], n)
-    offset = np.where(number == 0, 10**6, 0) + 100 * rng.permutation(2 * n)
-    size = rng.integers(5, 90, 2 * n)
-    found = layout(code, number, 10 * number, 10 * number + 10, offset, size, names=[f"b{i}" for i in range(n)])
-    one = reader.SelectionReader(Header("t", 20, found, [None] * n, {}), None, None, batch=300)
-    rows = np.argsort(offset)
-    order = sorted(rows.tolist(), key=lambda row: (found.entry_start[row], offset[row]))
-    expected = [sorted((order[i] for i in part), key=lambda r: offset[r]) for part in by_sum(size[order], 300)]
-    assert [part.tolist() for part in one._batches(rows)] == expected and len(expected) > 10
+def test_cost_of_selection_is_counted():
+    """Two branches of two baskets each; batches of 150 bytes make two transfers; every byte is in one object."""
+    parts, offsets, data = [], [], b"head"
+    for first, (begin, stop) in itertools.product((0, 100), ((0, 3), (3, 7))):
+        numbers = struct.pack(f">{stop - begin}i", *range(first + begin, first + stop))
+        parts.append(basket(numbers, entries=stop - begin))
+        offsets.append(len(data))
+        data += parts[-1].tobytes() + b"gap."
+    columns = [[0, 0, 1, 1], [0, 1] * 2, [0, 3] * 2, [3, 7] * 2, offsets, [len(p) for p in parts]]
+    layout = Baskets(["x", "y"], *(np.array(c, "i8") for c in columns))
+    memory, inspected, spent = Memory(data), [], Spent()
+    one = SelectionReader(
+        Header("t", 7, layout, [decode.Flat(np.dtype(">i4"))] * 2, {}),
+        memory,
+        Link(0.1, 0.1, 0.1, 1e9, 1e9, 8),
+        batch=150,
+        inspect=lambda rows, got: inspected.append((rows.tolist(), [g.tobytes() for g in got])),
+    )
+    begun = time.perf_counter()
+    found = read(one, ["x", "y"], np.array([1, 2, 5]), spent)
+    took = time.perf_counter() - begun
+    assert {k: np.concatenate(v).tolist() for k, v in found.items()} == {"x": [1, 2, 5], "y": [101, 102, 105]}
+    needed = sum(len(p) for p in parts)
+    assert (spent.baskets, spent.needed_bytes, spent.decoded) == (4, needed, 6)
+    assert spent.transfers == len(spent.gaps) == len(inspected) and spent.requests == memory.requests
+    assert spent.asked_bytes == sum(b - a for a, b in memory.log)
+    assert set(spent.gaps) <= {0, 4} and spent.asked_bytes == needed + 4 * sum(len(rows) - 1 for rows, _ in inspected)
+    assert [row for rows, _ in inspected for row in rows] == [0, 1, 2, 3]
+    assert [b for _, got in inspected for b in got] == [p.tobytes() for p in parts]
+    phases = (spent.plan_s, spent.transfer_s, spent.decompress_s, spent.deserialise_s, spent.inspect_s)
+    assert min(phases) > 0 and sum(phases) <= took, "no time is counted twice"
+
+
+# Order of entries, and branches that uproot decodes
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """Return (path, tree) with numbers x, lists y and strings s, which uproot decodes: 8 baskets of 30 entries each."""
+    path = tmp_path_factory.mktemp("ascend") / "t.root"
+    with uproot.recreate(path) as out:
+        made = out.mktree("t", {"x": "int64", "y": "var * int32", "s": "string"})
+        for part in np.split(np.arange(N), PARTS):
+            lists = ak.Array([[int(i)] * (int(i) % 3) for i in part])
+            made.extend({"x": part, "y": lists, "s": ak.Array([f"entry {i}" for i in part])})
+    return path, uproot.open(path)["t"]
+
+
+def shuffled(tree, seed):
+    """Return (header, bytes, uproot's decoder) of another file with the baskets in any order."""
+    path, opened = tree
+    raw, head = path.read_bytes(), Header.of(opened, {})
+    old, rng = head.layout, np.random.default_rng(seed)
+    offset, data = np.empty_like(old.offset), b""
+    for row in rng.permutation(len(old)).tolist():
+        offset[row] = len(data)
+        data += raw[old.offset[row] : old.offset[row] + old.size[row]] + bytes(int(rng.integers(3)) * 50)
+    layout = Baskets(old.names, old.branch, old.basket, old.entry_start, old.entry_stop, offset, old.size)
+    return Header(head.tree, head.entries, layout, head.forms, {}), data, by_uproot.decoder(branches_of(opened))
+
+
+def test_entries_ascend_in_any_order_of_baskets(tree):
+    for seed, batch in itertools.product(range(3), (1, 400, 1500, 10**9)):
+        head, data, foreign = shuffled(tree, seed)
+        assert [head.layout.names[i] for i, form in enumerate(head.forms) if form is None] == ["s"]
+        spent, entries = Spent(), np.sort(np.random.default_rng(seed).choice(N, 70, replace=False))
+        found = read(SelectionReader(head, Memory(data), LINK, batch, foreign=foreign), ["x", "y", "s"], entries, spent)
+        lists = [values[a:b].tolist() for offsets, values in found["y"] for a, b in itertools.pairwise(offsets)]
+        assert np.concatenate(found["x"]).tolist() == entries.tolist(), (seed, batch)
+        assert lists == [[i] * (i % 3) for i in entries.tolist()]
+        assert [word for part in found["s"] for word in part] == [f"entry {i}" for i in entries.tolist()]
+        assert (spent.transfers > 1) == (batch < 10**9)
+
+
+def test_file_in_order_is_read_in_order(tree):
+    path, opened = tree
+    head, memory = Header.of(opened, {}), Memory(path.read_bytes())
+    foreign = by_uproot.decoder(branches_of(opened))
+    read(SelectionReader(head, memory, LINK, 1000, foreign=foreign), ["x", "y", "s"], np.arange(N))
+    assert memory.log == sorted(memory.log) and len(memory.log) > 1
+
+
+def test_phases_separate_unpacking_from_interpreting(tree, monkeypatch):
+    """On a clock that only these two steps of uproot move: 4 s for each basket, 100 s for each interpretation."""
+    path, opened = tree
+    now, unpack, interpret = [0.0], by_uproot.basket, by_uproot.interpret
+
+    def slowly(seconds, step):
+        def slow(*args):
+            now[0] += seconds
+            return step(*args)
+
+        return slow
+
+    monkeypatch.setattr(by_uproot, "basket", slowly(4, unpack))
+    monkeypatch.setattr(by_uproot, "interpret", slowly(100, interpret))
+    monkeypatch.setattr(reader, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    head, foreign, spent = Header.of(opened, {}), by_uproot.decoder(branches_of(opened)), Spent()
+    raw = path.read_bytes()
+    read(SelectionReader(head, Memory(raw), LINK, foreign=foreign), ["s"], np.arange(N), spent)
+    assert (spent.decompress_s, spent.deserialise_s) == (4 * PARTS, 100)
+    one, now[0] = steps.StepReader(head, ["s"], foreign), 0.0
+    rows, new = one.rows(0, 30)
+    one.unpack(new, [np.frombuffer(raw, "u1", int(head.layout.size[r]), int(head.layout.offset[r])) for r in new])
+    assert now[0] == 4, "unpacked before it is interpreted"
+    assert one.arrays(rows, 0, 30) == 30 and now[0] == 104
+    assert not isinstance(one.contents[int(rows[0])], np.ndarray), "kept unpacked"
+
+
+# Headers in a file
+
+
+def test_header_is_kept_for_one_file(tmp_path, tiny_file):
+    known, path = {"url": "s3://b/f.root", "size": 5, "etag": "1"}, tmp_path / "deep" / "er" / "h.parquet"
+    with uproot.open(tiny_file) as file:
+        made = Header.of(file[generated.TREE], known)
+    Header("t", 5, made.layout, made.forms, known).save(path)
+    made.save(path)
+    found = Header.load(path, known)
+    kept = (found.tree, found.entries, found.forms, found.layout.names)
+    assert kept == (made.tree, 103, made.forms, made.layout.names)
+    assert all(np.array_equal(getattr(found.layout, k), getattr(made.layout, k)) for k in header.COLUMNS)
+    assert Header.load(path, {**known, "etag": "2"}) is None and Header.load(tmp_path / "none.parquet", known) is None
+    path.write_bytes(b"PAR1 cut off")
+    assert Header.load(path, known) is None
+
+
+def test_forms_of_branches_are_kept(tmp_path):
+    shaped, lists, flags = np.dtype((">f4", (2, 3))), np.dtype(">i2"), np.dtype("?")
+    for form in (decode.Flat(shaped), decode.Lists(lists, 10), decode.Flat(flags), None):
+        b = Baskets(["x"], *(np.array(c, "i8") for c in ([0], [0], [0], [5], [100], [9])))
+        Header("t", 5, b, [form], {"url": "u"}).save(tmp_path / "h.parquet")
+        found = Header.load(tmp_path / "h.parquet", {"url": "u"})
+        assert found.forms == [form] and found.layout.offset.tolist() == [100] and found.tree == "t"

@@ -1,16 +1,17 @@
-"""Pages of RNTuples carry sums: a changed byte is told by every reader that unpacks pages, before anything is decoded."""
+"""Pages of RNTuples: shared ones, missing ones, and their checksums, which every reader compares."""
 
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import small_root
 import uproot
 import xxhash
 from paths import DATA
 
 from storelab.datasets import own_file
-from storelab.datasets.root import decode
+from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.steps import PageSteps
 from storelab.datasets.root.trial import LINK, LocalRanges
@@ -20,7 +21,7 @@ FILES = DATA / "root" / "ntuple.root"
 
 @pytest.fixture
 def file(tmp_path):
-    """An RNTuple of ROOT's; some of its pages are so small that they are not compressed: any byte of these decodes."""
+    """Return an RNTuple by ROOT. Some of its pages are so small that they are not compressed: any byte decodes."""
     return Path(shutil.copy(FILES, tmp_path / "n.root"))
 
 
@@ -37,7 +38,7 @@ def flipped(path, at, bit=0):
 
 
 def read(path):
-    """All fields by the planned reader, then by steps."""
+    """Read all fields by the planned reader, then by steps."""
     ntuple = opened(path)
     pages, n = Pages.of(ntuple), int(ntuple.num_entries)
     names = [name for name in pages.layout.names if name not in pages.unreadable]
@@ -50,32 +51,32 @@ def read(path):
     assert steps.arrays(rows, 0, n) == found == n * len(names)
 
 
-def test_each_page_ends_with_its_sum(file):
-    """Computed here from the file: 8 bytes behind the page, little-endian, of what is stored."""
+def test_each_page_ends_with_checksum(file):
+    """Compute it here from the file: 8 bytes behind the page, little-endian, of the bytes as stored."""
     layout, raw = Pages.of(opened(file)).layout, file.read_bytes()
     assert len(layout) > 1
     for at, size in zip(layout.offset.tolist(), layout.size.tolist(), strict=True):
-        page, told = raw[at : at + size - 8], raw[at + size - 8 : at + size]
-        assert int.from_bytes(told, "little") == xxhash.xxh3_64_intdigest(page)
+        page, checksum = raw[at : at + size - 8], raw[at + size - 8 : at + size]
+        assert int.from_bytes(checksum, "little") == xxhash.xxh3_64_intdigest(page)
     read(file)
 
 
 @pytest.mark.heavy
-def test_any_changed_byte_of_any_page_is_told(file):
+def test_any_changed_byte_is_reported(file):
     layout, good = Pages.of(opened(file)).layout, file.read_bytes()
-    rng, told = np.random.default_rng(5), []
+    rng, tried = np.random.default_rng(5), 0
     for at, size in zip(layout.offset.tolist(), layout.size.tolist(), strict=True):
         for place in {0, size - 9, size - 8, size - 1, int(rng.integers(size))}:
             file.write_bytes(good)
             flipped(file, at + place, int(rng.integers(8)))
             with pytest.raises(decode.Broken, match=f"page at {at} .*sum"):
                 read(file)
-            told.append(place)
-    assert len(told) > 10
+            tried += 1
+    assert tried > 10
 
 
-def test_staging_tells_it(file):
-    """Damage from before the file was staged: no CRC-32 of storelab's own knows of it."""
+def test_staging_reports_damaged_pages(file):
+    """Damage before staging is in no CRC-32 of storelab."""
     layout = Pages.of(opened(file)).layout
     flipped(file, int(layout.offset[0]) + 1)
     hurt = {layout.names[layout.branch[i]] for i in np.flatnonzero(layout.offset == layout.offset[0])}
@@ -84,8 +85,8 @@ def test_staging_tells_it(file):
 
 
 @pytest.mark.parametrize("by", ["ROOT", "uproot"])
-def test_a_damaged_list_of_pages_is_told(file, by, tmp_path):
-    """Not packed: uproot reads any place from it."""
+def test_damaged_list_of_pages_is_reported(file, by, tmp_path):
+    """It is not packed, so uproot reads any place from it."""
     if by == "uproot":
         file = tmp_path / "u.root"
         with uproot.recreate(file, compression=None) as out:
@@ -96,13 +97,13 @@ def test_a_damaged_list_of_pages_is_told(file, by, tmp_path):
     for at in range(int(place.offset), int(place.offset + place.num_bytes), 7):
         file.write_bytes(good)
         flipped(file, at, 2)
-        with pytest.raises(Exception) as told:
+        with pytest.raises(Exception) as error:
             Pages.of(opened(file))
-        assert by == "ROOT" or (isinstance(told.value, decode.Broken) and "list of pages" in str(told.value))
+        assert by == "ROOT" or (isinstance(error.value, decode.Broken) and "list of pages" in str(error.value))
 
 
-def test_uproot_alone_does_not_see_it(file):
-    """Else the sums need not be looked at here."""
+def test_uproot_does_not_see_damage(file):
+    """Otherwise storelab would not need to compare the checksums."""
     pages = Pages.of(opened(file))
     plain = [i for i in range(len(pages.layout)) if pages.unpacked[i] == pages.layout.size[i] - 8]
     assert plain
@@ -111,8 +112,8 @@ def test_uproot_alone_does_not_see_it(file):
     assert len(opened(file)[name].array()) == 200
 
 
-def test_pages_without_sums_are_as_they_are(tmp_path):
-    """uproot writes none, and ROOT can be told to: nothing shows the damage of what is not compressed."""
+def test_pages_without_checksums_are_read(tmp_path):
+    """uproot writes none, and ROOT has an option for it: damage of uncompressed pages is invisible then."""
     path = tmp_path / "u.root"
     with uproot.recreate(path, compression=None) as out:
         out.mkrntuple("t", {"x": np.arange(500, dtype="f4"), "n": np.arange(500, dtype="i8")})
@@ -121,3 +122,33 @@ def test_pages_without_sums_are_as_they_are(tmp_path):
     read(path)
     flipped(path, int(pages.layout.offset[0]))
     read(path)
+
+
+# Pages of fields
+
+
+@pytest.fixture
+def pages(tmp_path):
+    return Pages.of(uproot.open(small_root.ntuple(tmp_path / "n.root"))["events"])
+
+
+def test_shared_pages_are_needed_once(pages):
+    layout, n = pages.layout, len(pages.layout)
+    columns = (np.tile(getattr(layout, k), 2) for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
+    twice = baskets.Baskets(["a", "b"], np.repeat([0, 1], n), *columns)
+    rows, needed, _ = baskets.ranges(twice, ["a", "b"], np.arange(100))
+    assert needed == layout.size.sum() == baskets.ranges(twice, ["b"], np.arange(100))[1] and len(rows) == n
+
+
+def test_missing_page_gives_no_array(pages):
+    with pytest.raises(decode.Broken, match="is not among those of the selection"):
+        list(pages.arrays(["x"], {}, np.array([5])))
+    assert len(pages.tuple["x"].array()) == 100, "the tuple is unchanged"
+
+
+def test_page_that_does_not_unpack_is_reported(file):
+    facts, table = own_file.look(file, "mine", None)
+    assert facts["unreadable"] == {}
+    row = next(r for r in table.to_pylist() if r["branch"] == "i32" and r["entry_start"] == 50)
+    small_root.changed(file, row["offset"], "9B", *[0] * 9)
+    assert list(own_file.look(file, "mine", None)[0]["unreadable"]) == ["i32"]
