@@ -1,0 +1,43 @@
+"""The Snakefile's functions: what targets depend on, and what was made."""
+
+import os
+
+import collected
+from collected import flip
+
+from storelab.cli import workflow
+from storelab.core import evidence
+
+
+def test_tables_depend_on_plan_and_checksums(tmp_path):
+    """These two files change with every record, so that Snakemake need not look at thousands."""
+    collected.write(tmp_path)
+    raw = tmp_path / "raw"
+    assert workflow.existing(raw, "example") == [str(raw / "plan.json"), str(raw / "SHA256SUMS")]
+    for path in (p for p in sorted(raw.rglob("*")) if p.is_file() and p.name not in ("plan.json", "SHA256SUMS")):
+        was, sums = path.read_bytes(), (raw / "SHA256SUMS").read_bytes()
+        flip(path, 0, 1)
+        evidence.write_sums(raw)
+        assert (raw / "SHA256SUMS").read_bytes() != sums, path
+        path.write_bytes(was)
+        evidence.write_sums(raw)
+
+
+def test_only_existing_and_fresh_files_are_listed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(workflow.shutil, "which", lambda name: None)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/plan.json").touch()
+
+    def listed() -> list[str]:
+        workflow.say_made(str(tmp_path))
+        return [line.split()[0] for line in capsys.readouterr().err.splitlines()[2:]]
+
+    assert listed() == ["(no", "raw/"]
+    for name in ("tables/points.csv", "tables/throughput.csv", "figures/index.json", "paper.pdf"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (100, 100))
+    assert listed() == ["paper.pdf", "figures/", "tables/", "raw/"]
+    os.utime(tmp_path / "paper.pdf", (50, 50))
+    monkeypatch.setattr(workflow.shutil, "which", lambda name: name)
+    assert listed() == ["figures/", "tables/", "raw/"], "a paper of older tables"

@@ -1,0 +1,39 @@
+"""The state file of a campaign that is measured, and the processes that it names."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from storelab.core.campaign import live
+
+
+def test_living_processes_are_recognised():
+    me = live.process(os.getpid())
+    assert live.lives(me) is True and live.lives(None) is False
+    assert live.lives(me | {"born": me["born"] + 1}) is False, "another process of the same number"
+    assert live.lives(me | {"host": "elsewhere"}) is None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        other = live.process(child.pid)
+        assert live.lives(other) is True
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert live.lives(other) is False, "a dead one that nobody buried"
+
+
+def test_missing_or_broken_state_is_none(tmp_path):
+    assert live.read(tmp_path) is None
+    live.write(tmp_path, {"a": 1})
+    assert live.read(tmp_path) == {"schema": 1, "a": 1}
+    for text in ("", "[]", "{", '{"schema": 2}', "{}"):
+        live.path(tmp_path).write_text(text)
+        assert live.read(tmp_path) is None
+
+
+def test_state_holds_no_nan(tmp_path):
+    live.write(tmp_path, {"rate": 1.5})
+    assert live.read(tmp_path)["rate"] == 1.5
+    with pytest.raises(ValueError, match="JSON"):
+        live.write(tmp_path, {"rate": float("nan")})
+    assert live.read(tmp_path)["rate"] == 1.5

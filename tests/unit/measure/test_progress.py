@@ -1,0 +1,257 @@
+"""Progress of a campaign while it is measured: the state file, estimates, the display in the terminal."""
+
+import os
+import platform
+import pty
+import sys
+from types import SimpleNamespace
+
+import pytest
+from collected import settings
+from rich.console import Console
+
+from storelab.core import plan
+from storelab.core.campaign import live
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed
+from storelab.engines.common import told
+from storelab.host.monitor import Used
+from storelab.measure import given_up, jobs
+from storelab.measure.progress import display, lines, state, terminal
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import upload
+
+S, MS = 10**9, 10**6
+T0 = 1_760_000_000 * S
+
+
+@pytest.fixture
+def config(tmp_path):
+    sweeps = {"up": {"workload": "put", "duration": "20 s", "axes": {"clients": [1, 2]}}}
+    more = {"campaign": "c", "name": "c", "results": str(tmp_path), "repetitions": 2, "calibrate": False}
+    return Config.model_validate(
+        {**more, "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": sweeps}
+    )
+
+
+@pytest.fixture
+def points(config):
+    return plan.make(config, WORKLOADS)
+
+
+def following(config, points, number=0):
+    chosen = points[number]
+    return state.following(config, chosen, lines.place(config, points, chosen))
+
+
+def test_state_follows_the_stages_of_a_point(config, points, monkeypatch):
+    monkeypatch.setenv(given_up.RUN, f"{os.getpid()}:{T0}")
+    with following(config, points) as now:
+        first = live.read(config.campaign_dir)
+        assert first["stage"] == "store" and first["point"]["key"] == points[0].key and first["outcome"] is None
+        assert (first["number"], first["points"], first["left_s"]) == (1, 4, 4 * 22.0)
+        assert first["pid"] == os.getpid() and live.lives(first) and live.lives(first["run"])
+        assert first["run"]["begun_ns"] == T0 and first["start_ns"] is None
+        for stage in ("data", "clients"):
+            now.stage(stage)
+            assert live.read(config.campaign_dir)["stage"] == stage
+    last = live.read(config.campaign_dir)
+    assert (last["stage"], last["outcome"], last["reason"]) == ("ended", "measured", None)
+
+
+def test_state_says_how_a_point_ended(config, points):
+    with pytest.raises(MeasurementFailed), following(config, points):
+        raise MeasurementFailed("client 0: it broke")
+    assert live.read(config.campaign_dir)["outcome"] == "failed"
+    assert live.read(config.campaign_dir)["reason"] == "client 0: it broke"
+    with pytest.raises(SystemExit), following(config, points):
+        sys.exit(143)
+    assert live.read(config.campaign_dir)["outcome"] == "interrupted"
+
+
+def test_rates_and_cores_of_each_second(config, points, tmp_path, monkeypatch):
+    """Two clients, one in two processes: 100 operations/s, 1 failure/s, 4 kB each; half a core and two."""
+    at = [T0 - S]
+    monkeypatch.setattr(state.clock, "now_ns", lambda: at[0])
+    work = tmp_path / "work"
+    work.mkdir()
+    with following(config, points, 1) as now:
+        now.stage("clients", work)
+        now.starts(T0)
+        for second in range(1, 71):
+            at[0] = T0 + second * S + 50 * MS
+            for name, rate in (("0", 50), ("1.0", 25), ("1.1", 25)):
+                teller = told.Teller(work / f"told.{name}")
+                teller.note(at[0], rate * second, second * (name == "0"), 4000 * rate * second)
+            used = Used(10 + 2.5 * second, 0.5 * second, 2.0 * second, 10**8, 10**9)
+            now.second(T0 + second * S, used)
+            seen = live.read(config.campaign_dir)
+            assert seen["written_ns"] == at[0] and len(seen["seconds"]["at_s"]) == min(60, second)
+    columns = seen["seconds"]
+    assert columns["at_s"] == [pytest.approx(s + 0.05) for s in range(11, 71)] and set(columns) == set(live.SECONDS)
+    assert columns["operations_per_s"] == [100.0] * 60 and columns["bytes_per_s"] == [4e5] * 60
+    assert columns["errors_per_s"] == [1.0] * 60
+    assert set(columns["client_cores"]) == {0.5} and set(columns["server_cores"]) == {2.0}
+    assert set(columns["host_cores"]) == {2.5}
+    assert seen["clients_told"] == 2 and seen["errors"] == 70 and seen["operations"] == 7000
+    assert (seen["client_rss_bytes"], seen["server_rss_bytes"]) == (10**8, 10**9)
+
+
+def test_missing_values_are_unknown(config, points):
+    with following(config, points) as now:
+        now.starts(T0)
+        for second in (1, 2):
+            now.second(T0 + second * S, Used(2.0 * second))
+        seen = live.read(config.campaign_dir)
+    assert seen["operations"] is None and seen["seconds"]["operations_per_s"] == [None, None]
+    assert seen["seconds"]["client_cores"] == [None, None] and seen["seconds"]["host_cores"] == [None, 2.0]
+
+
+def test_full_disk_ends_no_measurement(config, points, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with following(config, points) as now:
+        monkeypatch.setattr(live.records, "write_atomic", full)
+        now.stage("data")
+        now.starts(T0)
+        now.second(T0 + S, Used(1.0))
+        now.second(T0 + S, None)  # and no mistake of ours ends the monitor
+    assert live.read(config.campaign_dir)["stage"] == "store"
+
+
+def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
+    monkeypatch.setattr(jobs, "job_data", lambda *_: {})
+    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is True
+    monkeypatch.setenv(live.OFF, "off")
+    with following(config, points) as now:
+        now.starts(T0)
+        now.second(T0 + S, Used(1.0))
+    assert live.read(config.campaign_dir) is None
+    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is False
+
+
+# Estimates
+
+
+def test_damaged_lines_change_no_estimate(tmp_path):
+    config = settings(tmp_path / "x", results=str(tmp_path))
+    point = plan.make(config, WORKLOADS)[0]
+    assert lines._typical_overhead(config) == 2.0
+    for wall_s in (5.0, 6.0, 7.0):
+        lines.note_overhead(config, point, wall_s)
+    damaged = ('{"key": "a/b', "\xff\xfe", "null", "[1]", *(f'{{"overhead_s": {v}}}' for v in ("NaN", "1e300", '"x"')))
+    for half in damaged:
+        with lines._overheads(config).open("ab") as f:
+            f.write(half.encode("latin1"))
+        assert lines._typical_overhead(config) == 2.0, "of 1, 2 and 3 s in addition to windows of 4 s"
+        lines.note_overhead(config, point, 6.0)
+        assert lines._typical_overhead(config) == 2.0
+
+
+# The terminal
+
+
+def drawn(width, **more):
+    told = {
+        "campaign": "demo",
+        "number": 3,
+        "points": 18,
+        "left_s": 400.0,
+        "begun_ns": T0,
+        "start_ns": T0,
+        "stage": "measuring",
+        "cores": 2,
+        "errors": 3,
+        "point": {
+            "store": "seaweedfs",
+            "workload": "put",
+            "said": "clients=4 engine=s5cmd rep=001",
+            "duration_s": 20.0,
+        },
+        "seconds": {name: [1.25] for name in live.SECONDS} | {"operations_per_s": [1234.5], "bytes_per_s": [5.1e6]},
+    }
+    with open(os.devnull, "w") as nowhere:
+        console = Console(width=width, record=True, force_terminal=True, file=nowhere)
+        console.print(display.View(told | more, T0 + 12 * S))
+        return console.export_text().splitlines()
+
+
+def test_display_fits_the_terminal():
+    values = ("12 s of 20 s", "2 of 18 done", "6 min 28 s", "1,234 operations/s", "5.1 MB/s", "3 failed")
+    values += ("CPU clients 1.25", "store 1.25", "host 1.25 of 2 cores")
+    for width in (20, 40, 71, 72, 100, 200):
+        for stage in live.STAGES[:-1]:
+            assert max(map(len, drawn(width, stage=stage))) <= width
+        lines = drawn(width)
+        if width >= 40:
+            assert len(lines) <= 9 and [v for v in values if v not in "\n".join(lines)] == [], width
+
+
+def test_display_shows_missing_rates():
+    nobody = {"seconds": {name: [None] for name in live.SECONDS}}
+    text = "\n".join(drawn(80, **nobody))
+    assert "tell their rates at the end" in text and "CPU" not in text and "12 s of 20 s" in text
+    text = "\n".join(drawn(80, **nobody, start_ns=T0 + 11 * S))
+    assert "rates" not in text and "1 s of 20 s" in text, "they may still"
+    text = "\n".join(drawn(80, seconds={name: [] for name in live.SECONDS}, stage="clients", start_ns=None))
+    assert "the clients start" in text and "rates" not in text
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """A pseudo-terminal that Snakemake would name, and what is written to it."""
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(terminal.NAMED, f"{platform.node()}:{os.ttyname(theirs)}")
+
+    def read():
+        try:
+            return os.read(ours, 1 << 16).decode()
+        except BlockingIOError:
+            return ""
+
+    yield SimpleNamespace(read=read, number=theirs)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_terminal_of_snakemake_is_found(screen, monkeypatch, capsys):
+    found = terminal.found()
+    assert found is not None and os.ttyname(found.fileno()) == os.ttyname(screen.number)
+    found.close()
+    for name, value in (("TERM", "dumb"), (terminal.NAMED, ""), (terminal.NAMED, "elsewhere:/dev/tty")):
+        with monkeypatch.context() as other:
+            other.setenv(name, value)
+            assert terminal.found() is None
+    with monkeypatch.context() as other:
+        other.setenv(terminal.NAMED, f"{platform.node()}:{os.devnull}")
+        assert terminal.found() is None, "no terminal"
+    assert terminal.name_here(sys.stderr) == "", "of a log"
+
+
+def test_display_gives_way_to_lines(screen, config, points, capsys, monkeypatch):
+    monkeypatch.setattr(display, "EVERY_S", 3600.0)  # drawn by hand below
+    monkeypatch.setattr(display, "AFTER_LINE_S", 0.0)
+    with following(config, points) as now, terminal.shown(config.campaign_dir):
+        (give_way,) = upload.giving_way
+        one = give_way.__self__
+        one.draw()
+        first = screen.read()
+        assert "0 of 4 done" in first and "\x1b[?25l" not in first, "the cursor stays"
+        upload.report("    a line")
+        assert "\x1b[2K" in screen.read() and capsys.readouterr().err == "    a line\n"
+        now.stage("data")
+        one.draw()
+        assert "the data are staged" in screen.read()
+    assert "\x1b[2K" in screen.read() and upload.giving_way == []
+    one.draw()
+    assert screen.read() == "", "nothing after the end"
+
+
+def test_nothing_is_drawn_without_a_terminal(config, points, monkeypatch, capsys):
+    monkeypatch.delenv(terminal.NAMED, raising=False)
+    with following(config, points), terminal.shown(config.campaign_dir):
+        assert upload.giving_way == []
+    assert capsys.readouterr().err == ""
