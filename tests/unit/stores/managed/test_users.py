@@ -1,9 +1,8 @@
-"""Stores know who uses them: `down` of one campaign leaves a store on which another measures; the last one out stops it."""
+"""Users of stores: `down` of one campaign leaves a store on which another measures; the last user stops it."""
 
 import os
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -15,15 +14,16 @@ CODE = """
 from pathlib import Path
 import sys
 from storelab.stores.managed import users
-users.use(Path({state!r}), ["sw", "other"])
+users.use(Path(sys.argv[1]), ["sw", "other"])
 print("there", flush=True)
 sys.stdin.read()
 """
 
 
 def another(state: Path) -> subprocess.Popen:
-    code = textwrap.dedent(CODE).format(state=str(state))
-    out = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    """Start a process that uses two stores."""
+    command = [sys.executable, "-c", CODE, str(state)]
+    out = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert out.stdout and out.stdout.readline() == "there\n"
     return out
 
@@ -43,7 +43,7 @@ def test_users_come_and_go(tmp_path):
     assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
 
 
-def test_down_leaves_what_another_uses(tmp_path, monkeypatch):
+def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
     (tmp_path / "campaigns").mkdir()
     (tmp_path / "campaigns" / "mine.yaml").write_text(
         "name: mine\nuse_stores: [sw]\nsweeps: {s: {workload: put, duration: 1 s, axes: {object_size: [1 kB]}}}\n"
@@ -55,9 +55,9 @@ def test_down_leaves_what_another_uses(tmp_path, monkeypatch):
     monkeypatch.setattr(base.Managed, "down", lambda self: stopped.append(self.name) or [1, 2])
     monkeypatch.chdir(tmp_path)
     there = another(tmp_path / "state")
-    said = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
-    assert f"sw: stays, process {there.pid} measures on it; the last one stops it" in said and "sw" not in stopped
+    output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
+    assert f"sw: stays, process {there.pid}" in output and "sw" not in stopped
     there.kill()
     there.wait()
-    said = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
-    assert "sw: stopped 2 processes" in said and "sw" in stopped
+    output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
+    assert "sw: stopped 2 processes" in output and "sw" in stopped

@@ -1,4 +1,4 @@
-"""XRootD with several data servers: who is where, what the daemons are told, what servers say; nothing is started."""
+"""XRootD with several data servers: their addresses, configuration and answers, and one tree over all of them."""
 
 import socket
 import struct
@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.fsspec.answered import Answered
@@ -36,7 +37,7 @@ def names(stages) -> list[set[str]]:
     return [set(stage) for stage in stages]
 
 
-def test_daemons_and_their_order(tmp_path):
+def test_daemons_start_in_stages(tmp_path):
     one = store(tmp_path)
     assert names(one.stages(["xrootd-1"])) == [{"xrootd-1"}] and one.data_actors() == [] and one.answered() == {}
     two = store(tmp_path, servers=2)
@@ -52,10 +53,12 @@ def test_daemons_and_their_order(tmp_path):
         {"proxy-1", "proxy-2"},
     ]
     assert two.data_actors() == ["server-1", "server-2"] and two.most("front_ends") == 4 and one.most("front_ends") == 1
+    assert two.daemon("server-1").argv != two.daemon("server-2").argv, "they are told apart by their command lines"
+    assert two.objects("s1") != two.objects("s2")
 
 
-def test_every_node_has_an_address_of_its_own_and_the_same_port(tmp_path):
-    """Clients are sent from one to the other; what they receive is counted by the port (`engines/common/wire.py`)."""
+def test_nodes_have_separate_addresses_and_one_port(tmp_path):
+    """Clients are redirected between them; what they receive is counted by the port (`engines/common/wire.py`)."""
     cluster = store(tmp_path, servers=16)
     addresses = [cluster.address_of(node) for node in cluster.all_nodes()]
     assert len({*addresses, cluster.namespace.ours}) == 25 and cluster.namespace.ours == "10.213.77.1"
@@ -66,26 +69,22 @@ def test_every_node_has_an_address_of_its_own_and_the_same_port(tmp_path):
     assert store(tmp_path, protocol="http").endpoint("xrootd-1").url == "http://10.213.77.2:10941"
 
 
-def test_a_deployment_has_the_next_subnet(tmp_path):
+def test_subnets_are_large_enough_and_separate(tmp_path):
     cluster = store(tmp_path, servers=2)
     assert cluster.moved(cluster.settings, 2).subnet == "10.213.77.64/27"
     assert store(tmp_path).moved(Settings(kind="xrootd", subnet="10.1.2.0/30"), 3).subnet == "10.1.2.12/30"
-
-
-def test_a_subnet_that_is_too_small(tmp_path):
-    with pytest.raises(UserError, match=r"stores\.xr\.subnet: 10\.213\.77\.0/30 has 2 addresses, and 11 are needed"):
+    with pytest.raises(UserError, match=r"stores\.xr\.subnet: .* 2 addresses, and 11 "):
         _ = store(tmp_path, servers=2, subnet="10.213.77.0/30").namespace
     lan = Lan("sl-x", "10.9.8.0/28", "stores.x", [f"s{i}" for i in range(13)])
     assert lan.addresses["s12"] == "10.9.8.14"
-    with pytest.raises(UserError, match=r"write 10\.9\.8\.0/27"):
-        Lan("sl-x", "10.9.8.0/28", "stores.x", [f"s{i}" for i in range(14)])
+    assert "10.9.8.0/27" in refusal(Lan, "sl-x", "10.9.8.0/28", "stores.x", [f"s{i}" for i in range(14)])
 
 
 def lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines()]
 
 
-def test_what_the_daemons_are_told(tmp_path):
+def test_configuration_of_each_daemon(tmp_path):
     cluster = store(tmp_path, servers=3)
     cluster._asked = 2
     server, redirector = lines(cluster.text("s2")), lines(cluster.text("r2"))
@@ -101,31 +100,25 @@ def test_what_the_daemons_are_told(tmp_path):
     assert cluster.timeouts()["cms.delay lookup"] == 1 and store(tmp_path).timeouts() == {}
 
 
-@pytest.mark.parametrize("node", ["r1", "s1", "p1"])
-def test_with_tls_nothing_else_is_spoken(tmp_path, node):
+def test_tls_excludes_all_other_protocols(tmp_path):
     plain, secure = (store(tmp_path, servers=2, door="proxy", tls=tls) for tls in (False, True))
-    assert "xrootd.tls all" in lines(secure.text(node)) and "tls" not in plain.text(node).replace("https2http", "")
+    for node in ("r1", "s1", "p1"):
+        assert "xrootd.tls all" in lines(secure.text(node)), node
+        assert "tls" not in plain.text(node).replace("https2http", ""), node
+        assert secure._configuration(node) != plain._configuration(node), "one is not taken for the other"
     assert secure.endpoint("proxy-1").url.startswith("roots://") and secure.endpoint("proxy-1").ca_file
     assert plain.endpoint("proxy-1").ca_file is None
-    assert secure._configuration(node) != plain._configuration(node)  # so that one is not taken for the other
 
 
-def test_two_data_servers_are_told_apart_by_their_command_lines(tmp_path):
-    cluster = store(tmp_path, servers=2)
-    assert cluster.daemon("server-1").argv != cluster.daemon("server-2").argv
-    assert cluster.objects("s1") != cluster.objects("s2")
-
-
-def test_jobs_on_the_data_s_own_nodes(tmp_path):
+def test_jobs_run_on_nodes_of_the_data(tmp_path):
     cluster = store(tmp_path, servers=2, jobs_on_servers=True)
     nodes = [cluster.beside(client)[1].rpartition("-")[2] for client in range(5)]
     assert nodes == ["s1", "s2", "s1", "s2", "s1"]
     assert store(tmp_path, servers=2).beside(0) == () == store(tmp_path).beside(1)
-    with pytest.raises(UserError, match=r"stores\.xr\.jobs_on_servers: there is one data server"):
-        store(tmp_path, jobs_on_servers=True).require()
+    assert refusal(store(tmp_path, jobs_on_servers=True).require).startswith("stores.xr.jobs_on_servers: ")
 
 
-def test_a_client_knows_what_is_on_its_own_host():
+def test_client_counts_answers_of_its_own_host():
     answered = Answered()
     for server, size in (("127.0.0.1:1094", 5), ("192.0.2.1:1094", 7), ("127.0.0.1:1094", 6)):
         answered.add(server, size)
@@ -135,15 +128,16 @@ def test_a_client_knows_what_is_on_its_own_host():
     ]
 
 
-# -- what they say of themselves
+# Statistics
+
 
 STATISTICS = b"""<statistics tod="1" ver="v5.5.3" src="h:10940" tos="0" pgm="xrootd" ins="anon" pid="77" site="">
 <stats id="info"><host>h</host></stats><stats id="link"><num>1</num><in>1000</in><out>5000000</out></stats>
-<stats id="xrootd"><num>2</num><ops><open>7</open><rf>0</rf><rd>5</rd><pr>0</pr><rv>3</rv><rs>90</rs><wv>0</wv><ws>0</ws>
-<wr>2</wr></ops><err>1</err><rdr>4</rdr><dly>6</dly></stats></statistics>\0"""
+<stats id="xrootd"><num>2</num><ops><open>7</open><rf>0</rf><rd>5</rd><pr>0</pr><rv>3</rv><rs>90</rs><wv>0</wv>
+<ws>0</ws><wr>2</wr></ops><err>1</err><rdr>4</rdr><dly>6</dly></stats></statistics>\0"""
 
 
-def test_statistics_of_a_server():
+def test_statistics_of_a_server_are_parsed():
     assert asking.counts(STATISTICS) == {
         **{"opens": 7, "reads": 5, "vector_reads": 3, "writes": 2, "redirects": 4, "waits": 6, "errors": 1},
         **{"bytes_in": 1000, "bytes_out": 5_000_000, "pid": 77},
@@ -159,7 +153,7 @@ def answer(status: int, body: bytes) -> bytes:
 
 @pytest.fixture
 def speaker():
-    """A function that starts a server which sends these bytes after the login; its port."""
+    """A function that starts a server which sends these bytes after the login, and returns its port."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve(said: bytes) -> None:
@@ -181,31 +175,29 @@ def speaker():
     listening.close()
 
 
-def test_a_server_is_asked_in_its_own_protocol(speaker):
+def test_server_is_asked_in_its_own_protocol(speaker):
     half = len(STATISTICS) // 2
     port = speaker(answer(4000, STATISTICS[:half]) + answer(0, STATISTICS[half:]))
     assert asking.served("127.0.0.1", port)["opens"] == 7
 
 
-@pytest.mark.parametrize(
-    ("said", "known"),
-    [
-        (b"Sw[::10.213.77.10]:10940 Sr10.213.77.11:10940\0", ["10.213.77.10:10940", "10.213.77.11:10940"]),
+def test_redirector_lists_its_data_servers(speaker):
+    two = ["10.213.77.10:10940", "10.213.77.11:10940"]
+    for sent, known in (
+        (b"Sw[::10.213.77.10]:10940 Sr10.213.77.11:10940\0", two),
         (b"sw[::10.213.77.10]:10940 Mw10.213.77.11:10940", []),  # does not answer just now; another redirector
         (b"\0", []),
-    ],
-)
-def test_the_data_servers_that_a_redirector_knows(speaker, said, known):
-    assert asking.servers_known("127.0.0.1", speaker(answer(0, said))) == known
+    ):
+        assert asking.servers_known("127.0.0.1", speaker(answer(0, sent))) == known
 
 
-@pytest.mark.parametrize("said", [b"", answer(4003, b"\0\0\x0b\xc3no\0"), b"\0\1"])
-def test_a_server_that_does_not_tell(speaker, said):
-    with pytest.raises(MeasurementFailed, match="does not answer"):
-        asking.served("127.0.0.1", speaker(said), timeout=1.0)
+def test_server_without_answer_is_an_error(speaker):
+    for sent in (b"", answer(4003, b"\0\0\x0b\xc3no\0"), b"\0\1"):
+        with pytest.raises(MeasurementFailed, match="does not answer"):
+            asking.served("127.0.0.1", speaker(sent), timeout=1.0)
 
 
-def test_what_was_answered_meanwhile():
+def test_difference_of_statistics():
     before, after = {"opens": 5, "bytes_out": 100, "pid": 1}, {"opens": 7, "bytes_out": 400, "pid": 1}
     assert difference(before, after) == {"state": "whole", "opens": 2, "bytes_out": 300}
     assert difference(before, after | {"pid": 2}) == {"state": "restarted", "opens": 7, "bytes_out": 400}
@@ -213,7 +205,7 @@ def test_what_was_answered_meanwhile():
     assert difference(before, None) == {"state": "silent"}
 
 
-# -- a way into all of them
+# One tree over all servers
 
 
 class Way(Access):
@@ -288,8 +280,8 @@ def test_several_servers_are_one_tree(joined):
         list(joined.keys("b"))
 
 
-def test_a_file_stays_on_its_server_when_it_is_replaced(joined):
-    """One that a redirector put elsewhere is not written a second time beside it."""
+def test_replaced_file_stays_on_its_server(joined):
+    """A file that a redirector put elsewhere is not written a second time."""
     joined.make_bucket("b")
     for i, way in enumerate(joined.ways):
         way.files["b"][f"k{i}"] = b"old"
@@ -298,7 +290,7 @@ def test_a_file_stays_on_its_server_when_it_is_replaced(joined):
     assert [way.files["b"] for way in joined.ways] == [{f"k{i}": b"new"} for i in range(3)]
 
 
-def test_a_bucket_is_made_on_all_servers(joined):
+def test_bucket_is_made_on_all_servers(joined):
     joined.ways[1].make_bucket("b")
     joined.make_bucket("b")  # it was there on one
     assert all("b" in way.files for way in joined.ways)
@@ -306,7 +298,7 @@ def test_a_bucket_is_made_on_all_servers(joined):
         joined.make_bucket("b")
 
 
-def test_a_lost_server_hides_nothing(joined):
+def test_lost_server_hides_nothing(joined):
     joined.make_bucket("b")
     keys = [f"k{i}" for i in range(30)]
     for key in keys:
