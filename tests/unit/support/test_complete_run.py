@@ -1,0 +1,134 @@
+"""Complete runs: visible second tries, forbidden skips, a least number of passed tests, tests that hang."""
+
+from types import SimpleNamespace
+
+import pytest
+from complete_run import MAX_FLAKY, problems
+from paths import ROOT
+
+pytest_plugins = ["pytester"]
+
+FLAKY = """
+import pytest
+
+tries = []
+
+@pytest.mark.real
+@pytest.mark.parametrize("number", range({count}))
+def test_flaky(number):
+    tries.append(number)
+    assert tries.count(number) == 2
+
+def test_steady():
+    pass
+"""
+
+
+PLUGINS = ("xdist.plugin", "pytest_rerunfailures", "pytest_timeout", "complete_run", "no:cacheprovider")
+
+HANGS = """
+import threading
+
+def wait_for_nothing():
+    threading.Event().wait()
+
+def test_hangs():
+    wait_for_nothing()
+
+def test_next():
+    pass
+"""
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Return a function that runs pytest with the plugin on a test file, in this process or in another one."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
+    pytester.makeini("[pytest]\nmarkers =\n    real: x\n    heavy: x\n")
+    plugins = [word for name in PLUGINS for word in ("-p", name)]
+
+    def run(source, *options, apart=False):
+        pytester.makepyfile(test_it=source)
+        call = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+        return call(*plugins, *options)
+
+    return run
+
+
+def reports(count, **fields):
+    return [SimpleNamespace(nodeid=f"test_{i}.py::test@group", when="call", **fields) for i in range(count)]
+
+
+def test_second_tries_are_listed(run):
+    done = run(FLAKY.format(count=2), "--complete")
+    assert done.ret == pytest.ExitCode.OK
+    done.stdout.fnmatch_lines(["FLAKY: test_it.py::test_flaky?0?, test_it.py::test_flaky?1?"])
+
+
+def test_many_second_tries_fail(run):
+    done = run(FLAKY.format(count=MAX_FLAKY + 1), "--complete")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert done.parseoutcomes() == {"passed": MAX_FLAKY + 2, "rerun": MAX_FLAKY + 1}
+
+
+def test_unit_tests_have_no_second_try(run):
+    done = run(FLAKY.format(count=1).replace("@pytest.mark.real", ""), "--complete")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert done.parseoutcomes() == {"passed": 1, "failed": 1}
+    done.stdout.fnmatch_lines(["FLAKY: none"])
+
+
+def test_lasting_failures_fail(run):
+    source = "import pytest\n@pytest.mark.real\ndef test_it():\n    raise OSError\n"
+    assert run(source, "--complete").parseoutcomes() == {"failed": 1, "rerun": 1}
+
+
+def test_skips_fail_without_allowed_reason(run):
+    source = "import pytest\ndef test_it():\n    pass\ndef test_skipped():\n    pytest.skip({reason!r})\n"
+    for reason, code in (("no ceph", 1), ("hardware: no second disk", 0), ("privilege: needs root", 0)):
+        done = run(source.format(reason=reason), "--complete")
+        assert done.ret == code, reason
+        assert (f"SKIPPED: {reason}" in done.outlines) == bool(code)
+
+
+def test_ordinary_run_is_unaffected(run):
+    done = run("import pytest\ndef test_it():\n    pytest.skip('no ceph')\n", "--minimum-passed=5")
+    assert done.ret == pytest.ExitCode.OK and "complete run" not in str(done.stdout)
+    assert run(FLAKY.format(count=1)).parseoutcomes() == {"passed": 1, "failed": 1}
+
+
+def test_too_few_passed_tests_fail(run):
+    for minimum, code in ((1, 0), (2, 1)):
+        assert run("def test_it():\n    pass\n", "--complete", f"--minimum-passed={minimum}").ret == code
+    assert problems({"passed": reports(3)}, 3)[1] == []
+    (message,) = problems({"passed": reports(3)}, 4)[1]
+    assert "3 tests passed" in message and "4" in message
+
+
+def test_only_calls_count_as_passed():
+    setups = [SimpleNamespace(nodeid="a", when=when) for when in ("setup", "teardown")]
+    assert problems({"passed": [*reports(2), *setups]}, 3)[1] != []
+
+
+def test_second_tries_are_named_without_group():
+    for count, fatal in ((MAX_FLAKY, 0), (MAX_FLAKY + 1, 1)):
+        messages, found = problems({"rerun": reports(count) * 2}, 0)
+        names = ", ".join(f"test_{i}.py::test" for i in range(count))
+        assert messages[0] == f"FLAKY: {names}" and len(found) == fatal
+
+
+@pytest.mark.heavy
+def test_second_tries_of_workers_are_listed(run):
+    done = run(FLAKY.format(count=1), "--complete", "-n2", "--dist", "loadgroup", apart=True)
+    assert done.ret == pytest.ExitCode.OK
+    done.stdout.fnmatch_lines(["FLAKY: test_it.py::test_flaky?0?"])
+
+
+def test_hanging_test_is_named_with_its_stack(run, pytestconfig):
+    """The others go on, as with the time limit of pyproject.toml."""
+    assert float(pytestconfig.getini("timeout")) > 0
+    method = pytestconfig.getini("timeout_method")
+    done = run(HANGS, "--timeout=0.3", f"--timeout-method={method}", apart=True)
+    assert done.parseoutcomes() == {"passed": 1, "failed": 1}
+    done.stdout.fnmatch_lines(["*in wait_for_nothing*", "*Timeout (>0.3s)*", "FAILED test_it.py::test_hangs*"])
