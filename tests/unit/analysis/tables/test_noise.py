@@ -5,15 +5,15 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from make_examples import make
 
+from campaigns import built
 from storelab.analysis.tables import build, noise
 
 AXES = {"clients": "Int64"}
 
 
 def points(runs: int, spread: float, groups: int = 30, factor: float = 1.0) -> pd.DataFrame:
-    """`groups` points of imagined runs; even repetitions `factor` times as fast."""
+    """Return `groups` points with drawn runs; even repetitions are `factor` times as fast."""
     rng = np.random.default_rng(7)
     rows = [
         {"store": "s", "workload": "get", "clients": c, "rep": r, "value": 100 * c * np.exp(rng.normal(0, spread))}
@@ -27,8 +27,9 @@ def points(runs: int, spread: float, groups: int = 30, factor: float = 1.0) -> p
 
 
 def floor(runs: pd.DataFrame) -> float:
-    """By hand, in percent: per group the median of all quotients of even by odd repetitions; of their distances from 1 the least that
-    95 % do not exceed."""
+    """Return the floor in percent: per group the median of all quotients of even by odd repetitions; of their distances
+    from 1 the least that 95 % do not exceed.
+    """
     ratios = []
     for _, group in runs.groupby("clients"):
         odd, even = (group[group["rep"] % 2 == half]["overlap_rate_per_s"] for half in (1, 0))
@@ -40,7 +41,7 @@ def numbers(table: pd.DataFrame) -> dict:
     return {name: value for name, value, _ in noise.numbers(table)}
 
 
-def test_identical_points_cannot_tell_and_the_floor_is_that_of_their_scatter():
+def test_floor_of_identical_points_is_their_scatter():
     table = noise.table(points(16, 0.03), AXES)
     said = numbers(table)
     assert (said["noise_groups"], said["aa_compared"], said["aa_too_few"]) == ("30 groups", 30, 0)
@@ -50,12 +51,12 @@ def test_identical_points_cannot_tell_and_the_floor_is_that_of_their_scatter():
     assert 1.5 <= said["noise_floor"] <= 5
 
 
-def test_a_campaign_that_changes_between_repetitions_is_told():
+def test_change_between_repetitions_is_found():
     said = numbers(noise.table(points(16, 0.01, factor=1.1), AXES))
     assert said["aa_cannot_tell"] == 0 and said["aa_whole_verdict"] == "faster" and said["noise_floor"] >= 9
 
 
-def test_too_few_runs_say_so():
+def test_few_runs_have_a_reason():
     table = noise.table(points(6, 0.03), AXES)
     groups = table[table["workload"] == "get"]
     assert groups["low"].isna().all() and groups["reason"].str.contains("3 against 3 runs are too few").all()
@@ -66,16 +67,14 @@ def test_too_few_runs_say_so():
     assert set(one["reason"].dropna()) >= {"no run on one side"} and noise.numbers(one) == []
 
 
-def test_without_points_there_is_a_header():
+def test_table_without_points_has_columns():
     assert list(noise.table(points(2, 0.1).iloc[:0], AXES).columns[:4]) == ["store", "workload", "clients", "metric"]
 
 
-def test_in_the_tables_of_a_campaign(tmp_path):
-    sweeps = {"download": {"workload": "get", "duration": "4 s", "axes": {"clients": [1, 2, 4]}}}
-    make(tmp_path, failed=(), repetitions=8, sweeps=sweeps)
-    build.build(tmp_path, ["noise", "numbers", "scaling"])
-    table, found = build.read(tmp_path, "noise"), build.read(tmp_path, "numbers").set_index("name")["value"]
-    assert list(table["workload"]) == ["get"] * 3 + ["all"]
-    # the imagined even repetitions are a little faster than the odd ones, and nothing else scatters: the test must see it
-    assert (found["aa_compared"], found["aa_cannot_tell"]) == ("3", "0") and 1 < float(found["noise_floor"]) < 5
-    assert len(build.read(tmp_path, "scaling")) == 1
+def test_campaign_has_noise_of_each_group():
+    table, rated = (build.read(built("example"), name) for name in ("noise", "throughput"))
+    of_groups = table[(table["workload"] != "all") & ~table["metric"].str.startswith("latency")]
+    assert len(of_groups) == len(rated) == 30 and set(table["metric"][table["workload"] == "all"]) >= {"speed"}
+    found = build.read(built("example"), "numbers").set_index("name")["value"]
+    assert (found["noise_groups"], found["aa_compared"], found["aa_too_few"]) == ("29 groups", "0", "29")
+    assert 0 < float(found["noise_floor"]) < 20, "even repetitions are faster than odd ones by up to 2 operations/s"

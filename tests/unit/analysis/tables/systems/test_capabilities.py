@@ -1,10 +1,11 @@
-"""The capability table: what clients and runs agree on, and that a probe stands in no table of rates."""
+"""The capability table: what clients and runs agree on; a probe is in no table of rates."""
 
 from dataclasses import asdict
 
 import pandas as pd
 import pytest
 
+from campaigns import built
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
 from storelab.analysis.tables.systems import capabilities
@@ -16,94 +17,46 @@ S = 10**9
 T0 = 1_760_000_000 * S
 
 
-def rows(*answered):
-    return pd.DataFrame(answered, columns=["answer", "evidence"])
-
-
-def test_what_was_not_tried_gives_way():
-    assert capabilities.agreed(rows(("not tried", "one account"), ("yes", "403"), ("error", "?"))) == {
-        "answer": "yes",
-        "evidence": "403",
-        "asked": 1,
-    }
-    assert capabilities.agreed(rows(("not tried", "a"), ("error", "b"))) == {
-        "answer": "error",
-        "evidence": "b",
-        "asked": 0,
-    }
-    assert capabilities.agreed(rows(("no", "first"), ("no", "second"))) == {
-        "answer": "no",
-        "evidence": "first",
-        "asked": 2,
-    }
-
-
-def test_contradictions_are_shown():
-    found = capabilities.agreed(rows(("yes", "412"), ("no", "overwritten"), ("yes", "412")))
-    assert found == {"answer": "unclear", "evidence": "2 x yes (412); 1 x no (overwritten)", "asked": 3}
+def test_agreement_of_clients_and_runs():
+    """What was not tried gives way; contradictions are shown."""
+    cases = [
+        ([("yes", "a"), ("yes", "b")], "yes", "a", 2),
+        ([("error", "x"), ("yes", "b"), ("not tried", "c")], "yes", "b", 1),
+        ([("not tried", "c"), ("error", "x")], "error", "x", 0),
+        ([("not tried", "c"), ("not tried", "d")], "not tried", "c", 0),
+        ([("no", "n"), ("yes", "a"), ("yes", "b")], "unclear", "2 x yes (a); 1 x no (n)", 3),
+        ([("yes", "412"), ("no", "b"), ("yes", "412")], "unclear", "2 x yes (412); 1 x no (b)", 3),
+    ]
+    for given, answer, shown, asked in cases:
+        found = capabilities.agreed(pd.DataFrame(given, columns=["answer", "evidence"]))
+        assert found == {"answer": answer, "evidence": shown, "asked": asked}, given
 
 
 def record(config, point, answers):
-    """A record as the measuring side leaves it; `answers`: by client."""
-    folder = config.raw / point.key
-    clients = []
+    """Write a record as the measuring side does; `answers`: by client."""
+    folder, clients = config.raw / point.key, []
     for i, told in enumerate(answers):
         n, end = len(told), T0 + S
-        ops = {
-            "client": [i] * n,
-            "op": ["PROBE"] * n,
-            "count": [1] * n,
-            "bytes": [0] * n,
-            "start_ns": [T0] * n,
-            "end_ns": [end] * n,
-            "status": [0] * n,
-        }
+        same = {"client": [i] * n, "start_ns": [T0] * n, "end_ns": [end] * n}
+        ops = same | {"op": ["PROBE"] * n, "count": [1] * n, "bytes": [0] * n, "status": [0] * n}
         records.write_table(folder / f"ops.{i}.parquet", records.OPS, ops)
-        topic, check, answer = zip(*told, strict=True)
-        columns = {
-            "client": [i] * n,
-            "topic": topic,
-            "check": check,
-            "answer": answer,
-            "evidence": ["seen"] * n,
-            "start_ns": [T0] * n,
-            "end_ns": [end] * n,
-        }
+        columns = dict(zip(("topic", "check", "answer"), zip(*told, strict=True), strict=True))
+        columns |= same | {"evidence": ["seen"] * n}
         records.write_table(folder / f"answers.{i}.parquet", records.ANSWERS, columns)
-        clients.append(
-            {"client": i, "start_ns": T0, "end_ns": end, "endpoint": "http://127.0.0.1:1", "connections_max": None}
-        )
-    head = {
-        "point": asdict(point),
-        "start_ns": T0,
-        "deadline_ns": T0 + 60 * S,
-        "clients": clients,
-        "host": {},
-        "engine": {"version": "1"},
-        "checks": [],
+        clients.append({"client": i, "start_ns": T0, "end_ns": end, "endpoint": "http://127.0.0.1:1"})
+    head = {"point": asdict(point), "start_ns": T0, "deadline_ns": T0 + 60 * S, "clients": clients, "host": {}}
+    records.finish(folder, head | {"engine": {"version": "1"}, "checks": []})
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    axes = {"accounts": [1, 2], "scheme": ["default", "https"], "clients": 2}
+    settings = {
+        **{"campaign": "c", "name": "c", "results": str(tmp_path_factory.mktemp("c")), "repetitions": 1},
+        **{"stores": {"b": {"kind": "seaweedfs"}, "a": {"kind": "ceph"}}, "use_stores": ["b", "a"]},
+        "sweeps": {"p": {"workload": "probe", "duration": "60 s", "axes": axes}},
     }
-    records.finish(folder, head)
-
-
-@pytest.fixture
-def campaign(tmp_path):
-    config = Config.model_validate(
-        {
-            "campaign": "c",
-            "name": "c",
-            "results": str(tmp_path),
-            "stores": {"b": {"kind": "seaweedfs"}, "a": {"kind": "ceph"}},
-            "use_stores": ["b", "a"],
-            "repetitions": 1,
-            "sweeps": {
-                "p": {
-                    "workload": "probe",
-                    "duration": "60 s",
-                    "axes": {"accounts": [1, 2], "scheme": ["default", "https"], "clients": 2},
-                }
-            },
-        }
-    )
+    config = Config.model_validate(settings)
     points = plan.make(config, WORKLOADS)
     records.write_json(config.raw / "plan.json", plan.to_json(config, points, WORKLOADS))
     for p in points:
@@ -116,62 +69,30 @@ def campaign(tmp_path):
     return config.campaign_dir
 
 
-def test_one_row_for_each_question_and_deployment(campaign):
+def test_each_question_and_deployment_has_a_row(campaign):
     t = build.read(campaign, "capabilities")
-    assert list(t.columns) == [
-        "store",
-        "redundancy",
-        "servers",
-        "backing",
-        "scheme",
-        "topic",
-        "check",
-        "answer",
-        "evidence",
-        "asked",
-    ]
-    assert len(t) == 2 * 2 * 3
-    assert list(t["store"].unique()) == list(load(campaign).plan["stores"])
+    deployment = ["store", "redundancy", "servers", "backing", "scheme"]
+    assert list(t.columns) == [*deployment, "topic", "check", "answer", "evidence", "asked"]
+    assert len(t) == 2 * 2 * 3 and list(t["store"].unique()) == list(load(campaign).plan["stores"])
     assert list(t["check"][:3]) == ["single range", "read refused", "HTTPS"]
-    assert set(t[t["check"] == "read refused"]["answer"]) == {"yes"} and set(
-        t[t["check"] == "read refused"]["asked"]
-    ) == {1}
-    assert dict(t[t["check"] == "HTTPS"].groupby("scheme")["answer"].unique().map(list)) == {
-        "default": ["not tried"],
-        "https": ["yes"],
-    }
-    assert dict(t[t["check"] == "single range"].groupby("store")["answer"].unique().map(list)) == {
-        "a": ["unclear"],
-        "b": ["yes"],
-    }
+    refused = t[t["check"] == "read refused"]
+    assert set(refused["answer"]) == {"yes"} and set(refused["asked"]) == {1}
+
+    def answers(check, by):
+        return dict(t[t["check"] == check].groupby(by)["answer"].unique().map(list))
+
+    assert answers("HTTPS", "scheme") == {"default": ["not tried"], "https": ["yes"]}
+    assert answers("single range", "store") == {"a": ["unclear"], "b": ["yes"]}
 
 
-def test_a_probe_has_no_rate(campaign):
+def test_probe_has_no_rate(campaign):
     points = build.read(campaign, "points")
     assert len(points) == 8 and set(points["state"]) == {"ok"}
-    assert (
-        points[
-            [
-                c
-                for c in points
-                if c.startswith(("overlap", "first_done", "last_done", "tail", "steadiness", "operations"))
-            ]
-        ]
-        .isna()
-        .all(axis=None)
-    )
+    rates = ("overlap", "first_done", "last_done", "tail", "steadiness", "operations")
+    assert points[[c for c in points if c.startswith(rates)]].isna().all(axis=None)
     assert build.read(campaign, "throughput").empty and build.read(campaign, "sparse").empty
     assert not build.read(campaign, "numbers")["value"].isin(["nan", "<NA>"]).any()
 
 
-def test_a_campaign_without_a_probe_has_an_empty_table(tmp_path):
-    from make_examples import make
-
-    make(
-        tmp_path,
-        failed=(),
-        sweeps={"upload": {"workload": "put", "duration": "4 s", "axes": {"clients": [1]}}},
-        repetitions=1,
-    )
-    build.build(tmp_path, ["capabilities"])
-    assert build.read(tmp_path, "capabilities").empty
+def test_campaign_without_probe_has_empty_table():
+    assert build.read(built("one_each"), "capabilities").empty

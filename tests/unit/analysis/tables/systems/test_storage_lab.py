@@ -1,0 +1,46 @@
+"""Events processed next to the storage laboratory of 2010: rows, LaTeX and bars."""
+
+import math
+
+import pandas as pd
+from printed_rows import events
+
+from storelab.analysis.figures import catalogue, draw
+from storelab.analysis.latex.systems import storage_lab as latex
+from storelab.analysis.records import published
+from storelab.analysis.tables.systems import storage_lab
+
+
+def test_cells_that_were_not_printed_stay_empty():
+    t = storage_lab.table(events())
+    theirs, ours = t[t["source"] == "published"], t[t["source"] == "measured"]
+    lost = theirs[(theirs["system"] == "AFS native") & (theirs["navigation"] == "scan") & (theirs["jobs"] == 40)]
+    assert len(lost) == 1 and lost[["mb_per_s", "events"]].isna().all().all()
+    assert len(theirs) == 80 and theirs["events_per_s"].isna().all(), "their period is not known"
+    row = ours[(ours["system"] == "beta") & (ours["setting"] == "readahead of 2 MiB") & (ours["jobs"] == 4)].iloc[0]
+    assert (row["events"], row["events_per_s"], row["mb_per_s"], row["period_s"]) == (144_000, 2400, 240, 60)
+    assert set(storage_lab.best_settings(t)["setting"]) == {"readahead of 2 MiB"}
+    text = latex.storage_lab(t)
+    assert text.count(r"\label{tab:lab_") == 2 and r"AFS native & 192 & -- & 277 & --" in text
+    assert r"\multicolumn{9}{@{}r@{}}{continued}" in text
+
+
+def test_requested_bytes_count_where_wire_is_not_known():
+    local = events().assign(**{f"wire_{p}_mb_per_s": math.nan for p in ("median", "low", "high")})
+    local = storage_lab.table(local).query("source == 'measured'")
+    assert len(local) and local["mb_per_s"].notna().all()
+    scan = storage_lab.table(events().query("navigation == 'scan'"))
+    assert set(scan["navigation"]) == {"scan"} and storage_lab.table(pd.DataFrame()).empty
+
+
+def test_bars_of_2010_are_hollow_on_separate_axes():
+    fig = draw.draw(catalogue.FIGURES["events_bars"], storage_lab.table(events()))
+    ours, theirs = fig.axes[0], fig.axes[1]
+    assert theirs.get_title().startswith("published 2010") and theirs.get_xlabel() != ours.get_xlabel()
+    assert {b.get_facecolor() for b in theirs.patches} == {(1.0, 1.0, 1.0, 1.0)}
+    assert [t.get_text() for t in ours.get_yticklabels()] == ["alpha\nreadahead of 2 MiB", "beta\nreadahead of 2 MiB"]
+    assert sorted(b.get_width() for b in ours.patches) == [300, 600, 1200, 2400]
+    lost = published.load("hepix_2010_storage_lab").query("use_case == 'CMS'")["events"].isna().sum()
+    scan = next(ax for ax in fig.axes[1::2] if "CMS" in ax.get_title())
+    assert sum("not printed" in t.get_text() for t in scan.texts) == lost == 10
+    assert draw.draw(catalogue.FIGURES["events_bars"], storage_lab.table(pd.DataFrame())) is None

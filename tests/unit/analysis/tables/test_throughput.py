@@ -1,0 +1,44 @@
+"""throughput.csv: medians of rates over runs, and the classes of operations that the text quotes."""
+
+import pandas as pd
+from throughput_rows import spread
+
+from campaigns import built
+from storelab.analysis.tables import build, throughput
+
+
+def test_medians_over_runs():
+    table = build.read(built("example"), "throughput").query("workload == 'put' and front_ends == 1")
+    row = table.query("object_size_bytes == 4000 and clients == 1").iloc[0]
+    assert (row["n"], row["interval"], row["coverage_percent"]) == (3, "range", 75)
+    assert [row[f"rate_{part}_per_s"] for part in ("median", "low", "high")] == [100, 99, 101]
+    assert row["errors"] == 3 and row["reps_failed"] == 0
+    short = table.query("object_size_bytes == 10_000_000 and clients == 4").iloc[0]
+    assert (short["n"], short["reps_planned"], short["reps_failed"]) == (2, 3, 1)
+
+
+def test_text_quotes_best_group_of_each_class():
+    large = throughput.speed.LARGE
+    base = {"store": "alpha", "workload": "get", "n": 6, "interval": "x"}
+    groups = [(large, 100.0, "obstore"), (large * 2, 90.0, "s5cmd")]
+    rows = [
+        base
+        | {"object_size_bytes": size, "engine": engine}
+        | spread("throughput", "mb_per_s", rate)
+        | spread("rate", "per_s", rate)
+        for size, rate, engine in groups
+    ]
+    table = pd.DataFrame(rows).astype({"object_size_bytes": "Int64"})
+    names = [n for n, of in throughput.CLASSES.items() if of.workload == "get" and of.large]
+    assert names and all(len(throughput.of_class(table, n)) == 2 for n in names), "LARGE itself is large"
+    said = {name: value for name, value, _ in throughput.numbers(table)}
+    for name in names:
+        assert (said[f"best_{name}"], said[f"best_{name}_spread"]) == (100.0, "100 [90, 110]")
+        assert said[f"best_{name}_store"] == "alpha"
+    small = [n for n, of in throughput.CLASSES.items() if of.large is False]
+    assert small and not any(f"best_{n}" in said for n in small)
+
+
+def test_unsteady_runs_are_counted_by_shape():
+    one, other = throughput.steadiness.UNSTEADY[:2]
+    assert throughput.unsteady(pd.Series(["steady", one, other, one])) == f"{one} 2, {other} 1"
