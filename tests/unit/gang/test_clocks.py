@@ -1,10 +1,17 @@
-"""Clocks of hosts: a closed server ends its thread, and the kernel's bound on the error of its clock."""
+"""Clocks of hosts: the offset from answers of the coordinator, or the kernel's bound on the error."""
 
 import ctypes
+import socket
+import struct
 import threading
+import time
 from types import SimpleNamespace
 
+from storelab.core import clock
 from storelab.gang import clocks
+
+S, MS = 10**9, 10**6
+SILENT = ["127.0.0.1", 9]
 
 
 def test_closed_clock_ends_thread_and_socket():
@@ -26,3 +33,47 @@ def test_kernel_bounds_the_error_of_its_clock(monkeypatch):
 
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, call=adjtimex, **__: SimpleNamespace(adjtimex=call))
         assert clocks.kernel_error_ns() == found, (status, state)
+
+
+def test_offset_is_found_within_its_error():
+    for shift_ns in (0, 3 * S, -40 * MS):
+        server = clocks.Server(["127.0.0.1"])
+        try:
+            server.shift_ns = shift_ns
+            found = clocks.measure([SILENT, *server.addresses])
+        finally:
+            server.close()
+        assert found.how == "asked" and found.error_ns > 0 and abs(found.ns - shift_ns) <= found.error_ns + 1
+        assert found.told() == {"clock_offset_ns": found.ns, "clock_error_ns": found.error_ns, "clock_how": "asked"}
+
+
+def test_quickest_answer_counts_and_late_ones_are_not_mixed_up():
+    """A coordinator answers the first questions late, and one twice: the offset is that of the quick answers."""
+    asked = []
+
+    def answer(sock):
+        while True:
+            try:
+                nonce, sender = sock.recvfrom(64)
+            except OSError:
+                return
+            asked.append(nonce)
+            if len(asked) < 4:
+                time.sleep(0.03)  # the offset would seem 15 ms too small
+            if len(asked) == 6:
+                sock.sendto(bytes(16) + struct.pack("!q", 0), sender)
+            sock.sendto(nonce + struct.pack("!q", clock.now_ns() + 5 * S), sender)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        threading.Thread(target=answer, args=(sock,), daemon=True).start()
+        found = clocks.measure([list(sock.getsockname())])
+    assert len(asked) == clocks.ASKED == 12 and len(set(asked)) == 12
+    assert abs(found.ns - 5 * S) <= found.error_ns + 1
+
+
+def test_without_answer_the_kernel_decides(monkeypatch):
+    monkeypatch.setattr(clocks, "WAIT_S", 0.01)
+    for error, how in ((None, "unknown"), (1234, "kernel")):
+        monkeypatch.setattr(clocks, "kernel_error_ns", lambda error=error: error)
+        assert clocks.measure([SILENT]) == clocks.Offset(0, error, how)
