@@ -3,7 +3,7 @@
 from storelab.host import scratch
 
 
-def test_it_stays_while_any_campaign_uses_it(tmp_path):
+def test_folder_stays_while_a_campaign_uses_it(tmp_path):
     folder = scratch.folder(tmp_path)
     (folder / "body").touch()
     with scratch.using(tmp_path):
