@@ -72,7 +72,7 @@ NEED_SERVERS = (  # little of them runs without a server: not in the room `store
 NOT_ASKED = (  # paths below tests/unit
     *("analysis/test_snapshots", "analysis/figures/test_figures", "analysis/figures/test_pictures"),
     *("analysis/latex/test_latex", "cli/test_dag", "repository/test_architecture", "repository/test_docs"),
-    *("repository/test_environments", "benchmarks/test_mutants", "benchmarks/test_results", "support/*"),
+    *("repository/test_environments", "benchmarks/test_mutants", "benchmarks/test_common", "support/*"),
 )
 SMOKE = ("core/units.py", "tests/unit/core/test_units.py")
 

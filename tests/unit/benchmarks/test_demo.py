@@ -1,4 +1,4 @@
-"""What benchmarks/demo.py makes of the jobs that Snakemake noted, and what it keeps out of sight."""
+"""Test how `benchmarks/demo.py` divides the time of jobs, and which environment it gives them."""
 
 import json
 
@@ -7,13 +7,13 @@ import pytest
 from common import BIN
 
 
-def test_time_that_several_jobs_cover_counts_once() -> None:
+def test_time_of_concurrent_jobs_counts_once() -> None:
     assert demo.covered([(5, 6), (0, 2), (1, 3), (1, 2)]) == 4
     assert demo.covered([]) == 0
 
 
 def test_parts_are_jobs_by_rule_and_the_rest(tmp_path) -> None:
-    """Figures and page at the same time; a job with two outputs is noted twice; what has no end did not end."""
+    """Figures and page run at the same time, a job with two outputs is listed twice, one has not ended."""
     noted = {
         "a": {"rule": "measure", "starttime": 10.0, "endtime": 13.0},
         "b": {"rule": "measure", "starttime": 14.0, "endtime": 17.0},
@@ -24,22 +24,16 @@ def test_parts_are_jobs_by_rule_and_the_rest(tmp_path) -> None:
         "h": {"rule": "typeset_paper", "starttime": 24.0, "endtime": 26.0},
         "i": {"rule": "measure", "starttime": 1.0, "endtime": None},
     }
-    for name, told in noted.items():
+    for name, job in noted.items():
         path = tmp_path / ".snakemake/metadata" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(job))
     found = demo.parts(demo.jobs(tmp_path), whole_s=20.0)
-    assert found == {
-        "measure_s": 6.0,
-        "tables_s": 2.0,
-        "figures_s": 5.0,
-        "paper_s": 2.0,
-        "report_s": 3.0,
-        "other_s": pytest.approx(5.0),
-    }
+    expected = {"measure_s": 6.0, "tables_s": 2.0, "figures_s": 5.0, "paper_s": 2.0, "report_s": 3.0}
+    assert found == expected | {"other_s": pytest.approx(5.0)}
 
 
-def test_a_fresh_machine_has_empty_caches_and_no_environment(tmp_path, monkeypatch) -> None:
+def test_new_machine_has_empty_caches_and_no_environment(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", f"{BIN}:/usr/bin:/bin")
     monkeypatch.setenv("CAMPAIGN", "reference")
     env = demo.environ(tmp_path)
@@ -49,5 +43,4 @@ def test_a_fresh_machine_has_empty_caches_and_no_environment(tmp_path, monkeypat
 
 def test_every_rule_of_a_part_is_there() -> None:
     text = "\n".join(path.read_text() for path in (demo.ROOT / "rules").glob("*.smk"))
-    rules = {rule for of in demo.PARTS.values() for rule in of}
-    assert [rule for rule in rules if f"rule {rule}:" not in text] == []
+    assert not [rule for rules in demo.PARTS.values() for rule in rules if f"rule {rule}:" not in text]

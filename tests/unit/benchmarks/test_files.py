@@ -1,4 +1,4 @@
-"""What `benchmarks/files.py` counts: each kind of offender is planted here, and is named."""
+"""Test that `benchmarks/files.py` counts each kind of wrong reading under its name."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ from files_read import staged
 
 from storelab.datasets.root import trial
 
-pytestmark = pytest.mark.heavy  # of a benchmark, which .ci/run tries as a whole
+pytestmark = pytest.mark.heavy  # .ci/run tries the whole benchmark
 
 
 @pytest.fixture
@@ -28,16 +28,18 @@ def named(case):
     return [line.split()[0] for line in out]
 
 
-def test_a_file_that_is_right(case):
+def test_right_file_has_no_finding(case):
     assert named(case) == [] and len(case.truth["f4"]) == 80 and case.truth["f4"][7] == [7.0, 8.0, 9.0]
 
 
-def test_a_branch_that_reads_otherwise(case):
+def test_branch_with_other_values_is_counted(case):
     case.truth["f4"][77] = [5.0]
-    assert named(case) == ["branches_wrong"] * 2, "both readers, all entries; the few that are read alone are right"
+    assert named(case) == ["branches_wrong"] * 2, (
+        "both readers, all entries; the few that are read one by one are right"
+    )
 
 
-def test_a_file_that_is_refused(case, tmp_path):
+def test_refused_file_is_counted(case, tmp_path):
     assert named(Case(case.path, "nothing")) == ["refused_though_readable"]
     assert named(Case(case.path, None, refused="is empty")) == ["accepted_then_failed"]
     (text := tmp_path / "text.root").write_text("no ROOT file")
@@ -45,7 +47,7 @@ def test_a_file_that_is_refused(case, tmp_path):
     assert named(Case(text, None, refused="is empty")) == ["refused_though_readable"], "for another reason"
 
 
-def test_a_branch_that_is_left_out_or_vanishes(case, monkeypatch):
+def test_absent_branch_is_counted(case, monkeypatch):
     assert named(Case(case.path, None, case.truth | {"ghost": []})) == ["refused_though_readable"]
     monkeypatch.setattr(trial.Trial, "_steps", lambda trial, head, *_: 1 / (head.layout.names != ["f4"]))
     assert named(case) == ["refused_though_readable"]
@@ -53,7 +55,7 @@ def test_a_branch_that_is_left_out_or_vanishes(case, monkeypatch):
     assert named(case) == [], "uproot does not read it right either"
 
 
-def test_a_branch_that_fails_after_it_was_accepted(case, monkeypatch):
+def test_branch_that_fails_later_is_counted(case, monkeypatch):
     monkeypatch.setattr(files.File, "_events", lambda found, names: {} if "i2" not in names else 1 / 0)
     assert set(named(case)) == {"accepted_then_failed"}
 
@@ -71,7 +73,7 @@ def test_damages_are_seeded_and_of_every_kind():
 
 
 def test_silent_damage_is_seen(case, tmp_path):
-    """A whole file of other values stands for damage that staging does not see."""
+    """Use a whole file of other values as damage that staging does not see."""
     whole = staged(case.path, None)
     good = whole.read("planned", whole.accepted, files.np.arange(80))
     assert files.silent(case.path, None, good, 80) is None and whole.unpacked() == []
@@ -87,13 +89,13 @@ def test_silent_damage_is_seen(case, tmp_path):
     assert len(staged(other, None).unpacked()) > 10
 
 
-def test_damage_of_what_is_not_packed():
+def test_damage_of_unpacked_bytes_is_located():
     good, bad = bytes(100), bytes(50) + b"\1" + bytes(49)
     assert files.touched(good, bad, [(50, 1)]) and files.touched(good, bad, [(0, 5), (40, 20)])
     assert not files.touched(good, bad, [(0, 50), (51, 49)]) and not files.touched(good, bad[:60], [(50, 1)])
 
 
-def test_a_tree_that_is_refused_as_nobody_can_read_it(case, monkeypatch):
+def test_unreadable_tree_may_be_refused(case, monkeypatch):
     with uproot.open(case.path) as file:
         one = Case(case.path, file.keys(cycle=False)[0])
     monkeypatch.setattr(files, "staged", lambda *_: "none of its branches can be read")

@@ -1,32 +1,32 @@
-"""The benchmark of the statistics, with fewer draws and wider bounds."""
+"""Test the statistics with `benchmarks/statistics_truth.py`, with fewer draws and wider bounds."""
 
 import numpy as np
 import pytest
 import statistics_truth as truth
 
 
-def test_median_covers():
+def test_median_covers_the_truth():
     rng = np.random.default_rng(1)
     for source in truth.USUAL:
         assert 0.90 <= truth.coverage(rng, 300, source, 6) <= 0.99
 
 
-def test_runs_of_two_kinds_have_a_lower_coverage_as_the_page_says():
+def test_bimodal_runs_have_the_documented_lower_coverage():
     assert 0.86 <= truth.coverage(np.random.default_rng(8), 600, "bimodal", 6) <= 0.93
 
 
-def test_a_group_against_itself_cannot_tell_and_5_percent_is_seen():
+def test_equal_groups_are_undecided_and_5_percent_is_seen():
     rng = np.random.default_rng(2)
     assert truth.cannot_tell(rng, 400, "normal", truth.POWER_RUNS) >= 0.91
     assert truth.power(rng, 400, "normal", truth.POWER_RUNS) >= 0.74
     assert truth.power(rng, 400, "normal", truth.POWER_RUNS, 0.95) == 0  # slower is never called faster
 
 
-def test_the_whole_covers_though_repetitions_are_slow_together():
+def test_total_covers_when_repetitions_are_slow_together():
     assert truth.whole(np.random.default_rng(3), 200, 4, 0.02) >= 0.89
 
 
-def test_knees_are_held_and_named():
+def test_knees_are_found_and_named():
     rng = np.random.default_rng(4)
     for law in truth.LAWS:
         held, named = truth.knees(rng, 60, law, 8.0, 3, 0.03)
@@ -35,21 +35,21 @@ def test_knees_are_held_and_named():
     assert held >= 0.9 and named >= 0.85
 
 
-def test_peaks_are_named_and_held():
+def test_peaks_are_found_and_named():
     rng = np.random.default_rng(5)
     for fall in truth.FALLS:
         named, held = truth.peaks(rng, 40, "power", fall, 3, 0.03)
         assert named >= 0.9 and held >= 0.9
 
 
-def test_unsteady_windows_are_seen_and_steady_ones_not_accused():
+def test_only_unsteady_windows_are_called_unsteady():
     rng = np.random.default_rng(6)
     assert truth.unsteady(rng, 400, np.ones(40), 0.05, 0.6) <= 0.05
     assert all(truth.unsteady(rng, 60, shape, 0.05, 0.6) >= 0.9 for shape in truth.shapes(40).values())
 
 
 @pytest.mark.heavy
-def test_days_do_not_accuse_and_do_not_hide_10_percent():
+def test_changes_between_days_need_10_percent():
     rng = np.random.default_rng(7)
     assert truth.between_days(rng, 150, 3, 0.01, 1.0) <= 0.12
     assert truth.between_days(rng, 150, 6, 0.01, 0.9) >= 0.8
