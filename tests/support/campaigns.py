@@ -66,7 +66,7 @@ CAMPAIGNS: dict[str, dict[str, Any]] = {
         **{"use_stores": TWO_STORES, "repetitions": 1, "failed": ()},
     },
 }
-# Campaigns with makers of their own: name -> module with `write(folder)`.
+# Campaigns with another maker: name -> module with `write(folder)`.
 MAKERS = {"several": "several", "soak": "soaked", "cells": "drawn_cells", "roles": "roles_and_parts"}
 
 TIMED = {"duration": "4 s"}
@@ -76,7 +76,7 @@ EVERY_WORKLOAD = {
         "workload": "get",
         **TIMED,
         "repetitions": 3,
-        "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
+        "axes": {"object_size": "10 MB", "clients": [1, 2, 4], "front_ends": [1, 2]},
     },
     **METADATA,
     "closed": {"workload": "get", **TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "clients": [1, 2]}},
@@ -92,7 +92,7 @@ EVERY_WORKLOAD = {
     "space": {"workload": "space", **TIMED, "axes": {"redundancy": ["default", "replica-2"]}},
     "probes": {"workload": "probe"},
     "anomalies": {"workload": "consistency", **TIMED},
-    "refused": {"workload": "get", **TIMED, "axes": {"object_size": "4 kB", "clients": [1]}},
+    "refused": {"workload": "get", **TIMED, "axes": {"engine": "fsspec", "object_size": "4 kB", "clients": 1}},
 }
 CAMPAIGNS["broad"] = {  # two stores, one failed point, a sweep whose points are invalid, a calibration
     "campaign": "broad",
