@@ -1,4 +1,4 @@
-"""`storelab init`: a project folder from the files that come with storelab; nothing is written over. What the wheel has for it. The version."""
+"""`storelab init` writes a project folder and overwrites nothing; the wheel ships what it needs; the version."""
 
 import re
 import runpy
@@ -27,20 +27,19 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def shipped_in_the_wheel() -> dict[str, str]:
-    """Path in the checkout -> path in the wheel, as the build hook has them."""
+    """Return path in the checkout -> path in the wheel, as the build hook has them."""
     asked: dict = {"force_include": {}}
-    hook = SimpleNamespace(
-        target_name="wheel", root=str(ROOT), config=PACKAGE["tool"]["hatch"]["build"]["hooks"]["custom"]
-    )
+    config = PACKAGE["tool"]["hatch"]["build"]["hooks"]["custom"]
+    hook = SimpleNamespace(target_name="wheel", root=str(ROOT), config=config)
     HOOK.initialize(hook, "standard", asked)
     return asked["force_include"]
 
 
-def test_a_project_has_all_that_the_rules_need(tmp_path):
+def test_project_has_all_files_of_the_rules(tmp_path):
     folder = tmp_path / "lab"
-    said = CliRunner().invoke(artefact.init, [str(folder)])
-    assert said.exit_code == 0 and f"{folder}: {len(content(folder))} files written" in said.output
+    done = CliRunner().invoke(artefact.init, [str(folder)])
     here = content(folder)
+    assert done.exit_code == 0 and f"{folder}: {len(here)} files" in done.output
     for name in (
         "Snakefile",
         "rules/tables.smk",
@@ -56,7 +55,7 @@ def test_a_project_has_all_that_the_rules_need(tmp_path):
     assert included and included <= here.keys()
 
 
-def test_a_new_project_begins_with_a_campaign_that_can_be_measured(tmp_path):
+def test_new_project_has_a_campaign_to_measure(tmp_path):
     project.init(tmp_path)
     ours, theirs = (config.load(root / "config.yaml") for root in (ROOT, tmp_path))
     assert (ours.campaign, theirs.campaign, theirs.name) == ("reference", "demo", "demo")
@@ -79,24 +78,24 @@ def test_init_writes_over_nothing(tmp_path):
     assert not (tmp_path / "Makefile").exists(), "nothing is written then"
 
 
-@pytest.mark.parametrize("taken", ["", "rules", "Snakefile/inside", "envs"])
-def test_something_else_in_the_way(tmp_path, taken):
-    folder = tmp_path / "lab"
-    place = folder / taken
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text("mine")
-    with pytest.raises(UserError, match="is there already"):
-        project.init(folder)
-    assert content(tmp_path) == {place.relative_to(tmp_path).as_posix(): b"mine"}
-
-
-def test_a_link_that_leads_nowhere_is_in_the_way(tmp_path):
-    (tmp_path / "Snakefile").symlink_to(tmp_path / "gone")
+def test_files_in_the_way_are_kept(tmp_path):
+    """A file, also inside the folder, and a link to nothing."""
+    for number, taken in enumerate(("", "rules", "Snakefile/inside", "envs")):
+        folder = tmp_path / str(number)
+        place = folder / taken
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text("mine")
+        with pytest.raises(UserError, match="is there already"):
+            project.init(folder)
+        assert {p for p in (folder, *folder.rglob("*")) if p.is_file()} == {place} and place.read_text() == "mine"
+    link = tmp_path / "linked" / "Snakefile"
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gone")
     with pytest.raises(UserError, match="Snakefile: is there already"):
-        project.init(tmp_path)
+        project.init(link.parent)
 
 
-def test_the_wheel_has_what_a_project_and_install_need():
+def test_wheel_has_project_and_install_files():
     inside = {path.removeprefix("storelab/project/") for path in shipped_in_the_wheel().values()}
     assert set(project.files(ROOT)) | {"LICENSE"} <= inside
     assert {"loadgen/go.mod", "loadgen/go.sum", "envs/hdfs/pom.xml", "envs/go/requirements.txt"} <= inside
@@ -105,14 +104,14 @@ def test_the_wheel_has_what_a_project_and_install_need():
     assert not [name for name in inside if "__pycache__" in name or "/." in name or name.startswith("results")]
 
 
-def test_an_editable_install_copies_nothing():
+def test_editable_install_copies_nothing():
     asked: dict = {"force_include": {}}
     HOOK.initialize(SimpleNamespace(target_name="wheel"), "editable", asked)
     HOOK.initialize(SimpleNamespace(target_name="sdist"), "standard", asked)
     assert asked == {"force_include": {}}
 
 
-def test_in_a_wheel_the_files_lie_in_the_package(tmp_path, monkeypatch):
+def test_installed_wheel_finds_its_files(tmp_path, monkeypatch):
     for source, name in shipped_in_the_wheel().items():
         if "/campaigns/" in name or name.endswith(("Snakefile", "config.yaml")):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -122,8 +121,8 @@ def test_in_a_wheel_the_files_lie_in_the_package(tmp_path, monkeypatch):
     assert {"Snakefile", "campaigns/demo.yaml"} <= set(project.init(tmp_path / "lab"))
 
 
-def test_what_is_shipped_is_no_data_of_a_table(tmp_path, monkeypatch):
-    """A target would rest on every campaign file of a wheel."""
+def test_shipped_files_are_no_data_of_tables(tmp_path, monkeypatch):
+    """Otherwise every target would depend on the campaign files of a wheel."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project/Snakefile").write_text("")
     (tmp_path / "claims.yaml").write_text("")
@@ -131,17 +130,17 @@ def test_what_is_shipped_is_no_data_of_a_table(tmp_path, monkeypatch):
     assert code._data(tmp_path) == [tmp_path / "claims.yaml"]
 
 
-def test_a_storelab_without_its_files_says_so(tmp_path, monkeypatch):
+def test_missing_project_files_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(project, "CHECKOUT", tmp_path)
-    with pytest.raises(UserError, match="Snakefile is not there; install a wheel of storelab, or a whole checkout"):
+    with pytest.raises(UserError, match="Snakefile is not there"):
         project.init(tmp_path / "lab")
     program = golang.Program("loadgen", "m", "p", "", 0, own=tmp_path / "loadgen")
     with pytest.raises(UserError, match="the sources of loadgen are not there"):
         golang.pinned(program)
 
 
-def test_a_wheel_in_a_repository_of_something_else_has_no_commit(tmp_path, monkeypatch):
-    """An environment often lies in the folder of a project, which is a repository: its commit is not storelab's."""
+def test_wheel_in_another_repository_has_no_commit(tmp_path, monkeypatch):
+    """An environment is often in the folder of a project, whose commit is not that of storelab."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "mine"]):
         subprocess.run([*git, *command], check=True)
@@ -152,7 +151,7 @@ def test_a_wheel_in_a_repository_of_something_else_has_no_commit(tmp_path, monke
     assert environment.git_commit() == ""
 
 
-def test_the_version_stands_in_one_place_and_has_its_notes():
+def test_version_is_in_one_place_with_notes():
     assert PACKAGE["project"]["dynamic"] == ["version"] and "version" not in PACKAGE["project"]
     assert "\nversion:" not in (ROOT / "CITATION.cff").read_text()
     notes = re.findall(r"^## (\S+)(?: \((.+)\))?$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)

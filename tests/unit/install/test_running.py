@@ -1,4 +1,4 @@
-"""What installs wheels: pip, or uv in an environment that has none."""
+"""Steps of an installation: pip, or uv in an environment without pip; a failed step is reported in its own words."""
 
 import importlib.util
 import sys
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import running
 
 
 @pytest.fixture
 def no_pip(monkeypatch, tmp_path):
-    """A Python without pip, in a folder of its own, and a PATH with nothing; the folder."""
+    """Provide a Python without pip and a PATH with nothing, and return the folder of both."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pip" else find(name, *more))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
@@ -22,22 +22,26 @@ def no_pip(monkeypatch, tmp_path):
 
 
 def program(path: Path) -> None:
+    """Write a program that notes its arguments next to it."""
     path.parent.mkdir(exist_ok=True)
     path.write_text('#!/bin/sh\necho "$@" > "${0%/*}/asked"\n')
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("where", ["nothing", "bin"])
-def test_uv_does_it_where_there_is_no_pip(no_pip, where):
-    program(no_pip / where / "uv")
-    running.pip("--target", "there", "-r", "pins.txt")
-    asked = (no_pip / where / "asked").read_text().split()
-    begin = ["pip", "install", "--python", str(no_pip / "bin" / "python")]
-    assert asked[:4] == begin and asked[-4:] == ["--target", "there", "-r", "pins.txt"]
-    assert "--require-hashes" in asked, "what is not pinned by hash is not installed"
+def test_uv_replaces_a_missing_pip(no_pip):
+    for where in ("bin", "nothing"):
+        program(no_pip / where / "uv")
+        running.pip("--target", "there", "-r", "pins.txt")
+        asked = (no_pip / where / "asked").read_text().split()
+        assert asked[:4] == ["pip", "install", "--python", str(no_pip / "bin" / "python")]
+        assert asked[-4:] == ["--target", "there", "-r", "pins.txt"]
+        assert "--require-hashes" in asked, "only packages that are pinned by hash are installed"
+        (no_pip / where / "uv").unlink()
+    with pytest.raises(UserError, match=r"bin/python has no pip.*ensurepip"):
+        running.pip("-r", "pins.txt")
 
 
-def test_pip_does_it_where_it_is(no_pip, monkeypatch):
+def test_pip_is_used_where_it_is_installed(no_pip, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda *_: object())
     program(no_pip / "bin" / "python")
     program(no_pip / "nothing" / "uv")
@@ -46,6 +50,8 @@ def test_pip_does_it_where_it_is(no_pip, monkeypatch):
     assert asked[:3] == ["-m", "pip", "install"] and "--require-hashes" in asked and asked[-2:] == ["-r", "pins.txt"]
 
 
-def test_neither_is_told_in_one_line(no_pip):
-    with pytest.raises(UserError, match=r"bin/python has no pip, and uv is not in PATH; python -m ensurepip"):
-        running.pip("-r", "pins.txt")
+def test_failed_step_is_reported_in_its_own_words():
+    with pytest.raises(MeasurementFailed, match=r"install: sh failed: E: cannot"):
+        running.told(["sh", "-c", "echo noise; echo E: cannot >&2; exit 1"], "sh", 10)
+    with pytest.raises(UserError, match="no-such-program"):
+        running.told(["no-such-program"], "it", 10)
