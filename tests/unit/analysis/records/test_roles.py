@@ -1,5 +1,7 @@
 """Faults in records: when an act was undone, and when the store was whole again."""
 
+from role_records import KILL, RESTART, T0, act, deletions, run_of, seconds, state
+
 from storelab.analysis.records import roles
 
 S = 10**9
@@ -28,3 +30,82 @@ def test_taking_back_an_upgrade_is_not_healing():
 
     assert (healing("upgrade").noticed_ns, healing("upgrade").whole_ns) == (6 * S, 9 * S)
     assert healing("kill").whole_ns == 24 * S
+
+
+BEFORE, DURING = ("before", 1, 5), ("during", 5, 9.5)
+CLEAN = state(0, "clean")
+PHASES = [  # events of a run, the phases of its roles
+    ([], [("throughout", 1, 20)]),
+    ([CLEAN], [("throughout", 1, 20)]),
+    # The store reports nothing: no rebuilding is known.
+    ([KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    ([state(0, "unknown"), KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    (
+        [CLEAN, KILL, state(7, "degraded"), RESTART, state(10, "recovering"), state(14, "clean")],
+        [BEFORE, DURING, ("rebuilding", 9.5, 14), ("after", 14, 20)],
+    ),
+    # Clean, and again not: until it is for good.
+    (
+        [
+            *(CLEAN, KILL, state(7, "degraded"), RESTART),
+            *(state(10, "clean"), state(11, "recovering"), state(16, "clean")),
+        ],
+        [BEFORE, DURING, ("rebuilding", 9.5, 16), ("after", 16, 20)],
+    ),
+    # It made new copies while the actor was down.
+    ([CLEAN, KILL, state(6, "degraded"), state(8, "clean"), RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    # It noticed nothing; it noticed after the restart.
+    ([CLEAN, KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    (
+        [CLEAN, KILL, RESTART, state(12, "recovering"), state(13, "clean")],
+        [BEFORE, DURING, ("rebuilding", 9.5, 13), ("after", 13, 20)],
+    ),
+    # Never whole; whole after the deadline.
+    ([CLEAN, KILL, state(6, "degraded"), RESTART], [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
+    ([CLEAN, KILL, state(6, "degraded"), RESTART, state(31, "clean")], [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
+    # Never undone, or by storelab when the run was over.
+    ([KILL], [BEFORE, ("during", 5, 20)]),
+    ([KILL, act(21, "kill", 22, kind="undone")], [BEFORE, ("during", 5, 20)]),
+    # Two actors, of which one comes back later; a second harm to one of them.
+    (
+        [KILL, act(5, "kill", actor="osd.1"), RESTART, act(12, "restart", actor="osd.1")],
+        [BEFORE, ("during", 5, 12), ("after", 12, 20)],
+    ),
+    ([KILL, act(6, "slow"), RESTART], [BEFORE, ("during", 5, 20)]),
+    ([KILL, act(6, "slow"), RESTART, act(11, "heal")], [BEFORE, ("during", 5, 11), ("after", 11, 20)]),
+    ([act(5, "hang"), act(8, "resume")], [BEFORE, ("during", 5, 8), ("after", 8, 20)]),
+    # A command is over when it is done.
+    ([act(5, "command", 7, actor="")], [BEFORE, ("during", 5, 7), ("after", 7, 20)]),
+    ([act(0.5, "kill"), act(3, "restart")], [("during", 1, 3), ("after", 3, 20)]),
+]
+
+
+def test_phases_of_a_fault():
+    for number, (events, expected) in enumerate(PHASES):
+        assert seconds(run_of(*events)) == expected, number
+
+
+def test_phases_of_roles_that_come_and_go():
+    assert seconds(deletions(5, 10)) == [BEFORE, ("during", 5, 10), ("after", 10, 20)]
+    assert seconds(deletions(5, 20)) == [BEFORE, ("during", 5, 20)]
+    assert seconds(deletions(0, 10)) == [("during", 1, 10), ("after", 10, 20)]
+    assert seconds(deletions(0, 20)) == [("throughout", 1, 20)]
+    found = seconds(deletions(5, 10, stopped=7))
+    assert found == [BEFORE, ("during", 5, 7), ("after", 7, 20)], "there was nothing left to delete"
+
+
+def test_healing_of_a_store():
+    """Events; whether the store reports, when it noticed, and when it was whole."""
+    cases = [
+        ([KILL], (False, None, None)),
+        ([CLEAN, KILL, RESTART], (True, None, None)),
+        ([CLEAN, KILL, state(6, "degraded"), RESTART, state(14, "clean")], (True, 6, 14)),
+        ([CLEAN, KILL, state(5.5, "unknown"), state(6, "down"), RESTART], (True, 6, None)),
+        # It was not clean before: only when it was clean is known.
+        ([state(0, "recovering"), KILL, state(6, "degraded"), RESTART, state(14, "clean")], (True, None, 14)),
+        ([CLEAN, KILL, state(6, "degraded"), state(7, "clean"), state(8, "recovering")], (True, 6, None)),
+    ]
+    for number, (events, expected) in enumerate(cases):
+        how = roles.healing(run_of(*events))
+        found = (how.tells, *(None if ns is None else (ns - T0) / S for ns in (how.noticed_ns, how.whole_ns)))
+        assert found == expected, number

@@ -5,7 +5,6 @@ import math
 from collections import Counter, defaultdict
 
 import drawn_cells
-import golden
 import pandas as pd
 import pytest
 from make_examples import make
@@ -106,11 +105,12 @@ def test_busy_worker_is_not_a_link():
         assert found == (None if percent is None else pytest.approx(percent)), (engine, workers, change)
 
 
+@pytest.mark.heavy
 def test_sealed_testbed_is_bound_by_its_links():
     """Each of n clients has a link of 100 Mbit/s, each of m front-ends one of 150: those of the clients bind while
     100 n < 150 m, and n alone where a front-end serves one client only.
     """
-    rows = pd.read_csv(golden.GOLDEN / "testbed2015" / "expected" / "tables" / "throughput.csv")
+    rows = pd.read_csv(built("testbed2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():
         per_front_end = math.ceil(r.clients / r.front_ends)
         assert (r.bound_by == "link") == (100 * per_front_end < 150), (r.workload, r.clients, r.front_ends)

@@ -1,0 +1,114 @@
+"""recovery.csv: pauses of service, how a store healed, and what the text quotes of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from role_records import BIN, KILL, RESTART, T0, S, campaign_of, drawn, of_role, run_of, state, upload
+from throughput_rows import spread
+
+from storelab.analysis.tables import build, roles
+from storelab.analysis.tables.roles import recovery
+
+NO_PHASES = pd.DataFrame(columns=["key", "role", "phase"])
+
+
+def longest(rows, low, high, begin, end, width):
+    """Return (length, end) of the longest gap between completions of a role that worked from begin to end, of those
+    that end in (low, high].
+    """
+    spans = [(begin, begin), (end, end)]
+    for r in (r for r in rows if r["error"] is None):
+        first = r["end_ns"] - width + width // r["count"] if r["latency_hist"] else r["end_ns"]
+        spans.append((first, r["end_ns"]))
+    spans.sort()
+    found, last = [], spans[0][1]
+    for first, until in spans[1:]:
+        if first > last and first <= end and low < first <= high:
+            found.append((first - last, first))
+        last = max(last, until)
+    return max(found)
+
+
+def test_pauses_of_drawn_operations(tmp_path):
+    for binned, width in ((False, BIN), (True, BIN), (True, 2 * BIN)):
+        rows, run = drawn(f"pauses {binned}", binned, width)
+        rows = [r for r in rows if not T0 + 5.2 * S < r["end_ns"] < T0 + 7.1 * S]
+        campaign = campaign_of(tmp_path / f"{binned} {width}", rows, run)
+        row, mine = recovery.of_runs(campaign, NO_PHASES).set_index("role").loc["uploads"], of_role(rows, "uploads")
+        length, until = longest(mine, T0 + 5 * S, T0 + 20 * S, T0, T0 + 20 * S, width)
+        assert length > 1.6 * S and row["pause_s"] == pytest.approx(length / S), (binned, width)
+        assert row["service_s"] == pytest.approx((until - T0) / S - 5)
+        assert row["failed_operations"] == sum(r["count"] for r in mine if r["error"] and r["end_ns"] > T0 + 5 * S)
+
+
+def test_pause_longer_than_before_is_an_interruption(tmp_path):
+    """Uploads end each half second before the kill at 5 s; ends after it, and pause, service, never served."""
+    cases = [
+        (np.arange(5.5, 20.1, 0.5), (0.5, 0, 0)),
+        (np.arange(5.9, 20.1, 0.9), (0.9, 0, 0)),  # not even twice as long
+        (np.arange(8, 20.1, 0.5), (3, 3, 0)),
+        ((5.5, 6), (14, None, 1)),
+    ]
+    for number, (ends, expected) in enumerate(cases):
+        rows = [upload(e) for e in (*np.arange(0.5, 5.1, 0.5), *ends)]
+        campaign = campaign_of(tmp_path / str(number), rows, run_of(KILL, RESTART))
+        found = recovery.of_runs(campaign, NO_PHASES).iloc[0]
+        known = [None if pd.isna(found[c]) else found[c] for c in ("pause_s", "service_s", "never_served")]
+        assert known == [None if v is None else pytest.approx(v) for v in expected], number
+        assert found["pause_before_s"] == 0.5
+
+
+def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
+    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away."""
+    events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
+    for apart, known in ((0.02, True), (0.05, False)):
+        rows = [upload(e, took=1) for e in np.arange(0.011, 20, apart)]
+        found = roles.of_runs(campaign_of(tmp_path / str(apart), rows, run_of(*events))).set_index("phase")
+        assert found.loc["rebuilding", "length_s"] == pytest.approx(0.2)
+        assert found.loc["during", "rate_over_before_ratio"] == pytest.approx(1, rel=0.02)
+        ratios = found.loc["rebuilding", ["rate_over_before_ratio", "latency_p50_over_before_ratio"]]
+        assert ratios.notna().all() if known else ratios.isna().all()
+
+
+def test_roles_without_good_operations_have_rows(tmp_path):
+    """No operation at all, or a failed one: every step and phase is there, with a rate of 0 and no latency."""
+    points = pd.DataFrame([{"order": 1, "key": "k", "store": "a", "workload": "roles-x", "rep": 1, "state": "ok"}])
+    points = points.assign(shared_host=False, duration_s=20.0)
+    for failed in (0, 1):
+        rows = [upload(3, error="Refused", status=0, bytes=0)] * failed
+        campaign = campaign_of(tmp_path / str(failed), rows, run_of(KILL, RESTART))
+        found = roles.of_runs(campaign)
+        assert list(found["phase"]) == ["before", "during", "after"] and set(found["rate_per_s"]) == {0}
+        assert found[["latency_p50_ms", "rate_over_before_ratio"]].isna().all(axis=None)
+        assert list(found["errors"]) == [failed, 0, 0]
+        made = recovery.of_runs(campaign, found).iloc[0]
+        assert (made["never_served"], made["pause_s"], made["failed_operations"]) == (1, 20, 0)
+        line = build.TABLE.make("timeline", {"campaign": campaign, "points": points})
+        assert len(line) == 200 and line["errors"].sum() == failed
+
+
+# What the text quotes
+
+NEVER = ("never_served", "never_noticed", "never_whole")
+
+
+def recovered(fault: str | None, pause: float | None, **more) -> dict[str, object]:
+    row = {"store": "ceph", "role": "uploads", "fault": fault, "source": recovery.MEASURED, "failed_operations": 3}
+    for name, value in (("pause", pause), ("whole", None), ("noticed", None)):
+        row |= spread(name, "s", float("nan") if value is None else value)
+    return row | dict.fromkeys(NEVER, 0) | more
+
+
+def test_text_quotes_longest_pause_and_sums_of_runs():
+    rows = [
+        recovered("osd-killed", 2.0, never_noticed=2, never_whole=1),
+        recovered("osd-hung", 20.0, never_noticed=1, never_whole=4, never_served=1, failed_operations=0),
+        recovered("cut", None),
+    ]
+    said = {name: value for name, value, _ in recovery.numbers(pd.DataFrame(rows))}
+    expected = {"groups": 3, "failed": 6, "without_failure": 1, "pause_longest": "20.0 [18.0, 22.0]"}
+    expected |= {"never_served": 1, "never_noticed": 3, "never_whole": 5}
+    expected |= {"pause_longest_where": "uploads on ceph, osd-hung"}
+    assert {name: said[f"recovery_{name}"] for name in expected} == expected
+    assert "recovery_whole_longest" not in said and recovery.numbers(pd.DataFrame()) == []
+    assert recovery.where(recovered(None, 1.0)) == "uploads on ceph"
