@@ -1,4 +1,4 @@
-"""Clients forked from one process: each has its rank, log and keys; how each ended is known; none outlives its parent."""
+"""Clients forked from one process: each has its rank, log and keys; all end with their parent."""
 
 import contextlib
 import os
@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from storelab.core import clock
-from storelab.gang import client
+from storelab.gang import client, prefork
 from storelab.gang.launchers import choose, local
 from storelab.gang.launchers.local import LocalLauncher
 
-# In place of a client: `work` of a rank says what it sees, and does what the rank's file says.
+# It stands for a client: `work` prints what a rank sees, and does what the rank's file says.
 CLIENT = """
 import os, signal, sys, time
 from pathlib import Path
@@ -31,18 +31,21 @@ if sys.argv[1:2] != ["--"]:
 def preload(folder, ranks):
     if (folder / "broken").exists():
         raise ImportError("no such engine")
+    if (folder / "deaf").exists():
+        prefork.GRACE_S = 1
     (folder / f"loaded.{os.getpid()}").touch()
 
 def work(folder, rank):
     asked = []
     def end(*_):
         asked.append(time.monotonic())
+        (folder / f"asked.{rank}").touch()
     signal.signal(signal.SIGTERM, signal.SIG_IGN if (folder / "deaf").exists() else end)
     print("client", rank, os.environ.get("KEY"), os.getsid(0) == os.getpid(), clock._offset, flush=True)
     (folder / f"there.{rank}").touch()
     while not (folder / f"end.{rank}").exists():
         time.sleep(0.01)
-        if asked and time.monotonic() > asked[0] + 0.3:  # it closes what it opened
+        if asked and time.monotonic() > asked[0] + 0.2:  # it closes what it opened
             return 143 if len(asked) == 1 else 99
     return int((folder / f"end.{rank}").read_text())
 
@@ -59,7 +62,7 @@ def until(look, seconds=20):
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A function that starts clients in a folder of their own; `python -m storelab.gang.client` is CLIENT here."""
+    """A function that starts clients in a new folder; `python -m storelab.gang.client` is CLIENT here."""
     module = tmp_path / "code" / "storelab_client.py"
     module.parent.mkdir()
     module.write_text(CLIENT)
@@ -83,89 +86,106 @@ def started(tmp_path, monkeypatch):
         each.stop()
 
 
-def there(folder, ranks):
-    until(lambda: all((folder / f"there.{rank}").exists() for rank in ranks))
+def there(folder, ranks, what="there"):
+    until(lambda: all((folder / f"{what}.{rank}").exists() for rank in ranks))
+
+
+def running(launcher, number):
+    """Return the pids of so many clients by rank."""
+    until(lambda: len(launcher.pids()) == number)
+    return launcher.pids()
+
+
+def ended(pids):
+    """Return whether these processes have ended; their parent, which may be busy, need not have noticed."""
+    for pid in pids.values():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return False
+    return True
 
 
 def log(folder, rank):
     return (folder / f"client.{rank}.log").read_text()
 
 
-def test_each_has_its_rank_log_session_and_keys_and_says_how_it_ended(started, monkeypatch):
+def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):
     monkeypatch.delenv("KEY", raising=False)
     folder, launcher = started([3, 5, 8], [{"KEY": "a", clock.OFFSET: "-7"}, {"KEY": "b"}])
     there(folder, [3, 5, 8])
-    said = ["client 3 b True 0\n", "client 5 b True 0\n", "client 8 a True -7\n"]
-    assert [log(folder, rank) for rank in (3, 5, 8)] == said
-    until(lambda: len(launcher.pids()) == 3)
-    parents = {psutil.Process(pid).ppid() for pid in launcher.pids().values()}
-    assert len(parents) == 1 and parents.pop() not in (os.getpid(), *launcher.pids().values())
+    printed = ["client 3 b True 0\n", "client 5 b True 0\n", "client 8 a True -7\n"]
+    assert [log(folder, rank) for rank in (3, 5, 8)] == printed
+    pids = running(launcher, 3)
+    (parent,) = {psutil.Process(pid).ppid() for pid in pids.values()}
+    assert parent not in (os.getpid(), *pids.values())
     assert len(list(folder.glob("loaded.*"))) == 1, "loaded once"
     command = launcher.started[0].process.args
-    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "whose process it is can be seen, and cleaned up by"
+    assert command[-5:] == ["--", str(folder), "3", "5", "8"], "its owner can be seen, and cleaned up by"
     assert launcher.ended() == {}
     for rank, status in ((5, 7), (8, 0)):
         (folder / f"end.{rank}").write_text(str(status))
     until(lambda: launcher.ended() == {5: 7, 8: 0})
-    os.kill(launcher.pids()[3], signal.SIGKILL)
+    os.kill(pids[3], signal.SIGKILL)
     until(lambda: launcher.ended() == {3: -9, 5: 7, 8: 0})
 
 
-def test_no_key_stands_on_a_command_line_or_in_the_environment_of_what_forks_them(started):
+def test_keys_are_in_no_command_line_and_no_parent(started):
     folder, launcher = started(2, [{"KEY": "secret-0"}, {"KEY": "secret-1"}])
     there(folder, [0, 1])
-    until(lambda: len(launcher.pids()) == 2)
-    parent = psutil.Process(launcher.pids()[0]).ppid()
-    for pid in (parent, *launcher.pids().values()):
+    pids = running(launcher, 2)
+    for pid in (psutil.Process(pids[0]).ppid(), *pids.values()):
         proc = Path(f"/proc/{pid}")
         assert b"secret" not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
 
 
-def test_stop_ends_all_of_them_in_order(started):
+def test_stop_asks_each_client_once(started):
     folder, launcher = started(3)
     there(folder, range(3))
-    until(lambda: len(launcher.pids()) == 3)
-    pids = launcher.pids()
+    pids = running(launcher, 3)
     launcher.started[0].process.terminate()
-    time.sleep(0.1)
+    there(folder, range(3), "asked")
     launcher.stop()
     launcher.stop()
-    assert launcher.ended() == dict.fromkeys(range(3), 143), "asked once, not twice"
-    assert not [pid for pid in pids.values() if psutil.pid_exists(pid)]
+    assert launcher.ended() == dict.fromkeys(range(3), 143), "not asked twice"
+    assert ended(pids)
 
 
-def test_who_does_not_hear_is_killed(started, monkeypatch):
+def test_client_that_ignores_the_end_is_killed(started):
     folder, launcher = started(2, mark="deaf")
     there(folder, range(2))
-    begun = time.monotonic()
     launcher.stop()
-    assert launcher.ended() == {0: -9, 1: -9} and time.monotonic() - begun < 15
+    assert launcher.ended() == {0: -9, 1: -9}
     assert launcher.started[0].process.returncode == 0, "by what forked them, which saw them end"
 
 
-def test_they_end_with_what_forked_them(started):
+def test_clients_end_with_their_parent(started):
     folder, launcher = started(2, mark="deaf")
     there(folder, range(2))
-    until(lambda: len(launcher.pids()) == 2)
-    pids = launcher.pids()
+    pids = running(launcher, 2)
     os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
-    until(lambda: not [pid for pid in pids.values() if psutil.pid_exists(pid)])
+    until(lambda: ended(pids))
     until(lambda: launcher.ended() == {0: -9, 1: -9})
 
 
-def test_what_cannot_be_loaded_is_told_of_every_client(started):
+def test_failed_import_fails_every_client(started):
+    """The log of the first client has the reason, whether the process was begun with them or before."""
     folder, launcher = started(2, mark="broken")
     until(lambda: launcher.ended() == {0: 1, 1: 1})
     assert "no such engine" in log(folder, 0) and log(folder, 1) == ""
 
 
-def test_what_the_clients_of_a_host_share_is_loaded_before_they_are_forked(tmp_path, monkeypatch):
-    """The clients of all roles, each once; a workload that chooses its client in another way loads it itself."""
+def test_failed_import_of_a_spare_process_fails_every_client(started):
+    with local.spare([]) as spare:
+        folder, launcher = started(2, mark="broken", spare=spare)
+        until(lambda: launcher.ended() == {0: 1, 1: 1})
+    assert "no such engine" in log(folder, 0)
+
+
+def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
+    """Each is loaded once; a workload that chooses its client in another way loads it itself."""
     loaded = []
-    axes = [{"engine": "obstore"}, {"engine": "obstore"}, {"engine": "s5cmd"}, {"engine": "none"}, {}]
-    points = [
-        SimpleNamespace(workload=w, axes=a) for w, a in zip(["put", "put", "get", "calibrate", "x"], axes, strict=True)
-    ]
+    asked = [("put", "obstore"), ("put", "obstore"), ("get", "s5cmd"), ("calibrate", "none"), ("x", None)]
+    points = [SimpleNamespace(workload=w, axes={"engine": e} if e else {}) for w, e in asked]
     monkeypatch.setattr(client, "load_job", lambda folder, rank: (SimpleNamespace(point=points[rank]), {}))
     monkeypatch.setattr(client.engines, "load", loaded.append)
     monkeypatch.setattr(client.prefork, "without_pandas", lambda: loaded.append("pyarrow"))
@@ -176,28 +196,18 @@ def test_what_the_clients_of_a_host_share_is_loaded_before_they_are_forked(tmp_p
     ]
 
 
-def test_clients_of_another_host_have_a_process_of_their_own(started, tmp_path):
-    """`beside` enters that host; what enters one loads its clients once there."""
+def test_spare_process_forks_clients_of_this_host(started, tmp_path):
+    """Those of another host, which `beside` enters, have a separate process there."""
     enters = ("/usr/bin/env", "HOST=other")
-    folder, launcher = started(4, beside=lambda rank: enters if rank % 2 else ())
-    there(folder, range(4))
-    until(lambda: len(launcher.pids()) == 4)
-    parents = {rank: psutil.Process(pid).ppid() for rank, pid in launcher.pids().items()}
-    assert parents[0] == parents[2] != parents[1] == parents[3]
-    assert psutil.Process(parents[1]).environ()["HOST"] == "other"
-    assert "HOST" not in psutil.Process(parents[0]).environ()
-
-
-def test_a_spare_one_loads_at_once_and_forks_the_clients_of_this_host(started, tmp_path):
-    """Those of another host have a process of their own; logs are the gang's, whatever came before them."""
     with local.spare([str(tmp_path / "early")]) as spare:
         until((tmp_path / "early").exists)
         assert spare.poll() is None, "it waits for its clients"
-        folder, launcher = started(4, [{"KEY": "a"}], beside=lambda rank: ("/usr/bin/env",) * (rank % 2), spare=spare)
+        folder, launcher = started(4, [{"KEY": "a"}], beside=lambda rank: enters if rank % 2 else (), spare=spare)
         there(folder, range(4))
-        until(lambda: len(launcher.pids()) == 4)
-        parents = {rank: psutil.Process(pid).ppid() for rank, pid in launcher.pids().items()}
+        parents = {rank: psutil.Process(pid).ppid() for rank, pid in running(launcher, 4).items()}
         assert parents[0] == parents[2] == spare.pid != parents[1] == parents[3]
+        assert psutil.Process(parents[1]).environ()["HOST"] == "other"
+        assert "HOST" not in psutil.Process(parents[0]).environ()
         assert log(folder, 2).startswith("client 2 a True")
         (folder / "end.0").write_text("7")
         until(lambda: launcher.ended() == {0: 7})
@@ -205,13 +215,10 @@ def test_a_spare_one_loads_at_once_and_forks_the_clients_of_this_host(started, t
         assert launcher.ended() == {0: 7, 1: 143, 2: 143, 3: 143} and spare.returncode == 0
 
 
-def test_a_spare_one_that_nobody_took_ends(started):
+def test_unused_or_ended_spare_process_is_no_loss(started):
     with local.spare([]) as spare:
-        children = {spare.pid}
-    assert spare.returncode == -signal.SIGTERM and not [pid for pid in children if psutil.pid_exists(pid)]
-
-
-def test_a_spare_one_that_ended_is_no_loss(started):
+        pass
+    assert spare.returncode == -signal.SIGTERM and not psutil.pid_exists(spare.pid)
     with local.spare([]) as spare:
         spare.kill()
         spare.wait()
@@ -221,25 +228,15 @@ def test_a_spare_one_that_ended_is_no_loss(started):
         until(lambda: launcher.ended() == {1: 0})
 
 
-def test_what_a_spare_one_cannot_load_is_told_of_every_client(started):
-    """It says so in the log of the first, as a process that was begun with them does."""
-    with local.spare([]) as spare:
-        folder, launcher = started(2, mark="broken", spare=spare)
-        until(lambda: launcher.ended() == {0: 1, 1: 1})
-    assert "no such engine" in log(folder, 0)
-
-
-def test_nobody_wants_clients_where_standard_input_ends(tmp_path):
+def test_process_ends_with_its_standard_input(tmp_path):
+    """A class that cannot be loaded fails its clients only."""
     command = [sys.executable, "-m", "storelab.gang.client", "storelab.engines.no_such:Client", "--", "gang", "0"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), (
-        "a class that cannot be loaded fails its clients only"
-    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("kind, begun", [("local", [["storelab.engines.obstore.transfers:ObstorePut"]]), ("srun", [])])
-def test_a_spare_one_is_begun_where_clients_start_on_this_host(monkeypatch, kind, begun):
-    """With the classes of all roles, each once."""
+def test_spare_process_is_begun_for_local_clients_only(monkeypatch):
+    """It loads the classes of all roles, each once."""
     asked = []
 
     @contextlib.contextmanager
@@ -248,12 +245,38 @@ def test_a_spare_one_is_begun_where_clients_start_on_this_host(monkeypatch, kind
         yield "process"
 
     monkeypatch.setattr(local, "spare", spare)
-    parts = [
-        SimpleNamespace(point=SimpleNamespace(workload="put", axes={"engine": e}))
-        for e in ("obstore", "obstore", "none")
-    ]
-    config = SimpleNamespace(launcher=SimpleNamespace(kind=kind))
-    with choose.spare(config, SimpleNamespace(parts=lambda: parts)) as given:
-        assert asked == begun and given == ("process" if begun else None)
-    with choose.spare(config, None) as given:
-        assert given is None and asked == begun
+    axes = [{"engine": e} for e in ("obstore", "obstore", "none")]
+    parts = [SimpleNamespace(point=SimpleNamespace(workload="put", axes=a)) for a in axes]
+    point = SimpleNamespace(parts=lambda: parts)
+    for kind, begun in (("srun", []), ("local", [["storelab.engines.obstore.transfers:ObstorePut"]])):
+        config = SimpleNamespace(launcher=SimpleNamespace(kind=kind))
+        with choose.spare(config, point) as given:
+            assert asked == begun and given == ("process" if begun else None)
+        with choose.spare(config, None) as given:
+            assert given is None and asked == begun
+
+
+WITHOUT_PANDAS = """
+import sys
+from pathlib import Path
+from storelab.core import records
+from storelab.gang import prefork
+prefork.without_pandas()
+records.write_table(Path(sys.argv[1]), {"n": "int64"}, {"n": [1, 2]})
+try:
+    import pandas
+except ModuleNotFoundError as error:
+    print(error.name, "pandas" in sys.modules)
+"""
+
+
+def test_records_are_written_without_pandas(tmp_path, monkeypatch):
+    """It takes time and memory, and pyarrow would import it."""
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path / "t.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["pandas", "False"] and (tmp_path / "t.parquet").exists()
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    prefork.without_pandas()
+    with pytest.raises(ModuleNotFoundError, match="pandas"):
+        sys.meta_path[0].find_spec("pandas")
+    assert sys.meta_path[0].find_spec("numpy") is None

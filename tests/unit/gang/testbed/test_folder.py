@@ -1,11 +1,11 @@
-"""What goes away with a testbed is never somebody else's."""
+"""Folders of testbeds: only their own files and processes are removed."""
 
 import subprocess
 import sys
 
 import pytest
+from refusals import NONE, refusal
 
-from storelab.core.errors import UserError
 from storelab.gang.testbed.folder import claim, started_with
 from storelab.gang.testbed.pool import Pool
 from storelab.gang.testbed.slurm import Cluster
@@ -13,7 +13,7 @@ from storelab.gang.testbed.slurm import Cluster
 
 @pytest.fixture
 def mine(tmp_path):
-    """A folder with work in it that bears a testbed's names, and a program that was started there."""
+    """A folder of other work that has a testbed's names, and a program that was started there."""
     (tmp_path / "state").mkdir()
     (tmp_path / "state/results").touch()
     (tmp_path / "node1").mkdir()
@@ -25,17 +25,13 @@ def mine(tmp_path):
     assert program.returncode == 0
 
 
-def test_down_in_a_folder_that_is_no_testbeds_touches_nothing(mine):
+def test_folder_of_other_work_is_left_alone(mine):
     before = sorted(mine.rglob("*"))
     assert Cluster(mine).down() == [] and Pool(mine).down() == [] and sorted(mine.rglob("*")) == before
+    assert refusal(claim, mine) != NONE and sorted(mine.rglob("*")) == before
 
 
-def test_a_folder_with_something_else_is_refused(mine):
-    with pytest.raises(UserError, match=r"holds files that are no testbed's; name a folder that is empty"):
-        claim(mine)
-
-
-def test_its_own_folder_is_taken_again(tmp_path):
+def test_folder_of_a_testbed_is_used_again(tmp_path):
     for _ in range(2):
         claim(tmp_path / "new" / "tb")
         (tmp_path / "new/tb/state").mkdir()
@@ -43,8 +39,8 @@ def test_its_own_folder_is_taken_again(tmp_path):
         assert not (tmp_path / "new/tb/state").exists()
 
 
-def test_a_process_that_is_just_starting_a_program_is_still_known(tmp_path):
-    """It starts itself again and again; at each start the kernel shows an empty command line for a moment."""
+def test_process_that_starts_a_program_is_known(tmp_path):
+    """At each start of a program the kernel shows an empty command line for a moment."""
     again = tmp_path / "again"
     again.write_text('#!/bin/sh\n[ "$1" -eq 0 ] || exec "$0" $(( $1 - 1 ))\nread -r _\n')
     again.chmod(0o755)
@@ -57,7 +53,7 @@ def test_a_process_that_is_just_starting_a_program_is_still_known(tmp_path):
     assert not started_with(program.pid, tmp_path), "it has ended"
 
 
-def test_a_process_of_somebody_else_is_not_ours(tmp_path):
+def test_process_with_a_similar_folder_is_not_ours(tmp_path):
     program = subprocess.Popen([sys.executable, "-c", "input()", f"{tmp_path}-other/file"], stdin=subprocess.PIPE)
     try:
         assert not started_with(program.pid, tmp_path)
