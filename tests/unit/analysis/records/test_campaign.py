@@ -34,3 +34,15 @@ def test_seal_covers_records_and_failures(tmp_path):
     (raw / "SHA256SUMS").write_text((raw / "SHA256SUMS").read_text() + "\n")
     with pytest.raises(UserError, match="is not the one that was sealed"):
         evidence.seal_of(raw)
+
+
+def test_plan_of_a_later_schema_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "plan.json").write_text("{}")
+    for plan, known in (({}, True), ({"schema": 1}, True), ({"schema": 7}, False)):
+        monkeypatch.setattr(campaign.evidence, "plan_of", lambda raw, plan=plan: plan)
+        if known:
+            assert campaign.read_plan(tmp_path) is plan
+            continue
+        with pytest.raises(UserError, match="schema 7"):
+            campaign.read_plan(tmp_path)
