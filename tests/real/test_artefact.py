@@ -8,22 +8,22 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN
 from laboratory import in_process
 from paths import ROOT
 
+import campaigns
 from storelab.analysis.artefact import archive, crate
 from storelab.core import evidence, records
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
-NAME = "failures"  # the smallest golden campaign
+NAME = "example"
 PACK = f"results/{NAME}/{NAME}.crate.zip"
 
 
 def lay_down(folder: Path) -> None:
-    """A project folder's configuration, and the records of a golden campaign."""
+    """Write the configuration of a project folder, and the records of a campaign of three points."""
     (folder / "campaigns").mkdir(parents=True, exist_ok=True)
-    shutil.copytree(GOLDEN / NAME / "raw", folder / "results" / NAME / "raw")
+    shutil.copytree(campaigns.built("one_each") / "raw", folder / "results" / NAME / "raw")
     (folder / f"campaigns/{NAME}.yaml").write_text(
         f"name: {NAME}\nuse_stores: [seaweedfs]\nsweeps: {{a: {{workload: get, duration: 2 s}}}}\n"
     )

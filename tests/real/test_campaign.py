@@ -166,7 +166,7 @@ def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
         assert code == 2 and "sealed" in err, err
     assert "make_tables" in listed(
         lab, "--forceall", "--", "tables"
-    )  # the golden set builds the tables of sealed campaigns
+    )  # test_snapshots.py builds the tables of sealed campaigns
 
 
 def test_a_changed_setting_is_shown_and_refused(lab):

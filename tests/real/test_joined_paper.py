@@ -1,21 +1,20 @@
-"""The joined paper of two golden campaigns is typeset in both layouts; nothing runs over a margin, nothing is undefined."""
+"""The joined paper of two campaigns is typeset in both layouts; nothing runs over a margin, nothing is undefined."""
 
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-import golden
 import pytest
 from paths import ROOT
 
+import campaigns
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures import write as figures
 from storelab.analysis.latex import typeset
 from storelab.analysis.latex import write as latex
 from storelab.analysis.papers import write
 from storelab.analysis.records.campaign import read_plan
-from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
 pytestmark = [
@@ -24,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
 ]
 PROSE = ROOT / "paper"
-NAMES, SHOWN = ("intervals", "nodes"), 4
+NAMES, SHOWN = ("broad", "roles"), 4
 
 
 def text_of(pdf: Path, *options: str) -> str:
@@ -36,8 +35,7 @@ def folder(tmp_path_factory) -> Path:
     """What the rules leave of both campaigns, and what was joined of them."""
     results = tmp_path_factory.mktemp("results")
     for name in NAMES:
-        shutil.copytree(golden.raw_of(name), results / name / "raw")
-        build.build(results / name)
+        campaigns.copied(name, results / name)
         some = catalogue.names(read_plan(results / name))[:SHOWN]  # to draw takes longest
         figures.build(results / name, some)
         figures.index(results / name)
@@ -64,8 +62,8 @@ def test_two_campaigns_make_one_paper(folder, layout):
         "Abstract",
         "This paper joins two campaigns",
         "Which findings of earlier evaluations hold",
-        "intervals",
-        "nodes",
+        "broad",
+        "roles",
         "Printed",
     ):
         assert part in first, part
@@ -84,4 +82,4 @@ def test_two_campaigns_make_one_paper(folder, layout):
 
 def test_one_campaign_of_its_own_has_no_conference(folder):
     with pytest.raises(UserError, match="has no layout 'conference'; join it first"):
-        typeset.build(folder.parents[1] / "nodes", PROSE, "conference")
+        typeset.build(folder.parents[1] / "roles", PROSE, "conference")

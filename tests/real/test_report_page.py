@@ -7,10 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import browser
-import golden
 import pytest
 from paths import ROOT
 
+import campaigns
 from storelab.analysis.report import build, page
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -22,11 +22,11 @@ HOSTILE = "</script><img src=x onerror=planted()><script>planted()</script>"
 def made(tmp_path_factory) -> dict[str, Path]:
     """Campaign -> its page."""
     out = {}
-    for name in ("reference", "failures", "systems", "several"):
+    for name in ("reference", "broad", "roles"):
         folder = tmp_path_factory.mktemp(name) / name
         folder.mkdir()
-        (folder / "raw").symlink_to(golden.raw_of(name))
-        shutil.copytree(golden.GOLDEN / name / "expected" / "tables", folder / "tables")
+        (folder / "raw").symlink_to(campaigns.built(name) / "raw")
+        shutil.copytree(campaigns.built(name) / "tables", folder / "tables")
         out[name] = build.build(folder)
     return out
 
@@ -44,7 +44,7 @@ def quiet(tab, path: Path) -> None:
     assert tab.errors == []
 
 
-@pytest.mark.parametrize("name", ("reference", "failures", "systems", "several"))
+@pytest.mark.parametrize("name", ("reference", "broad", "roles"))
 def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
     tab.open(made[name])
     blocks = page.read(made[name].read_text())
@@ -168,7 +168,7 @@ def test_a_table_is_sorted_by_click_and_key_and_downloaded_as_its_file(made, tab
 
 
 def test_planted_markup_stays_text(made, tab, tmp_path):
-    blocks = {k: v for k, v in page.read(made["failures"].read_text()).items() if k not in ("library", "licences")}
+    blocks = {k: v for k, v in page.read(made["broad"].read_text()).items() if k not in ("library", "licences")}
     text = (
         json.dumps(blocks)
         .replace('"seaweedfs', f'"{json.dumps(HOSTILE)[1:-1]}')
@@ -195,11 +195,11 @@ def test_planted_markup_stays_text(made, tab, tmp_path):
 
 
 def test_other_data_can_take_its_place_while_it_is_open(made, tab):
-    tab.open(made["failures"], "#overview")
-    head = page.read(made["failures"].read_text())["head"] | {"title": "Another title"}
+    tab.open(made["broad"], "#overview")
+    head = page.read(made["broad"].read_text())["head"] | {"title": "Another title"}
     tab.evaluate(f"storelab.replace({{head: {json.dumps(head)}}})")
     assert tab.evaluate("document.querySelector('h1').textContent") == "Another title"
-    quiet(tab, made["failures"])
+    quiet(tab, made["broad"])
 
 
 def axe() -> str:
@@ -233,7 +233,7 @@ def test_axe_finds_nothing_serious(made, tab, dark):
         ("reference", "overview"),
         ("reference", "figures"),
         ("reference", "table/throughput?sort=n"),
-        ("failures", "overview"),
+        ("broad", "overview"),
     ):
         tab.open(made[name], f"#{view}", dark=dark)
         tab.evaluate("new Promise((done) => setTimeout(done, 500))")
@@ -244,7 +244,7 @@ def test_axe_finds_nothing_serious(made, tab, dark):
 
 @pytest.mark.parametrize("size", ((500, 900), (1400, 900), (360, 800)))
 def test_nothing_is_wider_than_the_page(made, tab, size):
-    for name in ("reference", "failures"):
+    for name in ("reference", "broad"):
         tab.open(made[name], size=size)
         for view in ("overview", "figures", "table/throughput", "points"):
             tab.go(f"#{view}?scale=log")

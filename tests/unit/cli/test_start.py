@@ -8,6 +8,8 @@ import sys
 import pytest
 from paths import ROOT
 
+import campaigns
+
 HEAVY = ["numpy", "pandas", "scipy", "scipy.stats", "matplotlib", "duckdb", "pyarrow", "boto3", "rich", "pydantic"]
 PROGRAM = """
 import json, sys
@@ -29,8 +31,8 @@ def loaded(*arguments: str) -> set[str]:
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """What `tables` of a campaign loads, and its folder."""
-    folder = tmp_path_factory.mktemp("start") / "intervals"
-    shutil.copytree(ROOT / "tests/data/golden/intervals/raw", folder / "raw")
+    folder = tmp_path_factory.mktemp("start") / "example"
+    shutil.copytree(campaigns.built("one_each") / "raw", folder / "raw")
     return loaded("tables", "--campaign-dir", str(folder)), folder
 
 

@@ -1,4 +1,4 @@
-"""Numbers that pages print come from records in the repository: the pages say what the golden tables, or a command, say."""
+"""Numbers that pages print come from records in the repository, by their tables or by a command."""
 
 import re
 
@@ -7,13 +7,16 @@ import pandas as pd
 import pytest
 from paths import ROOT
 
+import campaigns
+
 DOCS = ROOT / "docs"
 
 
 def expected(campaign: str, table: str) -> pd.DataFrame:
-    return pd.read_csv(golden.GOLDEN / campaign / "expected" / "tables" / f"{table}.csv")
+    return pd.read_csv(campaigns.built(campaign) / "tables" / f"{table}.csv")
 
 
+@pytest.mark.heavy
 def test_the_page_on_clusters_and_the_table_say_the_same_knees():
     page, scaling, rates = (
         (DOCS / "cluster.md").read_text(),
@@ -47,10 +50,11 @@ def blocks(page: str, command: str) -> list[list[str]]:
     return [[line for line in block.splitlines() if line != "…"] for block in found]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("campaign", ["reference", "testbed2015"])
 def test_the_verdicts_on_the_page_are_those_of_sealed_campaigns(campaign):
     (lines,) = blocks("verdicts.md", f"storelab verdict --campaign-dir results/{campaign}")
-    said = (golden.GOLDEN / campaign / "expected" / "verdict.txt").read_text()
+    said = golden.done("verdict", "--campaign-dir", str(campaigns.built(campaign)))
     assert "\n".join(lines[:3]) in said and "\n".join(lines[3:]) in said and len(lines) >= 3
 
 
