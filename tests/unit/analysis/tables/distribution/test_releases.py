@@ -1,4 +1,4 @@
-"""releases.csv by hand: what a repository holds, how long a day takes, how far behind stratum 1 is; its figure and its LaTeX."""
+"""releases.csv: what a repository holds, how long a day takes, how far behind stratum 1 is; figure and LaTeX."""
 
 from types import SimpleNamespace
 
@@ -12,6 +12,8 @@ from storelab.analysis.records import published
 from storelab.analysis.tables.distribution import releases
 from storelab.core import records
 
+TOGETHER = ((0, "published", 10), (1, "failed", 15))
+
 
 @pytest.fixture
 def table(tmp_path):
@@ -19,24 +21,22 @@ def table(tmp_path):
 
 
 def test_days_that_stratum_1_did_not_get():
-    """By hand: in `a` it missed day 2 and got it with day 3, in `b` the last one is missing, in `c` it got none; `d` is not valid, and `e`
-    has no stratum 1."""
+    """In `a` it missed day 2 and got it with day 3, in `b` the last one is missing, in `c` it got none; `d` is not
+    valid, and `e` has no stratum 1.
+    """
     rows = [
-        ("a", 0, 1, "published", 10), ("a", 1, 1, "published", 15), ("a", 0, 2, "published", 20), ("a", 1, 2, "failed", 25),
-        ("a", 0, 3, "published", 30), ("a", 1, 3, "published", 35), ("a", 0, 4, "failed", 40), ("a", 1, 4, "unchanged", 45),
-        ("b", 1, 1, "published", 15), ("b", 0, 1, "published", 10), ("b", 0, 2, "published", 20), ("b", 1, 2, "failed", 25),
-        ("c", 0, 1, "published", 10), ("c", 1, 1, "failed", 15),
-        ("d", 0, 1, "published", 10), ("d", 1, 1, "failed", 15),
+        *[("a", 0, 1, "published", 10), ("a", 1, 1, "published", 15), ("a", 0, 2, "published", 20)],
+        *[("a", 1, 2, "failed", 25), ("a", 0, 3, "published", 30), ("a", 1, 3, "published", 35)],
+        *[("a", 0, 4, "failed", 40), ("a", 1, 4, "unchanged", 45), ("b", 1, 1, "published", 15)],
+        *[("b", 0, 1, "published", 10), ("b", 0, 2, "published", 20), ("b", 1, 2, "failed", 25)],
+        *[(key, stratum, 1, state, end) for key in "cd" for stratum, state, end in TOGETHER],
         ("e", 0, 1, "published", 10),
-    ]  # fmt: skip
+    ]
     days = pd.DataFrame(rows, columns=["key", "stratum", "day", "state", "end_ns"])
     points = pd.DataFrame({"key": list("abcde"), "state": ["ok"] * 3 + ["invalid", "ok"], "days": 4})
     found = releases.with_points(days, points).set_index("key")
-    assert {key: (r["behind"], r["published_days"]) for key, r in found.iterrows()} == {
-        "a": (0, 3),
-        "b": (1, 2),
-        "c": (1, 1),
-    }
+    behind = {key: (r["behind"], r["published_days"]) for key, r in found.iterrows()}
+    assert behind == {"a": (0, 3), "b": (1, 2), "c": (1, 1)}
     assert releases.with_points(days[days["key"] == "e"], points).empty  # a campaign that replicates nothing
 
 
@@ -44,34 +44,26 @@ def column(table, stratum, name):
     return [None if pd.isna(v) else float(v) for v in table[table["stratum"] == stratum].sort_values("day")[name]]
 
 
-def test_growth_times_and_lags_are_those_of_the_rows(table):
+def test_growth_times_and_lags(table):
     assert list(table["n"].unique()) == [2] and len(table) == 8  # the invalid run is in no median
     assert column(table, 0, "repository_median_objects") == [10, 40, 40, 50]
     assert column(table, 1, "repository_median_objects") == [10, 14, 40, 40]
     assert column(table, 0, "repository_median_mb") == [3, 6, 6, 9]  # between those of the runs: 2 and 4, …
-    assert column(table, 0, "repository_low_mb") == [2, 4, 4, 6] and column(table, 0, "repository_high_mb") == [
-        4,
-        8,
-        8,
-        12,
-    ]
+    assert column(table, 0, "repository_low_mb") == [2, 4, 4, 6]
+    assert column(table, 0, "repository_high_mb") == [4, 8, 8, 12]
     assert column(table, 0, "new_median_objects") == [10, 30, 0, 10]
     assert column(table, 0, "publication_median_s") == [10, 10, None, 1]
     assert column(table, 1, "publication_median_s") == [4, None, 9, None]
-    assert column(table, 1, "lag_median_s") == [
-        4,
-        20,
-        None,
-        None,
-    ]  # day 2 came with day 3's replication; day 4 never did
+    lags = [4, 20, None, None]  # day 2 came with the replication of day 3; day 4 never did
+    assert column(table, 1, "lag_median_s") == lags
     assert column(table, 0, "lag_median_s") == [None] * 4
     assert column(table, 0, "published") == [2, 2, 0, 2] and column(table, 1, "published") == [2, 0, 2, 0]
     assert column(table, 1, "failures") == [1, 3, 1, 1]
     assert column(table, 0, "whole_median_s") == [12, 12, None, 3] and column(table, 1, "whole_median_s") == [None] * 4
 
 
-def test_a_day_that_is_made_while_it_is_published_has_no_time_of_publication(tmp_path):
-    """Of the real tool, which also cannot say how many requests it sent."""
+def test_day_of_the_real_tool_has_no_time_of_publication(tmp_path):
+    """It makes a day while it publishes it, and does not count its requests."""
     unknown = dict.fromkeys(("prepare_ns", "heads", "puts", "retries", "failures"))
     rows = [day(1, 0, "published", 0, 10, **unknown), day(2, 0, "failed", 20, 25, stored=None, size=None, **unknown)]
     rows.append(day(3, 0, "published", 30, 50, **unknown))
@@ -88,19 +80,16 @@ def test_a_day_that_is_made_while_it_is_published_has_no_time_of_publication(tmp
     assert pd.isna(releases.summary(made)["day_s"].iloc[0])
 
 
-def test_the_summary_is_that_of_the_last_day(table):
+def test_summary_is_that_of_the_last_day(table):
     zero, one = releases.summary(table).to_dict("records")
     assert (zero["days"], zero["days_published"], zero["repository_median_objects"], zero["day_s"]) == (4, 3, 50, 10)
     assert (one["days_published"], one["usual_lag_s"], one["longest_lag_s"], one["all_failures"]) == (2, 12, 20, 6)
-    assert releases.numbers(table) == [
-        ("releases_factor", "factor 0.001", ""),
-        ("releases_days", 4, ""),
-        ("releases_flat", 1, ""),
-    ]
+    numbers = [("releases_factor", "factor 0.001", ""), ("releases_days", 4, ""), ("releases_flat", 1, "")]
+    assert releases.numbers(table) == numbers
     assert releases.numbers(table.iloc[:0]) == []
 
 
-def test_the_figure_has_both_strata_and_the_published_growth(table):
+def test_figure_has_both_strata_and_published_growth(table):
     assert published.release() == (162_000, 7.45) and published.release_at_end() == (18_000_000, 880)
     figure = draw.draw(catalogue.FIGURES["releases"], table)
     assert len(figure.axes) == 2
@@ -114,8 +103,8 @@ def test_the_figure_has_both_strata_and_the_published_growth(table):
     assert "n = 2 runs" in catalogue.caption(catalogue.FIGURES["releases"], table)
 
 
-def test_growth_over_many_days_is_a_line_at_its_days(table):
-    """No symbol hides the flat stretch, and no curve is moved aside by days."""
+def test_figure_of_many_days_has_lines(table):
+    """No symbol hides the flat stretch, and no curve is shifted by days."""
     days = pd.concat([table.assign(day=table["day"] + 4 * k) for k in range(10)], ignore_index=True)
     ax = draw.draw(catalogue.FIGURES["releases"], days).axes[0]
     grown = [line for line in ax.lines if line.get_linestyle() == "-"]
@@ -124,7 +113,7 @@ def test_growth_over_many_days_is_a_line_at_its_days(table):
     assert len(ax.collections) == 2, "bands from low to high"
 
 
-def test_the_paper_tells_of_both_strata_and_of_2015(table):
+def test_paper_has_both_strata_and_2015(table):
     text = latex.table(table)
     lines = [line for line in text.splitlines() if "&" in line]
     assert any(line.startswith("b; replication & 0 &") for line in lines)
@@ -133,8 +122,5 @@ def test_the_paper_tells_of_both_strata_and_of_2015(table):
     assert any("& 1 & 2 & 2 of 4 & 40" in line for line in lines)
     assert any("2015" in line and "110" in line and r"18\,000\,000" in line and r"880\,000" in line for line in lines)
     assert latex.flags(table) == {"replicated": True, "release_flat": True}
-    assert latex.flags(table[(table["stratum"] == 0) & (table["day"] < 3)]) == {
-        "replicated": False,
-        "release_flat": False,
-    }
-    assert latex.flags(table.iloc[:0]) == {"replicated": False, "release_flat": False}
+    for rows in (table[(table["stratum"] == 0) & (table["day"] < 3)], table.iloc[:0]):
+        assert latex.flags(rows) == {"replicated": False, "release_flat": False}

@@ -1,11 +1,13 @@
-"""Series of parts: a made campaign (tests/support/soaked.py), its tables, figure, section and numbers against what was put into it."""
+"""Tables, figure, section and numbers of a campaign in parts, against what was put into it (`soaked`)."""
 
 import math
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import soaked
 
+from campaigns import built, copied
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.roles import soak as latex
@@ -24,16 +26,8 @@ S = 10**9
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("soak") / "soak"
-    soaked.write(made)
-    build.build(made)
-    return made
-
-
-@pytest.fixture(scope="module")
-def tables(folder):
-    return {name: build.read(folder, name) for name in build.NAMES}
+def tables():
+    return {name: build.read(built("soak"), name) for name in build.NAMES}
 
 
 def configured(**sweep):
@@ -48,33 +42,34 @@ def made(**sweep):
 # Bins
 
 
-def test_bins_are_of_the_point_and_of_each_of_its_roles():
+def test_bins_of_point_and_roles():
     point = made()[0]
     assert point.fixed["bin_ns"] == S and [p.point.fixed["bin_ns"] for p in point.parts()] == [S, S]
     plain = made(bins=None)[0]
     assert "bin_ns" not in plain.fixed and all("bin_ns" not in p.point.fixed for p in plain.parts())
 
 
-@pytest.mark.parametrize(("scale", "bins", "lasts"), [(0.01, 0.1, 0.4), (0.5, 0.5, 20), (24, 24, 960)])
-def test_bins_grow_with_the_parts_but_are_never_too_short(scale, bins, lasts):
+def test_bins_grow_with_scale():
     sweep = soaked.CONFIG["sweeps"]["soak"] | {"warm_up": "0 s"}
-    config = soaked.CONFIG | {"scale": scale, "sweeps": {"soak": sweep}}
-    if scale == 0.01:
-        with pytest.raises(UserError, match=r"sweeps\.soak\.bins: 0\.1 s leave fewer than 10 in a run"):
-            plan.make(Config.model_validate(config), WORKLOADS)
-        return
-    fixed = plan.make(Config.model_validate(config), WORKLOADS)[0].fixed
-    assert (fixed["bin_ns"], fixed["duration_ns"]) == (bins * S, lasts * S)
+
+    def scaled(factor):
+        config = soaked.CONFIG | {"scale": factor, "sweeps": {"soak": sweep}}
+        return plan.make(Config.model_validate(config), WORKLOADS)[0].fixed
+
+    for factor, bins, lasts in ((0.5, 0.5, 20), (24, 24, 960)):
+        assert (scaled(factor)["bin_ns"], scaled(factor)["duration_ns"]) == (bins * S, lasts * S)
+    with pytest.raises(UserError, match=r"sweeps\.soak\.bins: 0\.1 s"):
+        scaled(0.01)
 
 
-def test_bins_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="'50 ms' is too short for a bin; give at least 100 ms"):
+def test_impossible_bins_are_refused():
+    with pytest.raises(ValueError, match="'50 ms'"):
         configured(bins="50 ms")
-    with pytest.raises(UserError, match=r"sweeps.soak.bins: 3.7 s leave fewer than 10 in a run; make them shorter"):
+    with pytest.raises(UserError, match=r"sweeps\.soak\.bins: 3\.7 s"):
         made(bins="3.7 s")
     assert made(bins="3570 ms"), "35.7 s after the warm-up"
     point = made(roles={"r": {"workload": "put", "axes": {"engine": "s5cmd"}}})[0].parts()[0].point
-    with pytest.raises(UserError, match=r"sweeps.soak.bins: engine s5cmd keeps each operation by itself; sweep engine"):
+    with pytest.raises(UserError, match=r"sweeps\.soak\.bins: engine s5cmd"):
         check_axes._binned(point)
     check_axes._binned(made(bins=None, roles={"r": {"workload": "put"}})[0].parts()[0].point)
     for part in made()[0].parts():
@@ -84,23 +79,21 @@ def test_bins_that_cannot_be_are_refused():
 # Series
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "part"),
-    [
+def test_keys_name_series_and_part():
+    cases = [
         ("a/put/part~0007_rep~001", "a/put/rep~001", 7),
         ("a/put/clients~0002_part~0012_rep~001", "a/put/clients~0002_rep~001", 12),
         ("a/roles-x/part~0003_w.part_size~16MiB_rep~002", "a/roles-x/w.part_size~16MiB_rep~002", 3),
         ("a/put/part_size~16MiB_rep~001", "a/put/part_size~16MiB_rep~001", 0),
         ("part~0001_x/put/rep~001", "part~0001_x/put/rep~001", 0),
         ("k", "k", 0),
-    ],
-)
-def test_a_key_names_its_series_and_its_part(key, name, part):
-    assert series.split(key) == (name, part)
+    ]
+    for key, name, part in cases:
+        assert series.split(key) == (name, part)
 
 
-def test_a_series_has_its_parts_in_their_order_and_lasts_as_long_as_all_of_them(folder):
-    loaded = load(folder)
+def test_series_have_their_parts_in_order():
+    loaded = load(built("soak"))
     found = series.of(loaded.runs)
     assert sorted(map(len, found.values())) == [3, 12]
     for keys in found.values():
@@ -109,20 +102,22 @@ def test_a_series_has_its_parts_in_their_order_and_lasts_as_long_as_all_of_them(
     assert {lasts[k] for keys in found.values() for k in keys if len(keys) == 12} == {12 * 40 * S}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "lasts", "bin_ns", "step"),
-    [(120, None, None, 0.1), (121, None, None, 1), (7200, None, None, 1), (7201, None, None, 60), (60, 7200, None, 1), (60, 86400, None, 60), (60, None, S, 1), (60, 86400, 120 * S, 120)],
-)  # fmt: skip
-def test_steps_are_as_long_as_the_run_or_its_series_asks_for(seconds, lasts, bin_ns, step):
-    fixed = {} if bin_ns is None else {"bin_ns": bin_ns}
-    run = {"start_ns": 0, "deadline_ns": seconds * S, "point": {"fixed": fixed}}
-    assert step_ns(run, lasts and lasts * S) == step * S
+def test_steps_grow_with_length_of_run_or_series():
+    """Seconds of the run and of its series, bin, step."""
+    cases = [
+        *[(120, None, None, 0.1), (121, None, None, 1), (7200, None, None, 1), (7201, None, None, 60)],
+        *[(60, 7200, None, 1), (60, 86400, None, 60), (60, None, 1, 1), (60, 86400, 120, 120)],
+    ]
+    for seconds, lasts, bins, step in cases:
+        fixed = {} if bins is None else {"bin_ns": bins * S}
+        run = {"start_ns": 0, "deadline_ns": seconds * S, "point": {"fixed": fixed}}
+        assert step_ns(run, lasts and lasts * S) == step * S, (seconds, lasts, bins)
 
 
 # Tables
 
 
-def test_each_part_has_the_rates_of_its_roles(tables):
+def test_parts_have_rates_of_their_roles(tables):
     mine = tables["soak"][tables["soak"]["role"].notna()]
     assert len(mine) == 2 * 12 and list(dict.fromkeys(mine["role"])) == ["readers", "writers"]
     for row in mine.itertuples():
@@ -136,7 +131,7 @@ def test_each_part_has_the_rates_of_its_roles(tables):
     assert list(plain["part"]) == [1, 2, 3] and set(plain["rate_per_s"]) == {300} and set(plain["does"]) == {"get"}
 
 
-def test_memory_and_files_are_those_of_the_last_quarter_and_what_came_since_the_second(tables):
+def test_memory_and_files_grow_since_second_quarter(tables):
     for row in tables["soak"].itertuples():
         role = row.role if isinstance(row.role, str) else ""
         clients = 2 if role == "readers" else 1
@@ -149,7 +144,7 @@ def test_memory_and_files_are_those_of_the_last_quarter_and_what_came_since_the_
     assert set(tables["soak"].query("role == 'writers'")["client_files_more"]) == {1}
 
 
-def test_what_rises_and_falls_is_told_and_the_rest_is_flat(tables):
+def test_trends_are_those_put_in(tables):
     found = tables["soak_trends"].fillna({"role": ""})
     mine = found[found["workload"] == "roles-soak"].set_index(["role", "metric"])
     assert mine.index.is_unique and (mine["n"] == 11).all(), "the invalid part tells nothing"
@@ -165,9 +160,8 @@ def test_what_rises_and_falls_is_told_and_the_rest_is_flat(tables):
     per_hour = {("writers", "rate"): -12, ("", "server_rss"): 60, ("", "server_files"): 6}
     for place, slope in per_hour.items():
         row = mine.loc[place]
-        assert row[["slope_per_hour", "slope_low_per_hour", "slope_high_per_hour"]].tolist() == pytest.approx(
-            [slope] * 3
-        )
+        slopes = row[["slope_per_hour", "slope_low_per_hour", "slope_high_per_hour"]]
+        assert slopes.tolist() == pytest.approx([slope] * 3)
         assert row["change_percent"] == pytest.approx(100 * slope * 11 * 600 / 3600 / row["level"])
     gathered = mine.loc[("writers", "client_rss_within")]
     assert gathered["slope_per_hour"] == pytest.approx(20 / (20 / 3600)) and gathered["unit"] == "MB"
@@ -176,17 +170,15 @@ def test_what_rises_and_falls_is_told_and_the_rest_is_flat(tables):
     assert mine.loc[("readers", "errors"), "p"] == 1
 
 
-def test_a_soak_is_in_steps_of_its_bins_and_in_no_figure_over_time(folder, tables):
+def test_timeline_has_steps_of_bins_and_no_figure(tables):
     assert set(tables["timeline"]["step_s"]) == {1}
-    assert not [name for name in catalogue.names(load(folder).plan) if name.startswith("timeline")]
+    assert not [name for name in catalogue.names(load(built("soak")).plan) if name.startswith("timeline")]
 
 
-def test_older_records_and_those_without_a_monitor_tell_no_memory(tmp_path):
-    """Part 2 is of before there was the column `files`, part 3 has no monitor at all."""
-    points = [p for p in soaked.write(tmp_path) if p.sweep == "short"]
-    old, without = (tmp_path / "raw" / points[n].key for n in (1, 2))
-    import pyarrow.parquet as pq
-
+def test_older_records_have_no_memory_or_files(tmp_path):
+    """Part 2 has no column `files`, part 3 has no monitor."""
+    copied("soak", tmp_path)
+    old, without = [tmp_path / "raw" / p["key"] for p in load(tmp_path).points if p["sweep"] == "short"][1:]
     table = pq.read_table(old / "monitor.0.parquet").drop_columns(["files"])
     pq.write_table(table, old / "monitor.0.parquet")
     (without / "monitor.0.parquet").unlink()
@@ -207,7 +199,7 @@ def test_older_records_and_those_without_a_monitor_tell_no_memory(tmp_path):
 # Numbers, figure, LaTeX
 
 
-def test_numbers_say_how_long_and_what_moved(tables):
+def test_text_quotes_length_and_trends(tables):
     said = {r.name: (r.value, r.unit) for r in tables["numbers"].itertuples() if r.source == "soak.csv"}
     assert said["soak_parts"] == ("11", "") and said["soak_least"] == ("5.0", "%")
     assert float(said["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
@@ -218,7 +210,7 @@ def test_numbers_say_how_long_and_what_moved(tables):
     assert soak.numbers(tables["soak"][:0], tables["soak_trends"][:0]) == []
 
 
-def test_the_figure_has_a_panel_for_each_series_and_measure(tables):
+def test_figure_has_panel_for_each_series_and_measure(tables):
     fig = draw(catalogue.FIGURES["soak"], tables["soak"], tables["soak_trends"])
     assert len(fig.axes) == 2 * 5
     labels = [t.get_text() for t in fig.legends[0].get_texts()]
@@ -232,7 +224,7 @@ def test_the_figure_has_a_panel_for_each_series_and_measure(tables):
     assert draw(catalogue.FIGURES["soak"], tables["soak"][:0], tables["soak_trends"][:0]) is None
 
 
-def test_at_most_three_series_are_shown_and_the_rest_is_told(tables):
+def test_figure_shows_at_most_three_series(tables):
     one = tables["soak"][tables["soak"]["role"].isna()]
     many = pd.concat([one.assign(series=f"alpha/get/clients~000{n}_rep~001") for n in range(5)])
     fig = draw(catalogue.FIGURES["soak"], many, tables["soak_trends"][:0])
@@ -241,15 +233,15 @@ def test_at_most_three_series_are_shown_and_the_rest_is_told(tables):
     assert caption.endswith("Shown: 3 of 5 series, all are in soak.csv.")
 
 
-def test_only_a_plan_with_parts_has_the_figure(folder):
-    told = load(folder).plan
+def test_only_plans_with_parts_have_the_figure():
+    told = load(built("soak")).plan
     assert "soak" in catalogue.names(told)
     config = Config.model_validate(soaked.CONFIG | {"sweeps": {"get": {"workload": "get"}}})
     other = plan.to_json(config, plan.make(config, WORKLOADS), WORKLOADS)
     assert "soak" not in catalogue.names(records.as_json(other))
 
 
-def test_the_table_of_the_paper_and_its_flags(tables):
+def test_paper_has_trends_and_flags(tables):
     text = latex.trends(tables["soak_trends"])
     assert "rate (writers) [operations/s] & 11 & 86 & -12.0 [-12.0, -12.0] & -26 & falls" in text
     assert text.count("too few") == 9 and text.count(r"\multicolumn{6}") >= 2

@@ -1,20 +1,20 @@
-"""A made campaign with roles and faults (tests/support/several.py): its tables, figures, words and section, against what was put into it."""
+"""Tables, figures and section of a campaign with roles and faults, against what was put into it (`several`)."""
 
 import copy
-import json
 import math
 
 import pandas as pd
 import pytest
 import several
 
+from campaigns import built, typeset
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.roles import timeline
 from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load
-from storelab.analysis.tables import build
-from storelab.cli import cli
+from storelab.analysis.tables import build, points, roles
+from storelab.cli import measuring
 from storelab.core import config, plan
 from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
@@ -23,16 +23,19 @@ REPS = (1, 2, 3)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("several") / "several"
-    several.write(made)
-    build.build(made)
-    return made
+def tables():
+    return {name: build.read(built("several"), name) for name in build.NAMES}
 
 
 @pytest.fixture(scope="module")
-def tables(folder):
-    return {name: build.read(folder, name) for name in build.NAMES}
+def numbers(tables):
+    return tables["numbers"].set_index("name")["value"]
+
+
+def planned(**changes):
+    """Return the plan of the campaign with changes to its configuration."""
+    settings = config.Config.model_validate(copy.deepcopy(several.CONFIG | changes))
+    return plan.to_json(settings, plan.make(settings, WORKLOADS), WORKLOADS)
 
 
 def row(table, **wanted):
@@ -47,7 +50,7 @@ def spread(found, name, unit):
 
 
 def test_rates_of_roles_by_phase(tables):
-    """Uploads: 100/s, then 40, 30 or 20/s from the kill until the daemon is back, 80/s while the store rebuilds, 100/s."""
+    """Uploads: 100/s, then 40, 30 or 20/s until the daemon is back, 80/s while the store rebuilds, 100/s."""
     roles = tables["roles"]
     mine = roles[(roles["workload"] == "roles-faults") & (roles["fault"] == "killed") & (roles["role"] == "uploads")]
     assert list(mine["phase"]) == ["before", "during", "rebuilding", "after"] and set(mine["does"]) == {"put"}
@@ -70,18 +73,17 @@ def test_rates_of_roles_by_phase(tables):
     assert during["errors"] == sum(failed) == mine["errors"].sum()
 
 
-def test_what_nothing_disturbs_has_one_phase(tables):
+def test_undisturbed_roles_have_one_phase(tables):
     roles = tables["roles"]
     calm = roles[(roles["workload"] == "roles-faults") & (roles["fault"] == "none")]
     assert list(calm["phase"]) == ["throughout"] * 2 and list(calm["role"]) == ["uploads", "downloads"]
     assert list(calm["rate_median_per_s"]) == [100, 200] and list(calm["length_s"]) == [9, 9]
 
 
-def test_deletions_slow_uploads_down(tables):
-    """Figure 16 of 2015: 100/s before, 90, 80 or 70/s beside the deletions, 100/s after them."""
+def test_deletions_slow_uploads_down(tables, numbers):
+    """Figure 16 of 2015: 100/s before, 90, 80 or 70/s during the deletions, 100/s after them."""
     found = row(tables["roles"], workload="roles-beside", role="uploads", phase="during")
     assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9])
-    numbers = tables["numbers"].set_index("name")["value"]
     assert numbers["uploads_beside"] == "80.0 [70.0, 90.0]" and numbers["uploads_beside_where"] == "alpha"
     deletions = row(tables["roles"], workload="roles-beside", role="deletions")
     assert deletions["phase"] == "during" and deletions["length_s"] == 2, "its own second of warm-up is cut"
@@ -109,23 +111,21 @@ def test_recovery(tables):
     assert ups["degraded_median_ratio"] == pytest.approx(0.298, abs=1e-3) and ups["rebuilding_median_ratio"] == 0.8
 
 
-def test_published_recovery_stands_below(tables):
+def test_published_recovery_follows(tables, numbers):
     """7 minutes until the nodes were back, 5 more until all was fully operative; no failed operation."""
     printed = tables["recovery"][tables["recovery"]["source"] != "measured"]
     assert list(printed["does"]) == ["put", "get"] and set(printed["source"]) == {"2013 major review"}
     assert set(printed["failed_operations"]) == {0} and set(printed["whole_after_median_s"]) == {12 * 60}
-    numbers = tables["numbers"].set_index("name")["value"]
     assert float(numbers["published_back"]) == 7 and float(numbers["published_operative"]) == 5
 
 
-def test_durability(tables):
+def test_durability(tables, numbers):
     found = tables["durability"]
     assert list(found["when"]) == ["down", "recovered"] and set(found["n"]) == {3}
     end, down = row(found, when="recovered"), row(found, when="down")
     assert [end[f"acknowledged_{kind}"] for kind in ("put", "overwrite", "delete")] == [117_000, 1800, 1200]
     assert (end["read"], end["stale"], end["lost"], end["wrong"], end["unreadable"]) == (120_000, 1, 0, 1, 0)
     assert (down["read"], down["unreadable"], down["wrong"], down["states"]) == (600, 21, 0, 90_000)
-    numbers = tables["numbers"].set_index("name")["value"]
     assert float(numbers["durability_read"]) == 120_000 == float(numbers["durability_acknowledged"])
     none = 100 * (1 - 0.05 ** (1 / 120_000))
     assert end["lost_upper95_percent"] == pytest.approx(none, rel=1e-6) and none < 0.0025
@@ -134,16 +134,14 @@ def test_durability(tables):
     assert "u" in str(end["example"]) and pd.isna(down["example"])
 
 
-def test_states_that_are_read_twice_at_one_stage_count_once(tmp_path):
-    """A sample beside the clients, and all of it when they have ended: what either finds wrong is told."""
-
-    def twice(run):
+def test_states_read_twice_at_one_stage_count_once():
+    """A sample during the run, and all of it when the clients have ended: errors of either are counted."""
+    campaign = load(built("several"))
+    for run in campaign.runs.values():
         if kept := run.get("durability"):
             first = {"when": "down", "time_ns": 1, "states": 50, "read": 40, "lost": 0, "corrupted": 2, "stale": 0}
             kept["readings"].insert(0, first | {"resurrected": 0, "unreadable": 1, "examples": []})
-
-    several.write(tmp_path, twice)
-    down = row(build.Tables(load(tmp_path))["durability"], when="down")
+    down = row(build.Tables(campaign)["durability"], when="down")
     assert [down[f"acknowledged_{kind}"] for kind in ("put", "overwrite", "delete")] == [117_000, 1800, 1200]
     assert (down["read"], down["states"], down["unreadable"]) == (600, 90_000, 21)
     assert (down["corrupted"], down["lost"], down["wrong"]) == (6, 0, 6)
@@ -165,29 +163,20 @@ def test_timeline_holds_every_operation(tables):
     assert (late["second"].min(), late["second"].max()) == (3.0, 5.9)
 
 
-def test_a_long_run_has_steps_of_a_second(folder):
-    run = copy.deepcopy(next(iter(load(folder).runs.values())))
-    from storelab.analysis.tables.roles.timeline import step_ns
-
-    assert step_ns(run) == 10**8 and step_ns(run | {"deadline_ns": run["start_ns"] + 120 * 10**9}) == 10**8
-    assert step_ns(run | {"deadline_ns": run["start_ns"] + 121 * 10**9}) == 10**9
-
-
-def test_disturbances_stand_in_order(tables):
+def test_disturbances_are_in_order_of_time(tables):
     happened = tables["disturbances"]
     mine = happened[happened["key"].str.contains("killed") & (happened["rep"] == 1)]
     assert mine["begin_s"].is_monotonic_increasing
     acts = mine[mine["kind"] == "act"]
-    assert (
-        list(acts["name"]) == ["kill", "restart"] and list(acts["due_s"]) == [4, 6] and set(acts["actor"]) == {"data.0"}
-    )
+    assert list(acts["name"]) == ["kill", "restart"] and set(acts["actor"]) == {"data.0"}
+    assert list(acts["due_s"]) == [4, 6]
     assert list(acts["begin_s"]) == [4.02, 6.0] and list(acts["end_s"]) == [4.05, 6.3]
     states = mine[mine["kind"] == "state"]
     assert list(states["name"]) == ["clean", "degraded", "recovering", "clean"]
     assert list(states["end_s"]) == pytest.approx([4.6, 6.4, 7.6, 10])
 
 
-def test_other_tables_have_no_point_with_roles(tables):
+def test_other_tables_have_no_points_with_roles(tables):
     for name in ("throughput", "latency", "resources", "noise", "scaling", "errors", "errors_over_time", "verdicts"):
         assert tables[name].empty, name
         assert not [c for c in tables[name] if "." in c], "nor their axes"
@@ -196,28 +185,21 @@ def test_other_tables_have_no_point_with_roles(tables):
     assert (points["operations"] > 0).all() and "uploads.workers" in points and set(points["state"]) == {"ok"}
 
 
-def test_a_point_that_does_one_thing_stays_what_it_was(tmp_path):
-    """Beside points with roles, those without have the rows that they would have alone."""
+def test_points_without_roles_keep_their_columns():
     sweep = {"one": {"workload": "get", "duration": "1 s", "warm_up": "0 s", "axes": {"object_size": "4 kB"}}}
-    settings = config.Config.model_validate(
-        copy.deepcopy(several.CONFIG | {"sweeps": several.CONFIG["sweeps"] | sweep})
-    )
-    known = plan.to_json(settings, plan.make(settings, WORKLOADS), WORKLOADS)
-    from storelab.analysis.tables.points import identity
-    from storelab.analysis.tables.roles import axis_columns
-
-    assert not [c for c in identity(known) if "." in c] and "workers" in identity(known)
-    assert "workers" not in axis_columns(known) and "uploads.workers" in axis_columns(known)
-    assert list(axis_columns(known)).index("fault") < list(axis_columns(known)).index("uploads.workers")
+    known = planned(sweeps=several.CONFIG["sweeps"] | sweep)
+    columns, identity = roles.axis_columns(known), points.identity(known)
+    assert not [c for c in identity if "." in c] and "workers" in identity
+    assert "workers" not in columns and "uploads.workers" in columns
+    assert list(columns).index("fault") < list(columns).index("uploads.workers")
 
 
-def test_tables_of_an_invalid_run_leave_it_out(tmp_path):
-    def spoiled(run):
+def test_invalid_runs_are_left_out():
+    campaign = load(built("several"))
+    for run in campaign.runs.values():
         if run["point"]["rep"] == 3:
             run |= {"valid": False, "budget": {"reason": "too many failed"}}
-
-    several.write(tmp_path, spoiled)
-    made = build.Tables(load(tmp_path))
+    made = build.Tables(campaign)
     assert set(made["roles"]["n"]) == {2} and set(made["durability"]["n"]) == {2}
     assert set(made["timeline"]["state"]) == {"ok", "invalid"}
     found = row(made["roles"], workload="roles-beside", role="uploads", phase="during")
@@ -227,20 +209,19 @@ def test_tables_of_an_invalid_run_leave_it_out(tmp_path):
 # Figures
 
 
-def figure(folder, tables, name):
-    found = catalogue.of(json.loads((folder / "raw" / "plan.json").read_text()))[name]
-    beside = [tables[other] for other in getattr(found, "beside", ())]
-    return found, draw(found, tables[found.table], *beside)
+def figure(tables, name):
+    found = catalogue.of(planned())[name]
+    return found, draw(found, tables[found.table], *(tables[other] for other in getattr(found, "beside", ())))
 
 
-def test_which_figures_there_are(folder):
-    names = catalogue.names(json.loads((folder / "raw" / "plan.json").read_text()))
+def test_names_of_figures():
+    names = catalogue.names(planned())
     assert [n for n in names if n.startswith("timeline")] == ["timeline_faults", "timeline_beside", "timeline_tenants"]
     assert "role_phases" in names and "victim" in names
 
 
-def test_a_figure_over_time_shows_what_happened(folder, tables):
-    known, fig = figure(folder, tables, "timeline_faults")
+def test_figure_over_time_shows_what_happened(tables):
+    known, fig = figure(tables, "timeline_faults")
     rate, latency, failed = fig.axes
     assert rate.get_ylabel() == "Operations/s" and latency.get_ylabel() == "Latency [ms]" and rate.get_xlim() == (0, 10)
     assert rate.get_title() == "alpha; killed (n\u00a0=\u00a03\u00a0runs)"
@@ -262,64 +243,56 @@ def test_a_figure_over_time_shows_what_happened(folder, tables):
     assert "Points without a disturbance are in timeline.csv alone" in text and "1 MB objects" in text
 
 
-def test_a_state_after_the_end_has_no_mark(folder, tables):
-    """An unclipped line without a place counts as one in the corner of the figure, and leaves its panels no room."""
+def test_state_after_the_end_has_no_mark(tables):
+    """A mark without a place would count as one in the corner of the figure, and leave its panels no room."""
     happened = tables["disturbances"].replace({"name": "clean"}, "recovering")
     late = happened["name"].eq("recovering") & happened["kind"].eq("state")
     happened.loc[late, "begin_s"] = 11.0
-    _, fig = figure(folder, tables | {"disturbances": happened}, "timeline_faults")
+    _, fig = figure(tables | {"disturbances": happened}, "timeline_faults")
     assert late.any() and all(len(line.get_xdata()) for ax in fig.axes for line in ax.lines)
 
 
-def test_a_figure_over_time_says_where_nothing_failed(folder, tables):
-    _, fig = figure(folder, tables, "timeline_beside")
+def test_figure_over_time_without_failures(tables):
+    _, fig = figure(tables, "timeline_beside")
     assert [t.get_text() for t in fig.axes[2].texts] == ["no failed operation"]
-    _, fig = figure(folder, tables, "timeline_tenants")
+    _, fig = figure(tables, "timeline_tenants")
     titles = [ax.get_title().replace("\n", " ") for ax in fig.axes if ax.get_title()]
     assert len(titles) == 3 and "aggressor: open loop, 200 operations/s due" in titles[1]
 
 
 def test_names_of_figures_over_time():
     assert timeline.name("faults") == "timeline_faults" and timeline.name("ec-2-1") == "timeline_ec_two_one"
-    assert (
-        timeline.name("a_B") == "timeline_a_b"
-        and catalogue.is_built_in("timeline_x")
-        and catalogue.is_built_in("role_phases")
-    )
-    assert not catalogue.is_built_in("timely")
+    assert timeline.name("a_B") == "timeline_a_b" and not catalogue.is_built_in("timely")
+    assert catalogue.is_built_in("timeline_x") and catalogue.is_built_in("role_phases")
 
 
-def test_many_groups_have_several_figures(tmp_path):
+def test_many_groups_have_several_figures():
     sweep = copy.deepcopy(several.CONFIG["sweeps"]["tenants"])
     sweep["roles"]["aggressor"]["axes"]["arrival_rate"] = list(range(10, 150, 10))
-    settings = config.Config.model_validate(copy.deepcopy(several.CONFIG) | {"sweeps": {"tenants": sweep}})
-    known = plan.to_json(settings, plan.make(settings, WORKLOADS), WORKLOADS)
-    figures = timeline.of_plan(known)
+    figures = timeline.of_plan(planned(sweeps={"tenants": sweep}))
     assert list(figures) == ["timeline_tenants", "timeline_tenants_two", "timeline_tenants_three"]
     assert [len(f.function.args[0]) for f in figures.values()] == [6, 6, 2]
     assert "One of 3 figures" in next(iter(figures.values())).caption
 
 
-def test_a_campaign_cannot_name_its_figure_so(tmp_path):
-    from storelab.cli import measuring
-
+def test_campaign_cannot_use_a_built_in_name(monkeypatch):
     asked = {"figures": {"timeline_x": several.CONFIG["figures"]["victim"]}}
     settings = config.Config.model_validate(copy.deepcopy(several.CONFIG) | asked)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(UserError, match="built-in figure"):
-        patch.setattr(measuring, "load", lambda _: (settings, []))
+    monkeypatch.setattr(measuring, "load", lambda _: (settings, []))
+    with pytest.raises(UserError, match="built-in figure"):
         measuring.load_for_plan(None)
 
 
-def test_the_victim_against_the_aggressor(folder, tables):
-    known, fig = figure(folder, tables, "victim")
+def test_figure_of_victim_against_aggressor(tables):
+    known, fig = figure(tables, "victim")
     (ax,) = fig.axes
     (curve,) = ax.containers
     assert list(curve[0].get_xdata()) == [100, 200, 400] and list(curve[0].get_ydata()) == [12, 22, 42]
     assert ax.get_xlabel() == "Aggressor: due/s" and "()" not in catalogue.caption(known, tables["roles"])
 
 
-def test_phases_stand_in_order_of_time(folder, tables):
-    _, fig = figure(folder, tables, "role_phases")
+def test_figure_of_phases_is_in_order_of_time(tables):
+    _, fig = figure(tables, "role_phases")
     ticks = [t.get_text() for t in fig.axes[0].get_yticklabels()]
     assert ticks == ["after", "rebuilding", "during"], "from below"
 
@@ -328,9 +301,7 @@ def test_phases_stand_in_order_of_time(folder, tables):
 
 
 def test_axes_of_roles_in_words():
-    assert words.heading("uploads.workers") == "Uploads: workers per client" or words.heading(
-        "uploads.workers"
-    ).startswith("Uploads: ")
+    assert words.heading("uploads.workers") == "Uploads: workers"
     assert words.value_text("uploads.clients", 2) == "uploads: 2 clients"
     assert words.value_text("uploads.object_size_bytes", 10**6) == "uploads: 1 MB objects"
     assert words.value_text("fault", "killed") == "killed" and words.value_text("fault", "none") == ""
@@ -338,20 +309,12 @@ def test_axes_of_roles_in_words():
     said = [("fault", "killed"), ("uploads.engine", "obstore"), ("uploads.clients", 2), ("downloads.clients", 1)]
     assert words.settings(said) == "killed; uploads: obstore, 2 clients; downloads: 1 client"
     assert words.is_default("uploads.buckets", 1) and not words.is_default("uploads.clients", 2)
-    assert words.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")[2:] == [
-        "fault k",
-        "uploads: workers 8",
-        "rep 1",
-    ]
+    key = words.key_text("a/roles-x/fault~k_uploads.workers~0008_rep~001")
+    assert key[2:] == ["fault k", "uploads: workers 8", "rep 1"]
 
 
-def test_the_section(folder):
-    def done(*arguments):
-        assert cli.main([*arguments, "--campaign-dir", str(folder)], standalone_mode=False) in (0, None)
-
-    done("figures")
-    done("latex")
-    tex = {p.stem: p.read_text() for p in (folder / "tex").glob("*.tex")}
+def test_paper_has_section_of_roles():
+    tex = {p.stem: p.read_text() for p in (typeset("several") / "tex").glob("*.tex")}
     assert r"\input{sections/several}" in tex["sections"] and "FigTimelineFaults" in tex["timelines"]
     assert r"\newif\ifHasUploadsBeside\HasUploadsBesidetrue" in tex["figures"]
     recovery = [line for line in tex["table_recovery"].splitlines() if "alpha" in line]
@@ -360,3 +323,27 @@ def test_the_section(folder):
     phases = tex["table_roles"]
     assert r"\emph{beside: alpha; uploads: obstore, 1~MB objects, 2 clients" in phases
     assert "uploads & during & 3 & 3 & 80.0 [70.0, 90.0] & 25" in phases
+
+
+# What the text quotes
+
+
+def test_text_quotes_roles_at_one_time():
+    rows = [(w, r) for w, several_ in (("roles-a", "xyz"), ("roles-b", "x")) for r in several_]
+    table = pd.DataFrame(rows, columns=["workload", "role"])
+    table = table.assign(phase="during", does="get", rate_over_before_median_ratio=1.0)
+    said = {name: value for name, value, _ in roles.numbers(table)}
+    assert (said["roles_sweeps"], said["roles_most"]) == (2, 3)
+
+
+def test_text_quotes_uploads_during_deletions():
+    """A garbage collection is a deletion; downloads are not."""
+
+    def quoted(workload, does, phase, ratio):
+        parts = {f"rate_over_before_{p}_ratio": ratio for p in ("median", "low", "high")}
+        return {"store": "a", "workload": workload, "role": does, "does": does, "phase": phase} | parts
+
+    rows = [quoted("roles-x", "put", "during", 0.7), quoted("roles-x", "collect_garbage", "during", None)]
+    rows += [quoted("roles-y", "put", "during", 0.1), quoted("roles-y", "get", "during", None)]
+    told = {name: value for name, value, _ in roles.numbers(pd.DataFrame(rows))}
+    assert told["uploads_beside"] == "70.0 [70.0, 70.0]"
