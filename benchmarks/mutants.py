@@ -112,6 +112,11 @@ def modules() -> dict[str, str]:
     return {m: room for m in every if (room := room_of(m))}
 
 
+@cache
+def faults(module: str) -> list[operators.Fault]:
+    return operators.faults((traced.SOURCE / module).read_text())
+
+
 def sample(module: str, wanted: int) -> list[operators.Fault]:
     """Return `wanted` faults of a module, on different lines as far as possible.
 
@@ -119,7 +124,7 @@ def sample(module: str, wanted: int) -> list[operators.Fault]:
     """
     rng = random.Random(f"{SEED} {module}")
     by_line = defaultdict(list)
-    for fault in operators.faults((traced.SOURCE / module).read_text()):
+    for fault in faults(module):
         by_line[fault.line].append(fault)
     for there in by_line.values():
         rng.shuffle(there)
@@ -145,8 +150,8 @@ def shares(sizes: dict[str, int], every: int) -> dict[str, int]:
 
 
 def drawn(rooms: dict[str, str], every: int) -> Iterator[tuple[str, operators.Fault]]:
-    found = {m: operators.faults((traced.SOURCE / m).read_text()) for m in rooms}
-    for module, wanted in shares({m: len({f.line for f in fs}) for m, fs in found.items()}, every).items():
+    sizes = {m: len({f.line for f in faults(m)}) for m in rooms}
+    for module, wanted in shares(sizes, every).items():
         yield from ((module, fault) for fault in sample(module, wanted))
 
 

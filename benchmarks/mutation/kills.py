@@ -1,6 +1,6 @@
 """Read what `mutants.py` keeps in `.storelab/mutants/kills.jsonl`: which tests see which planted fault.
 
-python benchmarks/mutation/kills.py only KILLS            tests that are the only killer of a fault, and its place
+python benchmarks/mutation/kills.py only KILLS            tests that are the only ones to see a fault, and the fault
 python benchmarks/mutation/kills.py rooms KILLS           faults and the share of killed ones by room
 python benchmarks/mutation/kills.py compare BEFORE AFTER  killed before, survives now, with old killers
 """
@@ -19,18 +19,19 @@ def read(file: Path) -> Kills:
     return {(r["module"], r["number"]): r for r in map(json.loads, file.read_text().splitlines())}
 
 
-def told(result: dict[str, Any]) -> str:
+def described(result: dict[str, Any]) -> str:
     """Describe a fault in one line."""
     place = f"{result['module']}:{result['line']} {result['function']}"
     return f"{place} ({result['kind']}): {result['before']} → {result['after']}"
 
 
 def only(kills: Kills) -> dict[str, list[str]]:
-    """Return each test that alone sees some fault, with these faults."""
+    """Return each test function that is the only one to see some fault, with these faults."""
     out = defaultdict(list)
     for result in kills.values():
-        if len(result["killers"]) == 1:
-            out[result["killers"][0]].append(told(result))
+        functions = {killer.partition("[")[0] for killer in result["killers"]}
+        if len(functions) == 1:
+            out[functions.pop()].append(described(result))
     return dict(sorted(out.items()))
 
 
@@ -63,7 +64,7 @@ def main(words: list[str]) -> None:
         before, after = files
         same = before.keys() & after.keys()
         for result in lost(before, after):
-            print(told(result), *result["killers"], sep="\n    ")
+            print(described(result), *result["killers"], sep="\n    ")
         for name, kills in (("before", before), ("after", after)):
             killed, every = rooms({k: kills[k] for k in same})["all"]
             print(f"{name}: {killed} of {every} killed, {killed / every:.4f}")
