@@ -8,7 +8,7 @@ from common import BIN
 
 
 def test_time_of_concurrent_jobs_counts_once() -> None:
-    assert demo.covered([(5, 6), (0, 2), (1, 3), (1, 2)]) == 4
+    assert demo.covered([(5, 6), (0, 3), (1, 2), (2, 4)]) == 5
     assert demo.covered([]) == 0
 
 
