@@ -1,133 +1,49 @@
-"""MinIO as storelab starts it: redundancy, lost drives, accounts, what survives, what is left."""
+"""What is peculiar to MinIO: redundancy and lost drives; the rest is in test_store_contract.py."""
 
 import os
-import signal
-import socket
-import stat
-import time
-from pathlib import Path
 
 import managed
-import ports
 import pytest
-from laboratory import anything, bucket_for, gone
+from laboratory import bucket_for, gone
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.minio import PROGRAM, MinIO, Settings
-from storelab.stores.protocols import s3_clients
-from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
-from storelab.workloads.staging import buckets
+from storelab.stores.minio import PROGRAM
+from storelab.stores.protocols.access import NoSuchBucket
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
-def new(state: Path, port: int, **settings) -> MinIO:
-    return MinIO("mio", Settings(kind="minio", port=port, **settings), state)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    managed.skip_without("minio")
+def new(folder, **settings):
+    return managed.made("mio", managed.settings_of("minio", **settings), folder)
 
 
 @pytest.fixture
-def fresh(tmp_path, port_block):
-    """A store that was never up; stopped at the end."""
-    store = new(tmp_path / "state", port_block)
-    yield store
-    new(tmp_path / "state", port_block).down()
+def fresh(tmp_path):
+    """Return a store that was never up; stop it at the end."""
+    with managed.running(new(tmp_path)) as store:
+        yield store
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """Four drives, two of them parity; three accounts."""
-    store = new(tmp_path_factory.mktemp("mio"), ports.block())
-    store.up(1, 3)
-    yield store
-    store.down()
+    """Return a store with four drives, two of them parity."""
+    with managed.running(new(tmp_path_factory.mktemp("mio"))) as store:
+        store.up()
+        yield store
 
 
-def test_up_and_down_are_idempotent(fresh):
-    begun = time.monotonic()
-    fresh.up()
-    assert time.monotonic() - begun < 20  # alone on the machine: below two seconds
-    pids = fresh.actors()
-    assert set(pids) == {"minio-1"}
-    fresh.up()
-    assert fresh.actors() == pids
-    status, deployment = fresh.status(), fresh.deployment()
-    assert status.state == "up" and status.version == fresh.version()
-    assert deployment["daemons"] == {"minio": 1} and deployment["redundancy"] == "ec-2-2" and deployment["drives"] == 4
-    assert {ip for ip, _ in managed.listening(pids.values())} <= {"127.0.0.1", "::1"}
-    stopped = fresh.down()
-    assert stopped == list(pids.values()) and gone(stopped)
-    assert fresh.down() == [] and fresh.status().state == "down"
+def test_default_deployment(running):
+    told = running.deployment()
+    assert told["daemons"] == {"minio": 1} and told["redundancy"] == "ec-2-2" and told["drives"] == 4
+    if (install.tools_folder() / "bin" / "minio.json").exists():  # not a program of the system
+        assert golang.present(PROGRAM, install.tools_folder())
+        date, _, commit = running.version().partition(" ")
+        assert date.replace("-", "") in golang.pinned(PROGRAM) and commit.strip("()") in golang.pinned(PROGRAM)
 
 
-def test_the_version_is_the_pinned_one(running):
-    stamp = install.tools_folder() / "bin" / "minio.json"
-    if not stamp.exists():
-        pytest.skip("another MinIO than storelab's own")
-    assert golang.present(PROGRAM, install.tools_folder())
-    date, _, commit = running.version().partition(" ")
-    assert f"{date.replace('-', '')}" in golang.pinned(PROGRAM) and commit.strip("()") in golang.pinned(PROGRAM)
-
-
-def test_objects_ranges_and_listings(running):
-    bucket, way = bucket_for(running, "objects"), running.access()
-    body = os.urandom(9_000_000)
-    for i in range(3):
-        way.write(bucket.name, f"d/{i}", body[i:])
-    assert [way.read(bucket.name, f"d/{i}") for i in range(3)] == [body[i:] for i in range(3)]
-    assert list(way.keys(bucket.name, "d/")) == [(f"d/{i}", len(body) - i) for i in range(3)]
-    part = s3_clients.for_store(running).get_object(Bucket=bucket.name, Key="d/1", Range="bytes=10-19")
-    assert part["ResponseMetadata"]["HTTPStatusCode"] == 206 and part["Body"].read() == body[11:21]
-    way.delete(bucket.name, ["d/0"])
-    assert way.read(bucket.name, "d/0") is None
-
-
-def test_accounts_are_kept_apart(running):
-    mine = [bucket_for(running, "own", i, account=i) for i in range(3)]
-    for i, bucket in enumerate(mine):
-        running.access(i).write(bucket.name, "k", b"%d" % i)
-    for other in (1, 2):
-        way = running.access(other)
-        assert way.read(mine[other].name, "k") == b"%d" % other
-        for i in {0, 1, 2} - {other}:
-            with pytest.raises(AccessRefused):
-                way.read(mine[i].name, "k")
-            with pytest.raises(AccessRefused):
-                way.write(mine[i].name, "k", b"")
-            with pytest.raises(AccessRefused):
-                list(way.keys(mine[i].name))
-        with pytest.raises(AccessRefused):
-            way.make_bucket(running.bucket("own", 7, account=0).name)
-        assert way.bucket_names() == [mine[other].name]
-    assert buckets.own_buckets(running, "own") == mine
-    assert buckets.remove(running, "own", anything)[:2] == (3, 3)
-    assert len({running.credentials(i).access_key for i in range(3)} | {running.root_keys().access_key}) == 4
-
-
-def test_killed_it_comes_back(running):
-    bucket, pids = bucket_for(running, "killed"), running.actors()
-    running.access().write(bucket.name, "k", b"before")
-    os.kill(pids["minio-1"], signal.SIGKILL)
-    until = time.monotonic() + 5
-    while running.actors() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert running.status().state == "down"
-    running.up(1, 3)
-    assert running.actors()["minio-1"] != pids["minio-1"]
-    assert running.access().read(bucket.name, "k") == b"before"
-
-
-def test_suspended_it_takes_no_cpu_and_wakes_up(running):
-    managed.sleeps_and_wakes(running)
-
-
-def test_with_a_drive_away_it_reads_and_writes(running):
+def test_reads_and_writes_without_a_drive(running):
     bucket, way = bucket_for(running, "drives"), running.access()
     bodies = {f"k{i}": os.urandom(2_000_000) for i in range(6)}
     for key, body in bodies.items():
@@ -147,128 +63,88 @@ def test_with_a_drive_away_it_reads_and_writes(running):
     assert {k: way.read(bucket.name, k) for k in bodies} == bodies
 
 
-def test_with_two_drives_away_it_only_reads(running):
+def test_only_reads_without_two_drives(running):
     bucket, way = bucket_for(running, "two"), running.access()
     body = os.urandom(2_000_000)
     way.write(bucket.name, "k", body)
     moved = [(drive, drive.with_name(f"away-{drive.name}")) for drive in running.drives()[:2]]
+
+    def written() -> bool:
+        try:
+            way.write(bucket.name, "new", b"n")
+        except NoSuchBucket:  # while it has not noticed yet
+            return False
+        except MeasurementFailed as error:
+            assert "SlowDownWrite" in str(error)
+            return False
+        return True
+
     for drive, away in moved:
         drive.rename(away)
     try:
         assert way.read(bucket.name, "k") == body
-        for _ in range(20):  # NoSuchBucket while it has not noticed yet, SlowDownWrite later
-            with pytest.raises((MeasurementFailed, NoSuchBucket)) as caught:
-                way.write(bucket.name, "new", b"n")
-        assert "SlowDownWrite" in str(caught.value) or caught.type is NoSuchBucket
+        assert not any(written() for _ in range(20))
         assert way.read(bucket.name, "k") == body
     finally:
         for drive, away in moved:
             away.rename(drive)
-    until = time.monotonic() + 20
-    while True:
-        try:
-            way.write(bucket.name, "new", b"n")
-            break
-        except (MeasurementFailed, NoSuchBucket):
-            assert time.monotonic() < until
-            time.sleep(0.2)
+    managed.until(written)
     assert way.read(bucket.name, "k") == body
 
 
-def test_data_accounts_and_keys_outlive_a_restart(fresh):
-    managed.outlives_a_restart(fresh, new)
+def test_space_follows_redundancy(tmp_path):
+    for servers, redundancy, factor in ((1, "none", 1.0), (4, "none", 1.0), (4, "ec-3-1", 4 / 3), (4, "ec-2-2", 2.0)):
+        with managed.running(
+            new(tmp_path / f"{redundancy}-{servers}", servers=servers, redundancy=redundancy)
+        ) as store:
+            store.up()
+            bucket, way = bucket_for(store, "space"), store.access()
+            empty = store.used_bytes()
+            for i in range(4):
+                way.write(bucket.name, f"k{i}", os.urandom(5_000_000))
+            assert factor <= (store.used_bytes() - empty) / 20e6 < factor * 1.05, redundancy
+            way.delete(bucket.name, [f"k{i}" for i in range(4)])
+            store.reclaim()
+            assert store.used_bytes() - empty < 1e6, redundancy
 
 
-@pytest.mark.parametrize(
-    ("servers", "redundancy", "factor"), [(1, "none", 1.0), (4, "none", 1.0), (4, "ec-3-1", 4 / 3), (4, "ec-2-2", 2.0)]
-)
-def test_space_taken_and_given_back(tmp_path, port_block, servers, redundancy, factor):
-    store = new(tmp_path / "state", port_block, servers=servers, redundancy=redundancy)
-    try:
+def test_impossible_redundancy_is_refused(tmp_path):
+    for servers, redundancy in ((1, "ec-2-2"), (1, "ec-3-1"), (5, "ec-2-2")):
+        settings = managed.settings_of("minio", servers=servers, redundancy=redundancy)
+        store = managed.created("mio", settings, tmp_path)
+        message = rf"stores\.mio\.redundancy: {redundancy} is not possible on {servers} drives; set servers to 4"
+        with pytest.raises(UserError, match=message):
+            store.up()
+        assert not store.data.exists()
+
+
+def test_changed_redundancy_restarts_it(tmp_path):
+    """Fewer drives than the data have are refused."""
+    settings = managed.settings_of("minio")
+    with managed.running(managed.made("mio", settings, tmp_path)) as store:
         store.up()
-        bucket, way = bucket_for(store, "space"), store.access()
-        empty = store.used_bytes()
-        for i in range(4):
-            way.write(bucket.name, f"k{i}", os.urandom(5_000_000))
-        assert factor <= (store.used_bytes() - empty) / 20e6 < factor * 1.05
-        way.delete(bucket.name, [f"k{i}" for i in range(4)])
-        store.reclaim()
-        assert store.used_bytes() - empty < 1e6
-    finally:
-        store.down()
+        pids = store.actors()
+        other = managed.made("mio", settings | {"redundancy": "ec-3-1"}, tmp_path)
+        other.up()
+        assert other.actors() != pids and gone(pids.values())
+        other.down()
+        fewer = managed.made("mio", settings | {"servers": 1, "redundancy": "none"}, tmp_path)
+        with pytest.raises(UserError, match=r"stores\.mio\.servers: the data in .* are on 4 drives"):
+            fewer.up()
 
 
-@pytest.mark.parametrize(("servers", "redundancy"), [(1, "ec-2-2"), (1, "ec-3-1"), (5, "ec-2-2")])
-def test_redundancy_that_is_not_possible(tmp_path, port_block, servers, redundancy):
-    store = new(tmp_path / "state", port_block, servers=servers, redundancy=redundancy)
-    with pytest.raises(
-        UserError, match=rf"stores\.mio\.redundancy: {redundancy} is not possible on {servers} drives; set servers to 4"
-    ):
-        store.up()
-    assert not store.data.exists()
+def test_taken_port_leaves_nothing_running(fresh):
+    managed.refuses_a_taken_port(fresh, fresh.settings.port, "minio-1")
 
 
-def test_another_redundancy_restarts_it_and_fewer_drives_are_refused(fresh):
-    fresh.up()
-    pids = fresh.actors()
-    other = new(fresh.state, fresh.settings.port, redundancy="ec-3-1")
-    other.up()
-    assert other.actors() != pids and gone(pids.values())
-    other.down()
-    fewer = new(fresh.state, fresh.settings.port, servers=1, redundancy="none")
-    with pytest.raises(UserError, match=r"stores\.mio\.servers: the data in .* are on 4 drives"):
-        fewer.up()
-
-
-def test_https(tmp_path, port_block):
-    store = new(tmp_path / "state", port_block, tls=True)
-    managed.is_encrypted(store, 1, 2)
-    assert stat.S_IMODE((store.folder / "tls" / "private.key").stat().st_mode) == 0o600
-
-
-def test_keys_are_in_their_files_alone(running):
-    accounts = [running.credentials(i) for i in range(3)]
-    secrets = [key for keys in (*accounts, running.root_keys()) for key in (keys.access_key, keys.secret_key)]
-    assert managed.told_elsewhere(running, secrets, ("accounts.json", "root.json")) == []
-    assert managed.in_environment(running, [k for keys in accounts for k in (keys.access_key, keys.secret_key)]) == []
-
-
-def test_a_crash_of_the_manager_leaves_no_stranger(fresh):
-    fresh.up()
-    pids = fresh.actors()
-    fresh.daemons.file.unlink()  # it died before it could record
-    after = new(fresh.state, fresh.settings.port)
-    after.up()
-    assert len(after.actors()) == 1
-    assert after.actors() == pids or gone(pids.values())
-    after.daemons.file.unlink()
-    assert len(new(fresh.state, fresh.settings.port).down()) == 1
-
-
-def test_a_taken_port_leaves_nothing_running(fresh):
-    port = fresh.settings.port
-    with (
-        socket.create_server(("127.0.0.1", port)),
-        pytest.raises(UserError, match=f"port {port} of minio-1 is taken by"),
-    ):
-        fresh.up()
-    assert fresh.actors() == {}
-
-
-def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path, port_block):
-    store = new(tmp_path / "state", port_block, tls=True)
-    (store.folder / "tls").mkdir(parents=True)
-    for name in ("ca.pem", "server.pem", "server.key"):
-        (store.folder / "tls" / name).write_text("no certificate")
-    with pytest.raises(
-        MeasurementFailed, match=r"stores\.mio: minio-1 ended while it started; its log says: .*certificate"
-    ):
+def test_server_that_cannot_start_says_why(tmp_path):
+    store = new(tmp_path, tls=True)
+    managed.spoil_certificates(store)
+    message = r"stores\.mio: minio-1 ended while it started; its log says: .*certificate"
+    with pytest.raises(MeasurementFailed, match=message):
         store.up()
     assert store.actors() == {}
 
 
-def test_not_installed(fresh, monkeypatch, tmp_path):
-    monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="minio is not installed; run `storelab install minio`"):
-        fresh.up()
+def test_missing_program_is_named(fresh, monkeypatch, tmp_path):
+    managed.is_refused_without_program(fresh, "minio", monkeypatch, tmp_path)

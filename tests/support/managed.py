@@ -1,12 +1,16 @@
-"""What tests of stores share that storelab starts itself: each is a check of one store, or what it takes to measure
-with one.
-"""
+"""Checks and fixtures for tests of stores that storelab starts itself."""
 
+import itertools
+import json
 import os
+import signal
+import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +18,119 @@ import ports
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from laboratory import bucket_for
+from laboratory import bucket_for, gone
 
 from storelab import install
-from storelab.core import plan
+from storelab.core import plan, stores
+from storelab.core.campaign.faults import Act, resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import point
-from storelab.stores import all_stores
+from storelab.stores import all_stores, make
 from storelab.stores.protocols import s3_clients
 from storelab.workloads import WORKLOADS
 
+S = 10**9
+# Parts of the messages of `require` that name a missing privilege or kernel feature, not a missing program.
+PRIVILEGES = ("needs root", "/dev/fuse", "none can be made here")
+_SUBNETS = (f"10.{200 + i // 16384 % 50}.{i // 64 % 256}.{i % 64 * 4}/30" for i in itertools.count(os.getpid() * 64))
 
-def skip_without(kind: str, more: str = "") -> None:
+
+def subnet() -> str:
+    """Return a network of four addresses that no other test uses."""
+    return next(_SUBNETS)
+
+
+def settings_of(kind: str, **more: Any) -> dict[str, Any]:
+    """Return settings of a store on ports, or in a subnet, of its own."""
+    fields = stores.load(kind).Settings.model_fields
+    place = {"subnet": subnet()} if "subnet" in fields else {"port": ports.block()}
+    return {"kind": kind, **place, **more}
+
+
+def created(name: str, settings: dict[str, Any], state: Path) -> Any:
+    """Return a store that was not started."""
+    return make(name, stores.load(settings["kind"]).Settings.model_validate(settings), state)
+
+
+def made(name: str, settings: dict[str, Any], state: Path) -> Any:
+    """Return a store that was not started; skip where it cannot run here."""
+    store = created(name, settings, state)
+    skip_unless_usable(store)
+    return store
+
+
+def skip_unless_usable(store: Any) -> None:
+    """Skip where the store cannot run here; the reason names the missing privilege, or what installs the program."""
+    try:
+        store.require()
+    except UserError as error:
+        missing = any(words in str(error) for words in PRIVILEGES)
+        pytest.skip(f"privilege: {error}" if missing else str(error))
+
+
+def skip_without(kind: str) -> None:
     """Skip where the program of this kind is not installed."""
     try:
         install.program(kind, kind, "tests")
     except UserError:
-        pytest.skip(f"{kind} is not installed: storelab install {kind}{more}")
+        pytest.skip(f"{kind} is not installed: storelab install {kind}")
 
 
-def left_behind(store) -> list[str]:
-    """Processes that name the store's folder."""
-    folder = str(store.folder)
-    return [str(p.pid) for p in psutil.process_iter(["cmdline"]) if folder in " ".join(p.info["cmdline"] or ())]
+def again(store: Any) -> Any:
+    """Return the same store as a second storelab process sees it: it knows only what is in the folder."""
+    return type(store)(store.name, store.settings, store.state)
+
+
+def until(done: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait for an event; return what `done` then returns. Fail after a bound that only a hanging system reaches."""
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, f"nothing happened in {seconds} s"
+        time.sleep(0.02)
+    return found
+
+
+def kill(store: Any, *names: str) -> None:
+    """Send SIGKILL to daemons; return when they have gone."""
+    pids = {name: store.actors()[name] for name in names}
+    for pid in pids.values():
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: all(store.actors().get(name) != pid for name, pid in pids.items()))
+
+
+def left_behind(store: Any) -> list[str]:
+    """Return what is left of a store that is down: processes, sockets, mounts, namespaces and links."""
+    folder, out = str(store.folder), []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:
+            continue
+        with suppress(psutil.Error):
+            if folder in " ".join(process.info["cmdline"] or ()) or process.cwd() == folder:
+                out.append(f"{process.pid} {' '.join(process.info['cmdline'] or ())}"[:200])
+    out += [line for line in Path("/proc/mounts").read_text().splitlines() if folder in line or str(store.data) in line]
+    if store.protocol != "file":  # servers of file systems keep theirs among their data
+        out += [str(p) for p in store.folder.rglob("*") if p.is_socket() or p.is_fifo()]
+    if namespace := getattr(store, "namespace", None):
+        places = [Path("/run/netns") / namespace.name, Path("/sys/class/net") / namespace.name]
+        out += [str(place) for place in places if place.exists()]
+        out += namespace.spaces() if hasattr(namespace, "spaces") else []
+    return out
 
 
 def listening(pids: Iterable[int]) -> set[tuple[str, int]]:
-    """Addresses and ports that these processes listen on."""
+    """Return addresses and ports that these processes listen on."""
     connections = [c for pid in pids for c in psutil.Process(pid).net_connections("inet")]
     return {tuple(c.laddr) for c in connections if c.status == "LISTEN"}
 
 
-def sleeps_and_wakes(store, *up: int) -> None:
-    """Suspended it takes no CPU; `resume` and `up` wake it, and its processes stay."""
+def sleeps_and_wakes(store: Any, *up: int) -> None:
+    """Check that a suspended store takes no CPU, and that `resume` and `up` wake the same processes."""
     bucket, processes = bucket_for(store, "sleep"), [psutil.Process(p) for p in store.actors().values()]
     store.suspend()
     store.suspend()
-    assert {p.status() for p in processes} == {psutil.STATUS_STOPPED}
+    states = {p.status() for p in processes}
+    assert psutil.STATUS_STOPPED in states and states <= {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
     before = [p.cpu_times()[:2] for p in processes]
     time.sleep(0.3)
     assert [p.cpu_times()[:2] for p in processes] == before
@@ -63,27 +142,8 @@ def sleeps_and_wakes(store, *up: int) -> None:
     assert [psutil.Process(p) for p in store.actors().values()] == processes
 
 
-def outlives_a_restart(store, new: Callable[..., Any], front_ends: int = 1) -> tuple[Any, str]:
-    """Data, accounts and keys; (the store, up again; a bucket of its account 0 with the object d/k1)."""
-    store.up(front_ends, 2)
-    mine = [bucket_for(store, "kept", i, account=i) for i in range(2)]
-    keys = [store.credentials(i).access_key for i in range(2)]
-    bodies = {f"d/k{i}": os.urandom(20_000 * i) for i in range(12)}
-    for i, bucket in enumerate(mine):
-        for key, body in bodies.items():
-            store.access(i).write(bucket.name, key, body)
-    pids = list(store.actors().values())
-    assert sorted(store.down()) == sorted(pids)
-    again = new(store.state, store.settings.port)
-    again.up()
-    assert again.accounts() == 2 and [again.credentials(i).access_key for i in range(2)] == keys
-    for i, bucket in enumerate(mine):
-        assert {k: again.access(i).read(bucket.name, k) for k in bodies} == bodies
-    return again, mine[0].name
-
-
-def is_encrypted(store, front_ends: int = 1, accounts: int = 1) -> None:
-    """It answers by https alone, with a certificate that storelab knows and nobody else."""
+def is_encrypted(store: Any, front_ends: int = 1, accounts: int = 1) -> None:
+    """Check that it answers by https only, with a certificate that storelab knows and a stranger does not."""
     account = accounts - 1
     try:
         store.up(front_ends, accounts)
@@ -95,14 +155,16 @@ def is_encrypted(store, front_ends: int = 1, accounts: int = 1) -> None:
         stranger = s3_clients.client(type(end)(end.url), store.credentials(account))  # without our certificate
         with pytest.raises(Exception, match=r"CERTIFICATE_VERIFY_FAILED|SSL"):
             stranger.list_buckets()
+        keys = [p for p in store.folder.rglob("*.key") if p.is_file()]
+        assert keys and all(stat.S_IMODE(p.stat().st_mode) & 0o077 == 0 for p in keys)
     finally:
         store.down()
 
 
-def told_elsewhere(store, secrets: Iterable[str], files: Iterable[str]) -> list[str]:
-    """Secrets that stand in other files of the store than those, or in a command line.
+def told_elsewhere(store: Any, secrets: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Return secrets that are in another file of the store than `files`, or in a command line.
 
-    Those are of their owner alone.
+    Check that only their owner can read `files`.
     """
     texts, only = [], set(files)
     for path in (p for p in store.folder.rglob("*") if p.is_file() and store.data not in p.parents):
@@ -115,27 +177,99 @@ def told_elsewhere(store, secrets: Iterable[str], files: Iterable[str]) -> list[
     return [secret for secret in secrets if any(secret.encode() in text for text in texts)]
 
 
-def in_environment(store, secrets: Iterable[str]) -> list[str]:
-    """Secrets that stand in the environment of a process: it is readable by the same user alone."""
+def in_environment(store: Any, secrets: Iterable[str]) -> list[str]:
+    """Return secrets that are in the environment of a process, which the same user can read."""
     texts = [Path(f"/proc/{pid}/environ").read_bytes() for pid in store.actors().values()]
     return [secret for secret in secrets if any(secret.encode() in text for text in texts)]
 
 
-@contextmanager
-def measuring(
-    folder: Path, kind: str, sweeps: dict[str, Any]
-) -> Iterator[Callable[[str], tuple[list[dict], dict, Path]]]:
-    """What measures the point of a sweep: (rows of operations, record, folder of the point)."""
-    common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
-    common |= {"repetitions": 1, "calibrate": False, "use_stores": ["one"], "sweeps": sweeps}
-    config = Config.model_validate(common | {"stores": {"one": {"kind": kind, "port": ports.block()}}})
-    points = {p.sweep: p for p in plan.make(config, WORKLOADS)}
+def refuses_a_taken_port(store: Any, port: int, daemon: str, front_ends: int = 1) -> None:
+    """Check that `up` names a port that is taken and leaves nothing, and that it works when the port is free."""
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(UserError) as caught:
+        store.up(front_ends)
+    assert f"port {port} of {daemon} is taken by" in str(caught.value) and "\n" not in str(caught.value)
+    assert f"{store.place}.port" in str(caught.value)
+    assert store.actors() == {} and left_behind(store) == []
+    store.up(front_ends)
 
-    def measured(sweep: str) -> tuple[list[dict], dict, Path]:
-        record = point.point(config, list(points.values()), points[sweep].key)
-        at = config.raw / points[sweep].key
+
+def spoil_certificates(store: Any) -> None:
+    """Put files that are no certificates in the place of the store's own."""
+    (store.folder / "tls").mkdir(parents=True)
+    for name in ("ca.pem", "server.pem", "server.key"):
+        (store.folder / "tls" / name).write_text("no certificate")
+
+
+def is_refused_without_program(store: Any, kind: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Check that `up` names the command that installs a missing program."""
+    monkeypatch.setenv("STORELAB_TOOLS", str(folder))
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(UserError, match=f"storelab install {kind}"):
+        store.up()
+
+
+KILLED = """
+import json, os, sys
+from pathlib import Path
+from storelab.core import stores
+from storelab.stores import make
+given, name, state, victim = json.loads(sys.argv[1])
+store = make(name, stores.load(given["kind"]).Settings.model_validate(given), Path(state))
+record = store.daemons._record
+store.daemons._record = lambda one, process: os.kill(os.getpid(), 9) if one.name == victim else record(one, process)
+store.up()
+"""
+
+
+def kill_in_up(store: Any, settings: dict[str, Any], victim: str) -> None:
+    """Start the store by a storelab that is killed before it records the daemon `victim`."""
+    given = json.dumps([settings, store.name, str(store.state), victim])
+    assert subprocess.run([sys.executable, "-c", KILLED, given], check=False).returncode == -signal.SIGKILL
+
+
+def acts(*given: dict[str, Any], name: str = "f") -> list[dict[str, Any]]:
+    """Return the acts of a fault, as a point of five minutes has them."""
+    return resolved([Act.model_validate(act) for act in given], 300 * S, 1.0, f"faults.{name}")
+
+
+def states(runner: Any) -> list[str]:
+    """Return what the store reported of itself, in the order of time."""
+    return [e["state"] for e in runner.events if e["kind"] == "state"]
+
+
+class Lab:
+    """A store, and points of a campaign that are measured on it.
+
+    `store` is the deployment that the campaign uses: `up` of either finds the daemons of the other.
+    """
+
+    def __init__(self, folder: Path, settings: dict[str, Any], sweeps: dict[str, Any], **more: Any):
+        common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
+        common |= {"repetitions": 1, "calibrate": False, "use_stores": ["one"], "sweeps": sweeps}
+        self.settings = settings
+        self.config = Config.model_validate(common | {"stores": {"one": settings}} | more)
+        self.points = {p.sweep: p for p in plan.make(self.config, WORKLOADS)}
+        self.store: Any = all_stores(self.config)["one"]
+
+    def measured(self, sweep: str) -> tuple[list[dict], dict, Path]:
+        """Measure the point of a sweep; return (rows of operations, record, folder of the point)."""
+        record = point.point(self.config, list(self.points.values()), self.points[sweep].key)
+        at = self.config.raw / self.points[sweep].key
         assert all(c["ok"] for c in record["checks"]), record["checks"]
-        return [r for table in sorted(at.glob("ops.*.parquet")) for r in pq.read_table(table).to_pylist()], record, at
+        return rows_of(at, "ops"), record, at
 
-    yield measured
-    all_stores(config)["one"].down()
+
+def rows_of(at: Path, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of all clients of a point."""
+    return [row for path in sorted(at.glob(f"{table}.*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+@contextmanager
+def running(store: Any) -> Iterator[Any]:
+    """Stop the store at the end, and check that nothing is left."""
+    try:
+        yield store
+    finally:
+        pids = store.actors().values()
+        store.down()
+        assert gone(pids) and left_behind(store) == []
