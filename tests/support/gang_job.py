@@ -13,9 +13,7 @@ from storelab.workloads.staging import buckets, stage
 
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """A new folder for the gang of a sweep's first point, and what is to be written into its job.json; its data set
-    lies in the store.
-    """
+    """Stage the data set of a sweep's first point; return a folder for its gang and the content of its job.json."""
     base = {
         "campaign": "gang",
         "name": "gang",
@@ -28,7 +26,7 @@ def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, d
     point = plan.make(config, WORKLOADS)[0]
     places = stage.buckets_of(config, store, point.axes["buckets"])
     buckets.ensure(store, config.name, places)
-    with scratch.using(config.scratch):  # as `stage` does: else the end of another test's gang clears it
+    with scratch.using(config.scratch):  # as `stage` does, so that the end of another gang does not remove it
         manifest = stage.ensure(config, store, point.dataset) if point.dataset else None
     folder = tmp_path / f"gang{time.monotonic_ns()}"
     folder.mkdir()

@@ -1,9 +1,7 @@
-"""Clients that start at once: a process of this worker has loaded what they need, and forks for each point what forks
-its clients.
+"""Clients that start at once, forked from a process that has loaded their libraries.
 
-To load the libraries of a client takes half a second of CPU or more, at each of hundreds of points. Everything behind
-it is as at any point: the words, standard input and output of `gang/prefork.py`, a session, environment and working
-folder of its own.
+Loading the libraries of a client takes half a second of CPU or more, at each of hundreds of points. Everything else is
+as at any point: arguments, standard input and output of `gang/prefork.py`, a separate session, environment and folder.
 """
 
 import multiprocessing
@@ -19,7 +17,7 @@ from storelab.core.engines import CATALOGUE
 from storelab.gang import client
 from storelab.host import processes
 
-# ROOT and davix bring large libraries of their own, which few tests want.
+# ROOT and davix load large libraries, which few tests need.
 PLACES = {
     use.client for engine in CATALOGUE.values() if engine.name not in ("root", "davix") for use in engine.uses.values()
 }
@@ -27,11 +25,11 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["storelab.gang.client", *sorted({place.partition(":")[0] for place in PLACES})])
 
 
-def _become(words: list[str], environ: dict[str, str], folder: str, given: Connection, told: Connection) -> None:
+def _become(words: list[str], environ: dict[str, str], folder: str, given: Connection, output: Connection) -> None:
     processes.die_with_parent()()  # which ends with the worker
     os.setsid()
     with open(os.devnull, "ab") as nowhere:  # `prefork.run` opens the log
-        for stream, number in ((given, 0), (told, 1), (nowhere, 2)):
+        for stream, number in ((given, 0), (output, 1), (nowhere, 2)):
             os.dup2(stream.fileno(), number)
     os.environ.clear()
     os.environ.update(environ)
@@ -42,17 +40,17 @@ def _become(words: list[str], environ: dict[str, str], folder: str, given: Conne
 
 
 class Forked:
-    """What the launcher uses of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that the launcher uses."""
 
     def __init__(self, words: Collection[str]):
-        (given, stdin), (stdout, told) = CONTEXT.Pipe(duplex=False), CONTEXT.Pipe(duplex=False)
+        (given, stdin), (stdout, output) = CONTEXT.Pipe(duplex=False), CONTEXT.Pipe(duplex=False)
         self.process = CONTEXT.Process(
-            target=_become, args=(list(words), dict(os.environ), str(Path.cwd()), given, told)
+            target=_become, args=(list(words), dict(os.environ), str(Path.cwd()), given, output)
         )
         self.process.start()
         self.pid = self.process.pid
         self.stdin, self.stdout = (open(os.dup(end.fileno()), mode, 0) for end, mode in ((stdin, "wb"), (stdout, "rb")))  # noqa: SIM115
-        for end in (given, stdin, stdout, told):
+        for end in (given, stdin, stdout, output):
             end.close()
 
     def poll(self) -> int | None:

@@ -17,7 +17,7 @@ from storelab.gang import client, prefork
 from storelab.gang.launchers import choose, local
 from storelab.gang.launchers.local import LocalLauncher
 
-# It stands for a client: `work` prints what a rank sees, and does what the rank's file says.
+# It is used as a client: `work` prints what a rank sees, and does what the rank's file says.
 CLIENT = """
 import os, signal, sys, time
 from pathlib import Path
@@ -91,7 +91,7 @@ def there(folder, ranks, what="there"):
 
 
 def running(launcher, number):
-    """Return the pids of so many clients by rank."""
+    """Return the pids of clients by rank, once this number of them runs."""
     until(lambda: len(launcher.pids()) == number)
     return launcher.pids()
 
@@ -197,7 +197,7 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
 
 
 def test_spare_process_forks_clients_of_this_host(started, tmp_path):
-    """Those of another host, which `beside` enters, have a separate process there."""
+    """Those of another host have a separate process there."""
     enters = ("/usr/bin/env", "HOST=other")
     with local.spare([str(tmp_path / "early")]) as spare:
         until((tmp_path / "early").exists)

@@ -1,4 +1,4 @@
-"""The rendezvous of a gang; threads stand for the processes."""
+"""The rendezvous of a gang; threads take the place of processes."""
 
 import json
 import threading

@@ -40,7 +40,7 @@ def test_each_part_has_its_own_folder_and_seed():
     points = made(sweeps={"soak": SWEEP | {"parts": 3, "axes": {}}})
     assert [p.key for p in points] == [f"a/put/part~{n:04d}_rep~001" for n in (1, 2, 3)]
     assert [p.axes["part"] for p in points] == [1, 2, 3] and len({p.seed for p in points}) == 3
-    assert points[0].clients == 1 and all(p.parts()[0].point is p for p in points), "parts are no roles"
+    assert points[0].clients == 1 and all(p.parts()[0].point is p for p in points), "parts are not roles"
 
 
 def test_parts_stay_together_and_ascend():

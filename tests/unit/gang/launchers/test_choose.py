@@ -17,7 +17,7 @@ from storelab.workloads import WORKLOADS
 
 @pytest.fixture
 def slurm(monkeypatch):
-    """Slurm is installed, and there is no allocation; returns the environment."""
+    """Slurm is installed, without an allocation; returns a function that sets a variable."""
     for name in ("SLURM_JOB_ID", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURMD_NODENAME", srun.KEPT):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(srun.shutil, "which", lambda name: f"/usr/bin/{name}")

@@ -44,9 +44,9 @@ def test_process_that_starts_a_program_is_known(tmp_path):
     again = tmp_path / "again"
     again.write_text('#!/bin/sh\n[ "$1" -eq 0 ] || exec "$0" $(( $1 - 1 ))\nread -r _\n')
     again.chmod(0o755)
-    program = subprocess.Popen([again, "800"], stdin=subprocess.PIPE)
+    program = subprocess.Popen([again, "300"], stdin=subprocess.PIPE)
     try:
-        looks = [started_with(program.pid, tmp_path) for _ in range(8000)]
+        looks = [started_with(program.pid, tmp_path) for _ in range(3000)]
     finally:
         program.communicate(b"\n")
     assert all(looks)

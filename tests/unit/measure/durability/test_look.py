@@ -49,7 +49,7 @@ def held(monkeypatch):
 
 
 class Written:
-    """A ledger that is written here, and the objects that it stands for."""
+    """A ledger that is written here, and the objects that it describes."""
 
     def __init__(self, folder, rewritten, rank=0):
         folder.mkdir(exist_ok=True)

@@ -111,7 +111,7 @@ def until(look):
 
 
 def run(store, *given, expected=1, during=lambda it: None, moved=None):
-    """Run these acts until so many have been done; `during` is called with the runner meanwhile."""
+    """Run these acts until `expected` of them are done; `during` is called with the runner meanwhile."""
     moved = [] if moved is None else moved
     planned = resolved(given_acts(*given), 60 * S, 1.0, "faults.f")
     with Runner(store, "f", planned, 2, moved=lambda name, pid: moved.append(name)) as it:

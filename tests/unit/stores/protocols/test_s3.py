@@ -38,7 +38,7 @@ def test_aws_files_of_the_user_are_ignored(monkeypatch, tmp_path):
 
 
 class Busy:
-    """A client whose server refuses to delete the second key so many times."""
+    """A client whose server refuses `refusals` times to delete the second key."""
 
     def __init__(self, refusals, code="SlowDownWrite"):
         self.refusals, self.code, self.asked = refusals, code, []

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from refusals import refusal
@@ -16,15 +14,6 @@ from storelab.stores.seaweedfs.store import Settings, volumes_of
 
 def store(folder, **settings):
     return make("sw", Settings(kind="seaweedfs", **settings), folder)
-
-
-def test_boto3_is_imported_late():
-    code = (
-        "import sys; from pathlib import Path; from storelab.stores.seaweedfs.store import Settings\n"
-        "from storelab.stores import make; s = make('sw', Settings(kind='seaweedfs'), Path('none')); s.status()\n"
-        "assert 'boto3' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_folder_of_other_data_is_refused(tmp_path):

@@ -53,7 +53,7 @@ def test_daemons_start_in_stages(tmp_path):
         {"proxy-1", "proxy-2"},
     ]
     assert two.data_actors() == ["server-1", "server-2"] and two.most("front_ends") == 4 and one.most("front_ends") == 1
-    assert two.daemon("server-1").argv != two.daemon("server-2").argv, "they are told apart by their command lines"
+    assert two.daemon("server-1").argv != two.daemon("server-2").argv, "their command lines differ"
     assert two.objects("s1") != two.objects("s2")
 
 
@@ -306,7 +306,7 @@ def test_lost_server_hides_nothing(joined):
     joined.ways[0].lost = True
     for key in keys:
         if key in joined.ways[0].files["b"]:
-            with pytest.raises(UserError, match="cannot be reached"):  # not `None`: nobody knows whether it is gone
+            with pytest.raises(UserError, match="cannot be reached"):  # not `None`: it may still be there
                 joined.read("b", key)
         else:
             assert joined.read("b", key) == b"x"

@@ -1,4 +1,4 @@
-"""Local copies of `calibrate`: bins of 10 ms, and the content of what was moved; each worker has a clock of its own."""
+"""Local copies of `calibrate`: bins of 10 ms, and the content that was moved."""
 
 import threading
 from types import SimpleNamespace
