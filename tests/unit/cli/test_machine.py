@@ -1,4 +1,4 @@
-"""Words for machines: what --json prints is what the schema in docs/ says, and nothing else; exit codes; completion."""
+"""Output for machines: `--json` prints what the schema in docs/ says and nothing else; exit codes; completion."""
 
 import ast
 import json
@@ -11,11 +11,12 @@ import subprocess
 import click
 import golden
 import jsonschema
+import pandas as pd
 import pytest
 from machine_answers import SCHEMA, valid
-from make_examples import ONE_EACH, make
 from paths import ROOT
 
+from campaigns import built, copied
 from storelab import __version__
 from storelab.analysis.tables import build
 from storelab.cli import cli, main, measuring
@@ -25,7 +26,7 @@ from storelab.core.errors import Exit, MeasurementFailed, UserError
 
 
 def asked(*arguments: str, code: int = 0) -> dict:
-    """What `storelab … --json` prints."""
+    """Return what `storelab … --json` prints."""
     ended, out, err = golden.storelab(*map(str, arguments), "--json")
     assert ended == code, err
     words = [a for a in arguments if not str(a).startswith("-") and "=" not in str(a)]
@@ -33,25 +34,22 @@ def asked(*arguments: str, code: int = 0) -> dict:
 
 
 @pytest.fixture(scope="module")
-def campaign(tmp_path_factory):
-    """A campaign with its tables; a point of each of three workloads, once."""
-    folder = tmp_path_factory.mktemp("machine") / "example"
-    make(folder, repetitions=4, failed=(), sweeps=ONE_EACH)
-    build.build(folder)
-    return folder
+def campaign():
+    """Return a campaign of three points on each of two stores, three runs each, with tables."""
+    return built("two_stores")
 
 
-def test_the_schema_is_a_schema_and_closed():
+def test_schema_is_valid_and_closed():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert set(SCHEMA["$defs"]) == {name.replace(" ", "_") for name in ANSWERS}
     for of_command in SCHEMA["$defs"].values():
         for part in (of_command, *of_command.get("$defs", {}).values()):
             assert part["additionalProperties"] is False
-            assert sorted(part["required"]) == sorted(part["properties"]), "no key is missing where it is not known"
+            assert sorted(part["required"]) == sorted(part["properties"]), "unknown values are null, not left out"
             assert all(p.get("description") or "$ref" in p for p in part["properties"].values())
 
 
-def test_a_key_that_is_not_declared_is_refused():
+def test_undeclared_keys_are_refused():
     told = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
     told |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
     assert valid("seal", json.dumps(told))
@@ -60,7 +58,7 @@ def test_a_key_that_is_not_declared_is_refused():
             valid("seal", json.dumps(wrong))
 
 
-def test_every_command_that_takes_json_has_a_schema_and_the_other_way_round():
+def test_commands_with_json_have_a_schema():
     taking = set()
     for name in cli.list_commands(None):
         command = cli.get_command(None, name)
@@ -82,7 +80,7 @@ def test_plan(tmp_path):
     assert first["clients"] == first["axes"]["clients"] and first["duration_s"] > 0
 
 
-def test_plan_of_a_measured_campaign():
+def test_plan_marks_measured_points():
     told = asked("--set", "campaign=reference", "plan")
     heads = {
         p.parent.relative_to(ROOT / "results/reference/raw").as_posix()
@@ -106,13 +104,13 @@ def test_check(tmp_path, monkeypatch):
     assert (told["measured"], told["sealed"], told["campaign"]) == (0, False, "smoke")
 
 
-@pytest.mark.parametrize(("workload", "said"), [("put", False), ("publish", True), ("roles-mine", False)])
-def test_an_estimate_says_which_work_may_end_before_its_deadline(workload, said, capsys):
-    works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
+def test_estimate_names_work_that_may_end_early(capsys):
     numbers = {"staged_objects": 0, "staged_bytes": 0, "free_bytes": None, "scratch_bytes": 0, "estimated_s": 1204.0}
-    measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
-    told = " ".join(capsys.readouterr().out.split())
-    assert "20 min" in told and ("may end before theirs" in told) == said == ("; publish may end" in told)
+    for workload, early in (("put", False), ("publish", True), ("roles-mine", False)):
+        works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
+        measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "20 min" in printed and ("; publish may end before theirs" in printed) == early, workload
 
 
 def test_status(monkeypatch):
@@ -132,16 +130,16 @@ def test_status(monkeypatch):
     assert "pids" not in first and (second["version"], second["endpoints"]) == ("", [])
 
 
-@pytest.mark.parametrize(("level", "code"), [("warn", 0), ("fail", 2)])
-def test_doctor_tells_what_is_missing_on_stdout_and_in_one_line(monkeypatch, level, code):
+def test_doctor_reports_what_is_missing(monkeypatch):
     from storelab.measure import doctor
 
-    found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
-    monkeypatch.setattr(doctor, "examine", lambda config: found)
-    ended, out, err = golden.storelab("doctor", "--json")
-    told = valid("doctor", out)
-    assert ended == code and told["fit"] == (code == 0) and told["findings"][1]["level"] == level
-    assert err == ("storelab: doctor: something is missing; see the lines marked fail\n" if code else "")
+    for level, code in (("warn", 0), ("fail", 2)):
+        found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
+        monkeypatch.setattr(doctor, "examine", lambda config, found=found: found)
+        ended, out, err = golden.storelab("doctor", "--json")
+        answer = valid("doctor", out)
+        assert (ended, answer["fit"], answer["findings"][1]["level"]) == (code, code == 0, level)
+        assert err.count("\n") == bool(code) and (not code or err.startswith("storelab: doctor: "))
 
 
 def test_doctor_of_nodes(monkeypatch):
@@ -154,14 +152,12 @@ def test_doctor_of_nodes(monkeypatch):
     assert not told["fit"] and told["findings"] == []
 
 
-def test_verify_and_seal(campaign, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(campaign, copy)
-    told = asked("verify", "--campaign-dir", copy)
-    assert (told["measured"], told["failed"], told["sealed"]) == (12, 0, None)
-    assert told["files"] == len([p for p in (copy / "raw").rglob("*") if p.is_file()]) - 1  # SHA256SUMS
-    first = asked("seal", "--campaign-dir", copy)
-    again = asked("seal", "--campaign-dir", copy)
+def test_verify_and_seal(tmp_path):
+    copy = copied("one_each", tmp_path / "copy")
+    answer = asked("verify", "--campaign-dir", copy)
+    assert (answer["measured"], answer["failed"], answer["sealed"]) == (3, 0, None)
+    assert answer["files"] == len([p for p in (copy / "raw").rglob("*") if p.is_file()]) - 1  # SHA256SUMS
+    first, again = (asked("seal", "--campaign-dir", copy) for _ in range(2))
     assert (first["already"], again["already"]) == (False, True) and first["sealed"] == again["sealed"]
     assert asked("verify", "--campaign-dir", copy)["sealed"] == first["sealed"]
 
@@ -175,24 +171,19 @@ def test_verdict_has_the_rows_of_the_table(campaign):
 
 def test_compare(campaign, tmp_path):
     told = asked("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
-    import pandas as pd
-
     table = pd.read_csv(tmp_path / "t.csv")
     assert [r["metric"] for r in told["rows"]] == list(table["metric"])
     assert [r["ratio"] for r in told["rows"]] == pytest.approx([1.0] * len(table))
     whole = next(r for r in told["rows"] if r["workload"] == "all")
-    assert whole["axes"] == {} and whole["points"] == 3 and whole["median_a"] is None
+    assert whole["axes"] == {} and whole["points"] == 6 and whole["median_a"] is None
     point = next(r for r in told["rows"] if r["workload"] == "put")
     assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
     assert (told["slower"], told["fail_on"], told["alone_a"]) == (0, "slower", 0)
     assert asked("compare", campaign, campaign)["slower"] is None
 
 
-def test_a_slower_side_is_told_on_both_sides(campaign, tmp_path):
-    import pandas as pd
-
-    slow = tmp_path / "slow"
-    shutil.copytree(campaign, slow)
+def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
+    slow = copied("two_stores", tmp_path / "slow")
     path = slow / "tables" / "points.csv"
     points = pd.read_csv(path)
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
@@ -203,68 +194,40 @@ def test_a_slower_side_is_told_on_both_sides(campaign, tmp_path):
     assert ended == Exit.FAILED and told["slower"] == 1 and err.count("\n") == 1 and "slower" in err
 
 
-def test_size_says_what_the_lines_say(campaign):
-    table = build.read(campaign, "throughput").set_index("workload").loc["put"]
+def test_size_agrees_with_its_text(campaign):
+    table = build.read(campaign, "throughput").set_index("workload").loc["put"].iloc[0]
     of = ("--engine", table["engine"], "--object-size", f"{table['object_size_bytes']} B", "--operation", "put")
-    words = (
-        "size",
-        "--link",
-        "20 Gbit/s",
-        "--client-link",
-        "1 Gbit/s",
-        "--points",
-        "7",
-        "--campaign-dir",
-        str(campaign),
-        *of,
-    )
+    words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--points", "7")
+    words += ("--campaign-dir", str(campaign), *of)
     told, (_, out, _) = asked(*words), golden.storelab(*words)
-    assert (told["link_bytes_per_s"], told["client_link_bytes_per_s"], told["points"]) == (
-        2_500_000_000,
-        125_000_000,
-        7,
-    )
+    asked_for = [told[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
+    assert asked_for == [2_500_000_000, 125_000_000, 7]
     assert f"{told['clients']} clients fill 20 Gbit/s; {told['clients_with_room']} leave room" in out
     assert told["one_client"]["source"] in out
     lines = re.findall(r"^ *(\d+) clients, 7 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
     assert [(str(r["clients"]), str(r["files"])) for r in told["records"]] == lines and len(lines) == 4
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("verify", "--campaign-dir", "nowhere"),
-        ("verdict", "--campaign-dir", "nowhere"),
-        ("seal", "--campaign-dir", "nowhere"),
-        ("compare", "nowhere", "nowhere"),
-        ("size", "--link", "x", "--client-link", "1 Gbit/s"),
-        ("plan", "--write"),
-        ("history", "--campaign-dir", "nowhere"),
-        ("history", "add", "--campaign-dir", "nowhere"),
-        ("--set", "campaign=nowhere", "check"),
-        ("--set", "campaign=nowhere", "plan"),
-        ("--set", "campaign=nowhere", "status"),
-        ("--set", "campaign=nowhere", "doctor"),
-    ],
-)
-def test_a_mistake_leaves_stdout_empty_and_is_one_line(arguments):
-    ended, out, err = golden.storelab(*arguments, "--json")
-    assert (ended, out) == (Exit.MISTAKE, "")
-    assert err.startswith("storelab: ") and err.count("\n") == 1
+def test_mistakes_leave_stdout_empty():
+    commands = ["verify", "verdict", "seal", "history", "history add"]
+    arguments = [(*command.split(), "--campaign-dir", "nowhere") for command in commands]
+    arguments += [("--set", "campaign=nowhere", command) for command in ("check", "plan", "status", "doctor")]
+    arguments += [("compare", "nowhere", "nowhere"), ("size", "--link", "x", "--client-link", "1 Gbit/s")]
+    for words in (*arguments, ("plan", "--write")):
+        ended, out, err = golden.storelab(*words, "--json")
+        assert (ended, out) == (Exit.MISTAKE, ""), words
+        assert err.startswith("storelab: ") and err.count("\n") == 1, words
 
 
-# --- exit codes ---------------------------------------------------------------------------------------------------------------------
+# Exit codes
 
 
-def test_the_table_of_exit_codes_is_the_enumeration():
+def test_exit_codes_are_those_of_the_page():
     page = (ROOT / "docs/machine.md").read_text()
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", page, flags=re.MULTILINE)
     assert [(int(code), name, meaning) for code, name, meaning in rows] == [(e.value, e.name, e.meaning) for e in Exit]
-
-
-def test_exit_codes_stay():
-    told = {"DONE": 0, "FAILED": 1, "MISTAKE": 2, "HANGUP": 129, "INTERRUPTED": 130, "TERMINATED": 143}
-    assert {e.name: e.value for e in Exit} == told
+    stable = {"DONE": 0, "FAILED": 1, "MISTAKE": 2, "HANGUP": 129, "INTERRUPTED": 130, "TERMINATED": 143}
+    assert {e.name: e.value for e in Exit} == stable
 
 
 def exits(tree: ast.AST) -> list[str]:
@@ -273,7 +236,7 @@ def exits(tree: ast.AST) -> list[str]:
     return [ast.unparse(a) for call in calls for a in call.args]
 
 
-def test_no_command_ends_with_a_number_of_its_own():
+def test_commands_use_only_named_exit_codes():
     known = re.compile(r"Exit\b|error\.exit_code$")
     found = {p: exits(ast.parse(p.read_text())) for p in (ROOT / "src/storelab/cli").rglob("*.py")}
     assert [words for each in found.values() for words in each if not known.search(words)] == []
@@ -301,7 +264,7 @@ def hung_up(number: int) -> None:
         (lambda: hung_up(signal.SIGHUP), Exit.HANGUP),
     ],
 )
-def test_how_a_command_ends(monkeypatch, capsys, happens, code):
+def test_exit_code_of_each_ending(monkeypatch, capsys, happens, code):
     def run(**_):
         if isinstance(happens, BaseException):
             raise happens
@@ -321,28 +284,25 @@ def test_how_a_command_ends(monkeypatch, capsys, happens, code):
     assert capsys.readouterr().err.count("\n") == (code in (Exit.FAILED, Exit.MISTAKE))
 
 
-# --- completion ---------------------------------------------------------------------------------------------------------------------
+# Completion
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_of_a_shell_is_whole(shell, tmp_path):
-    code, out, err = golden.storelab("completion", shell)
-    assert (code, err) == (0, "") and "_STORELAB_COMPLETE" in out and f"{shell}_complete" in out
-    if program := shutil.which(shell):
-        script = tmp_path / "script"
-        script.write_text(out)
-        done = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
+def test_completion_scripts_are_valid(tmp_path):
+    for shell in SHELLS:
+        code, out, err = golden.storelab("completion", shell)
+        assert (code, err) == (0, "") and "_STORELAB_COMPLETE" in out and f"{shell}_complete" in out
+        if program := shutil.which(shell):
+            script = tmp_path / shell
+            script.write_text(out)
+            done = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, timeout=60)
+            assert (done.returncode, done.stderr) == (0, ""), shell
+    code, out, err = golden.storelab("completion", "tcsh")
+    assert (code, out) == (2, "") and "'tcsh'" in err and "'zsh'" in err and err.count("\n") == 1
 
 
-def test_bash_loads_the_script_and_completes_by_it():
-    """As `eval "$(storelab completion bash)"` does: bash itself says which function completes storelab."""
+def test_bash_loads_the_completion_script():
+    """Bash itself says which function completes storelab, after `eval "$(storelab completion bash)"`."""
     _, script, _ = golden.storelab("completion", "bash")
     asks = f"{script}\ncomplete -p storelab"
     done = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and re.search(r"-F _storelab_completion storelab", done.stdout), done.stderr
-
-
-def test_a_shell_that_is_none():
-    code, out, err = golden.storelab("completion", "tcsh")
-    assert (code, out) == (2, "") and "'tcsh' is not one of 'bash', 'zsh', 'fish'" in err and err.count("\n") == 1
