@@ -1,7 +1,6 @@
-"""A made table of garbage collections with known values."""
+"""A table of garbage collections with known values, from made records."""
 
-from types import SimpleNamespace
-
+import made_records
 import pandas as pd
 
 from storelab.analysis.tables.roles import collections
@@ -68,14 +67,9 @@ PHASES = [  # key, role, does, phase, rate
 
 
 def make_table(tmp_path):
-    files = {}
-    for number, (key, (_, rows)) in enumerate(RUNS.items()):
-        path = tmp_path / f"collections.{number}.parquet"
-        columns = {name: [row.get(name) for row in rows] for name in records.COLLECTIONS}
-        records.write_table(path, records.COLLECTIONS, columns)
-        files[str(path)] = key
+    rows = {key: tries for key, (_, tries) in RUNS.items()}
     runs = {key: run for key, (run, _) in RUNS.items()}
-    campaign = SimpleNamespace(files=lambda name: files if name == "collections" else {}, runs=runs)
+    campaign = made_records.campaign(tmp_path, "collections", records.COLLECTIONS, rows, runs)
     points = pd.DataFrame(
         {
             "order": range(len(runs)),

@@ -1,7 +1,6 @@
-"""A made table of application starts with known values."""
+"""A table of application starts with known values, from made records."""
 
-from types import SimpleNamespace
-
+import made_records
 import pandas as pd
 
 from storelab.analysis.tables.distribution import launches
@@ -46,16 +45,14 @@ def run_of(http_cache):
 
 def make_table(tmp_path):
     """Two runs without a cache, the second twice as slow; one with Squid, twice as fast; an invalid one."""
-    files, runs, points = {}, {}, []
+    rows, runs, points = {}, {}, []
     for number, (slow, http_cache, state) in enumerate(
         ((1, "none", "ok"), (2, "none", "ok"), (0.5, "squid", "ok"), (9, "none", "invalid"))
     ):
         key = f"a/launch/rep~{number}"
-        rows = [r | {"begin_ns": r["end_ns"] - int(slow * (r["end_ns"] - r["begin_ns"]))} for r in ROWS]
-        path = tmp_path / f"launches.{number}.parquet"
-        records.write_table(path, records.LAUNCHES, {n: [r.get(n) for r in rows] for n in records.LAUNCHES})
-        files[str(path)], runs[key] = key, run_of(http_cache)
+        rows[key] = [r | {"begin_ns": r["end_ns"] - int(slow * (r["end_ns"] - r["begin_ns"]))} for r in ROWS]
+        runs[key] = run_of(http_cache)
         points.append(["a", "launch", 2, http_cache, "none", key, state, True])
-    campaign = SimpleNamespace(files=lambda name: files if name == "launches" else {}, runs=runs)
+    campaign = made_records.campaign(tmp_path, "launches", records.LAUNCHES, rows, runs)
     points = pd.DataFrame(points, columns=[*BY, "key", "state", "shared_host"])
     return launches.table(launches.of_runs(campaign), points, BY)

@@ -1,9 +1,8 @@
-"""An S3 proxy on loopback that lies on purpose: what the workload `consistency` must catch, each lie in its own
-scenario.
+"""An S3 proxy on loopback that gives false answers on purpose, which the workload `consistency` must find.
 
-Requests go on as they came, with the Host that the client signed; only answers are changed. Which lie is told about a
-key is in its name, so every key meets one lie at most, and once, unless `stubborn`. `told` counts lies by the scenario
-that must catch them.
+Requests are passed on unchanged, with the Host that the client signed; only answers are changed. The name of a key
+decides which false answer it gets: one at most, and once, unless `stubborn`. The counter `told` has the number of false
+answers by the scenario that must find them.
 """
 
 import contextlib
@@ -33,13 +32,13 @@ BUCKET_LIES = {0: ("bucket_usable", "bucket_comes_back"), 1: ("bucket_listed", "
 
 
 def object_lie(key: str) -> str | None:
-    """Every worker begins with another one, so that few rounds are enough for all."""
+    """Return the scenario of a key. Every worker begins with another one, so that few rounds are enough for all."""
     client, worker, n = map(int, KEY.search(key).groups())
     return OBJECT_LIES.get((n + 1 + 4 * client + 2 * worker) % 9)
 
 
 class Story:
-    """What happened to one key or bucket so far; bodies by version; looks since the last write."""
+    """The history of one key or bucket: bodies by version, and requests since the last write."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -54,16 +53,16 @@ class Story:
 
 
 class Server(ThreadingHTTPServer):
-    """Python's bears five connections that wait, and a client of 256 workers is refused by a busy machine."""
+    """A server for 256 connections that wait: with Python's five, a busy machine refuses clients of many workers."""
 
     request_queue_size = 256
 
 
 class LyingProxy:
-    """`with LyingProxy([(host, port), …], lies) as proxy:` … `proxy.urls` (one per front-end), `proxy.told`.
+    """A proxy of these targets: `urls` has one entry for each front-end, `told` is the counter of false answers.
 
-    lies: scenarios to lie about, and `failures`: every tenth GET of an object and, for half a second, all listings of
-    one worker.
+    lies: scenarios with false answers, and `failures`: errors for every tenth GET of an object and, for half a second,
+    for all listings of one worker.
     """
 
     def __init__(self, targets: list[tuple[str, int]], lies: set[str], stubborn: bool = False):
@@ -101,7 +100,7 @@ class LyingProxy:
         return True
 
     def change(self, method: str, target: str, sent: bytes, status: int, answer: bytes) -> tuple[int, bytes]:
-        """The answer that the client gets."""
+        """Return the answer that the client gets."""
         parts = urlsplit(target)
         path, query = unquote(parts.path), parse_qs(parts.query)
         with self.lock:
@@ -166,7 +165,7 @@ class LyingProxy:
         return status, answer
 
     def _many(self, second_page: bool, answer: bytes) -> bytes:
-        """The first listing lacks a key, the third has one twice; those between are right."""
+        """Omit a key of the first listing, and repeat one of the third; the listing between is right."""
         self.many_lists += second_page
         entries = re.findall(rb"<Contents>.*?</Contents>", answer, re.DOTALL)
         if self.many_lists == 1 and second_page and self._tell("listing_complete"):
@@ -189,7 +188,7 @@ class LyingProxy:
             lie = {1: "bucket_unlisted", 2: "bucket_comes_back"}.get(story.lists)
             if story.deleted and lie in lies and self._tell(lie):
                 answer = answer.replace(b"<Buckets>", b"<Buckets><Bucket><Name>%s</Name></Bucket>" % name.encode())
-        # Listed until somebody asked twice whether it is there: a wrong answer, and the same again.
+        # Listed until it was asked for twice: a wrong answer, and the same again.
         if "listed_bucket_exists" in self.lies and self.phantom_heads < 2:
             self.told["listed_bucket_exists"] = 1
             answer = answer.replace(b"<Buckets>", b"<Buckets><Bucket><Name>%s</Name></Bucket>" % PHANTOM.encode())
@@ -217,7 +216,7 @@ def _hide(answer: bytes, key: str) -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of a client, with one of its own to the server."""
+    """One connection of a client, with a separate one to the server."""
 
     proxy: LyingProxy
     target: tuple[str, int]

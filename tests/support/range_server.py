@@ -1,4 +1,4 @@
-"""A server on loopback that answers several ranges rightly, wrongly, or not at all."""
+"""A server on loopback that gives right, wrong or no answers to several ranges."""
 
 import http.server
 import re
@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Of `server.data`; `server.mode` says how several ranges are answered, `server.asked` how many each request asked
-    for.
+    """Answers about `server.data`.
+
+    `server.mode` decides how several ranges are answered; `server.asked` has the number of ranges of each request.
     """
 
     protocol_version = "HTTP/1.1"
@@ -67,7 +68,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def range_server(data: bytes) -> Iterator[http.server.ThreadingHTTPServer]:
-    """Serves `data` under every path, rightly until its `mode` is set."""
+    """Serve `data` under every path, without errors until `mode` is set."""
     one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     one.handle_error = lambda *_: None  # clients break off on purpose
     one.data, one.mode, one.asked, one.daemon_threads = data, "right", [], True

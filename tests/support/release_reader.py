@@ -15,10 +15,10 @@ def _md5(path: bytes) -> tuple[int, int]:
 
 
 def restore(root: str, get: Callable[[str], bytes], by_the_tool: bool = False) -> dict[bytes, Entry]:
-    """Path -> what lies there.
+    """Return the entry at each path.
 
     get: `data/ab/cdef…` -> bytes; by_the_tool: counts of a subtree lack the catalog itself. Raises AssertionError where
-    a catalog is not as it must be.
+    a catalog is wrong.
     """
     out: dict[bytes, Entry] = {}
     _read(root, b"", get, out, by_the_tool)

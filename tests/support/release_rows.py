@@ -1,7 +1,6 @@
-"""A made table of published releases with known values."""
+"""A table of published releases with known values, from made records."""
 
-from types import SimpleNamespace
-
+import made_records
 import pandas as pd
 
 from storelab.analysis.tables.distribution import releases
@@ -16,12 +15,8 @@ BY = ["store", "workload", "pattern", "stratum0", "days"]
 def day(n, stratum, state, begin, end, stored=10, size=2_000_000, **more):
     times = {"begin_ns": begin * S, "end_ns": end * S, "prepare_ns": None if stratum else 2 * S}
     counts = dict.fromkeys(("heads", "gets", "puts", "skipped", "retries", "failures"), 1)
-    return (
-        {"client": 0, "day": n, "stratum": stratum, "state": state, "stored": stored, "bytes": size}
-        | times
-        | counts
-        | more
-    )
+    row = {"client": 0, "day": n, "stratum": stratum, "state": state, "stored": stored, "bytes": size}
+    return row | times | counts | more
 
 
 DAYS = [
@@ -38,15 +33,12 @@ DAYS = [
 
 def make_table(tmp_path):
     """Two runs of one group: the second has twice the bytes; and one that is not valid."""
-    files, runs = {}, {}
-    for number, factor in enumerate((1, 2, 100)):
-        key = f"a/replicate/rep~{number}"
-        rows = [row | {"bytes": row["bytes"] * factor} for row in DAYS]
-        path = tmp_path / f"days.{number}.parquet"
-        records.write_table(path, records.DAYS, {name: [row.get(name) for row in rows] for name in records.DAYS})
-        files[str(path)] = key
-        runs[key] = {"point": {"fixed": {"release": {"factor": 0.001}}}}
-    campaign = SimpleNamespace(files=lambda name: files if name == "days" else {}, runs=runs)
+    rows = {
+        f"a/replicate/rep~{number}": [row | {"bytes": row["bytes"] * factor} for row in DAYS]
+        for number, factor in enumerate((1, 2, 100))
+    }
+    runs = {key: {"point": {"fixed": {"release": {"factor": 0.001}}}} for key in rows}
+    campaign = made_records.campaign(tmp_path, "days", records.DAYS, rows, runs)
     points = pd.DataFrame(
         {"key": list(runs), "state": ["ok", "ok", "invalid"], "shared_host": pd.array([True] * 3, "boolean")}
         | {name: [value] * 3 for name, value in zip(BY, ("a", "replicate", "cvmfs", "b", 4), strict=True)}
