@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 from storelab.core import plan
 from storelab.core.config import Config
+from storelab.core.model import Point
 from storelab.core.records import write_json
 from storelab.datasets import payload
-from storelab.engines.common.shares import Staged, staged, to_delete
+from storelab.engines.common.shares import Staged, folders, staged, to_delete
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -111,3 +112,16 @@ def test_cold_events_end_with_their_file(tmp_path):
         client = WORKLOADS["events"].client(job)
         client.step, client.entries = 50, 120
         assert [client.finished(n) for n in range(4)] == ends and client.cold is False
+
+
+def test_client_begins_with_different_folders(tmp_path):
+    """A client uses the folders of its accounts; client c begins with the c-th of them, and goes round."""
+    point, manifest = Point("a", "list", {"clients": 8}, 1, "k", "s", 5, 0), tmp_path / "m.json"
+    manifest.write_text(json.dumps({"dataset": {"name": "keys-x"}, "clients": {"name": "wrong"}, "objects": {}}))
+    places = [Bucket(f"b{i}", f"p{i}/", i % 2) for i in range(6)]
+    for accounts, own in (((0,), [0, 2, 4]), ((1,), [1, 3, 5]), ((0, 1), [0, 1, 2, 3, 4, 5])):
+        for client in range(7):
+            first = client % len(own)
+            wanted = [(i, f"p{i}/data/keys-x/keys/") for i in own[first:] + own[:first]]
+            job = Job(point, client, Endpoint("http://h", "s3"), places, tmp_path, manifest, accounts=accounts)
+            assert folders(job) == wanted, (accounts, client)

@@ -1,15 +1,10 @@
-"""What engines of transfers share: the outcome of a run, places of ranges, and folders of a client."""
+"""What engines of transfers share: the outcome of a run, and places of ranges."""
 
-import json
 import random
 from types import SimpleNamespace
 
-from storelab.core.model import Point
-from storelab.engines.common import shares
 from storelab.engines.common.ranges import begins, fixed
 from storelab.engines.common.transfers import TransferClient
-from storelab.engines.contract import Job
-from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 
 class Silent(TransferClient):
@@ -60,16 +55,3 @@ def test_random_ranges_reach_both_ends():
 def test_ranges_begin_at_a_fixed_place():
     for offset, begin in (("1MB", 10**6), ("0B", 0)):
         assert list(begins(offset, 10**7, 5, random.Random(1))) == [begin] == [fixed(offset)]
-
-
-def test_client_begins_with_different_folders(tmp_path):
-    """A client uses the folders of its accounts; client c begins with the c-th of them, and goes round."""
-    point, manifest = Point("a", "list", {"clients": 8}, 1, "k", "s", 5, 0), tmp_path / "m.json"
-    manifest.write_text(json.dumps({"dataset": {"name": "keys-x"}, "clients": {"name": "wrong"}, "objects": {}}))
-    places = [Bucket(f"b{i}", f"p{i}/", i % 2) for i in range(6)]
-    for accounts, own in (((0,), [0, 2, 4]), ((1,), [1, 3, 5]), ((0, 1), [0, 1, 2, 3, 4, 5])):
-        for client in range(7):
-            first = client % len(own)
-            wanted = [(i, f"p{i}/data/keys-x/keys/") for i in own[first:] + own[:first]]
-            job = Job(point, client, Endpoint("http://h", "s3"), places, tmp_path, manifest, accounts=accounts)
-            assert shares.folders(job) == wanted, (accounts, client)

@@ -1,4 +1,4 @@
-"""What storelab deletes: only what a note, a manifest or a record of its own names; anything else stays."""
+"""Deletion: storelab deletes only what its notes, manifests or records name; anything else stays."""
 
 import json
 import shutil
@@ -93,33 +93,28 @@ def test_only_writing_workloads_make_objects():
 
 
 def test_keys_of_other_workloads_are_known():
-    for ours, cases in (
-        (
-            made_by(s3(), point("consistency", 512)),
-            [
-                ("b", "put/0123abcd/1/3/0000012", 512, True),
-                ("b", "put/0123abcd/1/3/anchor", 512, True),
-                ("b", "put/0123abcd/many/00017", 256, True),
-                ("b", "put/0123abcd/many/00017", 512, False),
-                ("b", "put/0123abcd/1/3/thesis", 512, False),
-                ("b", "put/0123abcd/many/x", 256, False),
-            ],
-        ),
-        (
-            made_by(s3(), point("probe")),
-            [
-                ("b", "probe/0123abcd/known", 2_400_000, True),
-                ("b", "probe/0123abcd/known", 17, False),
-                ("b", "probe/0123abcd/0/list/003/0031", 1, True),
-                ("b", "probe/mine", 1, False),
-                ("storelab-camp-100002", "v", 6, True),
-                ("storelab-camp-0002", "v", 6, False),
-                ("storelab-camp-100002", "thesis", 6, False),
-            ],
-        ),
-        (made_by(s3(), point("delete")), [("b", put_key(ATTEMPT, 0, 3), 1000, True)]),
+    """(key, size) of objects that an attempt made, and of others."""
+    attempt, campaign = "put/0123abcd", "storelab-camp-100002"
+    consistency = [("1/3/0000012", 512), ("1/3/anchor", 512), ("many/00017", 256)]
+    others = [("many/00017", 512), ("1/3/thesis", 512), ("many/x", 256)]
+    ours = made_by(s3(), point("consistency", 512))
+    assert all(ours("b", f"{attempt}/{key}", size) for key, size in consistency)
+    assert not any(ours("b", f"{attempt}/{key}", size) for key, size in others)
+    ours = made_by(s3(), point("probe"))
+    for bucket, key, size in (
+        ("b", "probe/0123abcd/known", 2_400_000),
+        ("b", "probe/0123abcd/0/list/003/0031", 1),
+        (campaign, "v", 6),
     ):
-        assert not [case for case in cases if ours(*case[:3]) != case[3]]
+        assert ours(bucket, key, size), key
+    for bucket, key, size in (
+        ("b", "probe/0123abcd/known", 17),
+        ("b", "probe/mine", 1),
+        ("storelab-camp-0002", "v", 6),
+        (campaign, "thesis", 6),
+    ):
+        assert not ours(bucket, key, size), key
+    assert made_by(s3(), point("delete"))("b", put_key(ATTEMPT, 0, 3), 1000)
 
 
 def write(store, name, files):
