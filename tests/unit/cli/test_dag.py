@@ -1,4 +1,4 @@
-"""What the targets of Snakemake rest on, held against what their commands truly load, read and run in a fresh interpreter."""
+"""Dependencies of Snakemake targets, compared with what their commands load, read and run in a new process."""
 
 import ast
 import json
@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import make_examples
 import pytest
 import yaml
 from paths import ROOT
 
+from campaigns import copied
 from storelab.analysis.figures import catalogue
 from storelab.cli import code, workflow
 from storelab.core import config
@@ -22,21 +22,12 @@ from storelab.core.errors import UserError
 PACKAGE = ROOT / "src" / "storelab"
 PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())
 TARGETS = {"tables": code.TABLES, "figures": code.FIGURES, "latex": code.LATEX, "report": code.REPORT}
-NOT_OF_THE_PAPER = {
-    "explain",
-    "artefact",
-    "sizing",
-    "capabilities_page",
-    "compare",
-    "explore",
-    "history",
-    "pages",
-    "quick_page",
-    "report/live",
-}  # of the analysis, used by other commands
+# Modules of the analysis that other commands use.
+NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "capabilities_page", "compare", "explore"}
+NOT_OF_THE_PAPER |= {"history", "pages", "quick_page", "report/live"}
 
-# Builds a target; tells the modules that are loaded then, the files of the package that were opened and are no code, and by figure
-# those of whose functions ran. Nothing of `storelab.cli.code` takes part; nothing is rendered.
+# Builds a target and prints the modules that are loaded then, the data files of the package that were opened, and for
+# each figure the files whose functions ran. It does not use `storelab.cli.code`, and renders nothing.
 LOADED = """
 import cProfile, importlib, json, sys
 from pathlib import Path
@@ -55,9 +46,11 @@ if module.endswith("figures.write"):
     target.index(Path(folder))
 else:
     target.build(Path(folder))
-loaded = {m.__file__ for n, m in sys.modules.items() if n.partition(".")[0] == "storelab" and getattr(m, "__file__", None)}
+modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == "storelab"]
+loaded = {m.__file__ for m in modules if getattr(m, "__file__", None)}
 data = {p for p in opened if p.startswith(package) and not p.endswith((".py", ".pyc")) and Path(p).is_file()}
-print(json.dumps({"files": sorted(loaded | data), "ran": {n: [f for f in s if f.startswith(package)] for n, s in ran.items()}}))
+ran = {n: [f for f in s if f.startswith(package)] for n, s in ran.items()}
+print(json.dumps({"files": sorted(loaded | data), "ran": ran}))
 """
 
 
@@ -71,9 +64,8 @@ def fresh(script: str, *arguments: str):
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory) -> dict[str, dict]:
-    """Target -> {files: what its command loads and reads of the package, ran: by figure the files with functions that ran}."""
-    folder = tmp_path_factory.mktemp("dag")
-    make_examples.make(folder, repetitions=1)
+    """Return target -> {files: what its command loads and reads, ran: for each figure the files that ran}."""
+    folder = copied("example", tmp_path_factory.mktemp("dag"))
     return {name: fresh(LOADED, module, str(folder), str(PACKAGE)) for name, module in TARGETS.items()}
 
 
@@ -86,35 +78,30 @@ def absolute(files) -> set[str]:
     return {str(ROOT / f) for f in files}
 
 
-def test_a_notebook_rests_on_what_its_cells_import():
-    files = code.notebook_code(ROOT / "notebooks" / "sparse.ipynb")
-    assert "src/storelab/readplan/__init__.py" in files and set(code.rests_on("storelab.analysis.tables.build")) <= set(
-        files
-    )
+def test_notebook_depends_on_the_imports_of_its_cells():
+    files = set(code.notebook_code(ROOT / "notebooks" / "sparse.ipynb"))
+    assert "src/storelab/readplan/__init__.py" in files
+    assert files >= set(code.rests_on("storelab.analysis.tables.build"))
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_target_rests_on_all_that_its_command_loads_and_reads(truth, target):
-    files = set(truth[target]["files"])
-    assert len(files) > 25 and not files - absolute(code.rests_on(TARGETS[target]))
-
-
-@pytest.mark.heavy
-def test_published_numbers_count(truth):
+def test_target_depends_on_all_that_its_command_loads(truth):
+    """Data files count too: the published numbers."""
+    for target, module in TARGETS.items():
+        files = set(truth[target]["files"])
+        assert len(files) > 25 and not files - absolute(code.rests_on(module)), target
+        published = {f for f in code.rests_on(module) if f.endswith(".csv")}
+        assert published <= set(code.rests_on(code.TABLES)), target
     assert any(f.endswith(".csv") for f in truth["tables"]["files"])
-    assert all(
-        set(code.rests_on(code.TABLES)) >= {f for f in code.rests_on(m) if f.endswith(".csv")} for m in TARGETS.values()
-    )
 
 
-def test_no_target_rests_on_the_measuring_side_or_the_command_line():
+def test_targets_depend_only_on_analysis_and_core():
     for module in (*TARGETS.values(), code.TYPESET, code.JOINED):
         rooms = {Path(f).relative_to("src/storelab").parts[0] for f in code.rests_on(module)}
         assert rooms <= {"__init__.py", "analysis", "core"}
 
 
-def test_every_module_of_the_analysis_is_rested_on():
+def test_targets_depend_on_the_whole_analysis():
     modules = (*TARGETS.values(), code.TYPESET, code.JOINED)
     every = {f for module in modules for f in absolute(code.rests_on(module))}
     here = PACKAGE / "analysis"
@@ -123,7 +110,7 @@ def test_every_module_of_the_analysis_is_rested_on():
 
 
 @pytest.mark.heavy
-def test_a_figure_rests_on_all_that_runs_while_it_is_drawn(truth):
+def test_figure_depends_on_all_code_that_draws_it(truth):
     ran = truth["figures"]["ran"]
     assert sum(len(files) > 5 for files in ran.values()) > 3
     whole = set(code.rests_on(code.FIGURES))
@@ -133,7 +120,7 @@ def test_a_figure_rests_on_all_that_runs_while_it_is_drawn(truth):
         assert set(mine) <= whole, f"{name} would be stale while the index is not"
 
 
-def test_a_figure_does_not_rest_on_what_other_figures_own():
+def test_figure_ignores_modules_of_other_figures():
     owned = {name: {f"src/{m.replace('.', '/')}.py" for m in catalogue.modules(name)} for name in catalogue.names(PLAN)}
     assert any(owned.values())
     for name, mine in owned.items():
@@ -141,30 +128,29 @@ def test_a_figure_does_not_rest_on_what_other_figures_own():
         assert not (set().union(*owned.values()) - mine - needed) & set(code.figure_code(PLAN, name)), name
 
 
-def test_an_unknown_figure_is_named_with_those_that_are_there():
+def test_unknown_figure_is_refused():
     with pytest.raises(UserError, match="there is no figure 'nonsense'"):
         code.figure_code(PLAN, "nonsense")
 
 
-def test_only_without_type_checking_and_without_what_is_left_out():
-    class_only = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from storelab.core import units\n"
-    assert not [
-        n for n in code._running(ast.parse(class_only)) if isinstance(n, ast.ImportFrom) and n.module == "storelab.core"
-    ]
+def test_type_only_imports_are_ignored():
+    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from storelab.core import units\n"
+    found = [n.module for n in code._running(ast.parse(text)) if isinstance(n, ast.ImportFrom)]
+    assert found == ["typing"]
     less = code.rests_on(code.LATEX, without=[code.TABLES])
     assert "src/storelab/analysis/tables/build.py" not in less and "src/storelab/analysis/latex/write.py" in less
     with pytest.raises(KeyError, match=r"storelab\.nowhere"):
         code.rests_on("storelab.nowhere")
 
 
-def test_names_are_read_without_loading():
+def test_constants_are_read_without_imports():
     from storelab.analysis.latex import write
     from storelab.analysis.tables import build
 
     assert code.constant(code.TABLES, "NAMES") == tuple(build.NAMES)
     assert code.constant(code.LATEX, "TEX") == tuple(write.TEX)
-    script = "import json, sys, storelab.cli.code as c; c.constant(c.TABLES, 'NAMES'); print(json.dumps('pandas' in sys.modules))"
-    assert fresh(script) is False
+    script = "import json, sys, storelab.cli.code as c; c.constant(c.TABLES, 'NAMES')"
+    assert fresh(f"{script}; print(json.dumps('pandas' in sys.modules))") is False
 
 
 @pytest.fixture
@@ -174,14 +160,13 @@ def drawn(tmp_path):
     (tmp_path / "figures").mkdir()
     (tmp_path / "tables" / "points.csv").write_text("")
     for i, name in enumerate(catalogue.names(PLAN)):
-        for kind in ("json",) if i == 0 else ("json", "pdf", "png"):
-            (tmp_path / "figures" / f"{name}.{kind}").write_text(
-                json.dumps({"empty": True} if i == 0 else {"pdf": f"{name}.pdf"})
-            )
+        text = json.dumps({"pdf": f"{name}.pdf"} if i else {"empty": True})
+        for kind in ("json", "pdf", "png") if i else ("json",):
+            (tmp_path / "figures" / f"{name}.{kind}").write_text(text)
     return tmp_path
 
 
-def test_stale_are_figures_older_than_tables_or_code_or_in_part_missing(drawn, monkeypatch):
+def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
     first, second, third, fourth, *_ = names = catalogue.names(PLAN)
     assert code.stale_figures(drawn, PLAN) == []
     (drawn / "figures" / f"{second}.png").unlink()
@@ -198,7 +183,7 @@ def test_stale_are_figures_older_than_tables_or_code_or_in_part_missing(drawn, m
     assert code.stale_figures(drawn, PLAN) == names and first in names
 
 
-def test_an_index_does_not_stand_for_a_figure_that_is_gone(drawn):
+def test_marks_of_missing_files_are_removed(drawn):
     second = catalogue.names(PLAN)[1]
     index, sections = drawn / "figures" / "index.json", drawn / "tex" / "sections.tex"
     sections.parent.mkdir()
@@ -219,37 +204,22 @@ def test_an_index_does_not_stand_for_a_figure_that_is_gone(drawn):
     assert mark() == (False, True)
 
 
-def test_the_default_profile_sets_nothing_that_another_sets():
+def test_profiles_share_no_key_with_the_default():
     profiles = {p.parent.name: yaml.safe_load(p.read_text()) for p in (ROOT / "profiles").glob("*/config.yaml")}
     default = profiles.pop("default")
     assert default["cores"] == "all" and not {"config", "configfile"} & set(default)
     assert profiles and not {key for other in profiles.values() for key in other} & set(default)
 
 
-def test_a_clone_is_set_to_the_sealed_campaign():
+def test_clone_is_set_to_a_sealed_campaign():
     light = config.load_rebuild(ROOT / "config.yaml")
     assert not light.measure and (ROOT / light.results / light.name / "raw" / "SEAL").exists()
 
 
-def test_every_rule_says_what_it_does_and_keeps_a_log():
-    rules = {
-        name: body
-        for path in (ROOT / "rules").glob("*.smk")
-        for name, body in re.findall(r"^rule (\w+):\n((?:    .*\n|\n)+)", path.read_text(), re.MULTILINE)
-    }
-    begun = [
-        line
-        for path in (ROOT / "rules").glob("*.smk")
-        for line in path.read_text().splitlines()
-        if line.startswith("rule ")
-    ]
-    assert {f"rule {name}:" for name in rules} == set(begun) and len(begun) == len(rules)
+def test_rules_have_message_and_log():
+    text = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    rules = dict(re.findall(r"^rule (\w+):\n((?:    .*\n|\n)+)", text, re.MULTILINE))
+    assert sorted(rules) == sorted(re.findall(r"^rule (\w+)", text, re.MULTILINE))
     for name, body in rules.items():
         sections = set(re.findall(r"^    (\w+):", body, re.MULTILINE))
-        assert {"output", "log", "message", "shell"} <= sections, name
-        assert "logged {log}" in body, name
-
-
-def test_workflow_files_stay_short():
-    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "rules").glob("*.smk")}
-    assert len((ROOT / "Snakefile").read_text().splitlines()) < 90 and max(lengths.values()) < 120
+        assert sections >= {"output", "log", "message", "shell"} and "logged {log}" in body, name
