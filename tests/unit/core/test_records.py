@@ -1,9 +1,10 @@
-"""Records: atomic or nothing, verified, sealed."""
+"""Records: files are written whole or not at all, verified, and have the columns of their page."""
 
 import errno
 import hashlib
 import os
 import re
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,33 +19,18 @@ from storelab.workloads import WORKLOADS
 
 @pytest.fixture
 def point():
-    config = Config.model_validate(
-        {
-            "campaign": "x",
-            "name": "x",
-            "stores": {"a": {"kind": "seaweedfs"}},
-            "use_stores": ["a"],
-            "calibrate": False,
-            "sweeps": {"up": {"workload": "put"}},
-        }
-    )
-    return plan.make(config, WORKLOADS)[0]
+    base = {"campaign": "x", "name": "x", "use_stores": ["a"], "calibrate": False}
+    base |= {"stores": {"a": {"kind": "seaweedfs"}}, "sweeps": {"up": {"workload": "put"}}}
+    return plan.make(Config.model_validate(base), WORKLOADS)[0]
 
 
 @pytest.fixture
 def raw(tmp_path, point):
+    """The records of a point with two operations, of which one failed."""
     folder = tmp_path / point.key
     folder.mkdir(parents=True)
-    columns = {
-        "client": [0, 0],
-        "op": ["PUT", "PUT"],
-        "object": ["k0", None],
-        "count": [1, 1],
-        "bytes": [4000, 0],
-        "end_ns": [10, 20],
-        "status": [0, 503],
-        "error": [None, "SlowDown"],
-    }
+    columns = {"client": [0, 0], "op": ["PUT", "PUT"], "object": ["k0", None], "count": [1, 1], "bytes": [4000, 0]}
+    columns |= {"end_ns": [10, 20], "status": [0, 503], "error": [None, "SlowDown"]}
     records.write_table(folder / "ops.0.parquet", records.OPS, columns)
     records.finish(folder, {"point": records.as_json(point.identity())})
     records.write_summed(tmp_path / "plan.json", {"points": [{"key": point.key, **records.as_json(point.identity())}]})
@@ -52,25 +38,25 @@ def raw(tmp_path, point):
     return tmp_path
 
 
-def test_the_table_has_the_schema_and_the_missing_columns_are_null(raw, point):
+def test_table_has_schema_and_nulls(raw, point):
     table = pq.read_table(raw / point.key / "ops.0.parquet")
     assert table.schema.names == list(records.OPS)
     assert table["start_ns"].null_count == 2
     assert table["error"].to_pylist() == [None, "SlowDown"]
 
 
-@pytest.mark.parametrize("columns", [None, ["error", "end_ns"], ["latency_hist", "op"], ["end_ns"]])
-def test_tables_are_read_as_pyarrow_reads_them(tmp_path, columns):
+def test_tables_are_read_as_pyarrow_reads_them(tmp_path):
     hist = [[{"upper_ns": 5, "count": 2}], None]
     parts = [{"end_ns": [1, 2], "op": ["GET", "PUT"], "error": [None, "late"], "latency_hist": hist}, {"end_ns": [3]}]
     files = [tmp_path / f"ops.{i}.parquet" for i in range(2)]
     for path, part in zip(files, parts, strict=True):
         records.write_table(path, records.OPS, part)
-    assert records.read_table(files, columns).equals(pq.read_table(files, columns=columns))
-    assert records.read_table(files[1], columns).equals(pq.read_table(files[1], columns=columns))
+    for columns in (None, ["error", "end_ns"], ["latency_hist", "op"], ["end_ns"]):
+        assert records.read_table(files, columns).equals(pq.read_table(files, columns=columns))
+        assert records.read_table(files[1], columns).equals(pq.read_table(files[1], columns=columns))
 
 
-def test_a_table_that_is_missing_or_damaged_is_told(tmp_path):
+def test_missing_and_damaged_tables_are_errors(tmp_path):
     (tmp_path / "ops.0.parquet").write_bytes(b"PAR1 no more")
     with pytest.raises(ValueError, match="Parquet"):
         records.read_table(tmp_path / "ops.0.parquet")
@@ -78,36 +64,35 @@ def test_a_table_that_is_missing_or_damaged_is_told(tmp_path):
         records.read_table(tmp_path / "ops.1.parquet")
 
 
-def test_a_record_is_valid_for_its_own_point_only(raw, point):
+def test_record_is_valid_only_for_its_point(raw, point):
     folder = raw / point.key
     assert evidence.load_run(folder, point)
     object.__setattr__(point, "rep", 2)
     assert evidence.load_run(folder, point) is None
 
 
-def test_a_record_of_before_an_axis_came_is_valid(raw, point):
-    """A new axis in a later version renames no old point: it stands at its default in the record that does not know it."""
+def test_record_without_a_new_axis_is_valid(raw, point):
+    """A new axis in a later version renames no old point, whose record has it at its default."""
     folder = raw / point.key
     object.__setattr__(point, "axes", {**point.axes, "accounts": 1})
     assert evidence.load_run(folder, point)
     object.__setattr__(point, "axes", {k: v for k, v in point.axes.items() if k not in ("accounts", "buckets")})
-    assert evidence.load_run(folder, point), "a plan of before, in a campaign that a later version went on with"
+    assert evidence.load_run(folder, point)
     object.__setattr__(point, "axes", {**point.axes, "clients": 99})
     assert evidence.load_run(folder, point) is None
 
 
-def test_a_record_without_its_tables_is_none(raw, point):
+def test_incomplete_record_is_none(raw, point):
+    head = raw / point.key / "run.json"
+    text = head.read_text()
+    head.write_text(text[:50])
+    assert evidence.load_run(raw / point.key, point) is None
+    head.write_text(text)
     (raw / point.key / "ops.0.parquet").unlink()
     assert evidence.load_run(raw / point.key, point) is None
 
 
-def test_a_truncated_head_is_none(raw, point):
-    head = raw / point.key / "run.json"
-    head.write_text(head.read_text()[:50])
-    assert evidence.load_run(raw / point.key, point) is None
-
-
-def test_a_failure_leaves_no_record_and_a_success_ends_it(raw, point):
+def test_success_removes_a_failure(raw, point):
     folder = raw / "a" / "put" / "other"
     records.fail(folder, point, "the store died")
     assert records.read_json(folder / "failed.json")["reason"] == "the store died"
@@ -116,26 +101,23 @@ def test_a_failure_leaves_no_record_and_a_success_ends_it(raw, point):
     assert not (folder / "failed.json").exists()
 
 
-def test_verify_is_content_with_what_was_written(raw):
+def test_verify_names_missing_altered_and_foreign_files(raw, point):
+    table, sums = raw / point.key / "ops.0.parquet", raw / "SHA256SUMS"
     assert evidence.verify(raw) == 3
+    data = table.read_bytes()
+    for change, words in (
+        (lambda: table.write_bytes(b"PAR1"), "wrong checksum"),
+        (table.unlink, "is missing"),
+        (lambda: (raw / "new.json").write_text("{}"), "is not in SHA256SUMS"),
+        (sums.unlink, "was not collected"),
+    ):
+        change()
+        with pytest.raises(UserError, match=words):
+            evidence.verify(raw)
+        table.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    ("harm", "line"),
-    [
-        (lambda raw, p: (raw / p.key / "ops.0.parquet").write_bytes(b"PAR1"), "wrong checksum"),
-        (lambda raw, p: (raw / p.key / "ops.0.parquet").unlink(), "raw record is missing"),
-        (lambda raw, p: (raw / "new.json").write_text("{}"), "is not in SHA256SUMS"),
-        (lambda raw, p: (raw / "SHA256SUMS").unlink(), "was not collected"),
-    ],
-)
-def test_verify_names_what_is_missing_altered_or_foreign(raw, point, harm, line):
-    harm(raw, point)
-    with pytest.raises(UserError, match=line):
-        evidence.verify(raw)
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+def test_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "run.json"
     records.write_json(path, {"old": 1})
     monkeypatch.setattr(records.os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -145,7 +127,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["run.json"]
 
 
-def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
+def test_record_lists_every_earlier_try(tmp_path, point, monkeypatch):
     """Failed twice, measured, measured again, and a last try that failed beside the record."""
     folder, now = tmp_path / "raw" / point.key, iter((10, 20, 50))
     monkeypatch.setattr(records.time, "time_ns", lambda: next(now))
@@ -172,16 +154,12 @@ def test_a_record_tells_of_every_earlier_try(tmp_path, point, monkeypatch):
     assert records.earlier(folder, records.as_json(point.identity())) == []
 
 
-def test_a_file_that_cannot_be_read_is_damage(tmp_path):
-    assert records.damage(tmp_path / "none.json") == "cannot be read (No such file or directory)"
-
-
 PAGES = ROOT / "docs"
 WIDER = {"few words": "dictionary", "many words": "dictionary", "histogram": "list of (upper_ns, count)"}
 
 
-def told(title: str) -> dict[str, str]:
-    """Column -> type, as the tables below a heading of docs/records.md say; ranges (`a` … `b`) are not read."""
+def documented(title: str) -> dict[str, str]:
+    """Return column -> type, as the tables below a heading of docs/records.md say; ranges (`a` … `b`) are left out."""
     page = (PAGES / "records.md").read_text()
     section = page[page.index(f"\n## {title}") + 1 :].partition("\n## ")[0]
     out = {}
@@ -193,34 +171,21 @@ def told(title: str) -> dict[str, str]:
     return out
 
 
-@pytest.mark.parametrize(
-    ("table", "untold"),
-    [
-        ("ops", set()),
-        ("reads", {"open_ns", "plan_ns", "transfer_ns", "decompress_ns", "deserialise_ns"}),
-        ("answers", set()),
-        ("days", set()),
-        ("launches", set()),
-        ("collections", set()),
-    ],
-)
-def test_a_table_has_the_columns_and_types_of_its_page(table, untold):
-    kinds = {"ops": records.OPS, "reads": records.READS, **records.TABLES}[table]
-    page = told(f"`{table}.<client>.parquet`")
-    assert set(kinds) == set(page) | untold and {kinds[c] for c in untold} <= {"int64"}
-    assert {c: WIDER.get(kinds[c], kinds[c]) for c in page} == page
+def test_tables_have_columns_and_types_of_their_page():
+    phases = {"open_ns", "plan_ns", "transfer_ns", "decompress_ns", "deserialise_ns"}  # the page names them as a range
+    for table in ("ops", "reads", "answers", "days", "launches", "collections"):
+        kinds = {"ops": records.OPS, "reads": records.READS, **records.TABLES}[table]
+        page, others = documented(f"`{table}.<client>.parquet`"), phases if table == "reads" else set()
+        assert set(kinds) == set(page) | others and {kinds[c] for c in others} <= {"int64"}, table
+        assert {c: WIDER.get(kinds[c], kinds[c]) for c in page} == page, table
 
 
-def test_tries_and_wrong_answers_have_the_columns_of_their_page():
+def test_columns_of_consistency_tables():
     first = ["client", "scenario", "same_front_end"]
     assert [*records.SCENARIOS] == [*first, "tried", "anomalies", "errors"]
     assert {*records.ANOMALIES} == {*first, "key", "start_ns", "lasted_ns", "watched_ns", "evidence"}
-    rows = re.findall(
-        r"^\| `(tried|same_front_end|key|start_ns|lasted_ns|watched_ns|evidence)`",
-        (PAGES / "records.md").read_text(),
-        re.M,
-    )
-    assert {*rows} == {"tried", "same_front_end", "key", "start_ns", "lasted_ns", "watched_ns", "evidence"}
+    rows = re.findall(r"^\| `(\w+)`", (PAGES / "records.md").read_text(), re.M)
+    assert {*rows} >= {"tried", "same_front_end", "key", "start_ns", "lasted_ns", "watched_ns", "evidence"}
     both = {"client": "int16", "scenario": "string", "same_front_end": "bool"}
     assert both.items() <= records.SCENARIOS.items() and both.items() <= records.ANOMALIES.items()
     assert {records.SCENARIOS[c] for c in ("tried", "anomalies", "errors")} == {"int64"}
@@ -228,8 +193,8 @@ def test_tries_and_wrong_answers_have_the_columns_of_their_page():
     assert {records.ANOMALIES[c] for c in ("key", "evidence")} == {"string"}
 
 
-def test_the_monitor_has_the_columns_of_its_page():
-    """docs/resources.md; counters of traffic in pairs: bytes and packets, received and sent."""
+def test_monitor_has_the_columns_of_its_page():
+    """docs/resources.md names counters of traffic in pairs: bytes and packets, received and sent."""
     section = (PAGES / "resources.md").read_text().partition("| column | of | meaning |")[2].partition("\n\n")[0]
     named = {c for row in re.findall(r"^\| (`[^|]+) \|", section, re.M) for c in re.findall(r"`(\w+)`", row)}
     traffic = {f"{way}_{what}" for way in ("rx", "tx") for what in ("bytes", "packets")}
@@ -239,7 +204,7 @@ def test_the_monitor_has_the_columns_of_its_page():
     assert {c: kinds.get(c, "int64") for c in records.MONITOR} == records.MONITOR
 
 
-def test_the_names_of_the_tables_beside_the_operations():
+def test_names_of_other_tables():
     assert {*records.TABLES} == {"anomalies", "scenarios", "answers", "days", "collections", "launches", "monitor"}
     of = {"anomalies": "evidence", "scenarios": "tried", "answers": "check", "days": "stratum", "monitor": "rss_bytes"}
     of |= {"collections": "marked_ns", "launches": "application"}
@@ -248,8 +213,8 @@ def test_the_names_of_the_tables_beside_the_operations():
     assert records.FRONT_END_LINK.format(3) == "fe3"
 
 
-def test_how_a_table_lies_in_its_file(tmp_path):
-    """Few values as a dictionary, times and bytes as differences, all of it packed, no statistics: they take room and nobody asks."""
+def test_tables_are_packed_and_encoded(tmp_path):
+    """Columns of few values are dictionaries, times and bytes are differences; nothing has statistics."""
     n = 1000
     columns = {"client": [0] * n, "op": ["GET"] * n, "object": [f"k{i % 7}" for i in range(n)], "count": [1] * n}
     columns |= {"bytes": [4000] * n, "end_ns": [10**18 + 10**6 * i for i in range(n)], "requests": [1] * n}
@@ -272,7 +237,7 @@ def test_how_a_table_lies_in_its_file(tmp_path):
     assert pq.read_table(tmp_path / "none.parquet").num_rows == 0
 
 
-def test_what_is_wrong_with_a_file_by_itself(tmp_path):
+def test_damage_of_a_file_by_itself(tmp_path):
     path = tmp_path / "x.json"
     records.write_summed(path, {"a": 1, "sum": "another's", "summed": False})
     assert records.damage(path) is None and records.read_json(path)["a"] == 1
@@ -289,11 +254,12 @@ def test_what_is_wrong_with_a_file_by_itself(tmp_path):
     path.write_text('{"a": 1}')
     assert records.damage(path) is None, "older than sums are"
     path.unlink()
+    assert records.damage(path) == f"cannot be read ({os.strerror(errno.ENOENT)})"
     path.mkdir()
     assert records.damage(path) == f"cannot be read ({os.strerror(errno.EISDIR)})"
 
 
-def test_a_summed_file_reads_as_its_page_says(tmp_path):
+def test_summed_file_has_the_format_of_its_page(tmp_path):
     """`summed` is its first key and `sum` its last; no number that JSON lacks."""
     text = records.with_sum({"a": [1], "summed": False}).decode()
     plain = '{\n "summed": true,\n "a": [\n  1\n ]\n}\n'
@@ -302,12 +268,35 @@ def test_a_summed_file_reads_as_its_page_says(tmp_path):
         records.with_sum({"a": float("nan")})
 
 
-@pytest.mark.parametrize("sync", [None, True, False])
-def test_a_table_is_on_disk_before_it_has_its_name_unless_it_need_not(tmp_path, monkeypatch, sync):
-    synced = []
-    monkeypatch.setattr(records.os, "fsync", synced.append)
-    records.write_table(tmp_path / "t", records.SCENARIOS, {"client": [1]}, *([] if sync is None else [sync]))
-    assert len(synced) == (0 if sync is False else 1) and pq.read_table(tmp_path / "t")["client"].to_pylist() == [1]
+def test_files_are_on_disk_before_they_have_their_name(tmp_path, monkeypatch):
+    """Tables may be written without waiting for the disk, on request."""
+    for sync, count in ((None, 1), (True, 1), (False, 0)):
+        synced = []
+        with monkeypatch.context() as patch:
+            patch.setattr(records.os, "fsync", synced.append)
+            records.write_table(tmp_path / "t", records.SCENARIOS, {"client": [1]}, *([] if sync is None else [sync]))
+        assert len(synced) == count and pq.read_table(tmp_path / "t")["client"].to_pylist() == [1]
+    (tmp_path / "a").write_text("x")
+    done, fsync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append(str(Path(f"/proc/self/fd/{fd}").readlink())) or fsync(fd))
+    monkeypatch.setattr(os, "replace", lambda a, b: done.append("replace") or replace(a, b))
+    records.move_in(tmp_path / "a", tmp_path / "b")
+    assert done == [str(tmp_path / "a"), "replace"] and (tmp_path / "b").read_text() == "x"
+
+
+def test_file_entries_have_size_and_checksum(tmp_path):
+    (tmp_path / "ops.0.parquet").write_bytes(b"abc")
+    (tmp_path / "run.json").write_text("{}")
+    entries = records.file_entries(sorted(tmp_path.glob("*.parquet")))
+    assert entries == {"ops.0.parquet": {"sha256": hashlib.sha256(b"abc").hexdigest(), "bytes": 3}}
+
+
+def test_sealed_records_have_declared_columns():
+    """A renamed column would lose what was measured."""
+    files = sorted(ROOT.glob("results/*/raw/**/monitor.0.parquet"))[:3]
+    assert files
+    for path in files:
+        assert {*pq.read_schema(path).names} <= {*records.MONITOR}, path
 
 
 # Earlier tries, and records of other points and schemas
