@@ -60,7 +60,7 @@ def test_quickest_answer_counts_and_late_ones_are_not_mixed_up():
                 return
             asked.append(nonce)
             if len(asked) < 4:
-                time.sleep(0.03)  # the offset would seem 15 ms too small
+                time.sleep(0.1)  # the offset would seem 50 ms too small
             if len(asked) == 6:
                 sock.sendto(bytes(16) + struct.pack("!q", 0), sender)
             sock.sendto(nonce + struct.pack("!q", clock.now_ns() + 5 * S), sender)
@@ -70,7 +70,7 @@ def test_quickest_answer_counts_and_late_ones_are_not_mixed_up():
         threading.Thread(target=answer, args=(sock,), daemon=True).start()
         found = clocks.measure([list(sock.getsockname())])
     assert len(asked) == clocks.ASKED == 12 and len(set(asked)) == 12
-    assert abs(found.ns - 5 * S) <= found.error_ns + 1
+    assert abs(found.ns - 5 * S) <= found.error_ns + 1 and found.error_ns < 50 * MS
 
 
 def test_without_answer_the_kernel_decides(monkeypatch):

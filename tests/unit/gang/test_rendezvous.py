@@ -10,6 +10,9 @@ from storelab.core import clock
 from storelab.gang import rendezvous
 from storelab.gang.rendezvous import Folder, GangAborted, Leader
 
+S = 10**9
+LEAD_S = 5.0  # nothing waits for the start: also a busy machine sees it in time
+
 
 class Late(Folder):
     """A folder that shows files some time after they were written, as with cached attributes."""
@@ -44,7 +47,7 @@ def meet(folder, ranks, size, timeout=10.0, place=Folder, **leading):
     threads = [threading.Thread(target=one, args=(r,)) for r in ranks]
     for t in threads:
         t.start()
-    leader = Leader(place(folder), size, 0.2, timeout, **leading)
+    leader = Leader(place(folder), size, LEAD_S, timeout, **leading)
     try:
         while (t0 := leader.step()) is None:
             time.sleep(0.005)
@@ -61,7 +64,7 @@ def test_all_agree_on_one_start_in_the_future(tmp_path):
     starts = meet(tmp_path, range(4), 4)
     t0 = starts.pop("leader")
     assert {s.t0_ns for s in starts.values()} == {t0} and all(s.saw_in_time for s in starts.values())
-    assert t0 >= begun + 200_000_000
+    assert t0 >= begun + LEAD_S * S
 
 
 def test_missing_clients_are_named(tmp_path):
@@ -71,12 +74,12 @@ def test_missing_clients_are_named(tmp_path):
 
 
 def test_late_folder_makes_a_later_start(tmp_path):
-    """Where files are seen after 0.3 s, all clients would miss a start 0.2 s ahead."""
+    """Where files are seen after 0.2 s, the start is later by the time of the call and of its answers."""
     begun = clock.now_ns()
-    out = meet(tmp_path, range(3), 3, place=lambda path: Late(path, 0.3))
+    out = meet(tmp_path, range(3), 3, place=lambda path: Late(path, 0.2))
     t0 = out.pop("leader")
-    # `ready`, `call`, `seen` and `go` become visible before it
-    assert all(s.saw_in_time for s in out.values()) and t0 - begun > 1_200_000_000
+    # `ready`, `call` and `seen` became visible; the last two take as long once more
+    assert all(s.saw_in_time for s in out.values()) and t0 - begun > (LEAD_S + 0.9) * S
 
 
 def test_client_that_does_not_see_the_call_is_named(tmp_path):
