@@ -123,3 +123,20 @@ def test_ttree_is_planned_without_warning():
         warnings.simplefilter("error")
         source = read("nanoaod.root", "Events")
     assert source.unplanned < 20 and len(source.last_plan) < source.num_requested_chunks
+
+
+def test_link_is_measured_for_enough_ranges():
+    data = bytes(range(256)) * 4000
+    for missing in (0, 1):
+        one = PlannedSource("x", transport=Memory(data), num_bytes=len(data))
+        begins = np.arange(one.WORTH - missing) * 5000
+        found = one.requests_for(np.column_stack([begins, begins + 10]))
+        assert (one.link is None) == bool(missing) and found.needed_bytes == 10 * len(begins)
+
+
+def test_single_ranges_are_counted():
+    data = bytes(range(256)) * 20
+    one = PlannedSource("x", transport=Memory(data), num_bytes=len(data))
+    for start, stop, counts in ((100, 110, (10, 1, 1)), (5, 8, (13, 2, 2))):
+        assert bytes(one.chunk(start, stop).raw_data) == data[start:stop]
+        assert (one.num_requested_bytes, one.num_requests, one.num_requested_chunks) == counts

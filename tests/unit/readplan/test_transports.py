@@ -169,3 +169,25 @@ def test_close_drops_calls_that_wait():
         assert not any(f.done() for f in flying) and all(f.cancelled() for f in waiting)
         go.set()
         assert [f.result(60) for f in flying] == [True, True]
+
+
+def test_wrong_answer_spoils_no_later_one():
+    data = np.random.default_rng(1).bytes(3_000_000)
+    with range_server(data) as server:
+        one = HttpTransport(f"http://127.0.0.1:{server.server_port}/o", parallel=1)
+        for _ in range(3):
+            server.mode = "whole"
+            with pytest.raises(WrongAnswer):
+                one.fetch([0, 5000], [10, 5010])
+            server.mode = "right"
+            assert [bytes(p) for p in one.fetch([0, 5000], [10, 5010])] == [data[:10], data[5000:5010]]
+
+
+def test_broken_answer_is_not_asked_for_again():
+    """A second try would hide the first, and its time."""
+    with range_server(bytes(30_000)) as server:
+        server.mode = "dies"
+        one = HttpTransport(f"http://127.0.0.1:{server.server_port}/o", parallel=1)
+        with pytest.raises(Exception, match=r"IncompleteRead|Connection broken"):
+            one.fetch([0, 5000, 10000], [10, 5010, 10010])
+        assert len(server.asked) == 1 == one.requests

@@ -20,3 +20,11 @@ def test_whole_without_scatter_is_its_own_interval():
     assert (found.p, found.verdict) == (0.0, "faster")
     none = ratios.whole(runs, runs)
     assert (none.low, none.high, none.p, none.verdict) == (1.0, 1.0, 1.0, ratios.CANNOT_TELL)
+
+
+def test_higher_rate_is_faster_and_longer_latency_slower():
+    assert ratios.verdict(1.1, 1.2) == ratios.verdict(1.1, 1.2, False) == ratios.verdict(0.8, 0.9, True) == "faster"
+    assert ratios.verdict(0.8, 0.9) == ratios.verdict(1.1, 1.2, True) == "slower"
+    for interval in ((1.0, 1.2), (0.9, 1.0), (0.9, 1.1), (math.nan, math.nan)):
+        assert ratios.verdict(*interval) == ratios.CANNOT_TELL
+    assert ratios.ratio([10, 11, 12, 13], [20, 21, 22, 23]).verdict == "faster"

@@ -302,3 +302,27 @@ def test_table_of_real_file(name, tree, branches, count, embedded):
             branch, at = objects[b.names[code]], positions[free[positions]]
             assert [branch.basket_compressed_bytes(i) for i in b.basket[at].tolist()] == b.size[at].tolist()
             assert branch.num_baskets == len(positions)
+
+
+def test_branches_of_one_name_have_full_paths():
+    """`x` below `a` and `x` below `b` are two branches."""
+
+    def branch(seek):
+        members = {"fBasketSeek": [seek], "fBasketBytes": [10], "fBasketEntry": [0, 5]}
+        members |= {"fWriteBasket": 1, "fEntryNumber": 5}
+        return SimpleNamespace(member=members.__getitem__, num_entries=5, embedded_baskets=[])
+
+    def iteritems(recursive=False, full_paths=False):
+        paths = {"a/x": 100, "b/x": 200} if recursive else {}
+        return [(path if full_paths else path.rpartition("/")[2], branch(seek)) for path, seek in paths.items()]
+
+    found = baskets.Baskets.from_tree(SimpleNamespace(iteritems=iteritems))
+    assert found.names == ["a/x", "b/x"] and found.offset.tolist() == [100, 200] and found.entry_stop.tolist() == [5, 5]
+
+
+def test_side_car_is_packed(tmp_path):
+    zeros = np.zeros(50_000, "i8")
+    branch = pa.DictionaryArray.from_arrays(pa.array(zeros.astype("i4")), ["b"])
+    table = pa.table({"branch": branch} | dict.fromkeys(COLUMNS[1:], zeros))
+    baskets.write(table, tmp_path / "side.parquet")
+    assert pq.ParquetFile(tmp_path / "side.parquet").metadata.row_group(0).column(0).compression == "ZSTD"

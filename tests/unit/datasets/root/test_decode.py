@@ -171,3 +171,14 @@ def test_real_files_are_decoded():
         ("uproot-issue-123b.root", "CollectionTree", 600),
     ):
         assert compare(REAL / name, tree, np.array([0, 3, 17, 42, 99])) >= branches, name
+
+
+def test_bytes_behind_the_offsets_are_ignored():
+    """ROOT's offsets have four bytes each; one to three bytes behind them belong to none."""
+    values, key = b"abcdefg", 60
+    for tail in range(4):
+        body = values + struct.pack(">4i", 3, key, key + 3, 0) + b"\0" * tail
+        head = struct.pack(">iHiIHH", key + len(body), 4, len(body), 0, key, 1)
+        end = struct.pack(">Hiiii", 3, 32000, 1000, 2, key + len(values)) + b"\0"
+        content = decode.unpack(np.frombuffer(head + bytes(key - len(head) - len(end)) + end + body, np.uint8))
+        assert content.offsets.tolist() == [0, 3, 7] and content.values.tobytes() == values and content.entries == 2

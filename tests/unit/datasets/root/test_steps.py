@@ -5,7 +5,7 @@ import pytest
 import uproot
 from paths import SHARED
 
-from storelab.datasets.root import decode, generated, header, pages, steps
+from storelab.datasets.root import baskets, decode, generated, header, pages, steps
 from storelab.datasets.root.by_uproot import decoder
 
 REAL = SHARED / "data" / "root"
@@ -113,3 +113,27 @@ def test_embedded_baskets_are_never_missing():
         fetched, decoded = go_through(np.fromfile(path, np.uint8), reader, known.entries, 70)
     assert inside.any() and not inside[fetched].any() and len(set(fetched)) == (~inside).sum()
     assert decoded == known.entries * len(names)
+
+
+def test_basket_at_offset_zero_is_in_the_file():
+    """Baskets below offset 0 are in the header."""
+    columns = [np.array(c) for c in ([0, 0, 0], [0, 1, 2], [0, 5, 8], [5, 8, 9], [0, 70, -1], [70, 30, 9])]
+    layout = baskets.Baskets(["x"], *columns)
+    one = steps.StepReader(header.Header("t", 9, layout, [None], {}), ["x"], None)
+    every, missing = one.rows(0, 9)
+    assert sorted(every.tolist()) == [0, 1, 2] and sorted(missing.tolist()) == [0, 1]
+
+
+def test_pages_are_kept_until_they_are_forgotten(tmp_path):
+    path = tmp_path / "tuple.root"
+    with uproot.recreate(path) as file:
+        made = file.mkrntuple("events", {"x": np.arange(10.0)})
+        made.extend({"x": np.arange(20.0)})
+    data = np.fromfile(path, np.uint8)
+    with uproot.open(path) as file:
+        reader = steps.PageSteps(pages.Pages.of(file["events"]), ["x"])
+        every, missing, decoded = bring(data, reader, 25, 30)
+        assert every.tolist() == missing.tolist() and len(every) and decoded == 5
+        assert not len(reader.rows(25, 30)[1])
+        reader.forget()
+        assert reader.rows(25, 30)[1].tolist() == missing.tolist()

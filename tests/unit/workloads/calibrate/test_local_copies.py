@@ -1,6 +1,8 @@
 """Local copies of `calibrate`: bins of 10 ms, and the content that was moved."""
 
+import os
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -93,3 +95,28 @@ def test_files_on_disk_are_separate_by_attempt_and_client(tmp_path):
     assert (folder / "0001").read_bytes() == client.body
     client.close()
     assert not folder.exists() and (tmp_path / "disk").exists()
+
+
+def test_copied_files_are_closed(tmp_path):
+    for operation in ("write", "read"):
+        client = copy(tmp_path, operation, workers=1)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(20):
+            client.operations[0]()
+        assert len(list(Path("/proc/self/fd").iterdir())) == before and client.moved()
+        client.close()
+
+
+def test_files_moved_in_parts_are_whole(tmp_path, monkeypatch):
+    """The kernel writes or reads 300 bytes at a time."""
+    write, readv = os.write, os.readv
+    for operation in ("write", "read"):
+        client = copy(tmp_path, operation, workers=1)
+        for buffer in client.buffers:
+            buffer[:] = bytes(1000)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda fd, data: write(fd, data[:300]))
+            patch.setattr(os, "readv", lambda fd, buffers: readv(fd, [buffers[0][:300]]))
+            client.operations[0]()
+        assert client.moved() and client.file(0).read_bytes() == client.body
+        client.close()
