@@ -1,24 +1,21 @@
-"""Waiting: between two looks there is a pause, and the time limit holds."""
+"""The clock of all records: its offset, and waiting until something is found."""
 
-import itertools
 from types import SimpleNamespace
 
 from storelab.core import clock
 
 
-def test_looks_have_pauses_between_them(monkeypatch):
-    """The clock moves by each sleep, and by 1 ms for each look."""
-    now, slept, looks = [0.0], [], itertools.count(1)
+def test_offset_moves_the_clock(monkeypatch):
+    before = clock.now_ns()
+    monkeypatch.setattr(clock, "_offset", 0)
+    clock.set_offset(3_600_000_000_000)
+    assert clock.now_ns() - before > 3_599_000_000_000
 
-    def sleep(seconds):
-        slept.append(seconds)
-        now[0] += seconds
 
-    def look():
-        now[0] += 0.001
-        return next(looks) >= 4
-
-    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    assert clock.wait_for(look, 10, 0.25) is True and slept == [0.25] * 3
+def test_waiting_ends_with_a_result_or_after_its_time(monkeypatch):
+    slept = []
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append))
+    looks = iter([[], [], ["found"]])
+    assert clock.wait_for(lambda: next(looks), 5, 1) == ["found"] and slept == [1, 1]
     slept.clear()
-    assert clock.wait_for(lambda: (), 1, 0.25) == () and slept == [0.25] * 4, "until a second is over"
+    assert clock.wait_for(list, 3, 1) == [] and slept == [1, 1, 1]
