@@ -190,11 +190,13 @@ class Gate:
 
 def test_retry_holds_up_all_transfers_only_in_the_tool(zero, monkeypatch):
     for pattern, held in (("cvmfs", True), ("tuned", False)):
-        own, waits, done, left = stratum(zero, pattern), threading.Event(), threading.Event(), [429]
-        own.waiting, order = Gate(), []
-        zero.answer = lambda method, key, left=left: (left.pop(), {}) if key == "slow" and left else None
+        own, waits, done = stratum(zero, pattern), threading.Event(), threading.Event()
+        own.waiting, order, left = Gate(), [], {"slow": 1, "other": not held}  # how often each is asked to wait
+        zero.answer = lambda method, key, left=left: (429, {}) if left[key] and not left.update({key: 0}) else None
 
         def sleep(seconds, own=own, waits=waits, done=done, order=order, held=held):
+            if waits.is_set():  # the other transfer
+                return
             waits.set()
             assert (own.waiting.blocked if held else done).wait(60)
             order.append("slept")

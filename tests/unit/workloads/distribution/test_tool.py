@@ -28,7 +28,7 @@ from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution.stratum import Failed, OutOfTime
+from storelab.workloads.distribution.stratum import OutOfTime
 from storelab.workloads.distribution.tool import client, keys, program
 from storelab.workloads.staging import needs
 
@@ -373,7 +373,3 @@ def test_manifest_names_its_certificate():
     fields = {"C": "a" * 40, "X": "b" * 40, "H": "c" * 40}
     objects = [f"{REPOSITORY}/data/bb/{'b' * 38}X", f"{REPOSITORY}/data/cc/{'c' * 38}H"]
     assert names.beside(REPOSITORY, fields) == objects and names.beside(REPOSITORY, {"C": "a" * 40}) == []
-
-
-def test_errors_are_those_of_every_publication():
-    assert program.Failed is Failed and program.OutOfTime is OutOfTime
