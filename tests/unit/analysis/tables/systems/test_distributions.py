@@ -1,4 +1,4 @@
-"""Distributions by hand: steps of the monitor, samples in the window alone, quantiles against numpy, histograms that add up."""
+"""distributions.csv: steps of the monitor in the window, quantiles against numpy, histograms; figure and LaTeX."""
 
 import numpy as np
 import pandas as pd
@@ -21,8 +21,9 @@ def seen(second: float, what: str, name: str, **more) -> dict:
 
 
 def monitor(interface="eth0") -> list[dict]:
-    """A sample a second from 0 to 5: the client takes 0.5, 0, 1, 1, 1 cores and has 100 to 105 MB; its host receives 10 MB/s and
-    sends 1 MB/s, another interface less; a store on another host counts for nothing."""
+    """Return a sample a second from 0 to 5: the client takes 0.5, 0, 1, 1, 1 cores and has 100 to 105 MB; its host
+    receives 10 MB/s and sends 1 MB/s, another interface less; a store on another host does not count.
+    """
     cpu, rows = np.cumsum([0, 0.5, 0, 1, 1, 1]), []
     for k in range(6):
         rows.append(seen(k, "client", "0", cpu_user_s=cpu[k] / 2, cpu_system_s=cpu[k] / 2, rss_bytes=(100 + k) * MB))
@@ -62,7 +63,7 @@ def quantity(found: pd.DataFrame, name: str) -> pd.Series:
     return rows.iloc[0]
 
 
-def test_what_the_monitor_saw_in_the_window(tmp_path):
+def test_samples_in_the_window(tmp_path):
     """Steps from 1 s on: CPU 0, 1, 1, 1 cores; memory is that of the samples after the warm-up, 102 to 105 MB."""
     found = table(tmp_path, watched=monitor())
     assert list(found["quantity"]) == ["sent", "received", "cpu", "memory"]
@@ -76,7 +77,7 @@ def test_what_the_monitor_saw_in_the_window(tmp_path):
         assert (row["samples"], row["zeros"], row["least"], row["most"], row["unit"]) == (4, 0, value, value, "MB/s")
 
 
-def test_the_loopback_has_both_ends_and_counts_once(tmp_path):
+def test_loopback_has_both_ends_and_counts_once(tmp_path):
     found = table(tmp_path, watched=monitor("lo"))
     assert list(found["quantity"]) == ["traffic", "cpu", "memory"] and quantity(found, "traffic")["mean"] == 10
 
@@ -95,32 +96,27 @@ def test_times_of_operations_against_numpy(tmp_path):
     edges = 10.0 ** (np.arange(counts.index.min() - 1, counts.index.max() + 1) / distributions.COARSE)
     expected, _ = np.histogram(times, edges)
     assert counts.sum() == 2000
-    assert np.abs(counts.reindex(range(counts.index.min(), counts.index.max() + 1), fill_value=0) - expected).max() <= 1
+    every = counts.reindex(range(counts.index.min(), counts.index.max() + 1), fill_value=0)
+    assert np.abs(every - expected).max() <= 1
 
 
-def test_an_open_loop_counts_from_when_an_operation_was_due_and_bins_count(tmp_path):
+def test_open_loop_counts_from_due_time_and_bins_count(tmp_path):
     due = [op(3, 1) | {"intended_ns": int(2.9 * S)}]
     assert quantity(table(tmp_path / "due", due), "operation_time")["mean"] == pytest.approx(100)
-    bins = [
-        op(2, 1)
-        | {
-            "start_ns": None,
-            "count": 7,
-            "latency_hist": [{"upper_ns": u * MB, "count": n} for u, n in ((1, 5), (10, 2))],
-        }
-    ]
-    row = quantity(table(tmp_path / "bins", bins), "operation_time")
+    hist = [{"upper_ns": u * MB, "count": n} for u, n in ((1, 5), (10, 2))]
+    bins = op(2, 1) | {"start_ns": None, "count": 7, "latency_hist": hist}
+    row = quantity(table(tmp_path / "bins", [bins]), "operation_time")
     assert row["samples"] == 7 and row["mean"] == pytest.approx(25 / 7) and row["most"] == 10
 
 
-def test_runs_of_a_group_are_taken_together_and_invalid_ones_left_out(tmp_path):
+def test_valid_runs_of_a_group_are_taken_together(tmp_path):
     both = quantity(table(tmp_path, watched=monitor(), runs=2), "cpu")
     assert (both["n"], both["samples"], both["mean"], both["histogram"]) == (2, 8, 0.75, "0:6")
     assert table(tmp_path / "bad", watched=monitor(), state="invalid").empty
     assert table(tmp_path / "old").empty, "records of before there was a monitor"
 
 
-def test_all_zero_is_no_error(tmp_path):
+def test_samples_of_zero(tmp_path):
     still = [r | ({"cpu_user_s": 1.0, "cpu_system_s": 1.0} if r["what"] == "client" else {}) for r in monitor()]
     row = quantity(table(tmp_path, watched=still), "cpu")
     assert (row["zeros"], row["p99"], row["most"], row["histogram"]) == (4, 0, 0, "")
@@ -135,7 +131,7 @@ def several(folder) -> pd.DataFrame:
     return rows[(rows["engine"] == "obstore") | (rows["quantity"] != "operation_time")]
 
 
-def test_figure_and_table_show_the_most_clients(tmp_path):
+def test_figure_and_table_show_most_clients(tmp_path):
     rows = several(tmp_path)
     assert set(distributions.shown(rows)["clients"]) == {4}
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
@@ -151,7 +147,7 @@ def test_figure_and_table_show_the_most_clients(tmp_path):
     assert "4 clients" in text and "1 client," not in text and text.count("CPU of a client") == 2
 
 
-def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
+def test_panels_say_how_many_settings_they_leave_out(tmp_path):
     one = table(tmp_path, [op(2, 5), op(3, 50)])
     rows = pd.concat([one.assign(engine=f"e{i}") for i in range(8)], ignore_index=True)
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
@@ -170,7 +166,7 @@ def test_a_line_of_panels_says_how_many_settings_it_does_not_show(tmp_path):
     assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
 
 
-def test_a_column_has_plain_numbers_whatever_its_last_panel_shows(tmp_path):
+def test_columns_of_panels_have_plain_numbers(tmp_path):
     rows = several(tmp_path)
     larger = rows[rows["quantity"] != "operation_time"].assign(object_size_bytes=10**8)
     fig = draw.draw(catalogue.FIGURES["distributions"], pd.concat([rows, larger], ignore_index=True))
@@ -192,17 +188,16 @@ def test_samples_that_are_all_zero_are_recorded(tmp_path):
     assert [t.get_text() for t in cpu.texts] == ["zero: 100 %, 100 %"] and len(cpu.get_xticks()) == 0
 
 
-def test_every_quantity_has_a_panel_and_a_name():
+def test_quantities_have_panels_and_names():
     assert {q for quantities in figure.COLUMNS for q in quantities} == set(distributions.UNITS) == set(latex.SAID)
     empty = pd.DataFrame(columns=[*BY, *distributions.COLUMNS])
     assert draw.draw(catalogue.FIGURES["distributions"], empty) is None
 
 
-def test_the_mean_is_the_same_whatever_the_order_of_the_buckets():
-    """A query gives groups in any order, and a sum of floats depends on it: tables are rebuilt bit for bit."""
+def test_mean_does_not_depend_on_order_of_buckets():
+    """A query returns groups in any order, and a sum of floats depends on it; tables are rebuilt bit for bit."""
     totals = [0.1 * 3**k for k in range(40)]
-    buckets = pd.DataFrame(
-        {"known": True, "bucket": range(40), "samples": 1, "total": totals, "least": 0.1, "most": 1e20}
-    )
+    buckets = {"known": True, "bucket": range(40), "samples": 1, "total": totals, "least": 0.1, "most": 1e20}
+    buckets = pd.DataFrame(buckets)
     means = {distributions.of_group(buckets.sample(frac=1, random_state=k))["mean"] for k in range(20)}
     assert len(means) == 1

@@ -1,10 +1,12 @@
-"""Printed numbers beside ours: divided by what their setting names and nothing else, hollow points that nothing joins."""
+"""Printed numbers next to ours: divided by what their setting names, in figures as hollow points."""
 
 import pandas as pd
 import pytest
+from printed_rows import whole
 from throughput_rows import groups
 
 from storelab.analysis.figures import catalogue, draw, panels, resources
+from storelab.analysis.figures.systems import earlier as figure_earlier
 from storelab.analysis.latex.verdicts import earlier as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables.verdicts import earlier
@@ -12,7 +14,7 @@ from storelab.analysis.tables.verdicts import earlier
 PRINTED = published.load("uds1_2012_single_client_threads")
 
 
-def test_a_printed_number_is_divided_by_the_clients_of_its_setting():
+def test_printed_numbers_are_divided_by_clients_of_their_setting():
     t = earlier.printed()
     t = t[t["over"].isin(["clients", "front_ends"])].set_index("setting")
     assert t.loc["5 clients, download 4 kB", "median"] == 8500 / 5
@@ -21,41 +23,39 @@ def test_a_printed_number_is_divided_by_the_clients_of_its_setting():
     assert t.loc["one client, upload 4 kB, 5 buckets", "median"] == 118
     assert set(t.loc["per front-end, download 100 MB", "median"]) == {1000}
     assert not t.index.str.contains("linear until|network limit, reached|CvmFS|chassis").any(), "nothing to divide by"
-    assert (t["printed"] == t["median"]).sum() == (
-        t["over"].eq("front_ends") | t.index.str.startswith("one client")
-    ).sum()
+    whole = t["over"].eq("front_ends") | t.index.str.startswith("one client")
+    assert (t["printed"] == t["median"]).sum() == whole.sum()
 
 
-def test_ours_is_the_best_by_the_same_measure():
+def test_measured_rows_are_best_by_the_same_measure():
     found = earlier.table(groups(clients=[1, 4], front_ends=[1, 4], value=[100.0, 200.0]))
     ours = found[found["source"] == "measured"].set_index("measure")
     assert list(ours.index) == ["per client"], "nobody printed small uploads per front-end"
     assert (ours["median"].iloc[0], ours["low"].iloc[0], ours["high"].iloc[0]) == pytest.approx((100, 90, 110))
     assert "1 client" in ours["setting"].iloc[0] and set(found["what"]) == {"Uploads"}
-    two = earlier.table(
-        groups(workload="get", object_size_bytes=10**8, clients=[1, 4], front_ends=[1, 2], value=[100.0, 300.0])
-    )
+    large = {"workload": "get", "object_size_bytes": 10**8, "value": [100.0, 300.0]}
+    two = earlier.table(groups(clients=[1, 4], front_ends=[1, 2], **large))
     ours = two[two["source"] == "measured"].set_index("measure")
     assert ours["median"].to_dict() == {"per client": 100, "per front-end": 150, "of the whole system": 300}
     assert set(two[two["measure"] == "of the whole system"]["what"]) == {"Throughput, up or down"}
     assert two[two["measure"] == "per front-end"]["printed"].max() == 1000
 
 
-def test_nothing_beside_nothing():
+def test_other_sizes_have_no_rows():
     assert earlier.table(groups(workload=["stat"])).empty
     assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
     assert earlier.table(pd.DataFrame()).empty
     assert latex.earlier(earlier.table(groups(clients=[1]))).count("published: ") == 5
 
 
-def test_the_figure_of_many_systems_is_no_higher_than_a_page():
+def test_figure_of_many_systems_fits_a_page():
     one = earlier.table(groups(clients=[1]))
     ours = one[one["source"] == "measured"]
     many = pd.concat([one, *(ours.assign(system=f"system {i}") for i in range(60))], ignore_index=True)
     assert draw.draw(catalogue.FIGURES["earlier"], many).get_figheight() == panels.PAGE
 
 
-def test_what_has_nothing_to_divide_by_stands_for_the_whole_system():
+def test_numbers_without_divisor_are_of_the_whole_system():
     t = earlier.printed()
     whole = t[t["over"] == earlier.WHOLE]
     assert list(whole["setting"].str.partition(",")[0]) == ["no-cache", "2 x 10 Gb", "2 x 10 Gb"]
@@ -67,16 +67,14 @@ def test_what_has_nothing_to_divide_by_stands_for_the_whole_system():
     assert earlier.WHAT[earlier.COLD] not in set(earlier.table(groups(**get, access="warm"))["what"])
 
 
-def test_throughput_by_the_link_that_carried_it():
+def test_throughput_per_gigabit_of_link():
     """18 of 20 Gb/s are 112.5 MB/s for each Gbit/s, 350 MB/s over three links of 1 Gb/s 116.7; a full link has 125."""
     t = earlier.printed()
     by_link = t[t["over"] == earlier.LINK].set_index("setting")["median"]
     assert by_link["20 clients, download throughput"] == 112.5
     assert by_link["per front-end, 3 clients x 10 threads, download throughput"] == pytest.approx(350 / 3)
-    assert (
-        set(by_link[by_link.index.str.contains("network limit")]) == {125}
-        and not by_link.index.str.contains("kB").any()
-    )
+    assert set(by_link[by_link.index.str.contains("network limit")]) == {125}
+    assert not by_link.index.str.contains("kB").any()
     rates = groups(workload="get", object_size_bytes=10**8, clients=[1, 4])
     used = rates.assign(link_median_percent=[50.0, 80.0], link_low_percent=[40.0, 76.0], link_high_percent=[60.0, 84.0])
     found = earlier.table(rates, used)
@@ -102,7 +100,7 @@ def hollow(fig) -> list[tuple[list[float], list[float]]]:
     ("size", "printed", "column"),
     [(4000, "4 kB", "files_per_s"), (4096, "4 kB", "files_per_s"), (10**7, "10 MB", "mb_per_s")],
 )
-def test_the_threads_of_2012_are_hollow_in_the_same_axes(size, printed, column):
+def test_threads_of_2012_are_hollow_in_the_same_axes(size, printed, column):
     fig = draw.draw(catalogue.FIGURES["threads"], of_threads(size))
     found = hollow(fig)
     for operation in ("upload", "download"):
@@ -110,27 +108,38 @@ def test_the_threads_of_2012_are_hollow_in_the_same_axes(size, printed, column):
         assert (list(own["threads"]), list(own[column])) in found, operation
     assert len(found) == 2
     labels = [t.get_text() for t in fig.legends[0].get_texts()]
-    assert [t for t in labels if t.startswith("published 2012")] == [
-        "published 2012: upload (UDS 1, 1 bucket)",
-        "published 2012: download (UDS 1, 1 bucket)",
-    ]
+    theirs = [f"published 2012: {operation} (UDS 1, 1 bucket)" for operation in ("upload", "download")]
+    assert [t for t in labels if t.startswith("published 2012")] == theirs
     high = own[column].max() if column == "mb_per_s" else 100
     assert fig.axes[0].get_ylim()[1] >= high and fig.axes[0].get_xlim()[1] >= own["threads"].max()
     caption = catalogue.caption(catalogue.FIGURES["threads"], of_threads(size))
     assert "published in 2012" in caption and "as printed" in caption
 
 
-@pytest.mark.parametrize("change", [{"size": 10**6}, {"size": 4000, "clients": 2}])
-def test_other_sizes_and_several_clients_have_no_published_points(change):
-    rows = of_threads(**change)
-    assert hollow(draw.draw(catalogue.FIGURES["threads"], rows)) == []
-    assert "2012" not in catalogue.caption(catalogue.FIGURES["threads"], rows)
-    assert [*resources.of_2012(rows, catalogue.FIGURES["threads"].measures[0])] == []
+def test_other_sizes_and_several_clients_have_no_published_points():
+    known = catalogue.FIGURES["threads"]
+    for change in ({"size": 10**6}, {"size": 4000, "clients": 2}):
+        rows = of_threads(**change)
+        assert hollow(draw.draw(known, rows)) == [] and "2012" not in catalogue.caption(known, rows), change
+        assert [*resources.of_2012(rows, known.measures[0])] == []
 
 
-def test_the_axis_reaches_as_far_as_the_published_points():
+def test_axis_reaches_published_points():
     """Ours end at 4 workers, theirs at 200 threads: the axis has ticks for both."""
     few = groups(object_size_bytes=4000, workers=[1, 2, 4])
     ax = draw.draw(catalogue.FIGURES["threads"], few).axes[0]
     ticks = [round(t) for t in ax.get_xticks()]
     assert ax.get_xscale() == "log" and min(ticks) == 1 and max(ticks) == 200
+
+
+def test_figure_names_year_and_system():
+    table = earlier.table(*whole())
+    fig = draw.draw(catalogue.FIGURES["earlier"], table)
+    names = [" ".join(t.get_text().split()) for ax in fig.axes for t in ax.get_yticklabels()]
+    said = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2"}
+    assert said | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
+    assert all(n == "alpha" or n.startswith("published 20") for n in names)
+    assert len(fig.axes) == len(table.groupby(["what", "measure"]))
+    lines = [line for ax in fig.axes for line in ax.lines if len(line.get_xdata()) > 1]
+    assert {line.get_linestyle() for line in lines} <= {"None", "none", ""}, "no line joins points"
+    assert figure_earlier.earlier(table.iloc[:0]) is None

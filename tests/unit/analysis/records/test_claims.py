@@ -1,0 +1,102 @@
+"""The list of findings of 2015 that claims are judged on: complete, and measurable with the campaigns that it names."""
+
+import math
+from functools import cache
+
+import pandas as pd
+import pytest
+from paths import ROOT
+
+from storelab.analysis.records import claims as findings
+from storelab.analysis.tables.verdicts import cases
+from storelab.analysis.tables.verdicts import claims as table_of
+from storelab.core import config
+from storelab.core import plan as planning
+from storelab.core.axes import ALL
+from storelab.core.campaign.claims import NEEDS
+from storelab.workloads import WORKLOADS
+
+SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)
+
+
+@cache
+def planned_points(campaign: str):
+    return planning.make(config.load(ROOT / "config.yaml", overrides={"campaign": campaign}), WORKLOADS)
+
+
+def runs(value, scatter=SCATTER, **columns) -> pd.DataFrame:
+    """Runs of one point, around the value."""
+    same = {"store": "alpha", "workload": "get", "object_size_bytes": 10**7, "clients": 1, "workers": 1} | columns
+    rows = [same | {"throughput_mb_per_s": value * s, "rate_per_s": value * s} for s in scatter]
+    return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
+
+
+def test_findings_are_complete():
+    known = findings.findings()
+    assert len(known) >= 30 and {c["rule"] for c in known.values()} == set(NEEDS)
+    campaigns = {p.stem for p in (ROOT / "campaigns").glob("*.yaml")}
+    for name, claim in known.items():
+        assert set(claim["campaigns"]) <= campaigns, name
+        value, unit = findings.printed(claim["published"])
+        assert math.isfinite(value) == bool(claim["published"]), name
+        assert claim["says"].endswith(".") and cases.asked(claim) and cases.expected(claim) and isinstance(unit, str)
+    assert findings.printed(known["five_buckets_double_uploads"]["published"]) == (pytest.approx(118 / 50), "")
+    assert findings.printed(known["accounts_double_uploads"]["published"]) == (1400, "files/s")
+    assert findings.printed(known["few_entries_cost_420_times"]["published"])[0] == pytest.approx(
+        320.92 / (758.42 * 12 / 11918)
+    )
+
+
+def test_campaigns_have_what_findings_compare():
+    """Each campaign that a finding names has its workloads, and two values or more of the axis that it compares."""
+
+    for name, claim in findings.findings().items():
+        for campaign in claim["campaigns"]:
+            points = planned_points(campaign)
+            workload = claim["where"].get("workload")
+            own = [p for p in points if workload in (None, p.workload)]
+            assert own, f"{name}: {campaign} has no {workload}"
+            if claim["along"] and claim["rule"] != "level" and claim["along"] not in ("store", "workload", "does"):
+                columns = {a.column: a.name for a in ALL.values()}
+                values = {p.axes.get(columns[claim["along"]]) for p in own} - {None}
+                assert len(values) > 1, f"{name}: {campaign} has one value of {claim['along']}"
+
+
+def found_of(name: str, *parts: pd.DataFrame) -> str:
+    """What a finding of the list says of these runs."""
+    rows = {"throughput": pd.concat(parts, ignore_index=True)}
+    return table_of.judged({name: findings.findings()[name]}, rows)["verdict"].iloc[0]
+
+
+def test_more_accounts_are_not_more_buckets():
+    """One account has 1 or 100 buckets; 2100 buckets have 21 accounts, which double the rate."""
+
+    def of(workload: str, gain: float) -> list[pd.DataFrame]:
+        grid = ((1, 1, 100), (100, 1, 100 * gain), (2100, 21, 200))
+        return [runs(v, workload=workload, object_size_bytes=4000, buckets=b, accounts=a) for b, a, v in grid]
+
+    assert found_of("buckets_bring_uploads", *of("put", 1.0)) == "refuted"
+    assert found_of("buckets_bring_uploads", *of("put", 1.5)) == "confirmed"
+    assert found_of("buckets_leave_downloads", *of("get", 1.0)) == "confirmed"
+    assert found_of("buckets_leave_downloads", *of("get", 1.5)) == "refuted"
+    assert found_of("buckets_bring_uploads", of("put", 1.5)[2]) == "not measured here"
+
+
+def test_three_copies_are_those_of_one_campaign():
+    def of(store: str, factor: float) -> list[pd.DataFrame]:
+        sides = (("put", 100), ("get", 100 * factor))
+        return [runs(v, workload=w, store=store, object_size_bytes=4000) for w, v in sides]
+
+    name = "replicated_downloads_double_uploads"
+    assert found_of(name, *of("ceph-copies", 2.0), *of("ceph-shards", 1.0)) == "confirmed"
+    assert found_of(name, *of("ceph-copies", 1.2), *of("ceph-shards", 2.0)) == "refuted"
+    assert found_of(name, *of("ceph-shards", 2.0)) == "not measured here"
+    assert "ceph-copies" in {p.store for p in planned_points("ihep")}
+
+
+def test_published_number_is_one_row():
+    number = {"value": None, "unit": "", "table": "uds_headlines", "column": "value", "over": {}}
+    for rows in ({}, {"system": "uds1_2013"}):
+        with pytest.raises(ValueError, match="rows are"):
+            findings.printed(number | {"rows": rows})
+    assert findings.printed({"value": 1.54, "unit": "x"}) == (1.54, "x") and findings.printed({})[1] == ""
