@@ -237,9 +237,8 @@ def test_day_without_manifest_is_not_the_base_of_the_next(fake, tmp_path):
 
 
 def running(here: Path) -> list[psutil.Process]:
-    """Return the processes of the fake program that have not ended."""
-    found = [p for p in psutil.process_iter(["cmdline"]) if str(here / program.NAME) in (p.info["cmdline"] or ())]
-    return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    """Return the processes of the fake program; one that has ended has no command line."""
+    return [p for p in psutil.process_iter(["cmdline"]) if str(here / program.NAME) in (p.info["cmdline"] or ())]
 
 
 class Hanging(subprocess.Popen):
@@ -263,7 +262,8 @@ def test_deadline_ends_the_program_and_its_children(fake, tmp_path, monkeypatch)
     result, rows = run(tmp_path)
     assert [r["state"] for r in rows] == ["cut"]
     assert not result.checks[0].ok and "`duration`" in result.checks[0].detail
-    assert not psutil.wait_procs(running(fake), timeout=60)[1]
+    while running(fake):  # a killed process takes a moment to end
+        time.sleep(0.01)
 
 
 def test_program_ends_with_a_killed_client(fake, tmp_path):
@@ -281,12 +281,12 @@ program.Runner(Path({str(fake / program.NAME)!r}), folder, "r", 0).run("sync", "
         while parent.poll() is None and not (out.exists() and out.read_bytes()):
             time.sleep(0.02)
         (first,) = psutil.Process(parent.pid).children()
-        forked = first.children()
     finally:
         parent.kill()
         parent.wait()
-    assert not psutil.wait_procs([first], timeout=60)[1]
-    for process in {*forked, *running(fake)}:  # what the fake one forked has no pipe of a watchdog
+    while first in running(fake):
+        time.sleep(0.01)
+    for process in running(fake):  # what the fake one forked has no pipe of a watchdog
         process.send_signal(signal.SIGKILL)
 
 
