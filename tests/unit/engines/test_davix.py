@@ -35,8 +35,8 @@ for line in sys.stdin:
         begin, said = "no 17 403", "HTTP 403: not with " + os.environ["AWS_SECRET_ACCESS_KEY"] + " here"
     elif words[-1].endswith("/refused"):
         begin, said = "no 6 0", "Could not connect: Connection refused"
-    elif words[-1].endswith("/odd"):
-        begin, said = "no 6 0", "odd"
+    elif "/odd-" in words[-1]:
+        begin, said = "no %s 0" % words[-1].partition("/odd-")[2], "odd"
     elif words[-1].endswith("/end"):
         sys.exit(3)
     elif words[0] == "get":
@@ -118,7 +118,9 @@ def test_errors_have_class_status_and_no_secret(fake):
     for place, found, message in (
         ("secret", ("PermissionRefused", 403), "HTTP 403: not with *** here"),
         ("refused", ("ConnectionRefused", 0), "Could not connect: Connection refused"),
-        ("odd", ("ConnectionProblem", 0), "odd"),
+        ("odd-6", ("ConnectionProblem", 0), "odd"),
+        ("odd-99", ("Davix99", 0), "odd"),
+        ("odd-0", ("WrongAnswer", 0), "odd"),
     ):
         with pytest.raises(DavixError) as caught:
             one.get(f"http://h/{place}", 10)

@@ -2,7 +2,6 @@
 
 import math
 import random
-import threading
 from itertools import pairwise
 
 import pytest
@@ -10,66 +9,13 @@ from fake_clock import FakeClock
 
 from storelab.engines.common import arrivals
 from storelab.engines.common.arrivals import Closed, Open, Poisson
-from storelab.engines.common.guard import Guard
-from storelab.engines.fsspec.client import FsspecClient, Transfer
-from storelab.engines.obstore.loop import Loop, Outcome, Task
 
 S, MS = 10**9, 10**6
-UNLIMITED = Guard({}, 1)
 
 
 @pytest.fixture
 def clock(monkeypatch):
     return FakeClock(monkeypatch, arrivals)
-
-
-class Slow(FsspecClient):
-    """A worker without a store."""
-
-    op, asynchronous = "GET", False
-
-    def __init__(self, handed_out):
-        self.workers, self.systems, self.lock, self.loop = 1, [None], threading.Lock(), None
-        self.rows, self.kept, self.flying, self.messages, self.samples = [], [], {}, {}, []
-        self.moved = self.failed = 0
-        self.closed, self.stop, self.guard, self.handed_out = False, None, UNLIMITED, handed_out
-
-    def tasks(self):
-        return self.handed_out(Transfer("key", "path", 0))
-
-    async def do(self, fs, task):
-        return b"1"
-
-    def judge(self, task, answer):
-        return len(answer)
-
-    prepare_tasks = check_content = None
-
-
-def begins_of_fsspec(handed_out, start, deadline):
-    client = Slow(handed_out)
-    client.run(start, deadline)
-    return [begun for _, _, _, begun, *_ in client.rows]
-
-
-def begins_of_obstore(handed_out, start, deadline):
-    task = Task(0, 0, "path")
-    loop = Loop(lambda task, kept: Outcome(1, 1), lambda worker: handed_out(task), [0], 1, 1, UNLIMITED)
-    loop.run(start, deadline, Closed(deadline))
-    return list(loop.parts[0]["start_ns"])
-
-
-@pytest.mark.parametrize("begins_of", [begins_of_fsspec, begins_of_obstore])
-def test_no_operation_begins_after_deadline(clock, begins_of):
-    """The third task is handed out after the deadline, although the worker asked for it before."""
-
-    def handed_out(task):
-        for took in (10 * MS, 10 * MS, 200 * MS, MS):
-            clock.ns += took
-            yield task
-
-    start = clock.ns
-    assert begins_of(handed_out, start, start + 100 * MS) == [start + 10 * MS, start + 20 * MS]
 
 
 def test_closed_loop_begins_until_deadline(clock):
