@@ -1,157 +1,104 @@
-"""Reference pictures: a figure that looks different is seen. `python tests/unit/analysis/figures/test_pictures.py --update` renews them.
+"""Reference pictures (pytest-mpl): a figure that looks different is seen.
 
-Small pictures in tests/data/pictures/, of the figures of recorded campaigns, with the font that matplotlib brings and without hinting;
-larger ones in docs/pictures/, of those figures of the reference campaign that README.md shows.
-What is left of differences between renderers is parts of a pixel: so both pictures are blurred, and the mean differences of tiles are
-compared. The same figure gives about 1 (the stored pictures have 256 colours), a median that moves by 5 % of its value 4 or more.
+Small pictures in `tests/data/pictures/` are those of figures of synthetic campaigns; larger ones in `docs/pictures/`
+are the figures of the reference campaign that README.md shows. docs/figures.md says how to renew them.
 """
 
 import io
 import re
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import pytest
 from fontTools import subset
 from matplotlib import font_manager
 from matplotlib.figure import Figure
-from paths import ROOT
-from PIL import Image, ImageFilter
+from matplotlib.testing.compare import compare_images
+from paths import DATA, ROOT
+from PIL import Image
 
+import campaigns
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.figures.specification import Declared
 from storelab.analysis.tables import build
 from storelab.core import records
 
-PICTURES = ROOT / "tests" / "data" / "pictures"
-GOLDEN = ROOT / "tests" / "data" / "golden"
-RECORDS = {"reference": ROOT / "results/reference/raw", "transfers": GOLDEN / "transfers/raw"}
-DPI, COLOURS = 60, 256
-SHOWN, SHOWN_DPI = ROOT / "docs" / "pictures", 110
-PLAIN = {"font.family": "DejaVu Sans", "text.hinting": "none", "text.hinting_factor": 1}
-TILE, MOST = 16, 3.5  # pixels; mean difference of a tile, of 255
-FONT = font_manager.findfont("DejaVu Sans")
+DPI, SHOWN_DPI, COLOURS = 60, 110, 256
+PLAIN = {"font.family": "DejaVu Sans", "text.hinting": "none"}
+MAX_DIFFERENCE = 0.5  # root mean square of the values of pixels, of 255
+SMALL, SHOWN = DATA / "pictures", ROOT / "docs" / "pictures"
+FIGURES = {
+    "broad": ("throughput_download", "latency_open", "entries", "events_bars", "phases", "systems"),
+    "roles": ("timeline_faults", "soak"),
+}
+README = re.findall(r"\(docs/pictures/(\w+)\.png\)", (ROOT / "README.md").read_text())
 
 
-def tabled(name: str, folder: Path) -> Path:
-    """A campaign with the plan of its records and the tables that test_golden.py expects of them."""
-    (folder / "raw").mkdir(parents=True)
-    shutil.copy2(RECORDS[name] / "plan.json", folder / "raw")
-    shutil.copytree(GOLDEN / name / "expected" / "tables", folder / "tables")
-    return folder
+@dataclass
+class Picture:
+    """A figure of a campaign that pytest-mpl saves and compares."""
+
+    campaign: str
+    name: str
+    dpi: int = DPI
+
+    @property
+    def table(self) -> pd.DataFrame:
+        return build.read(campaigns.built(self.campaign), self.specification.table)
+
+    @property
+    def specification(self):
+        return catalogue.of(records.read_json(campaigns.built(self.campaign) / "raw" / "plan.json"))[self.name]
+
+    def savefig(self, path: Path, table: pd.DataFrame | None = None, **options) -> None:
+        """Render the figure, of another table where one is given, with few colours to keep the file small."""
+        others = (build.read(campaigns.built(self.campaign), name) for name in self.specification.beside)
+        with mpl.rc_context(PLAIN):
+            fig = draw(self.specification, self.table if table is None else table, *others)
+            image = Image.open(io.BytesIO(write.render(fig, "png", self.dpi))).convert("RGB")
+        image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
-def drawn(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """(figure, PNG) of each figure of a campaign, from its tables."""
-    tabled(name, folder)
-    for figure, spec in catalogue.of(records.read_json(folder / "raw" / "plan.json")).items():
-        if picture := png(spec, build.read(folder, spec.table)):
-            yield figure, picture
+def compared(folder: Path, campaign: str, name: str):
+    """Return a case whose picture pytest-mpl compares with `<name>.png` in `folder`."""
+    options = {"baseline_dir": str(folder), "filename": f"{name}.png", "tolerance": MAX_DIFFERENCE, "style": "default"}
+    return pytest.param(campaign, name, id=name, marks=pytest.mark.mpl_image_compare(**options))
 
 
-def png(spec: Declared, table: pd.DataFrame, dpi: int = DPI) -> bytes | None:
-    with mpl.rc_context(PLAIN):
-        fig = draw(spec, table)
-        return write.render(fig, "png", dpi) if fig else None
-
-
-def shown(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """(figure, PNG) of each figure that README.md shows, from the tables of the reference campaign."""
-    tabled("reference", folder)
-    figures = catalogue.of(records.read_json(folder / "raw" / "plan.json"))
-    for name in re.findall(r"\(docs/pictures/(\w+)\.png\)", (ROOT / "README.md").read_text()):
-        picture = png(figures[name], build.read(folder, figures[name].table), SHOWN_DPI)
-        assert picture
-        yield name, picture
-
-
-def difference(first: Path, second: Path) -> float:
-    """The largest mean difference of a tile; infinite for pictures of different sizes."""
-    pictures = [Image.open(p).convert("RGB") for p in (first, second)]
-    if pictures[0].size != pictures[1].size:
-        return float("inf")
-    one, two = (np.asarray(p.filter(ImageFilter.GaussianBlur(1.5)), dtype=float) for p in pictures)
-    apart = np.abs(one - two).mean(axis=2)
-    return max(
-        apart[y : y + TILE, x : x + TILE].mean()
-        for y in range(0, len(apart), TILE)
-        for x in range(0, apart.shape[1], TILE)
-    )
+@pytest.mark.parametrize(
+    ("campaign", "name"), [compared(SMALL, c, name) for c, names in FIGURES.items() for name in names]
+)
+def test_figures_look_as_before(campaign, name):
+    return Picture(campaign, name)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", ["reference", "transfers"])
-def test_figures_look_as_they_did(name, tmp_path):
-    made = {}
-    for figure, picture in drawn(name, tmp_path / name):
-        made[figure] = _written(tmp_path / f"{figure}.png", picture)
-    assert sorted(made) == sorted(p.stem for p in (PICTURES / name).glob("*.png"))
-    apart = {figure: difference(path, PICTURES / name / f"{figure}.png") for figure, path in made.items()}
-    assert not {f: round(d, 1) for f, d in apart.items() if d > MOST}, (
-        f"look at {tmp_path}; renew with --update (docs/figures.md)"
-    )
+@pytest.mark.parametrize(("campaign", "name"), [compared(SHOWN, "reference", name) for name in README])
+def test_pictures_of_the_readme_are_the_figures(campaign, name):
+    return Picture(campaign, name, SHOWN_DPI)
 
 
-@pytest.mark.heavy
-def test_readme_shows_three_figures_of_the_reference_as_they_are(tmp_path):
-    made = {name: _written(tmp_path / f"{name}.png", picture) for name, picture in shown(tmp_path / "reference")}
-    assert len(made) == 3 and sorted(made) == sorted(p.stem for p in SHOWN.glob("*.png"))
-    apart = {name: difference(path, SHOWN / f"{name}.png") for name, path in made.items()}
-    assert not {f: round(d, 1) for f, d in apart.items() if d > MOST}, "renew with --update (docs/figures.md)"
+def test_pictures_are_those_that_are_compared():
+    assert sorted(p.stem for p in SMALL.glob("*.png")) == sorted(name for names in FIGURES.values() for name in names)
+    assert len(README) == 3 and sorted(p.stem for p in SHOWN.glob("*.png")) == sorted(README)
 
 
-def test_a_moved_point_and_a_lost_interval_are_seen(tmp_path):
-    table, known = (
-        build.read(tabled("reference", tmp_path / "reference"), "throughput"),
-        PICTURES / "reference" / "metadata_upload.png",
-    )
-    chosen = (
-        (table["workload"] == "put")
-        & (table["object_size_bytes"] < 1e6)
-        & (table["clients"] == 1)
-        & (table["store"] == "versitygw")
-    )
-    columns = [f"rate_{part}_per_s" for part in ("median", "low", "high")]
+def test_moved_point_and_missing_interval_are_seen(tmp_path):
+    picture = Picture("broad", "throughput_download")
+    table = picture.table
+    chosen = (table["workload"] == "get") & (table["object_size_bytes"] == 10**7) & (table["clients"] == 4)
+    chosen &= (table["store"] == "alpha") & (table["front_ends"] == 2)
+    median, low, high = (f"throughput_{part}_mb_per_s" for part in ("median", "low", "high"))
     moved, bare = table.copy(), table.copy()
-    moved.loc[chosen, columns] *= 1.05
-    for column in columns[1:]:
-        bare.loc[chosen, column] = bare.loc[chosen, columns[0]]
+    moved.loc[chosen, [median, low, high]] *= 1.05
+    bare.loc[chosen, low] = bare.loc[chosen, high] = bare.loc[chosen, median]
     assert chosen.sum() == 1
     for changed, seen in ((table, False), (moved, True), (bare, True)):
-        path = _written(tmp_path / "picture.png", png(catalogue.FIGURES["metadata_upload"], changed))
-        assert bool(difference(path, known) > MOST) is seen
-
-
-def update() -> None:
-    for name in RECORDS:
-        with tempfile.TemporaryDirectory() as folder:
-            _keep(PICTURES / name, drawn(name, Path(folder) / name))
-    with tempfile.TemporaryDirectory() as folder:
-        _keep(SHOWN, shown(Path(folder) / "reference"))
-
-
-def _keep(target: Path, pictures: Iterator[tuple[str, bytes]]) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for name, picture in pictures:
-        image = Image.open(io.BytesIO(picture)).convert("RGB")
-        image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(target / f"{name}.png", optimize=True)
-
-
-def _written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
-
-if __name__ == "__main__":
-    sys.exit(update() if sys.argv[1:] == ["--update"] else __doc__)
+        picture.savefig(tmp_path / "picture.png", changed)
+        found = compare_images(str(SMALL / f"{picture.name}.png"), str(tmp_path / "picture.png"), MAX_DIFFERENCE)
+        assert (found is not None) is seen, found
 
 
 def test_fonts_are_embedded_without_the_tables_that_place_glyphs(monkeypatch):
@@ -164,7 +111,8 @@ def test_fonts_are_embedded_without_the_tables_that_place_glyphs(monkeypatch):
     monkeypatch.setattr(subset, "load_font", seen)
     fig = Figure(figsize=(2, 1))
     fig.supxlabel("Clients at AV 1")
-    assert set(write.SHAPING) & set(subset.load_font(FONT, subset.Options()).keys()), "the font has some"
+    font = font_manager.findfont("DejaVu Sans")
+    assert set(write.SHAPING) & set(subset.load_font(font, subset.Options()).keys()), "the font has some"
     opened.clear()
     pdf = write.render(fig, "pdf")
     assert opened and not any(set(write.SHAPING) & set(font.keys()) for font in opened)
