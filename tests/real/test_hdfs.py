@@ -1,70 +1,38 @@
-"""HDFS as storelab starts, uses, loses, finds and stops it. Needs `storelab install hdfs`."""
+"""What is peculiar to HDFS; the rest is in test_store_contract.py."""
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
+import managed
 import ports
 import psutil
-import pyarrow.parquet as pq
 import pytest
 from laboratory import anything
 
-from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import tools_folder
-from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.doors import WebHdfs
 from storelab.stores.doors import WebHdfsSettings as DoorSettings
 from storelab.stores.hdfs import recipe
-from storelab.stores.hdfs.store import HDFS, Settings
 from storelab.stores.protocols import access, filesystems
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
 
-pytestmark = pytest.mark.heavy
-
-
-@pytest.fixture(autouse=True, scope="module")
-def installed():
-    if recipe.java() is None or not recipe.class_path(tools_folder()).exists():
-        pytest.skip("HDFS is not installed: storelab install hdfs")
-
-
-def new(state: Path, port: int, **settings) -> HDFS:
-    return HDFS("h", Settings(kind="hdfs", port=port, **settings), state)
-
-
-def processes(folder: Path) -> list[psutil.Process]:
-    """All that bear the store's folder in their command line."""
-    return [
-        p
-        for p in psutil.process_iter(["cmdline"])
-        if str(folder) in " ".join(p.info["cmdline"] or ()) and p.pid != os.getpid()
-    ]
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
 @pytest.fixture(scope="module")
-def store(installed, tmp_path_factory):
-    """Two DataNodes, two copies."""
-    it = new(tmp_path_factory.mktemp("state"), ports.block(), servers=2)
-    it.up()
-    try:
+def store(tmp_path_factory):
+    """Return a store with two DataNodes and two copies."""
+    state = tmp_path_factory.mktemp("state")
+    with managed.running(managed.made("h", managed.settings_of("hdfs", servers=2), state)) as it:
+        it.up()
         yield it
-    finally:
-        it.down()
-        assert not processes(it.folder)
 
 
 @pytest.fixture
 def bucket(store, request):
-    """A folder of this test's own."""
+    """Return a bucket for this test."""
     name = request.node.name.replace("_", "-").partition("[")[0]
     store.access().make_bucket(name)
     return name
@@ -75,48 +43,23 @@ def fs(store):
     return filesystems.data(store.endpoints()[0], {}, 4)
 
 
-def test_up_again_changes_nothing(store):
-    pids = store.actors()
-    assert set(pids) == {"namenode-1", "datanode-1", "datanode-2"}
-    store.up()
-    assert store.actors() == pids
-    status, deployment = store.status(), store.deployment()
-    assert status.state == "up" and status.version == store.version() == recipe.HADOOP
-    assert deployment["daemons"] == {"namenode": 1, "datanode": 2} and deployment["redundancy"] == "replica-2"
-    assert str(store.folder) not in str(deployment) and store.free_bytes() > 0
-    with pytest.raises(UserError, match="2 front-ends asked"):
-        store.up(2)
+def test_default_deployment(store):
+    told = store.deployment()
+    assert store.version() == recipe.HADOOP and told["redundancy"] == "replica-2"
+    assert told["daemons"] == {"namenode": 1, "datanode": 2}
 
 
-def test_all_listen_on_loopback_only(store):
-    for pid in store.actors().values():
-        listening = {c.laddr.ip for c in psutil.Process(pid).net_connections("inet") if c.status == psutil.CONN_LISTEN}
-        assert listening == {"127.0.0.1"}
-
-
-def test_objects_come_back(store, bucket):
-    way = store.access()
-    bodies = {"a/b/c": b"1", "a/b c+d%": os.urandom(70_000), "a/bc": b"", "top": os.urandom(9_000_000)}
+def test_odd_keys_and_foreign_objects(store, bucket):
+    way, bodies = store.access(), {"a/b c+d%": os.urandom(70_000), "top": b"x"}
     for key, body in bodies.items():
-        way.write(bucket, key, b"replaced")
         way.write(bucket, key, body)
     assert {key: way.read(bucket, key) for key in bodies} == bodies
-    assert way.read(bucket, "none") is None and way.read(bucket, "top/none") is None
-    assert dict(way.keys(bucket)) == {key: len(body) for key, body in bodies.items()}
-    assert sorted(k for k, _ in way.keys(bucket, "a/b")) == ["a/b c+d%", "a/b/c", "a/bc"]
-    assert [k for k, _ in way.keys(bucket, "a/b/")] == ["a/b/c"] and not list(way.keys(bucket, "top/x"))
-    assert bucket in way.bucket_names()
+    assert way.read(bucket, "top/none") is None and not list(way.keys(bucket, "top/x"))
     with pytest.raises(access.BucketExists):
         way.make_bucket(bucket)
-    for act in (
-        lambda: way.read("never-made", "k"),
-        lambda: way.write("never-made", "k", b""),
-        lambda: list(way.keys("never-made")),
-    ):
-        with pytest.raises(access.NoSuchBucket):
-            act()
+    with pytest.raises(access.NoSuchBucket):
+        way.write("never-made", "k", b"")
     way.delete(bucket, [*bodies, "none"])
-    assert not list(way.keys(bucket))
     way.write(bucket, "a/foreign", b"x")
     with pytest.raises(MeasurementFailed, match="still holds foreign"):
         way.drop_bucket(bucket)
@@ -126,7 +69,7 @@ def test_objects_come_back(store, bucket):
     assert bucket not in way.bucket_names()
 
 
-def test_ranges_ask_for_no_more(bucket, fs):
+def test_range_asks_for_no_more(bucket, fs):
     body, path, answers = os.urandom(3_000_000), f"/{bucket}/k", []
     fs.pipe_file(path, body)
     fs.session.hooks["response"].append(lambda answer, **_: answers.append((answer.status_code, len(answer.content))))
@@ -142,7 +85,7 @@ def test_ranges_ask_for_no_more(bucket, fs):
         fs.cat_file(f"/{bucket}/none", 0, 10)
 
 
-def test_one_request_writes(bucket, fs):
+def test_write_takes_one_request(bucket, fs):
     path, methods = f"/{bucket}/k", []
     fs.session.hooks["response"].append(lambda answer, **_: methods.append(answer.request.method))
     with fs.open(path, "wb") as f:
@@ -159,17 +102,7 @@ def test_one_request_writes(bucket, fs):
     assert fs.cat_file(path) == b"" and fs.info(path)["size"] == 0
 
 
-def test_campaigns_buckets(store):
-    wanted = [store.bucket("hd", i) for i in range(12)]
-    buckets.ensure(store, "hd", wanted)
-    buckets.ensure(store, "hd", wanted)
-    assert buckets.own_buckets(store, "hd") == wanted
-    store.access().write(wanted[3].name, "a/b", b"x")
-    assert buckets.remove(store, "hd", anything)[:2] == (1, 12)
-    assert buckets.own_buckets(store, "hd") == []
-
-
-def test_a_door_that_is_there_already(store, bucket, tmp_path):
+def test_door_to_it(store, bucket, tmp_path):
     url = f"{store.endpoints()[0].url}/{bucket}"
     door = WebHdfs("door", DoorSettings(kind="webhdfs", endpoint=url), tmp_path)
     door.up()
@@ -201,28 +134,7 @@ def test_reclaim_gives_the_space_back(store, bucket):
     assert store.used_bytes() - empty < 1e6
 
 
-@pytest.mark.parametrize("victim", ["datanode-2", "namenode-1"])
-def test_a_killed_daemon_comes_back(store, bucket, victim):
-    way, body = store.access(), os.urandom(100_000)
-    way.write(bucket, "before", body)
-    pids = store.actors()
-    os.kill(pids[victim], signal.SIGKILL)
-    until = time.monotonic() + 5
-    while victim in store.actors() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert store.status().state == "partly" and victim in store.status().detail
-    store.up()
-    after = store.actors()
-    assert after.pop(victim) != pids.pop(victim) and after == pids
-    way = store.access()
-    assert way.read(bucket, "before") == body
-    for i in range(5):
-        way.write(bucket, f"after-{i}", body)
-    way.delete(bucket, [k for k, _ in way.keys(bucket)])
-    way.drop_bucket(bucket)
-
-
-def test_suspended_longer_than_its_heartbeats_may_fail(store, bucket):
+def test_suspended_longer_than_heartbeats_may_fail(store, bucket):
     store.access().write(bucket, "before", b"x")
     daemons = [psutil.Process(p) for p in store.actors().values()]
     store.suspend()
@@ -238,99 +150,51 @@ def test_suspended_longer_than_its_heartbeats_may_fail(store, bucket):
     assert [psutil.Process(p) for p in store.actors().values()] == daemons
 
 
-def test_data_outlive_a_restart(store, bucket):
-    way = store.access()
-    bodies = {f"k{i}": os.urandom(30_000 * i) for i in range(6)}
-    for key, body in bodies.items():
-        way.write(bucket, key, body)
-    stopped = store.down()  # at once: nothing may still be on its way
-    assert len(stopped) == 3 and not processes(store.folder)
-    assert store.down() == [] and store.status().state == "down"
-    store.up()
-    way = store.access()
-    assert {k: way.read(bucket, k) for k in bodies} == bodies
-    assert dict(way.keys(bucket)) == {k: len(b) for k, b in bodies.items()}
-
-
-@pytest.mark.parametrize("until", ["format", "daemons"])
-def test_killed_in_the_middle_of_its_start(tmp_path, port_block, until):
-    store = new(tmp_path / "state", port_block, servers=1, redundancy="none")
-    text = f"import tests_up; tests_up.up({str(tmp_path / 'state')!r}, {port_block})"
-    (tmp_path / "tests_up.py").write_text(
-        "from pathlib import Path\nfrom storelab.stores.hdfs.store import HDFS, Settings as S\n"
-        "def up(state, port):\n    HDFS('h', S(kind='hdfs', port=port, servers=1, redundancy='none'), Path(state)).up()\n"
-    )
-    starter = subprocess.Popen([sys.executable, "-c", text], cwd=tmp_path)
-    sign = store.folder / "log" / ("format.log" if until == "format" else "datanode-1.log")
-    end = time.monotonic() + 30
-    while not sign.exists() and time.monotonic() < end:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    starter.kill()
-    starter.wait()
-    if until == "format":
+def test_killed_while_it_formats(tmp_path):
+    """The NameNode has no metadata yet, and the next `up` makes them."""
+    settings = managed.settings_of("hdfs", servers=1, redundancy="none")
+    with managed.running(managed.made("h", settings, tmp_path)) as store:
+        starter = managed.begun_in_background(store, settings)
+        managed.until((store.folder / "log" / "format.log").exists)
+        starter.kill()
+        starter.wait()
         store.down()
-        assert not processes(store.folder)
-    store.up()
-    store.down()
-    assert not processes(store.folder)
+        assert managed.left_behind(store) == []
+        store.up()
 
 
-def test_a_taken_port_and_a_daemon_that_cannot_start(tmp_path, port_block):
-    store = new(tmp_path / "state", port_block, servers=1, redundancy="none")
+def test_daemon_that_cannot_start_says_why(tmp_path):
+    """So does one whose port is taken."""
+    settings = managed.settings_of("hdfs", servers=1, redundancy="none")
+    store, port = managed.made("h", settings, tmp_path), settings["port"] + 5
     with (
-        socket.create_server(("127.0.0.1", port_block + 5)),
-        pytest.raises(UserError, match=rf"port {port_block + 5} of datanode-1 is taken"),
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(UserError, match=f"port {port} of datanode-1 is taken"),
     ):
         store.up()
-    assert not processes(store.folder)
+    assert managed.left_behind(store) == []
     (store.data / "namenode" / "current" / "VERSION").write_text("damaged=1\n")
-    with pytest.raises(
-        MeasurementFailed, match=r"stores\.h: namenode-1 ended while it started; its log says: .*\w+Exception"
-    ):
+    message = r"stores\.h: namenode-1 ended while it started; its log says: .*\w+Exception"
+    with pytest.raises(MeasurementFailed, match=message):
         store.up()
-    assert not processes(store.folder)
+    assert managed.left_behind(store) == []
 
 
-def test_from_configuration_to_record(tmp_path):
-    """Uploads, downloads and ranges of a campaign, and two copies as an axis: the other deployment has blocks and ports of its own."""
-    axes = {"engine": "fsspec", "workers": 2, "clients": 2, "object_size": "200 kB"}
-    sweeps = {
-        "put": {"workload": "put", "axes": axes},
-        "get": {"workload": "get", "axes": axes},
-        "range": {"workload": "get_range", "axes": axes | {"range_size": "5 kB"}},
-        "copies": {"workload": "put", "axes": axes | {"redundancy": "replica-2", "servers": 2}},
-    }
-    times = {"duration": "2 s", "warm_up": "100 ms", "objects": 6}
-    config = Config.model_validate(
-        {
-            **{
-                "campaign": "lab",
-                "name": "lab",
-                "results": str(tmp_path / "results"),
-                "state": str(tmp_path / "state"),
-            },
-            "stores": {"h": {"kind": "hdfs", "port": ports.block(), "servers": 1, "redundancy": "none"}},
-            **{
-                "use_stores": ["h"],
-                "repetitions": 1,
-                "calibrate": False,
-                "sweeps": {name: times | sweep for name, sweep in sweeps.items()},
-            },
-        }
-    )
+def test_second_deployment_has_its_own_blocks(tmp_path):
+    """Two copies as an axis: the other deployment has ports and data of its own."""
+    axes = {"engine": "fsspec", "object_size": "200 kB"}
+    copies = {"none": {}, "replica-2": {"redundancy": "replica-2", "servers": 2}}
+    window = {"duration": "1 s", "warm_up": "1 ms"}
+    sweeps = {name: {"workload": "put", "axes": axes | more, **window} for name, more in copies.items()}
+    settings = {"kind": "hdfs", "port": ports.block(), "servers": 1, "redundancy": "none"}
+    lab = managed.Lab(tmp_path, settings, sweeps)
+    managed.skip_unless_usable(lab.store)
     try:
-        for p in (points := plan.make(config, WORKLOADS)):
-            record = point.point(config, points, p.key)
-            rows = [
-                row for table in (config.raw / p.key).glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()
-            ]
-            size = p.axes.get("range_size") or p.axes["object_size"]
-            assert rows and {r["error"] for r in rows} == {None} and {r["bytes"] for r in rows} == {size}
-            assert all(c["ok"] for c in record["checks"]), record["checks"]
-            copies = p.axes["redundancy"] == "replica-2"
-            assert record["store"]["deployment"]["daemons"] == {"namenode": 1, "datanode": 2 if copies else 1}
+        for datanodes, name in enumerate(copies, 1):
+            rows, record, _ = lab.measured(name)
+            assert rows and {r["error"] for r in rows} == {None}
+            assert record["store"]["deployment"]["daemons"] == {"namenode": 1, "datanode": datanodes}
     finally:
-        for it in everywhere(config).values():
-            it.down()
-    assert not processes(tmp_path)
+        for store in everywhere(lab.config).values():
+            store.down()
+            assert managed.left_behind(store) == []

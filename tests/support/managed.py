@@ -221,6 +221,12 @@ store.up()
 """
 
 
+def begun_in_background(store: Any, settings: dict[str, Any]) -> "subprocess.Popen[bytes]":
+    """Start the store by another storelab, and do not wait for it."""
+    given = json.dumps([settings, store.name, str(store.state), ""])
+    return subprocess.Popen([sys.executable, "-c", KILLED, given])
+
+
 def kill_in_up(store: Any, settings: dict[str, Any], victim: str) -> None:
     """Start the store by a storelab that is killed before it records the daemon `victim`."""
     given = json.dumps([settings, store.name, str(store.state), victim])
