@@ -155,10 +155,10 @@ def test_some_failures_are_tried_again(zero):
         left, own = list(answers), stratum(zero)
 
         def answer(method, key, left=left):
-            if left and (status := left.pop(0)) == "hang up":
+            status = left.pop(0) if left else 0
+            if status == "hang up":
                 raise ConnectionError
-            elif len(zero.asked) <= len(answers):  # noqa: B023  called in this round
-                return status, {"Retry-After": "0"} if status == 429 else {}
+            return (status, {"Retry-After": "0"} if status == 429 else {}) if status else None
 
         zero.answer, zero.objects = answer, {}
         zero.asked.clear()
