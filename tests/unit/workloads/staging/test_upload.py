@@ -37,9 +37,11 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     store = S3("mine", Settings(kind="s3", endpoint=deaf), tmp_path)
     body = tmp_path / "body"
     body.write_bytes(bytes(1000))
-    monkeypatch.setattr(upload, "time", SimpleNamespace(monotonic=itertools.count(0, 15).__next__))
+    clock = itertools.count(0, 15)
+    monkeypatch.setattr(upload, "time", SimpleNamespace(monotonic=clock.__next__))
     with pytest.raises(MeasurementFailed, match="staging small into mine: nothing moved for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
+    assert next(clock) < 500, "60 s, and what s5cmd does when it starts"
     assert "staging small into mine: nothing moved" in capsys.readouterr().err and not programs(os.getpid())
 
 
