@@ -1,10 +1,9 @@
-"""`consistency` on a real store, and behind a proxy that lies: every lie is caught, in its own scenario, and nothing else is."""
+"""`consistency` on a real store, and behind a proxy that lies: each lie is caught, in its own scenario only."""
 
 import csv
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from urllib.parse import urlsplit
 
@@ -23,7 +22,7 @@ from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency.ledger import OBJECTS, ONCE
 
 # Every answer is held against a clock: what else runs beside makes a store late.
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 by_the_clock = pytest.mark.alone  # holds answers against times: a busy machine makes a store look wrong or late
 
 AXES = {"clients": 2, "workers": 3, "front_ends": 2}
@@ -31,7 +30,10 @@ AXES = {"clients": 2, "workers": 3, "front_ends": 2}
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """A function that measures one point of `consistency`; returns (folder of the point, its record, counts by scenario, anomalies)."""
+    """Return a function that measures one point of `consistency`.
+
+    It returns (folder of the point, its record, counts by scenario, anomalies).
+    """
 
     def measured(settings: dict, keys=None, duration: str = "2500 ms", axes=None, error_fraction: float = 0.01):
         for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
@@ -100,7 +102,7 @@ def names(store) -> list[str]:
 
 
 @by_the_clock
-def test_a_store_that_answers_truly(run, seaweedfs):
+def test_honest_store_has_no_anomaly(run, seaweedfs):
     urls = [e.url for e in seaweedfs.endpoints(2)]
     settings = {"kind": "s3", "endpoint": urls, "prefix": "judged"}
     folder, record, counts, found = run(settings, seaweedfs.credentials())
@@ -143,7 +145,7 @@ def test_a_store_that_answers_truly(run, seaweedfs):
 
 
 @by_the_clock
-def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behind):
+def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
     lies = {
         *OBJECT_LIES.values(),
         *(lie for lies in BUCKET_LIES.values() for lie in lies),
@@ -178,9 +180,8 @@ def test_every_lie_is_caught_in_its_scenario_and_only_there(run, seaweedfs, behi
     assert {a["same_front_end"] for a in found} == {True, False}
 
 
-@pytest.mark.heavy
 @by_the_clock
-def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, behind):
+def test_lasting_anomaly_is_counted_once(run, seaweedfs, behind):
     with LyingProxy(targets(seaweedfs), {"read_after_write"}, stubborn=True) as proxy:
         _, _, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="2 s")
     assert by_scenario(counts, "anomalies").keys() == {"read_after_write"}
@@ -188,10 +189,9 @@ def test_what_is_never_right_ends_its_round_and_is_told_once(run, seaweedfs, beh
     assert {a["lasted_ns"] for a in found} == {None} and all(0 < a["watched_ns"] < 2_000_000_000 for a in found)
 
 
-@pytest.mark.heavy
 @by_the_clock
-def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
-    """Every tenth GET is answered with 503; one worker's listings fail for half a second: only the latter, again and again, counts."""
+def test_failures_are_errors_not_anomalies(run, seaweedfs, behind):
+    """Every tenth GET is answered with 503; one worker's listings fail for half a second, and only these count."""
     with LyingProxy(targets(seaweedfs), {"failures"}) as proxy:
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), error_fraction=0.3)
     errors, wrong = by_scenario(counts, "errors"), by_scenario(counts, "anomalies")
@@ -202,16 +202,14 @@ def test_what_fails_is_an_error_and_no_anomaly(run, seaweedfs, behind):
     assert record["clients"][0]["engine"]["errors"]["SlowDown"]
 
 
-@pytest.mark.heavy
 @by_the_clock
-def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
+def test_hanging_store_ends_by_the_deadline(run, seaweedfs):
     """No answer is neither right nor wrong."""
     pid = seaweedfs.actors()["filer"]
     settings = {"kind": "s3", "endpoint": [e.url for e in seaweedfs.endpoints(2)], "prefix": "judged"}
     stop, go_on = (
         threading.Timer(after, os.kill, (pid, sig)) for after, sig in ((4.0, signal.SIGSTOP), (12.0, signal.SIGCONT))
     )
-    begun = time.monotonic()
     stop.start(), go_on.start()
     try:
         _, record, counts, found = run(settings, seaweedfs.credentials(), duration="6 s", axes={**AXES, "clients": 1})
@@ -219,11 +217,11 @@ def test_a_store_that_hangs_ends_by_the_deadline(run, seaweedfs):
         for timer in (stop, go_on):
             timer.cancel()
         os.kill(pid, signal.SIGCONT)
-    assert not found and by_scenario(counts, "tried")["read_after_write"] and time.monotonic() - begun < 25
+    assert not found and by_scenario(counts, "tried")["read_after_write"]
     assert record["clients"][0]["end_ns"] <= record["deadline_ns"]
 
 
-def test_a_directory(run, tmp_path):
+def test_directory(run, tmp_path):
     (tmp_path / "data").mkdir()
     axes = {"engine": "fsspec", "clients": 2, "workers": 2}
     _, record, counts, found = run({"kind": "directory", "path": str(tmp_path / "data")}, duration="1500 ms", axes=axes)
@@ -233,7 +231,7 @@ def test_a_directory(run, tmp_path):
     assert [p.name for p in (tmp_path / "data").iterdir()] == ["storelab-judged-0000"]
 
 
-def test_in_a_given_bucket_no_bucket_is_made(run, seaweedfs):
+def test_given_bucket_gets_no_second_one(run, seaweedfs):
     s3_clients.for_store(seaweedfs).create_bucket(Bucket="given-to-us")
     urls = [e.url for e in seaweedfs.endpoints(2)]
     settings = {"kind": "s3", "endpoint": urls, "bucket": "given-to-us", "prefix": "mine"}
@@ -243,7 +241,7 @@ def test_in_a_given_bucket_no_bucket_is_made(run, seaweedfs):
     assert all(key.startswith("mine/judged/b0000/") for key in keys)
 
 
-def test_buckets_that_a_crash_left_are_removed(run, seaweedfs, tmp_path):
+def test_buckets_left_by_a_crash_are_removed(run, seaweedfs, tmp_path):
     s3 = s3_clients.for_store(seaweedfs)
     s3.create_bucket(Bucket="judged-judged-xfeedbeef-00003")
     s3.create_bucket(Bucket="judged-judged-xfeedbee-00003")  # of somebody else

@@ -1,4 +1,7 @@
-"""Tokens, macaroons, certificates and session tokens against servers that verify them: who gets in, what is said at their end, and that nothing of them is written."""
+"""Tokens, macaroons, certificates and session tokens against servers that verify them.
+
+They say who gets in, what is reported at their end, and that nothing of them is written.
+"""
 
 import base64
 import contextlib
@@ -15,6 +18,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import managed
 import ports
 import pytest
 import trustme
@@ -26,8 +30,6 @@ from laboratory import needs_xrootd
 
 from storelab.core.errors import UserError
 from storelab.engines.davix import program
-from storelab.stores.minio import MinIO
-from storelab.stores.minio import Settings as MinioSettings
 from storelab.stores.nginx import Nginx
 from storelab.stores.nginx import Settings as NginxSettings
 from storelab.stores.protocols import tokens
@@ -133,10 +135,7 @@ def nginx(tmp_path_factory):
         folder = tmp_path_factory.mktemp("guarded")
         one = Guarded("guarded", NginxSettings(kind="nginx", port=ports.block(), **settings), folder)
         one.allowed = line
-        try:
-            one.require()
-        except UserError as error:
-            pytest.skip(str(error))
+        managed.skip_unless_usable(one)
         made.append(one)
         one.up()
         end = one.endpoints()[0]
@@ -148,7 +147,7 @@ def nginx(tmp_path_factory):
 
 
 @pytest.mark.command_lines
-def test_a_bearer_token_its_end_and_its_renewal(nginx, lab, tmp_path, monkeypatch):
+def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
     first, second, third = jwt(600), jwt(1), jwt(900)
     url, _ = nginx(
         "".join(f'if ($http_authorization = "Bearer {t}") {{ set $in 1; }}\n' for t in (first, third))
@@ -179,7 +178,7 @@ def test_a_bearer_token_its_end_and_its_renewal(nginx, lab, tmp_path, monkeypatc
     assert not [line for line in seen if any(s.encode() in line for s in secrets)]
 
 
-def test_a_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
+def test_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
     authority, other = trustme.CA(), trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "clients.pem")
     url, ca_file = nginx(f'ssl_verify_client on;\nssl_client_certificate "{tmp_path}/clients.pem";\n', tls=True)
@@ -257,17 +256,16 @@ ofs.authlib libXrdMacaroons.so libXrdAccSciTokens.so config={root}/scitokens.cfg
 def guarded(tmp_path_factory):
     if not SCITOKENS.exists():
         pytest.skip("XRootD's plugin for SciTokens is not installed: apt-get install xrootd-scitokens-plugins")
-    one = Tokens(
-        "tokens", XRootDSettings(kind="xrootd", protocol="http", subnet="10.213.99.0/30"), tmp_path_factory.mktemp("t")
-    )
-    one.require()
+    settings = XRootDSettings(kind="xrootd", protocol="http", subnet=managed.subnet())
+    one = Tokens("tokens", settings, tmp_path_factory.mktemp("t"))
+    managed.skip_unless_usable(one)
     one.up()
     yield one
     one.down()
 
 
 def macaroon(seconds):
-    """One as XRootD issues it, made with its own secret: a chain of HMACs over what it says (libmacaroons, version 1)."""
+    """Return a macaroon as XRootD issues it: a chain of HMACs over what it says (libmacaroons, version 1)."""
 
     def keyed(key, text):
         return hmac.digest(key, text, "sha256")
@@ -296,7 +294,7 @@ def ask_macaroon(url, ca_file, token):
 
 
 @pytest.mark.parametrize("kind", [pytest.param(k, marks=needs_xrootd) for k in ("scitoken", "macaroon")])
-def test_xrootd_lets_in_who_has_a_token(guarded, lab, tmp_path, monkeypatch, kind):
+def test_xrootd_accepts_tokens(guarded, lab, tmp_path, monkeypatch, kind):
     url = guarded.endpoints()[0].url.replace("http:", "https:")
     ca_file = str(guarded.folder / "spool" / "host.pem")
     token = jwt(600) if kind == "scitoken" else macaroon(600)
@@ -315,7 +313,7 @@ def test_xrootd_lets_in_who_has_a_token(guarded, lab, tmp_path, monkeypatch, kin
 
 @pytest.mark.alone  # XRootD's client keeps the authorities of the first TLS connection of its process: no other test's
 @pytest.mark.parametrize("way", [pytest.param("roots", marks=needs_xrootd)])
-def test_a_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
+def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
     """Found by XRootD's own client, which sends it over TLS."""
     certificates, path, token = tmp_path / "certificates", tmp_path / "own", jwt(600)
     certificates.mkdir()
@@ -332,33 +330,26 @@ def test_a_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
     assert written(tmp_path, [token], [path]) == []
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        lambda: jwt(600, ec.generate_private_key(ec.SECP256R1())),
-        lambda: jwt(600, aud="https://another.example"),
-        lambda: jwt(600, scope="storage.read:/elsewhere"),
-        lambda: "opaque",
-    ],
-    ids=["of someone else", "for another audience", "for another folder", "none at all"],
-)
 @pytest.mark.parametrize("way", [pytest.param("http", marks=needs_xrootd)])
-def test_xrootd_lets_no_other_in(guarded, lab, tmp_path, monkeypatch, token, way):
-    token = token()
-    monkeypatch.setenv("DOOR", token)
-    with pytest.raises(UserError) as caught:
-        lab({"kind": way, "endpoint": guarded.endpoints()[0].url, "token": "DOOR"}, get=small(engine="fsspec"))
-    assert "\n" not in str(caught.value) and token not in str(caught.value) and "stores.one" in str(caught.value)
+def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
+    """Those of someone else, for another audience, for another folder, and what is no token."""
+    stranger = ec.generate_private_key(ec.SECP256R1())
+    for token in (
+        jwt(600, stranger),
+        jwt(600, aud="https://another.example"),
+        jwt(600, scope="storage.read:/elsewhere"),
+        "opaque",
+    ):
+        monkeypatch.setenv("DOOR", token)
+        with pytest.raises(UserError) as caught:
+            lab({"kind": way, "endpoint": guarded.endpoints()[0].url, "token": "DOOR"}, get=small(engine="fsspec"))
+        assert "\n" not in str(caught.value) and token not in str(caught.value) and "stores.one" in str(caught.value)
 
 
 @pytest.mark.command_lines
 def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
     """Keys for an hour, by MinIO's AssumeRole: no engine gets in with the keys alone."""
-    one = MinIO("m", MinioSettings(kind="minio", port=ports.block()), tmp_path_factory.mktemp("minio"))
-    try:
-        one.require()
-    except UserError as error:
-        pytest.skip(str(error))
+    one = managed.made("m", managed.settings_of("minio"), tmp_path_factory.mktemp("minio"))
     one.up()
     try:
         import boto3

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
+import managed
 import ports
 import psutil
 import pytest
@@ -61,10 +61,12 @@ def in_the_middle(folder, store) -> subprocess.Popen:
     """A measurement whose fault has just happened."""
     key = run(folder, "plan").split()[-1]
     process = begin(folder, "measure", key)
-    end = time.monotonic() + 90
-    while not (stopped(store) == {"volume-1"} and not (store.data / "volume-2").exists()):
-        assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
-        time.sleep(0.02)
+
+    def happened() -> bool:
+        assert process.poll() is None, process.communicate()[0]
+        return stopped(store) == {"volume-1"} and not (store.data / "volume-2").exists()
+
+    managed.until(happened, 120)
     return process, key
 
 
@@ -73,7 +75,7 @@ def whole(store) -> bool:
 
 
 @pytest.mark.parametrize("how", ["measure", "up", "down"])
-def test_what_a_killed_one_left_is_mended_by_the_next(lab, how):
+def test_next_run_takes_back_what_a_killed_one_left(lab, how):
     folder, store = lab
     process, key = in_the_middle(folder, store)
     os.kill(process.pid, signal.SIGKILL)
@@ -94,7 +96,7 @@ def test_what_a_killed_one_left_is_mended_by_the_next(lab, how):
         assert run_json["fault"]["recovered"] and run_json["fault"]["beyond_redundancy"]
 
 
-def test_ctrl_c_takes_everything_back(lab):
+def test_interrupt_takes_everything_back(lab):
     folder, store = lab
     process, key = in_the_middle(folder, store)
     process.send_signal(signal.SIGINT)

@@ -1,179 +1,113 @@
-"""Faults on Ceph, MinIO and HDFS that run: what each says of a daemon that is killed or hung, and of drives that go."""
+"""Faults on Ceph, MinIO and HDFS that run: what each reports of daemons and drives that are lost."""
 
 import threading
-import time
 from pathlib import Path
 
-import ports
+import managed
 import pytest
 from laboratory import bucket_for
 
-from storelab.core import clock
-from storelab.core.campaign.faults import Act, resolved
-from storelab.core.errors import UserError
-from storelab.core.stores import load
 from storelab.measure.faults.runner import Runner
-from storelab.stores import make
-from storelab.stores.protocols import s3_clients
+from storelab.stores.base import CLEAN
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]  # it asks when a store notices
-S = 10**9
-# Most seconds until a silent server is noticed. Ceph: 4 without a heartbeat, two ticks of an OSD (1 s each), one of the monitor, which may
-# decide only then (mon_tick_interval, 5 s). HDFS: 3 without one, and the NameNode looks every 5 (Thread.sleep in HeartbeatManager.Monitor).
-# A second more, for it is asked twice a second.
-NOTICED_S = {"ceph": 12.0, "hdfs": 9.0}
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
+BODY = b"x" * 100_000
 DEPLOYMENTS = {
     "replicated": {"kind": "ceph", "backing": "tmpfs", "redundancy": "replica-3", "osd_size": "2 GB"},
     "coded": {"kind": "ceph", "backing": "tmpfs", "redundancy": "ec-2-1", "osd_size": "2 GB"},
-    "minio": {"kind": "minio", "servers": 12, "redundancy": "ec-9-3"},
+    "drives": {"kind": "minio", "servers": 12, "redundancy": "ec-9-3"},
     "hdfs": {"kind": "hdfs"},
 }
 
 
-@pytest.fixture(scope="module", params=list(DEPLOYMENTS))
+@pytest.fixture(scope="module")
 def store(request, tmp_path_factory):
-    settings = DEPLOYMENTS[request.param] | {"port": ports.block()}
-    state: Path = tmp_path_factory.mktemp("state")
-    it = make(request.param, load(settings["kind"]).Settings.model_validate(settings), state)
-    try:
-        it.require()
-    except UserError as error:
-        pytest.skip(str(error))
-    it.up()
-    try:
+    """Return the deployment that the parameter names, running."""
+    given = DEPLOYMENTS[request.param]
+    state = tmp_path_factory.mktemp("state")
+    with managed.running(managed.made(request.param, managed.settings_of(**given), state)) as it:
+        it.up()
         yield it
-    finally:
-        it.down()
 
 
-def run(store, seconds, *given, settle=120):
-    acts = resolved([Act.model_validate(a) for a in given], 300 * S, 1.0, "faults.f")
-    with Runner(store, "f", acts, report=print) as runner:
-        t0_ns = clock.now_ns() + S // 5
-        runner.start(t0_ns)
-        clock.sleep_until(t0_ns + int(seconds * S))
-        runner.settle(settle)
-    for e in runner.events:
-        print(f"{(e['time_ns'] - t0_ns) / S:8.3f}", e.get("act") or e["state"], e.get("actor", ""), e["detail"])
-    states = [(e["state"], (e["time_ns"] - t0_ns) / S) for e in runner.events if e["kind"] == "state"]
-    return runner, states
+def deployments(*names: str) -> pytest.MarkDecorator:
+    """Return the mark that runs a test on each of these deployments; those of one run in one process."""
+    marks = {name: pytest.mark.xdist_group(f"faults-{name}") for name in names}
+    return pytest.mark.parametrize("store", [pytest.param(n, marks=m) for n, m in marks.items()], indirect=True)
 
 
-def write(store, key, body=b"x" * 100_000):
-    bucket = bucket_for(store, "faulty").name
-    s3_clients.for_store(store).put_object(Bucket=bucket, Key=key, Body=body)
+def write(store, key: str) -> None:
+    store.access().write(bucket_for(store, "faulty").name, key, BODY)
 
 
-def read(store, key):
-    bucket = bucket_for(store, "faulty").name
-    return s3_clients.for_store(store).get_object(Bucket=bucket, Key=key)["Body"].read()
+def read(store, key: str) -> bytes:
+    return store.access().read(bucket_for(store, "faulty").name, key)
 
 
-def test_its_own_word_is_cheap(store):
-    store.condition()
-    cpu, begun = time.process_time(), time.monotonic()
-    words = [store.condition() for _ in range(10)]
-    took = (time.monotonic() - begun) / 10
-    print(took, (time.process_time() - cpu) / 10, words[-1])
-    assert {w.state for w in words} == {"clean"}, words[-1]
-    assert took < 0.1, "asked twice a second, on two cores that are busy"
+def done(runner: Runner) -> list[dict]:
+    """Return the acts that were done."""
+    return [e for e in runner.events if e["kind"] == "act"]
 
 
-def test_one_that_is_killed(store):
-    if store.settings.kind == "minio":
-        pytest.skip("its data servers are drives")
-    wait = 16 if store.settings.kind == "hdfs" else 6  # a DataNode is dead after 14 s, and silent after 3
-    runner, states = run(
-        store,
-        wait + 1,
-        {"at": "1 s", "act": "kill", "actor": "data.0"},
-        {"at": f"{wait} s", "act": "restart", "actor": "data.0"},
-    )
-    assert runner.failed() == [] and runner.recovered
-    assert states[0][0] == "clean" and states[1][0] == "degraded" and states[-1][0] == "clean"
-    assert 1 <= states[1][1] < (1 + NOTICED_S["hdfs"] if store.settings.kind == "hdfs" else 2.5), states
+def noticed(store, act: str, actor: str, state: str) -> Runner:
+    """Do an act, wait until the store reports this state, take the act back, and wait until the store is whole."""
+    with Runner(store, "f", managed.acts({"at": "0 s", "act": act, "actor": actor}), report=print) as runner:
+        managed.until(lambda: store.condition().state == CLEAN)
+        runner.start(0)
+        managed.until(lambda: state in managed.states(runner))
+        runner.settle(120)
+    assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, runner.events
     assert store.status().state == "up"
+    return runner
 
 
-def test_one_that_hangs(store):
-    if store.settings.kind == "minio":
-        pytest.skip("its data servers are drives")
-    most = NOTICED_S[store.settings.kind]
-    runner, states = run(
-        store,
-        most + 3,
-        {"at": "1 s", "act": "hang", "actor": "data.1"},
-        {"at": f"{most + 2:g} s", "act": "resume", "actor": "data.1"},
-    )
-    assert runner.failed() == [] and runner.recovered
-    assert states[0][0] == "clean" and "degraded" in dict(states) and states[-1][0] == "clean"
-    # Silence counts from the last sign of life, which came up to a second and more before it hung.
-    assert 1.5 <= dict(reversed(states))["degraded"] - 1 < most, states
+@deployments("replicated", "coded", "hdfs")
+def test_lost_data_servers_are_noticed(store):
+    """One is killed and one hangs; each is there again afterwards."""
+    for act, actor in (("kill", "data.0"), ("hang", "data.1")):
+        noticed(store, act, actor, "degraded")
 
 
-def test_its_front_end_is_down(store):
-    """The monitor, the NameNode, the one server: without it nobody tells anything."""
-    actor = "mon" if store.settings.kind == "ceph" else "front.0"
-    runner, states = run(
-        store,
-        4,
-        {"at": "1 s", "act": "kill", "actor": actor},
-        {"at": "3 s", "act": "restart", "actor": actor},
-    )
-    assert runner.failed() == [] and runner.recovered
-    assert states[1][0] == "down" and 1 <= states[1][1] < 3 and states[-1][0] == "clean"
-    store.up()
+@deployments("replicated", "drives", "hdfs")
+def test_front_end_that_is_down_is_noticed(store):
+    """Without the monitor, the NameNode or the one server nothing is reported."""
+    noticed(store, "kill", "mon" if store.settings.kind == "ceph" else "front.0", "down")
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-@pytest.mark.parametrize("how", ["gone", "read-only"])
-def test_drives_that_go_and_come(store, lost, how):
-    if store.settings.kind != "minio":
-        pytest.skip("MinIO's drives")
-    drives = [f"data.{i}" for i in range(lost)]
+@deployments("drives")
+def test_lost_drives_are_noticed(store):
     write(store, "before")
-    acts = [
-        {"at": "1 s", "act": "remove_drive", "actor": drives, "how": how},
-        {"at": "5 s", "act": "return_drive", "actor": drives},
-    ]
-    acts = resolved([Act.model_validate(a) for a in acts], 60 * S, 1.0, "f")
-    with Runner(store, "f", acts, report=print) as runner:
-        t0_ns = clock.now_ns()
-        runner.start(t0_ns)
-        clock.sleep_until(t0_ns + 2 * S)
-        write(store, f"during-{lost}-{how}")
-        assert read(store, "before") == read(store, f"during-{lost}-{how}") == b"x" * 100_000
-        clock.sleep_until(t0_ns + 6 * S)
-        runner.settle(60)
-    for e in runner.events:
-        print(f"{(e['time_ns'] - t0_ns) / S:8.3f}", e.get("act") or e["state"], e.get("actor", ""), e["detail"])
-    assert runner.failed() == [] and runner.recovered
-    told = runner.told()
-    assert len(told["most_lost"]) == lost and told["bears"] == 3 and not told["beyond_redundancy"]
-    states = [e["state"] for e in runner.events if e["kind"] == "state"]
-    assert states[0] == "clean" and states[-1] == "clean"
-    if how == "gone":
-        assert "degraded" in states
-    assert all(d.is_dir() for d in store.drives()) and not list(store.data.glob(".drive*"))
-    mounts = Path("/proc/self/mountinfo").read_text()
-    assert str(store.data) not in mounts
+    for lost, how in ((1, "gone"), (3, "gone"), (1, "read-only"), (3, "read-only")):
+        act = {"at": "0 s", "act": "remove_drive", "actor": [f"data.{i}" for i in range(lost)], "how": how}
+        with Runner(store, "f", managed.acts(act), report=print) as runner:
+            runner.start(0)
+            managed.until(lambda runner=runner, lost=lost: len(done(runner)) == lost)
+            write(store, f"during-{lost}-{how}")
+            assert read(store, "before") == read(store, f"during-{lost}-{how}") == BODY
+            if how == "gone":
+                managed.until(lambda runner=runner: "degraded" in managed.states(runner))
+            runner.settle(60)
+        assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, (lost, how)
+        told = runner.told()
+        assert len(told["most_lost"]) == lost and told["bears"] == 3 and not told["beyond_redundancy"]
+        assert all(d.is_dir() for d in store.drives()) and not list(store.data.glob(".drive*"))
+        assert str(store.data) not in Path("/proc/self/mountinfo").read_text()
 
 
-def test_a_full_osd(store):
-    if store.settings.kind != "ceph":
-        pytest.skip("Ceph's own way")
+@deployments("replicated")
+def test_full_osds_let_writes_wait(store):
     write(store, "before")
-    acts = [{"at": "500 ms", "act": "fill", "actor": ["data.0", "data.1", "data.2"]}]
-    acts = resolved([Act.model_validate(a) for a in acts], 60 * S, 1.0, "f")
-    with Runner(store, "f", acts, report=print) as runner:
-        runner.start(clock.now_ns())
-        time.sleep(4)
+    act = {"at": "0 s", "act": "fill", "actor": ["data.0", "data.1", "data.2"]}
+    with Runner(store, "f", managed.acts(act), report=print) as runner:
+        runner.start(0)
+        managed.until(lambda: len(done(runner)) == 3)
         assert runner.failed() == []
+        managed.until(lambda: store.condition().state != CLEAN)  # clients know that they are full
         writing = threading.Thread(target=write, args=(store, "during"))
         writing.start()
         writing.join(4)
         assert writing.is_alive(), "a write on full OSDs waits"
         runner.settle(60)
     assert runner.recovered and runner.failed() == []
-    writing.join(30)
-    assert read(store, "during") == read(store, "before"), "and comes through when they have room"
+    writing.join(60)
+    assert read(store, "during") == read(store, "before") == BODY, "and comes through when they have room"

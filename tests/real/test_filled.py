@@ -1,9 +1,10 @@
-"""Drives that are file systems of their own: mounted, filled to the last block, swept by fill level, and gone with their store."""
+"""Drives that are file systems of their own: mounted, filled, swept by fill level, and gone with their store."""
 
 import os
 import shutil
 from pathlib import Path
 
+import managed
 import ports
 import pytest
 
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.heavy,
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount drives"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="privilege: needs root to mount drives"),
 ]
 MB = 10**6
 
@@ -49,10 +50,7 @@ def made(folder, **store):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     config, store = made(tmp_path_factory.mktemp("filled"), kind="versitygw", drive_size="100 MB")
-    try:
-        store.require()
-    except UserError as error:
-        pytest.skip(str(error))
+    managed.skip_unless_usable(store)
     store.up(1)
     try:
         yield config, store
@@ -63,7 +61,7 @@ def site(tmp_path_factory):
 
 
 @pytest.mark.parametrize("backing", ["disk", "tmpfs"])
-def test_each_volume_server_has_its_own(tmp_path, backing):
+def test_volume_servers_have_their_own_drives(tmp_path, backing):
     size = {"drive_size": "100 MB", "servers": 2, "redundancy": "replica-2", "max_volumes": 8}
     _, store = made(tmp_path, kind="seaweedfs", backing=backing, **size)
     store.up(1)
@@ -79,7 +77,7 @@ def test_each_volume_server_has_its_own(tmp_path, backing):
     assert not mounts(store.data) and store.images.exists() == (backing == "disk"), "memory is given back"
 
 
-def test_a_point_at_a_level(site):
+def test_point_at_a_fill_level(site):
     config, store = site
     points = {filling.level(p): p for p in plan.make(config, WORKLOADS)}
     run = point.point(config, list(points.values()), points[60].key)
@@ -102,10 +100,7 @@ def test_filled_to_the_last_block_and_emptied(site):
     way.make_bucket("full")
     with Runner(store, "f", resolved([Act.model_validate(a) for a in acts], 10**10, 1.0, "f"), report=print) as runner:
         runner.start(clock.now_ns())
-        for _ in range(100):
-            if any(e["kind"] == "act" for e in runner.events):
-                break
-            clock.sleep_until(clock.now_ns() + 10**8)
+        managed.until(lambda: any(e["kind"] == "act" for e in runner.events))
         assert all(shutil.disk_usage(d).free < 4096 for d in store.disks().values()), "none is left"
         with pytest.raises((MeasurementFailed, UserError)):
             for i in range(20):

@@ -1,14 +1,13 @@
-"""Building a Go program from pins: a tiny one, whose module lies beside it, so that nothing is downloaded."""
+"""Building a Go program from pins: a tiny one, whose module is next to it, so that nothing is downloaded."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import managed
 import pytest
 from laboratory import NO_GO
 
@@ -45,7 +44,7 @@ def pins(tmp_path, monkeypatch, compiled):
     return source.parent
 
 
-def test_built_placed_and_not_built_again(pins, tmp_path):
+def test_program_is_built_once(pins, tmp_path):
     tools, lines = tmp_path / "tools", []
     (part,) = TINY.parts(tools)
     assert part.what == "tiny 1.2.3, built from source" and not part.present()
@@ -67,7 +66,7 @@ def test_built_placed_and_not_built_again(pins, tmp_path):
     assert not part.present()  # of other pins
 
 
-def test_a_binary_that_was_exchanged_is_not_ours(pins, tmp_path):
+def test_exchanged_binary_is_built_again(pins, tmp_path):
     tools = tmp_path / "tools"
     golang.install(TINY, tools, print)
     shutil.copy(sys.executable, tools / "bin" / "tiny")
@@ -76,7 +75,7 @@ def test_a_binary_that_was_exchanged_is_not_ours(pins, tmp_path):
     assert golang.present(TINY, tools)
 
 
-def test_what_does_not_build_leaves_nothing(pins, tmp_path):
+def test_failed_build_leaves_nothing(pins, tmp_path):
     tools, lines = tmp_path / "tools", []
     (pins / "source" / "cmd" / "tiny" / "main.go").write_text("package main\n\nfunc main() { nonsense }\n")
     with pytest.raises(MeasurementFailed, match=r"install: go build failed: .*undefined: nonsense"):
@@ -84,7 +83,7 @@ def test_what_does_not_build_leaves_nothing(pins, tmp_path):
     assert not list((tools / "bin").iterdir()) and not list((tools / "cache").iterdir())
 
 
-def test_a_module_without_its_hash_is_refused(pins, tmp_path):
+def test_module_without_hash_is_refused(pins, tmp_path):
     """go.sum is what is trusted: Go fetches nothing that it does not name."""
     text = (pins / "go.mod").read_text()
     (pins / "go.mod").write_text(text.replace("replace example.org/tiny => ./source\n", ""))
@@ -92,27 +91,31 @@ def test_a_module_without_its_hash_is_refused(pins, tmp_path):
         golang.install(TINY, tmp_path / "tools", print)
 
 
-def test_no_room(pins, tmp_path):
+def test_build_without_room_is_refused(pins, tmp_path):
     huge = golang.Program("tiny", TINY.module, TINY.package, "", 1e18)
     with pytest.raises(UserError, match=r"GB free; the build takes .* name another folder in STORELAB_TOOLS"):
         golang.install(huge, tmp_path / "tools", print)
 
 
-def test_a_tools_folder_that_cannot_be_written(pins, tmp_path):
+def test_unwritable_tools_folder_is_refused(pins, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="STORELAB_TOOLS"):
         golang.install(TINY, tmp_path / "file" / "tools", print)
 
 
-def test_an_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch):
+def test_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch):
     slow = tmp_path / "bin" / "go"
     slow.parent.mkdir()
     slow.write_text(
         '#!/bin/sh\n[ "$1" = env ] && echo go1.99.0 && exit\necho "go: downloading x v1" >&2\nsleep 60 &\nwait\n'
     )
     slow.chmod(0o755)
-    code = "from storelab.install import golang, running; from pathlib import Path; golang.PINS = Path({!r}); running.EVERY = 0.3\n"
-    code += "golang.install(golang.Program('tiny', 'example.org/tiny', 'example.org/tiny/cmd/tiny', '', 1e6), Path({!r}), print)"
+    code = (
+        "from pathlib import Path; from storelab.install import golang, running\n"
+        "golang.PINS = Path({!r}); running.EVERY = 0.3\n"
+        "tiny = golang.Program('tiny', 'example.org/tiny', 'example.org/tiny/cmd/tiny', '', 1e6)\n"
+        "golang.install(tiny, Path({!r}), print)"
+    )
     environ = os.environ | {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-c", code.format(str(pins.parent), str(tmp_path / "tools"))]
     child = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -120,10 +123,9 @@ def test_an_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch
     assert "building with" in child.stdout.readline()
     assert "1 modules downloaded, 0 packages compiled" in child.stdout.readline()
     child.send_signal(signal.SIGINT)
-    assert child.wait(15) != 0
+    assert child.wait(60) != 0
     child.stdout.close()
-    time.sleep(0.1)
-    assert not [p for p in Path("/proc").glob("[0-9]*/cwd") if _link(p) == str(pins)]
+    managed.until(lambda: not [p for p in Path("/proc").glob("[0-9]*/cwd") if _link(p) == str(pins)])
     assert not list((tmp_path / "tools" / "cache").iterdir()) and not list((tmp_path / "tools" / "bin").iterdir())
 
 
@@ -144,9 +146,8 @@ def test_versions_of_go():
     assert go_toolchain._numbers("devel go1.27-abc") == ()
 
 
-@pytest.mark.parametrize("program", [versitygw.PROGRAM, minio.PROGRAM], ids=lambda p: p.kind)
-def test_the_pins_are_whole(program):
-    folder = Path(golang.PINS) / program.kind
-    assert golang.pinned(program) and f"tool {program.package}\n" in (folder / "go.mod").read_text()
-    assert f"{program.module} v{golang.pinned(program)} h1:" in (folder / "go.sum").read_text()
-    assert json.dumps(golang._wanted(program))
+def test_pins_are_whole():
+    for program in (versitygw.PROGRAM, minio.PROGRAM):
+        folder = Path(golang.PINS) / program.kind
+        assert golang.pinned(program) and f"tool {program.package}\n" in (folder / "go.mod").read_text()
+        assert f"{program.module} v{golang.pinned(program)} h1:" in (folder / "go.sum").read_text()

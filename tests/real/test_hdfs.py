@@ -197,4 +197,4 @@ def test_second_deployment_has_its_own_blocks(tmp_path):
     finally:
         for store in everywhere(lab.config).values():
             store.down()
-            assert managed.left_behind(store) == []
+    assert managed.left_behind(lab.store) == []

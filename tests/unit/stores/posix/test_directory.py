@@ -14,7 +14,6 @@ from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets
 
-pytestmark = pytest.mark.real
 ROOT = os.geteuid() == 0
 
 
@@ -30,7 +29,7 @@ def store(tmp_path):
     return out
 
 
-def test_made_marked_found_and_removed(store):
+def test_buckets_are_made_marked_found_and_removed(store):
     places = [store.bucket("camp", i) for i in range(3)]
     assert [p.name for p in places] == ["storelab-camp-0000", "storelab-camp-0001", "storelab-camp-0002"]
     buckets.ensure(store, "camp", places)
@@ -50,7 +49,7 @@ def test_made_marked_found_and_removed(store):
     assert buckets.remove(store, "camp", anything)[:2] == (2, 3) and list(store.path.iterdir()) == []
 
 
-def test_lists_by_prefix(store):
+def test_keys_are_listed_by_prefix(store):
     bucket = store.bucket("list", 0)
     buckets.ensure(store, "list", [bucket])
     access = store.access()
@@ -70,7 +69,7 @@ def test_lists_by_prefix(store):
         assert sorted(key for key, _ in buckets.list_keys(access, bucket, prefix)) == found, prefix
 
 
-def test_absent(store):
+def test_missing_buckets_and_keys(store):
     access = store.access()
     for act in (
         lambda: access.read("none", "k"),
@@ -88,7 +87,7 @@ def test_absent(store):
     assert access.bucket_names() == ["there"] and list(access.keys("there")) == []
 
 
-def test_what_is_not_storelabs_stays(store):
+def test_foreign_files_stay(store):
     mine = store.path / "mine"
     mine.mkdir()
     (mine / "file").write_text("precious")
@@ -103,7 +102,7 @@ def test_what_is_not_storelabs_stays(store):
     assert (mine / "file").exists() and (store.path / bucket.name / "file").exists()
 
 
-def test_dropping_removes_empty_folders_only(store):
+def test_only_empty_folders_are_dropped(store):
     access = store.access()
     access.make_bucket("b")
     (store.path / "b" / "x" / "y").mkdir(parents=True)
@@ -115,7 +114,7 @@ def test_dropping_removes_empty_folders_only(store):
         access.drop_bucket("b")
 
 
-def test_a_read_only_folder_is_read_only(store):
+def test_read_only_folder_is_not_written(store):
     bucket = store.bucket("camp", 0)
     buckets.ensure(store, "camp", [bucket])
     store.access().write(bucket.name, "k", b"staged")
@@ -139,7 +138,7 @@ def test_a_read_only_folder_is_read_only(store):
     assert access.read(bucket.name, "k") == b"staged"
 
 
-def test_many_threads(store):
+def test_writers_do_not_mix(store):
     access = store.access()
     access.make_bucket("b")
     threads = [
@@ -156,7 +155,7 @@ def test_many_threads(store):
     assert all(len(set(access.read("b", key))) == 1 for key, _ in access.keys("b"))  # never a mixture of two writers
 
 
-def test_the_engines_file_system(store):
+def test_file_system_of_engines_reads_it(store):
     buckets.ensure(store, "fs", [bucket := store.bucket("fs", 0)])
     end = store.endpoints()[0]
     fs, path = filesystems.data(end, {}, 4), filesystems.path(end, bucket, "k")
@@ -165,7 +164,7 @@ def test_the_engines_file_system(store):
     assert fs.cat_file(path, start=10, end=20) == bytes(range(10, 20))
 
 
-def test_folders_that_cannot_be_used(tmp_path):
+def test_unusable_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"'.*/none' is no folder") as caught:
         folder(tmp_path / "none").up()
     assert caught.value.place == "stores.dir.path" and "none' is no folder" in folder(tmp_path / "none").status().detail
@@ -184,7 +183,7 @@ def nobody(tmp_path):
         os.setresuid(0, 0, 0)
 
 
-def test_a_folder_of_someone_else(tmp_path, nobody):
+def test_folder_of_another_user_is_refused(tmp_path, nobody):
     if not ROOT:
         tmp_path.chmod(0o500)
     with pytest.raises(UserError, match="cannot be written"):
@@ -194,7 +193,7 @@ def test_a_folder_of_someone_else(tmp_path, nobody):
         folder(tmp_path).access().make_bucket("b")
 
 
-def test_what_it_tells_of_itself(store):
+def test_deployment_and_space(store):
     deployment = store.deployment()
     assert deployment["backing"] == store.version() != "?" and str(store.path) not in str(deployment)
     assert store.free_bytes() > 0 and store.down() == [] and store.actors() == {} and store.credentials() is None
