@@ -1,25 +1,29 @@
-"""What a user can name stands in the docs: commands, kinds of stores, campaigns, columns of tables (configuration keys: test_analysis_cli).
-
-Columns are those of two synthetic campaigns, which have every kind of table.
-"""
+"""The documentation names what a user can name, and its numbers are those of records in the repository."""
 
 import csv
 import functools
 import re
 
+import command_line
+import pandas as pd
+import pytest
 from paths import ROOT
 
 import campaigns
+from storelab.analysis.figures import catalogue
+from storelab.analysis.tables import TABLE
 from storelab.cli import cli
+from storelab.core import config, records
 from storelab.core.stores import KINDS
 from storelab.workloads import WORKLOADS
 
-PAGES = {p.name: p.read_text() for p in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+DOCS = ROOT / "docs"
+PAGES = {p.name: p.read_text() for p in (ROOT / "README.md", *DOCS.glob("*.md"))}
 SHARED = "Columns of several tables"
 
 
 def sections(page: str) -> dict[str, str]:
-    """Heading of level 2, without its marks -> its text."""
+    """Return headings of level 2, without their marks, and the text below each."""
     parts = re.split(r"^## (.+)$", PAGES[page], flags=re.MULTILINE)
     return {head.strip("`"): text for head, text in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -28,27 +32,30 @@ def quoted(text: str) -> set[str]:
     return set(re.findall(r"`([^`\n]+)`", text))
 
 
-def test_commands_stand_in_their_page_and_no_others():
-    listed = re.findall(
-        r"`storelab (\w+)`", "".join(re.findall(r"^\| (`.+?) \|", PAGES["commands.md"], flags=re.MULTILINE))
-    )
+def first_cells(text: str) -> list[str]:
+    """Return the first cells of all rows of tables that begin with a quoted word."""
+    return re.findall(r"^\| (`.+?) \|", text, flags=re.MULTILINE)
+
+
+# What a user can name
+
+
+def test_commands_and_campaigns_are_listed():
+    listed = re.findall(r"`storelab (\w+)`", "".join(first_cells(PAGES["commands.md"])))
     assert sorted(listed) == sorted(cli.list_commands(None))
-
-
-def test_campaigns_stand_in_the_list_and_no_others():
     _, _, rest = PAGES["campaigns.md"].partition("\n| campaign |")
-    listed = re.findall(r"^\| `([\w-]+)` \|", rest.partition("\n\n")[0], flags=re.MULTILINE)
+    listed = [name.strip("`") for name in first_cells(rest.partition("\n\n")[0])]
     assert sorted(listed) == sorted(p.stem for p in (ROOT / "campaigns").glob("*.yaml"))
 
 
-def test_workloads_and_kinds_of_stores_stand_in_the_docs():
+def test_workloads_and_kinds_of_stores_are_documented():
     assert set(WORKLOADS) <= quoted(PAGES["campaigns.md"])
     assert set(KINDS) <= quoted(PAGES["stores.md"]) | quoted(PAGES["calibration.md"])
 
 
 @functools.cache
 def columns() -> dict[str, set[str]]:
-    """Return table -> its columns in both campaigns."""
+    """Return the columns of each table of two synthetic campaigns, which have every kind of table."""
     out: dict[str, set[str]] = {}
     for path in (path for name in ("broad", "roles") for path in (campaigns.built(name) / "tables").glob("*.csv")):
         with path.open(newline="") as f:
@@ -57,29 +64,106 @@ def columns() -> dict[str, set[str]]:
 
 
 def family(column: str) -> str:
-    """The name that stands in docs/tables.md for a column, its parts and its windows; of a role's axis the axis alone."""
+    """Return the name in docs/tables.md of a column, its parts and windows; of a role's axis, that of the axis."""
     column = re.sub("_(median|low|high)_", "_*_", re.sub("^[a-z]+[.]", "", column))
     return re.sub("^errors_[0-9]+$", "errors_<status>", re.sub("^(overlap|first_done|last_done)_", "<window>_", column))
 
 
 def test_columns_are_explained():
-    page = sections("tables.md")
+    page, wrong = sections("tables.md"), {}
+    assert page.keys() - {SHARED} == columns().keys()
     for table, found in columns().items():
         explained = quoted(page[table]) | quoted(page[SHARED])
-        assert not {c for c in found if c not in explained and family(c) not in explained}, table
+        named = {name for row in first_cells(page[table]) for name in quoted(row)}
+        named -= {"overlap_…", "first_done_…", "last_done_…"}
+        missing = {c for c in found if not {c, family(c)} & explained}
+        invented = named - found - {family(c) for c in found}
+        if missing or invented or not named:
+            wrong[table] = (missing, invented)
+    assert not wrong
+    assert {a.column for w in WORKLOADS.values() for a in w.axes} <= quoted(page[SHARED])
 
 
-def test_axes_are_explained_and_no_table_is_made_up():
-    page = sections("tables.md")
-    axes = {a.column for w in WORKLOADS.values() for a in w.axes}
-    assert not axes - quoted(page[SHARED])
-    assert page.keys() - {SHARED} == columns().keys()
+def test_experiments_of_2010_to_2015_have_sealed_records():
+    """Each row names sealed campaigns, and figures and tables that they can have."""
+    text = PAGES["campaigns.md"].partition("### Where each experiment stands\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) .*? \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.MULTILINE)
+    assert [int(number) for number, *_ in rows] == [*range(1, 17)]
+
+    @functools.cache
+    def figures_of(name):
+        return set(catalogue.names(records.read_json(ROOT / "results" / name / "raw" / "plan.json")))
+
+    for number, where, figures, tables in rows:
+        places, drawn, made = (re.findall(r"`(\w[\w-]*)`", cell) for cell in (where, figures, tables))
+        sealed = [name for name in places if (ROOT / "results" / name / "raw" / "SEAL").exists()]
+        assert sealed and set(places) - set(sealed) <= set(config.names_of_campaigns(ROOT)), number
+        assert set(drawn) <= set().union(*map(figures_of, sealed)), number
+        assert made and set(made) <= set(TABLE.declared), number
 
 
-def test_no_explained_column_is_made_up():
-    """The first cell of a row names columns that are there."""
-    page, known = sections("tables.md"), columns()
-    for table in known:
-        rows = re.findall(r"^\| (`.+?) \|", page[table], flags=re.MULTILINE)
-        named = {name for row in rows for name in quoted(row)} - {"overlap_…", "first_done_…", "last_done_…"}
-        assert named and not named - known[table] - {family(c) for c in known[table]}, table
+# Numbers
+
+
+def blocks(page: str, command: str) -> list[list[str]]:
+    """Return the output that the page prints below each call of a command, without the lines that it leaves out."""
+    found = re.findall(rf"^\$ {re.escape(command)}\n((?:(?!```|\$ ).*\n)+)", PAGES[page], flags=re.MULTILINE)
+    return [[line for line in block.splitlines() if line != "…"] for block in found]
+
+
+@pytest.mark.heavy
+def test_knees_on_the_cluster_page_are_those_of_the_table():
+    page, tables = PAGES["cluster.md"], campaigns.built("testbed2015") / "tables"
+    scaling, throughput = (pd.read_csv(tables / f"{name}.csv") for name in ("scaling", "throughput"))
+    bound = throughput["bound_by"].eq("link")
+    assert f"{bound.sum()} of the {len(bound)} groups" in page
+    scaling, rates = (t[t["workload"] == "get"] for t in (scaling, throughput))
+    rate = r" ([\d.]+) MB/s \|"
+    rows = re.findall(rf"^\| (\d) \|{rate}{rate}{rate} (.+) \|$", page, flags=re.MULTILINE)
+    assert [int(r[0]) for r in rows] == [1, 2, 4]
+    for ends, *printed, words in rows:
+        of_ends = rates[rates["front_ends"] == int(ends)].set_index("clients")["throughput_median_mb_per_s"]
+        assert printed == [f"{of_ends[clients]:.1f}" for clients in (2, 4, 8)]
+        curve = scaling[(scaling["front_ends"] == int(ends)) & (scaling["axis"] == "clients")].iloc[0]
+        if curve["curve"] == "knee":
+            knee = "{:.2f} [{:.2f}, {:.2f}]".format(*curve[["knee_value", "knee_low", "knee_high"]])
+            assert words == f"{knee} clients, then {curve['plateau_value']:.1f} MB/s"
+        else:
+            assert words == f"{curve['curve']}: the knee lies beyond {curve['knee_low']:.2f} clients"
+
+
+@pytest.mark.heavy
+def test_verdicts_on_their_page_are_those_of_sealed_campaigns():
+    for campaign in ("reference", "testbed2015"):
+        (lines,) = blocks("verdicts.md", f"storelab verdict --campaign-dir results/{campaign}")
+        printed = command_line.done("verdict", "--campaign-dir", str(campaigns.built(campaign)))
+        assert len(lines) >= 3 and "\n".join(lines[:3]) in printed and "\n".join(lines[3:]) in printed, campaign
+
+
+def test_two_pages_give_one_count_of_runs():
+    """tests/real/test_root_scales.py makes the file L and counts its runs at 1 % of the volume."""
+    for name in ("sparse-reads.md", "read-planner.md"):
+        assert re.findall(r"\b(1\d \d\d\d)\b[^|\n]*?(?: runs|\| 3\.7 kB)", PAGES[name]) == ["18 906"], name
+
+
+def test_capabilities_are_those_of_sealed_probes(tmp_path):
+    folder = campaigns.built("probes")
+    command_line.done("capabilities", "--campaign-dir", str(folder), "--output", str(tmp_path / "page.md"))
+    made = (tmp_path / "page.md").read_text().replace(str(folder), "results/probes")
+    assert PAGES["capabilities.md"] == made
+
+
+def test_comparisons_on_their_page_are_those_of_sealed_records():
+    for other in ("again", "versitygw"):
+        command = f"compare results/compared:seaweedfs results/compared:{other}"
+        (lines,) = blocks("statistics.md", f"storelab {command}")
+        assert len(lines) == 10 and "\n".join(lines) in command_line.done(*command.split()), other
+
+
+@pytest.mark.heavy
+def test_comparison_of_the_reference_is_on_the_page():
+    command = "compare results/reference:seaweedfs results/reference:versitygw"
+    (lines,) = blocks("statistics.md", f"storelab {command}")
+    printed = [" ".join(line.split()) for line in command_line.done(*command.split()).splitlines()]
+    rows = [" ".join(line.split()) for line in lines if line.startswith("│")]
+    assert len(rows) == 7 and all(row in printed for row in rows)

