@@ -1,4 +1,4 @@
-"""The workload `mix` at SeaweedFS and versitygw: what comes back, what is left, what is never touched; and a store that lies."""
+"""The workload `mix` at SeaweedFS and versitygw: shares, order on each object, foreign objects, lost ones; staging."""
 
 import itertools
 from collections import Counter
@@ -13,12 +13,11 @@ from storelab.stores.versitygw import PROGRAM as VERSITYGW
 from storelab.workloads.staging import buckets, by_loadgen, upload
 from storelab.workloads.staging.upload import Shown
 
-pytestmark = pytest.mark.real
-ENGINES = [pytest.param("obstore", marks=pytest.mark.heavy), "loadgen"]
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SHARES = {"GET": 0.4, "PUT": 0.2, "HEAD": 0.15, "LIST": 0.1, "DELETE": 0.15}
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=["obstore", "loadgen"])
 def engine(request) -> str:
     if request.param == "loadgen" and not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
@@ -36,8 +35,8 @@ def holds(measured, objects: int):
     assert all((r["count"], r["requests"]) == (1, 1) for r in rows)
     assert all((r["object"] is None) == (r["op"] == "LIST") for r in rows)
     assert {r["bytes"] for r in rows if r["op"] not in ("GET", "PUT")} == {0}
-    told = [c["engine"]["mixed"] for c in record["clients"]]
-    assert sum(t["there"] + t["left"] for t in told) <= objects and all(t["overwritten"] + t["new"] > 0 for t in told)
+    mixed = [c["engine"]["mixed"] for c in record["clients"]]
+    assert sum(m["there"] + m["left"] for m in mixed) <= objects and all(m["overwritten"] + m["new"] > 0 for m in mixed)
     # A name is written and deleted by one operation at a time, and nothing is read that was deleted.
     by_name: dict[str, list] = {}
     for r in rows:
@@ -54,14 +53,14 @@ def holds(measured, objects: int):
     return rows
 
 
-def test_a_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
+def test_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
     store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
     foreign = bucket_for(seaweedfs, "lab")
     seaweedfs.access(0).write(foreign.name, "put/mine", b"mine")
     axes = {"engine": engine, "mix": "all", "sizes": "site", "workers": 3, "clients": 2, "buckets": 2}
     rows = holds(lab(store, it={"workload": "mix", "objects": 40, "axes": axes}), 40)
     assert {r["bytes"] for r in rows if r["op"] == "PUT"} == {0, 4000, 300_000}
-    assert seaweedfs.access(0).read(foreign.name, "put/mine") == b"mine", "what others put there is not touched"
+    assert seaweedfs.access(0).read(foreign.name, "put/mine") == b"mine", "foreign objects are not touched"
     buckets.delete_prefix(seaweedfs.access(0), foreign, ours=anything)
 
 
@@ -69,7 +68,7 @@ def test_a_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
     not golang.present(VERSITYGW, install.tools_folder()),
     reason="versitygw is not installed: storelab install versitygw",
 )
-def test_a_mix_at_a_rate_at_versitygw(lab, engine, port_block):
+def test_mix_at_rate_at_versitygw(lab, engine, port_block):
     axes = {"engine": engine, "mix": "all", "sizes": "logs", "workers": 8, "arrival_rate": 150, "arrivals": "poisson"}
     rows = holds(
         lab(
@@ -87,8 +86,8 @@ def test_a_mix_at_a_rate_at_versitygw(lab, engine, port_block):
     )
 
 
-def test_objects_that_vanish_are_seen(lab, seaweedfs, keys, monkeypatch):
-    """After the clients ended: something is deleted behind their back."""
+def test_vanished_objects_fail_check(lab, seaweedfs, keys, monkeypatch):
+    """Something else deletes them after the clients ended."""
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
     listed = buckets.list_keys
@@ -103,7 +102,6 @@ def test_objects_that_vanish_are_seen(lab, seaweedfs, keys, monkeypatch):
         lab(store, it={"workload": "mix", "objects": 20, "axes": {"mix": "all", "workers": 2}})
 
 
-@pytest.mark.heavy
 def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
@@ -124,7 +122,7 @@ def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
         buckets.delete_prefix(access, place, ours=anything)
 
 
-def test_what_cannot_be_staged_is_told(seaweedfs, keys, tmp_path):
+def test_failed_staging_is_an_error(seaweedfs, keys, tmp_path):
     if not LOADGEN_IS_BUILT:
         pytest.skip(NO_LOADGEN)
     from storelab.stores.protocols.endpoint import Bucket

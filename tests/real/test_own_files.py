@@ -1,4 +1,4 @@
-"""ROOT files of the user's own, from the line in the configuration to the records, on a running SeaweedFS."""
+"""ROOT files of the user, from the line in the configuration to the records, on a running SeaweedFS."""
 
 import json
 from pathlib import Path
@@ -21,13 +21,13 @@ from storelab.stores.seaweedfs.store import Settings
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 REAL = SHARED / "data" / "root"
 SHORT = {"duration": "1500 ms", "warm_up": "100 ms"}
 
 
 def written(path: Path) -> Path:
-    """A TTree `events` and an RNTuple `tuple` of 3000 entries in three clusters: numbers, lists, strings; one branch of the tree is broken."""
+    """Write a TTree `events`, one branch of it broken, and an RNTuple `tuple`: 3000 entries in three clusters."""
     rng = np.random.default_rng(1)
     with uproot.recreate(path) as file:
         tree = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "name": "string", "broken": "f8"})
@@ -61,21 +61,11 @@ def configured(tmp_path):
     used = []
 
     def one(files, **sweeps):
-        base = {
-            "campaign": "own",
-            "name": "own",
-            "results": str(tmp_path / "results"),
-            "state": str(tmp_path / "state"),
-            "calibrate": False,
-        }
-        base |= {
-            "stores": {"one": Settings(kind="seaweedfs", port=ports.block())},
-            "use_stores": ["one"],
-            "repetitions": 1,
-        }
-        used.append(
-            Config.model_validate({**base, "files": files, "sweeps": {n: {**SHORT, **s} for n, s in sweeps.items()}})
-        )
+        base = {"campaign": "own", "name": "own", "calibrate": False, "repetitions": 1, "use_stores": ["one"]}
+        base |= {k: str(tmp_path / k) for k in ("results", "state")}
+        base |= {"stores": {"one": Settings(kind="seaweedfs", port=ports.block())}, "files": files}
+        base |= {"sweeps": {n: SHORT | s for n, s in sweeps.items()}}
+        used.append(Config.model_validate(base))
         return used[-1], plan.make(used[-1], WORKLOADS)
 
     yield one
@@ -84,39 +74,31 @@ def configured(tmp_path):
             store.down()
 
 
+def rows(folder, table):
+    return [row for path in sorted(folder.glob(f"{table}.*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
 def measured(config, points):
-    """[(point, record, its reads)] of all points; every check of every record held, and no read failed."""
+    """Return [(point, record, its reads)] of all points; every check must hold, and no read fail."""
     out = []
     for point in points:
         record = measure.point(config, points, point.key)
         assert all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
-        reads = [
-            row
-            for path in sorted((config.raw / point.key).glob("reads.*.parquet"))
-            for row in pq.read_table(path).to_pylist()
-        ]
-        errors = {
-            row["error"]
-            for path in (config.raw / point.key).glob("ops.*.parquet")
-            for row in pq.read_table(path).to_pylist()
-        }
-        assert reads and errors == {None}, point.key
+        reads = rows(config.raw / point.key, "reads")
+        assert reads and {row["error"] for row in rows(config.raw / point.key, "ops")} == {None}, point.key
         out.append((point, record, reads))
     return out
 
 
-@pytest.mark.heavy
-def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
+def test_tree_and_rntuple_are_read(configured, tmp_path):
     path = written(tmp_path / "mine.root")
     files = {"mine": {"path": str(path), "tree": "events"}, "tuple": {"path": str(path), "tree": "tuple"}}
     scale, engine = ["mine", "tuple"], ["uproot-s3fs", "planned"]
+    axes = {"scale": scale, "engine": engine}
     config, points = configured(
         files,
-        volume={"workload": "read_volume", "axes": {"scale": scale, "engine": engine, "volume_fraction": [100, 30]}},
-        entries={
-            "workload": "read_entries",
-            "axes": {"scale": scale, "engine": engine, "entry_fraction": 0.1, "buckets": 2, "clients": 2},
-        },
+        volume={"workload": "read_volume", "axes": axes | {"volume_fraction": [100, 30]}},
+        entries={"workload": "read_entries", "axes": axes | {"entry_fraction": 0.1, "buckets": 2, "clients": 2}},
         ranges={"workload": "replay", "axes": {"scale": scale, "entry_fraction": 0.1}},
     )
     out = measured(config, points)
@@ -131,15 +113,12 @@ def test_a_tree_and_an_rntuple_of_one_s_own(configured, tmp_path):
             needed.setdefault((axes["scale"], axes["volume_fraction"]), set()).update(r["needed_bytes"] for r in reads)
     assert all(len(v) == 1 for v in needed.values()), "both engines need the same bytes"
     manifest = json.loads(stage.manifest_path(config, "one", {"name": "root-mine"}).read_text())
-    assert (
-        list(manifest["root"]["unreadable"]) == ["broken"]
-        and str(tmp_path) not in manifest["root"]["unreadable"]["broken"]
-    )
+    ((name, reason),) = manifest["root"]["unreadable"].items()
+    assert name == "broken" and str(tmp_path) not in reason
     assert manifest["root"]["sha256"] == manifest["bodies"][0]["sha256"]
 
 
-@pytest.mark.heavy
-def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
+def test_missing_object_is_counted_error(configured, tmp_path):
     files = {"mine": {"path": str(written(tmp_path / "mine.root")), "tree": "events"}}
     axes = {"scale": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
     config, points = configured(files, volume={"workload": "read_volume", "axes": axes})
@@ -154,9 +133,8 @@ def test_an_object_that_is_gone_is_a_counted_error(configured, tmp_path):
             measure.point(config, points, point.key, again=True)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are not there (../shared/data/root)")
-@pytest.mark.heavy
-def test_real_files(configured):
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+def test_real_files_are_read(configured):
     files = {
         "nano": {"path": str(REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root")},
         "xaod": {"path": str(REAL / "uproot-issue-123b.root"), "tree": "CollectionTree"},

@@ -1,4 +1,4 @@
-"""ROOT itself as a reader: its values against uproot's, its counts against a proxy that counts on the wire. Skips where ROOT is not installed."""
+"""ROOT as a reader: its values against those of uproot, its counts against a proxy on the wire."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -23,9 +23,9 @@ BUCKET = "storelab-root-reference"
 
 
 def reads_of(job):
-    """Rows of a run's reads and of its failures."""
+    """Return the rows of a run's reads and of its failures."""
     selections.GRACE = 10.0
-    global kept  # else the file is closed before the proxy is asked, and the answer to that is on the wire too
+    global kept  # otherwise the file is closed before the proxy is read, and the answer to that is on the wire too
     client = WORKLOADS[job.point.workload].client(job)
     client.prepare()
     start = clock.now_ns()
@@ -36,7 +36,7 @@ def reads_of(job):
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    """(store, endpoint, folder, facts) of a directory."""
+    """Return (store, endpoint, folder, facts) of a directory."""
     folder = tmp_path_factory.mktemp("local")
     (folder / "data").mkdir()
     store = make("one", Directory(kind="directory", path=str(folder / "data")), folder / "state")
@@ -55,27 +55,25 @@ def client(local):
         yield root
 
 
-@pytest.mark.parametrize(
-    ("workload", "axes"),
-    [("read_entries", {"entry_fraction": 1.0}), ("read_volume", {"volume_fraction": 5.0}), ("read_entries", {})],
-)
-def test_local_files(client, monkeypatch, workload, axes):
-    monkeypatch.setattr("storelab.engines.common.selections.GRACE", 10.0)
-    one = client(workload=workload, **axes)
-    result = read(one, 2)
-    assert not failed(result), result.checks
-    reads = result.reads
-    assert len(reads["read"]) > 1 and set(reads["wire_bytes"]) == {None} and min(reads["requests"]) >= 1
-    assert all(a >= 0.98 * n for a, n in zip(reads["asked_bytes"], reads["needed_bytes"], strict=True)), (
-        "nothing is kept between reads"
-    )
-    assert min(reads["transfer_ns"]) > 0 and min(reads["decompress_ns"]) > 0 and min(reads["deserialise_ns"]) > 0
-    assert result.engine["version"].startswith("ROOT 6.") and result.engine["settings"]["cache_bytes"] == 40_000_000
-    assert {"content", "entries decoded", "side-car"} <= {c.name for c in result.checks}
+def test_local_files_are_read(client):
+    for workload, axes in (
+        ("read_entries", {"entry_fraction": 1.0}),
+        ("read_volume", {"volume_fraction": 5.0}),
+        ("read_entries", {}),
+    ):
+        result = read(client(workload=workload, **axes), 2)
+        assert not failed(result), result.checks
+        reads, settings = result.reads, result.engine["settings"]
+        assert len(reads["read"]) == 2 and set(reads["wire_bytes"]) == {None} and min(reads["requests"]) >= 1
+        both = zip(reads["asked_bytes"], reads["needed_bytes"], strict=True)
+        assert all(a >= 0.98 * n for a, n in both), "nothing is kept between reads"
+        assert all(min(reads[k]) > 0 for k in ("transfer_ns", "decompress_ns", "deserialise_ns"))
+        assert result.engine["version"].startswith("ROOT 6.") and settings["cache_bytes"] == 40_000_000
+        assert {"content", "entries decoded", "side-car"} <= {c.name for c in result.checks}
 
 
-def test_its_values_are_uproot_s(client, local):
-    """Jagged and flat branches, some entries, also such whose counter was not chosen."""
+def test_values_are_those_of_uproot(client, local):
+    """Read jagged and flat branches, some of which have a counter that was not chosen."""
     from storelab.engines.root import loop
 
     one = client(volume_fraction=50.0)
@@ -93,12 +91,12 @@ def test_its_values_are_uproot_s(client, local):
     assert one.tree.counters > 0 and loop.version().startswith("ROOT 6")
 
 
-def test_a_changed_byte_fails_the_check(client):
+def test_changed_byte_fails_check(client):
     result, _ = run(client(key="bad"), 0.7)
     assert "content" in failed(result) or set(result.ops["error"]) == {"OSError"}, result.checks
 
 
-def test_another_file_than_staged_and_none_at_all(client, local):
+def test_other_and_missing_files_are_errors(client, local):
     one = client()
     one.staged.size[5] += 1
     result, _ = run(one, 0.5)
@@ -109,8 +107,8 @@ def test_another_file_than_staged_and_none_at_all(client, local):
 
 @needs_xrootd[0]
 @needs_xrootd[1]
-def test_counts_over_root(tmp_path):
-    """Wire bytes and read calls of whole runs against a proxy. The client is a process of its own: ROOT would hold the proxy's Python still."""
+def test_counts_are_those_of_proxy(tmp_path):
+    """Compare wire bytes and read calls of whole runs. ROOT runs in another process: it would stop the proxy."""
     settings = XRootD(kind="xrootd", protocol="root", subnet="10.213.98.0/30")
     store = make("xr", settings, tmp_path / "state")
     store.up()
@@ -131,8 +129,7 @@ def test_counts_over_root(tmp_path):
         store.down()
 
 
-def test_records(lab, tmp_path):
-    """From configuration to record; the bytes needed are those of every other engine."""
+def test_records_need_bytes_of_other_engines(lab, tmp_path):
     (tmp_path / "data").mkdir()
     axes = {"engine": ["root", "planned"], "volume_fraction": 5.0, "clients": 2}
     measured = lab(

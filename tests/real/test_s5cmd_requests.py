@@ -1,4 +1,4 @@
-"""How many HTTP requests s5cmd really sends for an operation, by mode: counted by a proxy. docs/records.md states these numbers."""
+"""HTTP requests that s5cmd sends for an operation, by mode, counted by a proxy; docs/records.md has these numbers."""
 
 import subprocess
 from urllib.parse import urlsplit
@@ -10,19 +10,16 @@ from storelab.engines.s5cmd import client
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.staging import buckets
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.heavy]
 BIG = 60_000_000  # two parts of 50 MiB
 
 
 @pytest.fixture(scope="module")
 def place(seaweedfs, tmp_path_factory):
-    """(proxy, bucket, run): `run` executes command lines through the proxy and returns the number of requests."""
+    """Return (folder, bucket, run): `run` executes command lines through a proxy and returns the number of requests."""
     folder = tmp_path_factory.mktemp("requests")
-    for name, size in (
-        ("small", 4000),
-        ("big", BIG),
-    ):  # the proxy takes a blank line for a request: none may stand in a body
-        (folder / name).write_bytes(b"x" * size)
+    for name, size in (("small", 4000), ("big", BIG)):
+        (folder / name).write_bytes(b"x" * size)  # the proxy takes a blank line for a request
     bucket = seaweedfs.bucket("requests", 0)
     buckets.ensure(seaweedfs, "requests", [bucket])
     at = urlsplit(seaweedfs.endpoints(1)[0].url)
@@ -49,28 +46,27 @@ def place(seaweedfs, tmp_path_factory):
 
 
 def per_operation(run, line, few: int, many: int) -> float:
-    """Requests per operation beyond what a run costs once; `line(i)` is the i-th command."""
+    """Return the requests per operation beyond what a run costs once; `line(i)` is the i-th command."""
     return (run([line(i) for i in range(many)]) - run([line(i) for i in range(few)])) / (many - few)
 
 
-@pytest.mark.parametrize(("file", "size", "many"), [("small", 4000, 30), ("big", BIG, 3)])
-def test_put_and_get_cost_what_the_engine_declares(place, file, size, many):
+def test_put_and_get_cost_declared_requests(place):
     folder, bucket, run = place
-    put = per_operation(run, lambda i: f"cp {folder}/{file} s3://{bucket}/{file}/{i}", 1, many)
-    assert put == client.requests_per_operation("PUT", size)
-    get = per_operation(run, lambda i: f"cp s3://{bucket}/{file}/{i} {folder}/down{i}", 1, many)
-    assert get == client.requests_per_operation("GET", size)
+    for file, size, many in (("small", 4000, 30), ("big", BIG, 3)):
+        put = per_operation(run, lambda i, file=file: f"cp {folder}/{file} s3://{bucket}/{file}/{i}", 1, many)
+        assert put == client.requests_per_operation("PUT", size)
+        get = per_operation(run, lambda i, file=file: f"cp s3://{bucket}/{file}/{i} {folder}/down{i}", 1, many)
+        assert get == client.requests_per_operation("GET", size)
 
 
-def test_other_modes_cost_other_numbers(place):
+def test_other_modes_cost_other_requests(place):
     folder, bucket, run = place
     run([f"cp {folder}/small s3://{bucket}/many/{i}" for i in range(10)])
-    once = run([f"cp s3://{bucket}/many/* {folder}/all/"])
-    assert once == 1 + 10, "one listing, one GET an object"
+    assert run([f"cp s3://{bucket}/many/* {folder}/all/"]) == 1 + 10, "one listing, one GET an object"
     assert per_operation(run, lambda i: f"cat s3://{bucket}/many/{i}", 1, 10) == 2
 
 
-def test_a_server_without_multipart_gets_one_put(place):
+def test_server_without_multipart_gets_one_put(place):
     folder, bucket, run = place
     option = client.part_option(Endpoint("http://uds", multipart=False), BIG)
     assert per_operation(run, lambda i: f"cp {option}{folder}/big s3://{bucket}/whole/{i}", 1, 3) == 1
