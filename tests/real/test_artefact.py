@@ -1,4 +1,6 @@
-"""The whole way of a campaign: packed here, taken apart elsewhere, rebuilt; and a wheel, far from any checkout, that does all of it."""
+"""The whole way of a campaign: packed here, taken apart elsewhere, rebuilt; and a wheel, far from any checkout, that
+does all of it.
+"""
 
 import os
 import shutil
@@ -112,7 +114,9 @@ def test_records_that_were_forged_are_named(packed, tmp_path):
 
 
 def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
-    """Built, installed into a fresh environment (which borrows the packages of this one), and asked to plan, rebuild and pack."""
+    """Built, installed into a fresh environment (which borrows the packages of this one), and asked to plan, rebuild
+    and pack.
+    """
     site = next(p for p in map(Path, sys.path) if p.name == "site-packages")
     uv, quiet = [str(Path(sys.executable).parent / "uv")], {"capture_output": True, "text": True}
 
@@ -132,7 +136,8 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     told = run(
         "python",
         "-c",
-        "import storelab; from storelab.install import golang, project; print(storelab.__file__, golang.pinned(golang.LOADGEN))",
+        "import storelab; from storelab.install import golang, project; "
+        "print(storelab.__file__, golang.pinned(golang.LOADGEN))",
     )
     assert told.split()[0].startswith(str(own)), "the wheel's, not this checkout's"
     run("storelab", "init", "lab")

@@ -1,4 +1,6 @@
-"""What goes wrong on a cluster, on a real Slurm of four slurmd: it ends by name, within a bounded time, and nothing is left."""
+"""What goes wrong on a cluster, on a real Slurm of four slurmd: it ends by name, within a bounded time, and nothing
+is left.
+"""
 
 import base64
 import json
@@ -95,7 +97,10 @@ def test_a_cancelled_job_or_step_fails_the_point(testbed, lab, what):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
-    """SIGTERM in the middle of the meeting: also what is secret goes. SIGKILL: the nodes' folders go with the next gang."""
+    """SIGTERM in the middle of the meeting: also what is secret goes.
+
+    SIGKILL: the nodes' folders go with the next gang.
+    """
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
     if how == signal.SIGTERM:
         limit = time.monotonic() + 30

@@ -1,4 +1,5 @@
-"""Every console block of README.md and docs/ runs as it is printed, in a separate checkout, unless it says what it needs first.
+"""Every console block of README.md and docs/ runs as it is printed, in a separate checkout, unless it says what it
+needs first.
 
 The first one, `make demo` in a fresh clone, is run by test_stranger.py, which looks at what it made.
 """

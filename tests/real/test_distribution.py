@@ -1,4 +1,6 @@
-"""A release published and replicated between two places of a real SeaweedFS: records, tables, what lies in the store, what is nowhere."""
+"""A release published and replicated between two places of a real SeaweedFS: records, tables, what lies in the
+store, what is nowhere.
+"""
 
 import pyarrow.parquet as pq
 import pytest

@@ -1,4 +1,6 @@
-"""docs/extending.md to the letter: what the page adds to a copy of the checkout is measured, tabled, drawn and typeset there."""
+"""docs/extending.md to the letter: what the page adds to a copy of the checkout is measured, tabled, drawn and
+typeset there.
+"""
 
 import json
 import os
@@ -50,7 +52,9 @@ def extend(house: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A copy of the checkout with all that the page adds, and its campaign measured: (folder, environment, files touched)."""
+    """A copy of the checkout with all that the page adds, and its campaign measured: (folder, environment, files
+    touched).
+    """
     folder = tmp_path_factory.mktemp("house")
     for part in ("src", "paper"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -86,7 +90,9 @@ def storelab(folder: Path, environ: dict[str, str], *words: str) -> str:
 
 
 def test_a_new_thing_touches_what_the_page_says(house):
-    """A store: one file and its line; an engine: one and its entry; an axis: its declaration; a workload: one, its line, its use."""
+    """A store: one file and its line; an engine: one and its entry; an axis: its declaration; a workload: one, its
+    line, its use.
+    """
     _, _, touched = house
     assert [t for t in touched if t.startswith("src/storelab/stores") or t.endswith("core/stores.py")] == [
         "src/storelab/stores/memory.py",

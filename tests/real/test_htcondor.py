@@ -147,7 +147,9 @@ def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
 
 
 def test_a_campaign_of_vanilla_gangs(pool, lab):
-    """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for all."""
+    """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for
+    all.
+    """
     configure(lab, {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}})
     done = on(pool, lab, "snakemake", "--profile", "profiles/htcondor", "--config", "measure=true", "--", "tables")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -180,7 +182,9 @@ def test_the_parallel_universe(pool, lab):
 
 
 def test_no_folder_is_shared(pool, lab):
-    """The agents are given the post office and a ticket; HTCondor runs them in its own scratch folder and brings nothing back."""
+    """The agents are given the post office and a ticket; HTCondor runs them in its own scratch folder and brings
+    nothing back.
+    """
     configure(
         lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"]
     )
@@ -271,7 +275,9 @@ def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
 
 
 def test_a_node_lost_in_the_middle(pool, lab):
-    """All of a node dies in a point, which fails; the next gang of three does without it, though it still stands in the pool."""
+    """All of a node dies in a point, which fails; the next gang of three does without it, though it still stands in
+    the pool.
+    """
     process = begin(pool, lab, *measure(LONG_KEY))
     all_began(lab, 4)
     os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)

@@ -1,4 +1,6 @@
-"""Applications started from a release in a real SeaweedFS, with and without a real Squid in front: who served what, and what is left behind."""
+"""Applications started from a release in a real SeaweedFS, with and without a real Squid in front: who served what,
+and what is left behind.
+"""
 
 import os
 

@@ -1,4 +1,6 @@
-"""Looking on at a campaign that is measured on SeaweedFS: browser, terminal, metrics; the measurement is killed under them."""
+"""Looking on at a campaign that is measured on SeaweedFS: browser, terminal, metrics; the measurement is killed
+under them.
+"""
 
 import json
 import os

@@ -31,7 +31,10 @@ def storelab(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> t
 
 
 def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=in_process) -> str:
-    """The one line on standard error; nothing was recorded. run: `in_process`, or `storelab` for a process of its own."""
+    """The one line on standard error; nothing was recorded.
+
+    run: `in_process`, or `storelab` for a process of its own.
+    """
     code, out, err = run(lab, *arguments, env=env)
     assert code == 2, out + err
     lines = [line for line in err.splitlines() if line.startswith("storelab: ")]

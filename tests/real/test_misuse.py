@@ -1,4 +1,6 @@
-"""Misuse: arbitrary bytes, values of the schema, and command lines. Exit code 0 or 2, one line, no traceback, within 5 s.
+"""Misuse: arbitrary bytes, values of the schema, and command lines.
+
+Exit code 0 or 2, one line, no traceback, within 5 s.
 
 3000 inputs run in this process, 50 more as real commands (`heavy`); a small share of both in `make test`.
 """

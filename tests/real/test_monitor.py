@@ -14,7 +14,8 @@ from storelab.host import monitor, proc
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]
 S = 10**9
-# A client as s5cmd's is: the child does the work. It opens 12 connections to a listener of its own, holds memory, burns CPU.
+# A client as s5cmd's is: the child does the work. It opens 12 connections to a listener of its own, holds memory, burns
+# CPU.
 CHILD = """
 import socket, time
 listener = socket.create_server(("127.0.0.1", 0), backlog=64)

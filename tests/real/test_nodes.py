@@ -1,4 +1,6 @@
-"""Gangs over several nodes, without a batch system: agents are started by hand, each with a node's name of its own; a real store."""
+"""Gangs over several nodes, without a batch system: agents are started by hand, each with a node's name of its own;
+a real store.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The paper is typeset from example records: complete, partial and empty campaigns; the same records give the same PDF."""
+"""The paper is typeset from example records: complete, partial and empty campaigns; the same records give the same
+PDF.
+"""
 
 import os
 import shutil
@@ -41,9 +43,26 @@ def test_a_whole_paper(tmp_path):
     """Beside what was measured stands a failed point, and a store that refuses half of the requests of some points."""
     refused = REFUSED | {"axes": REFUSED["axes"] | {"workers": 4}}  # points of their own
     text = paper(tmp_path, sweeps=CONFIG["sweeps"] | {"refused": refused}, invalid=("refused",))
-    for part in ("An example with imagined records", "A. Tester", "Abstract", "Raw data performance", "by entries", "Conclusions", "References", "Captured environment",
-                 "Points that failed", "758.42", "Figure 5", "range (minimum to maximum)", "client 3 did not arrive",
-                 "6 runs are invalid", "503 SlowDown", "Failed operations", "Operations that ended, by outcome", "more than failure_budget"):  # fmt: skip
+    for part in (
+        "An example with imagined records",
+        "A. Tester",
+        "Abstract",
+        "Raw data performance",
+        "by entries",
+        "Conclusions",
+        "References",
+        "Captured environment",
+        "Points that failed",
+        "758.42",
+        "Figure 5",
+        "range (minimum to maximum)",
+        "client 3 did not arrive",
+        "6 runs are invalid",
+        "503 SlowDown",
+        "Failed operations",
+        "Operations that ended, by outcome",
+        "more than failure_budget",
+    ):
         assert part in text, part
     assert "??" not in text and "[?]" not in text
 
@@ -121,7 +140,9 @@ def test_latex_errors_are_one_line(tmp_path, once):
 
 @pytest.mark.heavy
 def test_notebooks_run(tmp_path):
-    """By nbconvert, with a kernel, and nobody to choose; tests/unit/analysis/explore/test_notebooks.py looks at what all of them show."""
+    """By nbconvert, with a kernel, and nobody to choose; tests/unit/analysis/explore/test_notebooks.py looks at what
+    all of them show.
+    """
     make(tmp_path, repetitions=1)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = os.environ | {"STORELAB_CAMPAIGN_DIR": str(tmp_path), "PATH": path}

@@ -1,4 +1,6 @@
-"""Days of a release published by cvmfs_swissknife itself to a real SeaweedFS, through a proxy that counts: what lies there, what was asked, what is left behind."""
+"""Days of a release published by cvmfs_swissknife itself to a real SeaweedFS, through a proxy that counts: what lies
+there, what was asked, what is left behind.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""The page in a browser, opened as a file without a network: what it asks for, says, shows, and does on click and key."""
+"""The page in a browser, opened as a file without a network: what it asks for, says, shows, and does on click and
+key.
+"""
 
 import json
 import shutil

@@ -1,4 +1,6 @@
-"""A campaign on a real Slurm: four slurmd on this machine (testbed a), and nodes with shaped links (testbed b, root)."""
+"""A campaign on a real Slurm: four slurmd on this machine (testbed a), and nodes with shaped links (testbed b,
+root).
+"""
 
 import json
 import os
@@ -156,7 +158,10 @@ def test_ctrl_c_ends_everything(testbed, lab):
 
 @pytest.mark.root
 def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
-    """Who may write nothing but a folder of its own: a testbed, a store, gangs, tables. (It may read all: Python may live in root's home.)"""
+    """Who may write nothing but a folder of its own: a testbed, a store, gangs, tables.
+
+    (It may read all: Python may live in root's home.)
+    """
     if os.geteuid() != 0:
         pytest.skip("who runs the other tests is one already")
     who = [

@@ -1,4 +1,6 @@
-"""A campaign whose points are jobs of their own: Snakemake's executor plugin for Slurm, on a real Slurm of four slurmd on this machine."""
+"""A campaign whose points are jobs of their own: Snakemake's executor plugin for Slurm, on a real Slurm of four
+slurmd on this machine.
+"""
 
 import importlib.util
 import json
@@ -80,7 +82,9 @@ def processes(word: str, lab: Path) -> list[int]:
 
 
 def test_a_campaign_of_jobs(testbed, lab):
-    """A gang of four nodes and one of a single node; the store lives on the submit host, and nothing needs an allocation."""
+    """A gang of four nodes and one of a single node; the store lives on the submit host, and nothing needs an
+    allocation.
+    """
     done = on(testbed, lab, *campaign("figures"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = {len(r["clients"]): r for r in runs(lab).values()}

@@ -1,5 +1,6 @@
-"""The reference paper is rebuilt in a fresh copy of the repository, without a network; and it is never stale: a file of that copy is edited, and
-Snakemake is asked what it would make anew. Run by .ci/run."""
+"""The reference paper is rebuilt in a fresh copy of the repository, without a network; and it is never stale: a file of
+that copy is edited, and Snakemake is asked what it would make anew. Run by .ci/run.
+"""
 
 import os
 import re
@@ -48,7 +49,9 @@ def made(done: subprocess.CompletedProcess) -> set[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory) -> Path:
-    """A copy of the repository in which `make paper` has built the paper: without a network (as root), s5cmd, credentials."""
+    """A copy of the repository in which `make paper` has built the paper: without a network (as root), s5cmd,
+    credentials.
+    """
     folder = tmp_path_factory.mktemp("copies") / "clone"
     copy_tree(folder)
     # Compiled once, by what it says and not by its time: a test edits it.

@@ -1,4 +1,6 @@
-"""A stranger's path: a fresh clone and the first command of the README (the paper without a network: test_stale_paper.py). Run by .ci/run."""
+"""A stranger's path: a fresh clone and the first command of the README (the paper without a network:
+test_stale_paper.py). Run by .ci/run.
+"""
 
 import shutil
 from pathlib import Path

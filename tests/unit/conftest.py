@@ -1,4 +1,6 @@
-"""What unit tests share: one example campaign, and no pictures: to render figures takes 8 times as long as all else about them."""
+"""What unit tests share: one example campaign, and no pictures: to render figures takes 8 times as long as all else
+about them.
+"""
 
 import shutil
 from collections.abc import Iterator

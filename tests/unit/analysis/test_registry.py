@@ -1,4 +1,6 @@
-"""What the modules of the analysis declare: names without loading anything slow, one file made alone, a subject added by its files."""
+"""What the modules of the analysis declare: names without loading anything slow, one file made alone, a subject
+added by its files.
+"""
 
 import subprocess
 import sys
@@ -50,7 +52,10 @@ def test_words_tables_and_latex_never_load_matplotlib():
 
 
 def test_names_are_known_without_loading_pandas():
-    script = "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES; assert TEX and NAMES"
+    script = (
+        "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES; "
+        "assert TEX and NAMES"
+    )
     assert without(script, "pandas", "scipy", "duckdb", "matplotlib") == "[]"
 
 

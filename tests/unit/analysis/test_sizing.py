@@ -1,4 +1,6 @@
-"""`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known exactly."""
+"""`storelab size`: clients that fill a link, and what their records take, from a campaign whose rates are known
+exactly.
+"""
 
 import pandas as pd
 import pytest

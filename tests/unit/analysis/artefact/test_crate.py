@@ -1,8 +1,9 @@
-"""ro-crate-metadata.json against the rules of its specifications, written down here from their texts (docs/artefact.md names them).
+"""ro-crate-metadata.json against the rules of its specifications, written down here from their texts (docs/artefact.md
+names them).
 
-MUST of RO-Crate 1.1, Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5; of what they only advise, that nothing is
-referred to that is not there. roc-validator asks the same of every crate, but fetches the context from the network, and wants a `rich` of
-before 14.
+MUST of RO-Crate 1.1, Workflow RO-Crate 1.0, Process Run Crate 0.5 and Workflow Run Crate 0.5; of what they only advise,
+that nothing is referred to that is not there. roc-validator asks the same of every crate, but fetches the context from
+the network, and wants a `rich` of before 14.
 """
 
 import copy
@@ -203,7 +204,9 @@ def test_the_crate_says_when_by_whom_and_with_what():
 
 
 def test_citation_and_deposit_have_what_their_formats_ask_for():
-    """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title, creators, description."""
+    """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title,
+    creators, description.
+    """
     told = yaml.safe_load(crate.citation(ABOUT))
     assert (
         told["cff-version"] == "1.2.0"

@@ -1,4 +1,6 @@
-"""A pack as a file: same members, same bytes; whatever is changed in it is refused by the name of the file; nothing gets out of the folder."""
+"""A pack as a file: same members, same bytes; whatever is changed in it is refused by the name of the file; nothing
+gets out of the folder.
+"""
 
 import json
 import os
@@ -251,7 +253,7 @@ def test_a_pack_that_fails_leaves_nothing(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["growing"]
 
 
-# --- what is packed of a campaign -----------------------------------------------------------------------------------------------------
+# --- what is packed of a campaign -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +270,8 @@ def project(tmp_path_factory):
     (root / "campaigns").mkdir()
     (root / "config.yaml").write_text(
         "campaign: mine\nstate: /home/someone/state\nscratch: /somewhere\n"
-        "stores:\n  alpha: {kind: s3, endpoint: 'https://s3.example.org', profile: someone, ca_file: /home/someone/ca}\n"
+        "stores:\n  alpha: {kind: s3, endpoint: 'https://s3.example.org', profile: someone, "
+        "ca_file: /home/someone/ca}\n"
         "  private: {kind: s3, endpoint: 'https://inside.example.org'}\n"
         "launcher: {kind: srun, setup: export TOKEN=hush, port: 7}\n"
     )
@@ -348,7 +351,7 @@ def test_every_file_stands_in_the_crate_and_nothing_changes_from_day_to_day(proj
     assert packed(project)[0][crate.METADATA] == found[crate.METADATA]
 
 
-# --- the commands: a person's mistakes --------------------------------------------------------------------------------------------------
+# --- the commands: a person's mistakes --------------------------------------------------------------------------------
 
 
 def run(root: Path, command, *words: str):

@@ -1,4 +1,6 @@
-"""Ratios of two groups of runs: exact against SciPy's test, words, too few runs, the whole; two sides and the command."""
+"""Ratios of two groups of runs: exact against SciPy's test, words, too few runs, the whole; two sides and the
+command.
+"""
 
 import json
 import math
@@ -78,7 +80,9 @@ def test_the_whole_counts_repetitions():
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory):
-    """Folder with `one` (stores alpha and beta, 4 runs) and `half` (gamma's part: half as fast, 4 runs, tables written)."""
+    """Folder with `one` (stores alpha and beta, 4 runs) and `half` (gamma's part: half as fast, 4 runs, tables
+    written).
+    """
     folder = tmp_path_factory.mktemp("results")
     make(folder / "one", failed=(), repetitions=4, sweeps=SWEEPS, use_stores=["alpha", "beta"])
     make(folder / "half", failed=(), repetitions=4, sweeps=SWEEPS)

@@ -256,7 +256,9 @@ def test_a_sweep_says_how_many_measured_points_it_leaves_out():
 
 
 def rates(**columns) -> pd.DataFrame:
-    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one store."""
+    """A table of groups: a store each for a value of `rate_median_ps`, with clients 1, 2 for two values of one
+    store.
+    """
     rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
     values = rows["rate_median_ps"]
     return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)

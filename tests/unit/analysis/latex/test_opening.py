@@ -1,5 +1,8 @@
-"""Opening a file is no reading: one definition, the same in sparse.csv, events.csv, LaTeX. The example's first reads bear an opening of
-1 MB in 3 requests and 1 ms (tests/support/make_examples.py), on top of what a read takes."""
+"""Opening a file is no reading: one definition, the same in sparse.csv, events.csv, LaTeX.
+
+The example's first reads bear an opening of 1 MB in 3 requests and 1 ms (tests/support/make_examples.py), on top of
+what a read takes.
+"""
 
 import json
 

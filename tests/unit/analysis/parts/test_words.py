@@ -17,8 +17,10 @@ PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=
 @pytest.mark.parametrize(
     ("value", "places", "said"),
     [
-        (None, None, "--"), (math.nan, None, "--"), (0, None, "0"), (12345, None, "12 345"), (1234, None, "1234"), (-12345, None, "-12 345"),
-        (-1234.0, None, "-1234"), (1.2345, None, "1.23"), (0.012345, None, "0.0123"), (123.45, None, "123"), (12345.6, None, "12 300"),
+        (None, None, "--"), (math.nan, None, "--"), (0, None, "0"), (12345, None, "12 345"), (1234, None, "1234"),
+        (-12345, None, "-12 345"),
+        (-1234.0, None, "-1234"), (1.2345, None, "1.23"), (0.012345, None, "0.0123"), (123.45, None, "123"), (12345.6,
+        None, "12 300"),
         (2.5, 0, "2"), (2.345, 2, "2.35"), (1234567.8, 1, "1 234 567.8"), (1.0, 2, "1.00"),
     ],
 )  # fmt: skip
@@ -76,11 +78,16 @@ def test_spreads(values, said):
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [
-        ("clients", 1, "1 client"), ("clients", 2.0, "2 clients"), ("workers", 8, "8 workers per client"), ("object_size_bytes", 4000, "4 kB objects"),
-        ("object_size_bytes", 4096.0, "4 KiB objects"), ("arrival_rate", 0, "closed loop"), ("arrival_rate", 20000, "open loop, 20 000 operations/s due"),
-        ("arrival_rate", 1_000_000, "open loop, 1 000 000 operations/s due"), ("backing", "default", ""), ("backing", "tmpfs", "on tmpfs"),
-        ("entry_fraction_percent", 0.1, "0.1 % of entries"), ("workload", "get", "download"), ("workload", "read_entries", "read entries"),
-        ("nothing_such", 3, "nothing such 3"), ("clients", None, ""), ("clients", math.nan, ""), ("servers", 0, ""), ("servers", 3, "3 data servers"),
+        ("clients", 1, "1 client"), ("clients", 2.0, "2 clients"), ("workers", 8, "8 workers per client"),
+        ("object_size_bytes", 4000, "4 kB objects"),
+        ("object_size_bytes", 4096.0, "4 KiB objects"), ("arrival_rate", 0, "closed loop"), ("arrival_rate", 20000,
+        "open loop, 20 000 operations/s due"),
+        ("arrival_rate", 1_000_000, "open loop, 1 000 000 operations/s due"), ("backing", "default", ""), ("backing",
+        "tmpfs", "on tmpfs"),
+        ("entry_fraction_percent", 0.1, "0.1 % of entries"), ("workload", "get", "download"), ("workload",
+        "read_entries", "read entries"),
+        ("nothing_such", 3, "nothing such 3"), ("clients", None, ""), ("clients", math.nan, ""), ("servers", 0, ""),
+        ("servers", 3, "3 data servers"),
         ("connections", 64, "connections 64"),
     ],
 )  # fmt: skip
@@ -144,11 +151,12 @@ def test_bars_and_intervals_say_what_they_are():
     both = words.interval_text([3, 0, 5, 8])
     few, many = both.split("; ")
     assert (
-        few
-        == "the range (minimum to maximum) of 3 to 5 runs, which covers the true median with a probability of 75 % to 93.8 %"
+        few == "the range (minimum to maximum) of 3 to 5 runs, "
+        "which covers the true median with a probability of 75 % to 93.8 %"
     )  # 1 - 2 / 2^n
     assert many.startswith(
-        "a 95 % interval by interpolated order statistics of 8 runs, which covers the true median with a probability of 9"
+        "a 95 % interval by interpolated order statistics of 8 runs, "
+        "which covers the true median with a probability of 9"
     )
     assert (
         words.interval_text([5]).count("of 5 runs") == 1
@@ -208,7 +216,9 @@ def test_durations_are_whole_nanoseconds(number, unit):
 
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
-    [("1 kbit/s", "rate", 125), ("8 bit/s", "rate", 1), ("1 Mbit/s", "rate", 125_000), ("1 Tbit/s", "rate", 125 * 10**9), ("2 KiB/s", "rate", 2048), ("1 PB", "size", 10**15), ("1 PiB", "size", 2**50), ("0.001 kB", "size", 1)],
+    [("1 kbit/s", "rate", 125), ("8 bit/s", "rate", 1), ("1 Mbit/s", "rate", 125_000), ("1 Tbit/s", "rate",
+    125 * 10**9), ("2 KiB/s", "rate", 2048), ("1 PB", "size", 10**15), ("1 PiB", "size", 2**50), ("0.001 kB", "size",
+    1)],
 )  # fmt: skip
 def test_units(text, kind, value):
     assert units.parse(text, kind, "x") == value
@@ -233,7 +243,8 @@ def test_what_is_said_of_a_wrong_unit(text, kind, said):
 
 @pytest.mark.parametrize(
     ("n", "said"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (-1500, "-1.5 kB"), (999_999, "1e+03 kB"), (1_000_000, "1 MB"), (1.5e9, "1.5 GB"), (2e12, "2 TB"), (3e15, "3 PB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (-1500, "-1.5 kB"), (999_999, "1e+03 kB"), (1_000_000, "1 MB"), (1.5e9,
+    "1.5 GB"), (2e12, "2 TB"), (3e15, "3 PB")],
 )  # fmt: skip
 def test_sizes_for_people(n, said):
     assert units.human_size(n) == said
@@ -241,7 +252,8 @@ def test_sizes_for_people(n, said):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (59.4, "59 s"), (60, "1 min 00 s"), (61, "1 min 01 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"), (7260, "2 h 01 min")],
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (59.4, "59 s"), (60, "1 min 00 s"), (61, "1 min 01 s"), (3599,
+    "59 min 59 s"), (3600, "1 h 00 min"), (7260, "2 h 01 min")],
 )  # fmt: skip
 def test_durations_for_people(seconds, said):
     assert units.human_duration(seconds * 1e9) == said

@@ -1,7 +1,9 @@
-"""A campaign whose every value is known beforehand: drawn operations, and their windows, rates and medians recomputed here in plain loops.
+"""A campaign whose every value is known beforehand: drawn operations, and their windows, rates and medians recomputed
+here in plain loops.
 
-Operations lie at random, some exactly on the edges of the windows; clients end early, start late, sit on two hosts; operations fail;
-some come in bins across the edges; a run is invalid, one failed, some groups have an even number of runs.
+Operations lie at random, some exactly on the edges of the windows; clients end early, start late, sit on two hosts;
+operations fail; some come in bins across the edges; a run is invalid, one failed, some groups have an even number of
+runs.
 """
 
 import copy
@@ -80,8 +82,10 @@ class Run:
             count = rng.randrange(1, 40) if bins else 1
             hist = [{"upper_ns": 5 * MS, "count": count}] if bins else None
             out.append(
-                {"client": client, "op": "GET", "count": count, "bytes": 0 if failed else count * self.size, "start_ns": end - (BIN if bins else 5 * MS)}
-                | {"end_ns": end, "status": 503 if failed else 200, "error": "SlowDown" if failed else None, "latency_hist": hist}
+                {"client": client, "op": "GET", "count": count, "bytes": 0 if failed else count * self.size,
+                "start_ns": end - (BIN if bins else 5 * MS)}
+                | {"end_ns": end, "status": 503 if failed else 200, "error": "SlowDown" if failed else None,
+                "latency_hist": hist}
             )  # fmt: skip
         return out
 
@@ -113,7 +117,8 @@ class Run:
 
     def run_json(self, rng):
         clients = [
-            {"client": c, "host": f"node-{c % 2}", "start_ns": s, "end_ns": e, "lateness_ns": s - self.start, "endpoint": "https://s3.example.org"}
+            {"client": c, "host": f"node-{c % 2}", "start_ns": s, "end_ns": e, "lateness_ns": s - self.start,
+            "endpoint": "https://s3.example.org"}
             | {"cpu_user_s": 0.5 + c, "cpu_system_s": 0.25, "connections_max": 8 + c, "operations": 1}
             for c, (s, e) in enumerate(zip(self.starts, self.ends, strict=True))
         ]  # fmt: skip
@@ -126,8 +131,10 @@ class Run:
         self.client_cpu = sum(0.75 + c for c in range(len(clients)))
         engine = {"name": "s5cmd", "version": "2.3.0", "settings": {}, "requests_per_operation": {"GET": 2}}
         return {
-            **{"campaign": "built", "point": asdict(self.point), "attempt": "1", "start_ns": self.start, "deadline_ns": self.deadline},
-            **{"clients": clients, "host": self.host, "engine": engine, "store": {"name": "alpha", "kind": "s3"}, "checks": [], "events": []},
+            **{"campaign": "built", "point": asdict(self.point), "attempt": "1", "start_ns": self.start,
+            "deadline_ns": self.deadline},
+            **{"clients": clients, "host": self.host, "engine": engine, "store": {"name": "alpha", "kind": "s3"},
+            "checks": [], "events": []},
         }  # fmt: skip
 
     def inside(self, low, high, good):
@@ -179,9 +186,12 @@ class Run:
         percent["other_cpu_percent"] = max(0, cpu["host"] - cpu["client"] - cpu["server"]) * 100 / 16
         n = len(self.ops)
         return out | percent | {
-            **{"clients_joined": n, "nodes": min(n, 2), "connections_max": sum(8 + c for c in range(n)), "client_cpu_s": self.client_cpu},
-            **{"lateness_max_ms": max(s - self.start for s in self.starts) / MS, "shared_host": False, "duration_s": 4.0, "warm_up_s": 1.0},
-            **{"started": datetime.fromtimestamp(self.start // S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "requests_per_operation": "GET 2"},
+            **{"clients_joined": n, "nodes": min(n, 2), "connections_max": sum(8 + c for c in range(n)),
+            "client_cpu_s": self.client_cpu},
+            **{"lateness_max_ms": max(s - self.start for s in self.starts) / MS, "shared_host": False,
+            "duration_s": 4.0, "warm_up_s": 1.0},
+            **{"started": datetime.fromtimestamp(self.start // S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "requests_per_operation": "GET 2"},
             **{"state": "ok", "tries": 1, "engine_version": "2.3.0", "order": self.point.order, "rep": self.point.rep},
         }  # fmt: skip
 
@@ -333,7 +343,9 @@ def test_every_cell_of_throughput(built, workload):
 
 
 def test_means_of_reads(built):
-    """`windows.reads`: means over all reads, sums of those whose wire bytes are known, rates of those that ended in the window."""
+    """`windows.reads`: means over all reads, sums of those whose wire bytes are known, rates of those that ended in
+    the window.
+    """
     tables, runs, _ = built
     found = windows.reads(tables["campaign"])
     readers = {k: r for k, r in runs.items() if r.reads}
@@ -344,7 +356,14 @@ def test_means_of_reads(built):
         good = [r for r in rows if run.begin < r["end_ns"] <= run.first_end]
         length = (run.first_end - run.begin) / S
         expected = {"reads": len(rows), "reads_per_s": len(good) / length}
-        for column, name, unit in (("entries", "entries", 1), ("branches", "branches", 1), ("baskets", "baskets", 1), ("requests", "requests", 1), ("needed_bytes", "needed_mb", 1e6), ("asked_bytes", "asked_mb", 1e6)):  # fmt: skip
+        for column, name, unit in (
+            ("entries", "entries", 1),
+            ("branches", "branches", 1),
+            ("baskets", "baskets", 1),
+            ("requests", "requests", 1),
+            ("needed_bytes", "needed_mb", 1e6),
+            ("asked_bytes", "asked_mb", 1e6),
+        ):
             expected[f"{name}_per_read"] = sum(r[column] for r in rows) / len(rows) / unit
         expected["wire_mb_per_read"] = sum(r["wire_bytes"] for r in wired) / len(wired) / 1e6
         expected["amplification_ratio"] = sum(r["wire_bytes"] for r in wired) / sum(r["needed_bytes"] for r in wired)
@@ -396,7 +415,9 @@ def mean(rows, column):
 
 
 def test_curves_hold_the_runs_that_count(built):
-    """scaling.csv: over the clients, one curve for each size; its runs are those that are neither invalid nor failed."""
+    """scaling.csv: over the clients, one curve for each size; its runs are those that are neither invalid nor
+    failed.
+    """
     tables, runs, states = built
     table = tables["scaling"]
     table = table[table["workload"] == "get"]
@@ -465,7 +486,9 @@ def test_numbers_of_points(built):
 
 
 def test_noise_compares_even_with_odd_repetitions(built):
-    """A group's ratio: the median over all pairs of an even and an odd run (of logarithms); its scatter: that of its logarithms."""
+    """A group's ratio: the median over all pairs of an even and an odd run (of logarithms); its scatter: that of its
+    logarithms.
+    """
     tables, runs, states = built
     table = tables["noise"]
     apart = []

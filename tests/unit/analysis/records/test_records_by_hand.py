@@ -1,4 +1,6 @@
-"""What is read from records: windows to the nanosecond, bins, schemas, parts and acts, against plain counts made here."""
+"""What is read from records: windows to the nanosecond, bins, schemas, parts and acts, against plain counts made
+here.
+"""
 
 import itertools
 import math

@@ -263,7 +263,9 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
-    """Accounts and buckets go together, at two clients: nothing to see against clients, and all against more of them."""
+    """Accounts and buckets go together, at two clients: nothing to see against clients, and all against more of
+    them.
+    """
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)

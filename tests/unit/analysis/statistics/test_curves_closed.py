@@ -1,4 +1,6 @@
-"""Curves, ratios and wholes against closed forms, brute force and other code (scipy, statsmodels' definitions written out)."""
+"""Curves, ratios and wholes against closed forms, brute force and other code (scipy, statsmodels' definitions
+written out).
+"""
 
 import itertools
 import math

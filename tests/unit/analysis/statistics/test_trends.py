@@ -56,7 +56,10 @@ def test_the_interval_without_correlation_is_that_of_scipy(monkeypatch):
     times, values = np.arange(30.0), rng.normal(size=30)
     found, theirs = t.trend(times, values), stats.theilslopes(values, times, 0.95)
     slopes = np.sort([(values[j] - values[i]) / (j - i) for i, j in itertools.combinations(range(30), 2)])
-    near = [abs(np.searchsorted(slopes, mine) - np.searchsorted(slopes, their)) for mine, their in zip((found.low, found.high), theirs[2:], strict=True)]  # fmt: skip
+    near = [
+        abs(np.searchsorted(slopes, mine) - np.searchsorted(slopes, their))
+        for mine, their in zip((found.low, found.high), theirs[2:], strict=True)
+    ]
     assert max(near) <= 1, "the rank is rounded outwards"
     assert found.p == pytest.approx(2 * stats.norm.sf((abs(s_of(values)) - 1) / math.sqrt(plain(30, 0.0))))
 
