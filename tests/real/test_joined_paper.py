@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX (latexmk) is not installed: make tex"),
 ]
 PROSE = ROOT / "paper"
-NAMES, SHOWN = ("broad", "roles"), 4
+NAMES, SHOWN = ("compared", "testbed2015"), 4
 
 
 def text_of(pdf: Path, *options: str) -> str:
@@ -62,8 +62,8 @@ def test_two_campaigns_make_one_paper(folder, layout):
         "Abstract",
         "This paper joins two campaigns",
         "Which findings of earlier evaluations hold",
-        "broad",
-        "roles",
+        "compared",
+        "testbed2015",
         "Printed",
     ):
         assert part in first, part
@@ -82,4 +82,4 @@ def test_two_campaigns_make_one_paper(folder, layout):
 
 def test_one_campaign_of_its_own_has_no_conference(folder):
     with pytest.raises(UserError, match="has no layout 'conference'; join it first"):
-        typeset.build(folder.parents[1] / "roles", PROSE, "conference")
+        typeset.build(folder.parents[1] / "compared", PROSE, "conference")

@@ -1,15 +1,11 @@
 """A campaign of points with roles whose records are made, not measured: every rate, pause and count is known
 beforehand.
 
-`write` puts it into a folder; `python tests/support/several.py` makes the records of the golden campaign `several` anew
-(afterwards `python tests/support/golden.py --update several`).
+`write` puts it into a folder.
 """
 
 import copy
-import shutil
 from dataclasses import asdict
-
-from paths import DATA
 
 from storelab.core import config, evidence, plan, records
 from storelab.workloads import WORKLOADS
@@ -17,7 +13,6 @@ from storelab.workloads import WORKLOADS
 S, MS = 10**9, 10**6
 BIN = 100 * MS
 T0 = 1_790_000_000 * S
-GOLDEN = DATA / "golden" / "several"
 PUT = {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 2, "workers": 2}}
 GET = {"workload": "get", "axes": {"engine": "loadgen", "object_size": "4 kB", "clients": 1, "workers": 4}}
 CONFIG = {
@@ -218,8 +213,3 @@ def write(folder, change=None, **more):
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
     evidence.write_sums(folder / "raw")
     return points
-
-
-if __name__ == "__main__":
-    shutil.rmtree(GOLDEN / "raw", ignore_errors=True)
-    write(GOLDEN)

@@ -6,15 +6,11 @@ the store grows by 10 MB and one open file from part to part; a writer gathers 2
 last quarter of each part. Part 5 is invalid. The warm-up cuts a bin. Sweep `short`: 3 parts of one workload, too few to
 tell anything of.
 
-`write` puts it into a folder; `python tests/support/soaked.py` makes the records of the golden campaign `soak` anew
-(afterwards `python tests/support/golden.py --update soak`).
+`write` puts it into a folder.
 """
 
 import copy
-import shutil
 from dataclasses import asdict
-
-from paths import DATA
 
 from storelab.core import config, evidence, plan, records
 from storelab.workloads import WORKLOADS
@@ -22,7 +18,6 @@ from storelab.workloads import WORKLOADS
 S, MS, MB = 10**9, 10**6, 10**6
 T0 = 1_790_000_000 * S
 APART = 600 * S  # from the begin of one part to that of the next
-GOLDEN = DATA / "golden" / "soak"
 PARTS, INVALID = 12, 5
 CONFIG = {
     "campaign": "soak",
@@ -149,8 +144,3 @@ def write(folder, **more):
     records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
     evidence.write_sums(folder / "raw")
     return points
-
-
-if __name__ == "__main__":
-    shutil.rmtree(GOLDEN / "raw", ignore_errors=True)
-    write(GOLDEN)

@@ -7,8 +7,8 @@ import hashlib
 import json
 import re
 
+import command_line
 import figure_data
-import golden
 import pandas as pd
 import pytest
 import snapshots
@@ -44,7 +44,7 @@ def test_campaign_files_plan_the_points_of_the_snapshot(file_regression, tmp_pat
     for path in sorted((ROOT / "campaigns").glob("*.yaml")):
         for scale in ("", "scale=0.1"):
             settings = [f"campaign={path.stem}", f"results={tmp_path}", *filter(None, [scale])]
-            code, out, err = golden.storelab(*(w for s in settings for w in ("--set", s)), "plan")
+            code, out, err = command_line.storelab(*(w for s in settings for w in ("--set", s)), "plan")
             keys = [line.split()[-1] for line in out.splitlines()]
             digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()[:12]
             planned = f"{len(keys)} points, {digest}" if code == 0 else f"refused: {err.split(':')[1].strip()}"
@@ -78,7 +78,7 @@ EMPTY = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_sealed_campaigns_are_rebuilt(name, tmp_path):
     folder = campaigns.typeset(name)
-    assert golden.storelab("verify", "--campaign-dir", str(folder))[0] == 0
+    assert command_line.storelab("verify", "--campaign-dir", str(folder))[0] == 0
     rows = {path.stem: len(pd.read_csv(path)) for path in (folder / "tables").glob("*.csv")}
     assert {table for table, n in rows.items() if n == 0} == EMPTY[name]
     plan = json.loads((folder / "raw" / "plan.json").read_text())
@@ -92,6 +92,6 @@ def test_sealed_campaigns_are_rebuilt(name, tmp_path):
         assert "nan" not in json.dumps(shown).lower(), figure
     defined = (folder / "tex" / "figures.tex").read_text()
     assert all(f"{{\\Fig{figure.title().replace('_', '')}}}" in defined for figure in index)
-    code, verdict, _ = golden.storelab("verdict", "--campaign-dir", str(folder))
+    code, verdict, _ = command_line.storelab("verdict", "--campaign-dir", str(folder))
     stores = {point["store"] for point in plan["points"] if point["workload"] == "get"}
     assert code in (0, 1) and stores == set(re.findall(r"^([\w-]+), ", verdict, re.MULTILINE))

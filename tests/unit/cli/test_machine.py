@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import click
-import golden
+import command_line
 import jsonschema
 import pandas as pd
 import pytest
@@ -27,7 +27,7 @@ from storelab.core.errors import Exit, MeasurementFailed, UserError
 
 def asked(*arguments: str, code: int = 0) -> dict:
     """Return what `storelab … --json` prints."""
-    ended, out, err = golden.storelab(*map(str, arguments), "--json")
+    ended, out, err = command_line.storelab(*map(str, arguments), "--json")
     assert ended == code, err
     words = [a for a in arguments if not str(a).startswith("-") and "=" not in str(a)]
     return valid(str(words[0]), out)
@@ -72,7 +72,7 @@ def test_commands_with_json_have_a_schema():
 
 def test_plan(tmp_path):
     told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
-    _, out, _ = golden.storelab("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
+    _, out, _ = command_line.storelab("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
     lines = [line.split() for line in out.splitlines()]
     assert [(str(p["order"]), p["key"]) for p in told["points"]] == [(line[0], line[-1]) for line in lines]
     assert {p["state"] for p in told["points"]} == {"to do"}
@@ -136,7 +136,7 @@ def test_doctor_reports_what_is_missing(monkeypatch):
     for level, code in (("warn", 0), ("fail", 2)):
         found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
         monkeypatch.setattr(doctor, "examine", lambda config, found=found: found)
-        ended, out, err = golden.storelab("doctor", "--json")
+        ended, out, err = command_line.storelab("doctor", "--json")
         answer = valid("doctor", out)
         assert (ended, answer["fit"], answer["findings"][1]["level"]) == (code, code == 0, level)
         assert err.count("\n") == bool(code) and (not code or err.startswith("storelab: doctor: "))
@@ -189,7 +189,9 @@ def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
     points[rates] /= 2
     points.to_csv(path, index=False)
-    ended, out, err = golden.storelab("compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json")
+    ended, out, err = command_line.storelab(
+        "compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json"
+    )
     told = valid("compare", out)
     assert ended == Exit.FAILED and told["slower"] == 1 and err.count("\n") == 1 and "slower" in err
 
@@ -199,7 +201,7 @@ def test_size_agrees_with_its_text(campaign):
     of = ("--engine", table["engine"], "--object-size", f"{table['object_size_bytes']} B", "--operation", "put")
     words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--points", "7")
     words += ("--campaign-dir", str(campaign), *of)
-    told, (_, out, _) = asked(*words), golden.storelab(*words)
+    told, (_, out, _) = asked(*words), command_line.storelab(*words)
     asked_for = [told[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
     assert asked_for == [2_500_000_000, 125_000_000, 7]
     assert f"{told['clients']} clients fill 20 Gbit/s; {told['clients_with_room']} leave room" in out
@@ -214,7 +216,7 @@ def test_mistakes_leave_stdout_empty():
     arguments += [("--set", "campaign=nowhere", command) for command in ("check", "plan", "status", "doctor")]
     arguments += [("compare", "nowhere", "nowhere"), ("size", "--link", "x", "--client-link", "1 Gbit/s")]
     for words in (*arguments, ("plan", "--write")):
-        ended, out, err = golden.storelab(*words, "--json")
+        ended, out, err = command_line.storelab(*words, "--json")
         assert (ended, out) == (Exit.MISTAKE, ""), words
         assert err.startswith("storelab: ") and err.count("\n") == 1, words
 
@@ -289,20 +291,20 @@ def test_exit_code_of_each_ending(monkeypatch, capsys, happens, code):
 
 def test_completion_scripts_are_valid(tmp_path):
     for shell in SHELLS:
-        code, out, err = golden.storelab("completion", shell)
+        code, out, err = command_line.storelab("completion", shell)
         assert (code, err) == (0, "") and "_STORELAB_COMPLETE" in out and f"{shell}_complete" in out
         if program := shutil.which(shell):
             script = tmp_path / shell
             script.write_text(out)
             done = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, timeout=60)
             assert (done.returncode, done.stderr) == (0, ""), shell
-    code, out, err = golden.storelab("completion", "tcsh")
+    code, out, err = command_line.storelab("completion", "tcsh")
     assert (code, out) == (2, "") and "'tcsh'" in err and "'zsh'" in err and err.count("\n") == 1
 
 
 def test_bash_loads_the_completion_script():
     """Bash itself says which function completes storelab, after `eval "$(storelab completion bash)"`."""
-    _, script, _ = golden.storelab("completion", "bash")
+    _, script, _ = command_line.storelab("completion", "bash")
     asks = f"{script}\ncomplete -p storelab"
     done = subprocess.run(["bash", "-c", asks], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and re.search(r"-F _storelab_completion storelab", done.stdout), done.stderr

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-import golden
+import command_line
 import pandas as pd
 import pytest
 import yaml
@@ -70,7 +70,7 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
         not (folder / "nothing_there.pdf").exists()
         and not records.read_json(folder / "download_by_engine.json")["empty"]
     )
-    ended, _, err = golden.storelab("figures", "--campaign-dir", str(campaign), "downloads")
+    ended, _, err = command_line.storelab("figures", "--campaign-dir", str(campaign), "downloads")
     assert ended == 2 and "there is no figure 'downloads'" in err
 
 
@@ -176,7 +176,7 @@ def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
     (tmp_path / "more.yaml").write_text(MINE.format(name="systems"))
     for command in (("check",), ("plan", "--write")):
         with_more = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
-        assert golden.storelab(*with_more, *command) == (
+        assert command_line.storelab(*with_more, *command) == (
             2,
             "",
             "storelab: figures.systems: 'systems' is the name of a built-in figure; "

@@ -7,12 +7,13 @@ import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import golden
+import command_line
 import make_examples
 import numpy as np
 import pandas as pd
 import pytest
 from machine_answers import valid
+from paths import ROOT
 
 from storelab.analysis.history import draw, entries, environment, said, series
 from storelab.analysis.tables import build
@@ -94,7 +95,7 @@ def day(number: int) -> str:
 
 
 def asked(*arguments) -> tuple[int, str, str]:
-    return golden.storelab("history", *map(str, arguments))
+    return command_line.storelab("history", *map(str, arguments))
 
 
 def refused(call, *words: str) -> None:
@@ -135,7 +136,7 @@ def test_add_says_what_it_did(one, tmp_path):
         0,
         "",
     ) and out == f"{tmp_path}/site: is now {tmp_path}/site@{day(0)}, entry 1 of its history\n"
-    assert golden.storelab("verify", "--campaign-dir", str(tmp_path / f"site@{day(0)}"))[0] == 0
+    assert command_line.storelab("verify", "--campaign-dir", str(tmp_path / f"site@{day(0)}"))[0] == 0
 
 
 def test_what_is_no_whole_campaign_does_not_move(one, tmp_path):
@@ -173,7 +174,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     entry.rmdir()
     shutil.copytree(one, entry)
     refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal --campaign-dir")
-    assert golden.storelab("seal", "--campaign-dir", str(entry))[0] == 0
+    assert command_line.storelab("seal", "--campaign-dir", str(entry))[0] == 0
     assert [e.name for e in entries.read(site)] == ["mine"]
     refused(lambda: entries.read(entry), "is one entry", str(site))
     refused(lambda: entries.read(site, since="November"), "--since: 'November' is no day")
@@ -293,7 +294,7 @@ def test_the_table(results, found, tmp_path):
     begun = table[table["change"].notna()]
     assert set(begun["entry"]) == {day(SLOW)} and set(begun["verdict"]) == {"slower"} and len(begun) == 5
     assert set(table.loc[table["workload"] == "all", "unit"]) == {"ratio"}
-    page, axes = (golden.ROOT / "docs/history.md").read_text(), set(found.columns)
+    page, axes = (ROOT / "docs/history.md").read_text(), set(found.columns)
     assert all(f"`{c}`" in page for c in table.columns if c not in axes)
 
 
@@ -434,7 +435,7 @@ def test_names_of_the_series_are_those_of_compare(found):
 
 
 def test_rules_are_spelled_once():
-    told = json.loads((golden.ROOT / "docs/machine.schema.json").read_text())["$defs"]["history"]["properties"]
+    told = json.loads((ROOT / "docs/machine.schema.json").read_text())["$defs"]["history"]["properties"]
     assert {"fail_on", "worse"} <= told.keys()
-    page = (golden.ROOT / "docs/history.md").read_text()
+    page = (ROOT / "docs/history.md").read_text()
     assert all(f"`{rule}`" in page for rule in RULES) and all(f"`{kind}`" in page for kind in KINDS)
