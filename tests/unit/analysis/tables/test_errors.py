@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from drawn_texts import texts
 from make_examples import REFUSED, S, make
+from tex_files import TexFiles
 
-from campaigns import built, typeset
+from campaigns import built
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
@@ -20,7 +21,7 @@ from storelab.core.campaign import Campaign as Settings
 
 @pytest.fixture(scope="module")
 def folder():
-    return typeset("refused")
+    return built("refused")
 
 
 def test_errors_by_status_and_class(folder):
@@ -55,7 +56,7 @@ def test_refusing_store_has_no_rate_and_still_a_paper(folder):
     numbers = build.read(folder, "numbers").set_index("name")["value"]
     assert (numbers["points_invalid"], numbers["errors_commonest"]) == ("4", "503 SlowDown")
     assert float(numbers["errors_worst"]) == pytest.approx(50, abs=0.1)
-    tex = {p.stem: p.read_text() for p in (folder / "tex").glob("*.tex")}
+    tex = TexFiles("refused", "errors_over_time")
     assert "503 SlowDown" in tex["table_errors"] and tex["table_invalid"].count("get/") >= 4
     assert "failure\\_budget" in tex["table_invalid"]
     assert r"\HasInvalidtrue" in tex["figures"] and r"\FigErrorsOverTime" in tex["figures"]

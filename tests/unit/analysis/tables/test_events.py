@@ -5,8 +5,9 @@ import math
 import drawn_cells
 import pandas as pd
 import pytest
+from tex_files import TexFiles
 
-from campaigns import built, typeset
+from campaigns import built
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.reading import events as figures_events
@@ -107,7 +108,7 @@ def test_text_compares_settings_on_equal_terms():
 
 
 def test_paper_has_section_of_events():
-    tex = {p.stem: p.read_text() for p in (typeset("timed") / "tex").glob("*.tex")}
+    tex = TexFiles("timed", "events_throughput")
     assert tex["table_events"].count("emph{") == 2
     assert all(part in tex["table_events"] for part in ("2 jobs", "readahead of 1~MiB", "15~kB"))
     assert r"\input{sections/events}" in tex["sections"]

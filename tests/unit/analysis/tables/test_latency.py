@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from drawn_texts import texts
 from make_examples import T0, S, make
+from tex_files import TexFiles
 from throughput_rows import spread
 
-from campaigns import built, typeset
+from campaigns import built
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.latency import latencies
@@ -134,7 +135,7 @@ def test_figure_cuts_too_many_panels(table):
 
 
 def test_paper_has_section_of_latency():
-    tex = {p.stem: p.read_text() for p in (typeset("timed") / "tex").glob("*.tex")}
+    tex = TexFiles("timed")
     assert all(part in tex["table_latency"] for part in ("closed, 8", "open, 400/s*", "TTFB"))
     assert r"\NumLatencyClosedLeastWhere}{" in tex["numbers"] and r"\NumLatencyOpenBehind}{1}" in tex["numbers"]
     assert "sections/latency" in tex["sections"]

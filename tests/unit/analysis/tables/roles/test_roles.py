@@ -6,8 +6,9 @@ import math
 import pandas as pd
 import pytest
 import several
+from tex_files import TexFiles
 
-from campaigns import built, typeset
+from campaigns import built
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.roles import timeline
@@ -314,7 +315,7 @@ def test_axes_of_roles_in_words():
 
 
 def test_paper_has_section_of_roles():
-    tex = {p.stem: p.read_text() for p in (typeset("several") / "tex").glob("*.tex")}
+    tex = TexFiles("several", *(name for name in catalogue.names(planned()) if name.startswith("timeline")))
     assert r"\input{sections/several}" in tex["sections"] and "FigTimelineFaults" in tex["timelines"]
     assert r"\newif\ifHasUploadsBeside\HasUploadsBesidetrue" in tex["figures"]
     recovery = [line for line in tex["table_recovery"].splitlines() if "alpha" in line]

@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from printed_rows import systems
 from scipy import stats
+from tex_files import TexFiles
 
-from campaigns import built, typeset
+from campaigns import built
 from storelab.analysis import capabilities_page
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
@@ -22,7 +23,7 @@ S = 10**9
 
 @pytest.fixture(scope="module")
 def tex():
-    return {p.stem: p.read_text() for p in (typeset("systems") / "tex").glob("*.tex")}
+    return TexFiles("systems")
 
 
 @pytest.fixture(scope="module")
