@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import make_examples
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+import campaigns
 from storelab import install
-from storelab.analysis.tables import build
 
 ESSENTIAL = ("nsenter", "unshare")  # of util-linux, which every Debian has
 LOOK_AT_PICTURES = (
@@ -50,9 +49,6 @@ def as_on_a_new_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 
 
 @pytest.fixture(scope="session")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of 90 points with its tables, one for all modules: who writes into it takes a copy."""
-    folder = tmp_path_factory.mktemp("example")
-    make_examples.make(folder)
-    build.build(folder)
-    return folder
+def example() -> Path:
+    """Return the folder of a campaign of 90 points with its tables, to read only."""
+    return campaigns.built("example")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from make_examples import ONE_EACH, make
 
+import campaigns
 from storelab.analysis import latex, tables
 from storelab.analysis.latex import write
 from storelab.analysis.parts.registry import Made, Registry
@@ -103,11 +103,8 @@ SHOP, made = Registry("shop", "SHOP"), []
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A campaign with tables, without figures."""
-    path = tmp_path_factory.mktemp("example")
-    make(path, repetitions=1, sweeps=ONE_EACH)
-    build.build(path)
-    return path
+    """Return a campaign with tables, without figures."""
+    return campaigns.copied("one_each", tmp_path_factory.mktemp("registry") / "example")
 
 
 def test_one_file_is_made_alone_and_needs_no_figures(folder):
