@@ -2,7 +2,8 @@
 
 May import: s3fs, uproot, aiobotocore, and no other engine. Requests and bodies are counted by botocore's events, wire
 bytes by the kernel's `TCP_INFO` of sockets that are made here and read once more when they close.
-`docs/sparse-reads.md` tells how this was verified; `tests/real/test_selection_reads.py` repeats it with a counting proxy.
+`docs/sparse-reads.md` tells how this was verified; `tests/real/test_selection_reads.py` repeats it with a counting
+proxy.
 """
 
 import contextlib
