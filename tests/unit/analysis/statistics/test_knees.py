@@ -1,7 +1,8 @@
-"""Curves that fall again: a peak is named, its interval holds the truth, and knees stay knees."""
+"""Knees and peaks of curves, against closed forms, scipy and curves with a known truth."""
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -146,3 +147,176 @@ def test_few_values_or_runs_have_a_reason():
     once = knees.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
     assert once.shape == "cannot tell" and "repeat them" in once.reason
     assert once.linearity.value == pytest.approx(0.96, abs=0.03)
+
+
+def runs(values, speeds, n, scatter, seed=1):
+    rng = np.random.default_rng(seed)
+    x = np.repeat(np.array(values, float), n)
+    y = np.repeat(np.array(speeds, float), n) * np.exp(rng.normal(0, scatter, len(x)))
+    return x, y
+
+
+def test_linearity_is_the_slope_of_the_logarithms_with_its_student_interval():
+    x, y = runs([1, 2, 4, 8], [10, 19, 30, 50], 4, 0.05)
+    truth = stats.linregress(np.log(x), np.log(y))
+    reach = stats.t.ppf(0.975, len(x) - 2) * truth.stderr
+    found = knees.fit(x, y).linearity
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (truth.slope, truth.slope - reach, truth.slope + reach), rel=1e-6
+    )
+
+
+def test_the_slope_is_that_of_weighted_least_squares_up_to_the_knee():
+    """Weights: one over the square of the mean speed at each value; standard error from the residuals."""
+    x, y = runs([1, 2, 4, 8, 16], [10, 20, 40, 40, 40], 6, 0.01)
+    found = knees.fit(x, y)
+    assert found.shape == knees.KNEE and found.knee.low <= 4 <= found.knee.high
+    keep = x <= found.knee.value
+    design = np.column_stack([np.ones(keep.sum()), x[keep]])
+    w = np.array([y[keep][x[keep] == v].mean() for v in x[keep]]) ** -2.0
+    normal = np.linalg.inv(design.T @ (w[:, None] * design))
+    fitted = normal @ design.T @ (w * y[keep])
+    free = keep.sum() - 2
+    error = math.sqrt(normal[1, 1] * (w * (y[keep] - design @ fitted) ** 2).sum() / free)
+    reach = stats.t.ppf(0.975, free) * error
+    assert (found.slope.value, found.slope.low, found.slope.high) == pytest.approx(
+        (fitted[1], fitted[1] - reach, fitted[1] + reach), rel=1e-4
+    )
+
+
+def test_the_plateau_is_the_geometric_mean_beyond_the_knee():
+    x, y = runs([1, 2, 4, 8, 16], [10, 20, 40, 40, 40], 6, 0.01)
+    found = knees.fit(x, y)
+    logs = np.log(y[x >= min(found.knee.value, 8)])
+    reach = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs)
+    expected = np.exp([logs.mean(), logs.mean() - reach, logs.mean() + reach])
+    assert [found.plateau.value, found.plateau.low, found.plateau.high] == pytest.approx(expected, rel=1e-9)
+
+
+def residual(z, y, w):
+    """Of the weighted straight line through y over z; infinite where it falls."""
+    design = np.column_stack([np.ones_like(z), z]) * np.sqrt(w)[:, None]
+    coefficients, *_ = np.linalg.lstsq(design, y * np.sqrt(w), rcond=None)
+    left = ((y * np.sqrt(w) - design @ coefficients) ** 2).sum()
+    return left if coefficients[1] >= -1e-12 else math.inf
+
+
+def test_the_profile_is_the_better_of_two_laws():
+    x, y = runs([1, 3, 7, 20], [10, 24, 40, 41], 3, 0.05)
+    tried, squares = knees.profile(x, y)
+    assert tried[0] == 1 and tried[-1] == pytest.approx(20) and len(tried) == 3 * 200 + 1 and (np.diff(tried) > 0).all()
+    assert np.log(tried[100]) == pytest.approx(np.log(3) / 2)
+    relative = np.array([math.exp(np.log(y[x == v]).mean()) for v in x]) ** -2.0
+    for i in range(1, len(tried), 37):
+        z = np.minimum(x, tried[i])
+        assert squares[i] == pytest.approx(
+            min(residual(np.log(z), np.log(y), np.ones_like(y)), residual(z, y, relative)), rel=1e-7
+        )
+
+
+def test_the_knees_interval_is_every_knee_that_the_f_test_holds():
+    x, y = runs([1, 2, 4, 8, 16], [10, 20, 40, 40, 40], 3, 0.04, seed=3)
+    tried, squares = knees.profile(x, y)
+    free = len(y) - 3
+    held = np.flatnonzero(squares <= squares.min() * (1 + stats.f.ppf(0.95, 1, free) / free))
+    shape, found = knees.knee(x, y)
+    assert shape == knees.KNEE and found.value == tried[squares.argmin()]
+    assert (found.low, found.high) == (tried[held[0] - 1], tried[held[-1] + 1])
+
+
+def test_a_level_curve_is_told_by_the_f_test():
+    """Nothing rises: the best knee explains no more than chance, by F with 2 and N - 3 degrees of freedom."""
+    for seed in range(12):
+        x, y = runs([1, 2, 4], [10, 10.4, 10.6], 4, 0.03, seed)
+        _, squares = knees.profile(x, y)
+        level = ((np.log(y) - np.log(y).mean()) ** 2).sum()
+        f = (level - squares.min()) / 2 / (squares.min() / (len(y) - 3))
+        told = squares.argmin() == 0 or f <= stats.f.ppf(0.95, 2, len(y) - 3)
+        if knees.peaked(x, y, squares.min()) is None:
+            assert (knees.knee(x, y)[0] == knees.LEVEL) == told
+
+
+def test_the_last_step_rises_by_the_pooled_t_test():
+    for seed in range(12):
+        x, y = runs([1, 2, 4], [10, 20, 21.5], 4, 0.05, seed)
+        groups = [np.log(y[x == v]) for v in (1, 2, 4)]
+        pooled = sum(((g - g.mean()) ** 2).sum() for g in groups) / 9
+        low = groups[2].mean() - groups[1].mean() - stats.t.ppf(0.975, 9) * math.sqrt(pooled * 2 / 4)
+        assert knees._last_step_rises(x, y) == (low > 0)
+
+
+def test_the_peaks_interval_holds_the_values_that_may_be_the_highest():
+    x, y = runs([1, 2, 4, 8, 16, 32], [100, 200, 400, 800, 780, 300], 4, 0.05, seed=2)
+    found = knees.fit(x, y)
+    assert found.shape == knees.PEAK and math.isnan(found.plateau.value)
+    values = np.unique(x)
+    groups = [np.log(y[x == v]) for v in values]
+    means, df = [g.mean() for g in groups], len(y) - len(values)
+    pooled, top = sum(((g - g.mean()) ** 2).sum() for g in groups) / df, int(np.argmax(means))
+    may = [i for i in range(6) if (means[top] - means[i]) <= stats.t.ppf(0.975, df) * math.sqrt(pooled * 2 / 4)]
+    assert (found.knee.low, found.knee.high) == (values[may[0] - 1], values[may[-1] + 1])
+    assert found.knee.low <= found.knee.value <= found.knee.high
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        ([1, 1, 2, 2], [1, 1, 2, 2], "2 values of the axis: 3 are the fewest"),
+        ([1, 2, 4, 4], [1, 2, 3, 3.1], "4 runs at 3 values do not tell their scatter: repeat them"),
+        ([1, 2, 4, 8, 8], [1, 2, 3, 4, 4.1], "5 runs at 4 values do not tell their scatter: repeat them"),
+    ],
+)
+def test_too_few(x, y, reason):
+    found = knees.fit(np.array(x), np.array(y))
+    assert found.shape == knees.CANNOT_TELL and found.reason == reason and math.isnan(found.knee.value)
+
+
+def test_five_runs_at_three_values_are_enough():
+    assert knees.fit([1, 2, 2, 4, 4], [10, 20, 20.1, 40, 40.3]).reason == ""
+
+
+def by_least_squares(regressors, y, w):
+    """(coefficients, residual sum of squares) of y on a constant and these, by numpy's solver."""
+    root = np.sqrt(w)
+    columns = np.column_stack([np.ones_like(y), *regressors]) * root[:, None]
+    found = np.linalg.lstsq(columns, y * root, rcond=None)[0]
+    return found[1:], float(((columns @ found - y * root) ** 2).sum())
+
+
+def test_squares_of_a_line_are_those_of_the_solver_and_a_line_may_not_fall():
+    rng = np.random.default_rng(3)
+    y, w = rng.normal(5, 1, 9), rng.uniform(0.5, 2, 9)
+    rows = np.vstack([rng.normal(0, 1, (30, 9)), np.full((1, 9), 4.0)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a regressor that never changes divides nothing by nothing
+        found = knees._squares(rows, y, w)
+    for z, squares in zip(rows[:-1], found[:-1], strict=True):
+        (slope,), rest = by_least_squares([z], y, w)
+        assert squares == (pytest.approx(rest) if slope > 0 else math.inf)
+    assert found[-1] == pytest.approx((w * (y - np.average(y, weights=w)) ** 2).sum()), "it explains nothing"
+    assert 5 < np.isinf(found).sum() < 25
+
+
+def test_squares_of_a_tent_are_those_of_the_solver_and_a_tent_rises_and_falls():
+    rng = np.random.default_rng(4)
+    y, w = rng.normal(5, 1, 9), rng.uniform(0.5, 2, 9)
+    up, down = rng.normal(0, 1, (60, 9)), rng.normal(0, 1, (60, 9))
+    down[-1] = 2 * up[-1]  # two that are one
+    found = knees._tents(up, down, y, w)
+    for u, d, squares in zip(up[:-1], down[:-1], found[:-1], strict=True):
+        (a, b), rest = by_least_squares([u, d], y, w)
+        assert squares == (pytest.approx(rest) if a > 0 > b else math.inf)
+    assert np.isinf(found[-1]) and 5 < np.isfinite(found).sum() < 30
+
+
+def test_knees_are_tried_evenly_in_the_logarithm_between_the_values():
+    tried = knees._tried(np.array([4.0, 1, 1, 10, 4]))
+    assert len(tried) == 2 * knees.STEPS + 1 and tried[[0, knees.STEPS, -1]] == pytest.approx([1, 4, 10])
+    steps = np.diff(np.log(tried))
+    assert steps[:200] == pytest.approx(np.full(200, math.log(4) / 200))
+    assert steps[200:] == pytest.approx(np.full(200, math.log(2.5) / 200))
+
+
+def test_weights_are_those_of_the_geometric_mean_at_each_value():
+    found = knees._relative(np.array([2.0, 1, 2, 1]), np.array([8.0, 3, 2, 3]))
+    assert found == pytest.approx([1 / 16, 1 / 9, 1 / 16, 1 / 9])

@@ -110,3 +110,33 @@ def test_coverage_is_that_of_drawn_normal_runs():
         assert medians.coverage(n) == pytest.approx(np.mean((ends[0] <= 0) & (ends[1] >= 0)), abs=0.002), n
         outer, inner = (1 - 2 * binom.cdf(int(one.low) + more, n, 0.5) for more in (0, 1))
         assert inner <= medians.coverage(n) <= outer, "between two ranks"
+
+
+@pytest.mark.parametrize("n", range(1, 16))
+def test_order_statistics_by_counting(n):
+    """Each of the 2^n ways in which n runs may lie below or above the true median."""
+
+    def covered(k):
+        return (
+            sum(math.comb(n, i) for i in range(k, n - k + 1)) / 2**n
+            if k <= n - k
+            else max(0, 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n)
+        )
+
+    ranks = [k for k in range(1, n // 2 + 1) if covered(k) >= 0.95]
+    k, found = medians.order_statistics(n)
+    assert k == (ranks[-1] if ranks else 1) and found == pytest.approx(covered(k))
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 11, 20])
+def test_medians_interpolate_between_ranks(n):
+    k = max(k for k in range(1, n // 2 + 1) if 1 - 2 * binom.cdf(k - 1, n, 0.5) >= 0.95)
+    outer, inner = (1 - 2 * binom.cdf(j - 1, n, 0.5) for j in (k, k + 1))
+    part = (outer - 0.95) / (outer - inner)
+    weight = (n - k) * part / (k + (n - 2 * k) * part)
+    x = np.sort(np.random.default_rng(n).uniform(size=n))
+    found = medians.summarise([*x[::-1], math.nan])
+    assert (found.n, found.median, found.kind) == (n, pytest.approx(np.median(x)), "95 % interval")
+    assert found.low == pytest.approx(x[k - 1] + weight * (x[k] - x[k - 1])) and found.high == pytest.approx(
+        x[n - k] - weight * (x[n - k] - x[n - k - 1])
+    )
