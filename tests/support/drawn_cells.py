@@ -66,7 +66,7 @@ class Run:
             told = {}  # it did not watch itself
         if self.point.sweep == "due":
             told["not_begun"] = [0, 5, 700][self.point.rep - 1] - client if self.point.rep > 1 else None
-        if self.point.rep != 3 or client:  # the first client of every third run does not tell
+        if self.point.rep != 3 or client:  # not recorded by the first client of every third run
             told["opening"] = {"requests": 3, "asked_bytes": 5000, "wire_bytes": None if self.point.rep == 2 else 6000}
         return told
 
@@ -99,7 +99,7 @@ class Run:
 
     def draw_reads(self, client):
         rng, out = self.rng, []
-        wired = not (self.point.sweep == "jobs" and self.point.rep == 2)  # a transport that tells nothing
+        wired = not (self.point.sweep == "jobs" and self.point.rep == 2)  # a transport without counters
         for i in range(30):
             end = (
                 [self.begin, self.first_end, self.begin + 1][i]

@@ -1,4 +1,4 @@
-"""Rows of tables that set printed numbers beside measured ones."""
+"""Rows of tables that set printed numbers next to measured ones."""
 
 import itertools
 

@@ -112,7 +112,7 @@ def test_busy_worker_is_not_a_link():
 @pytest.mark.heavy
 def test_sealed_testbed_is_bound_by_its_links():
     """Each of n clients has a link of 100 Mbit/s, each of m front-ends one of 150: those of the clients bind while
-    100 n < 150 m, and n alone where a front-end serves one client only.
+    100 n < 150 m, and always where a front-end serves one client.
     """
     rows = pd.read_csv(built("testbed2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():

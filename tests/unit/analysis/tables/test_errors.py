@@ -42,7 +42,7 @@ def test_over_time_counts_every_operation_of_runs_with_errors(folder):
     assert set(run["failure_budget"]) == {0.01}
     first = run[run["second"] == 0].set_index("class")["operations"]
     assert first.to_dict() == {"good": 100, "503 SlowDown": 100}
-    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, "there is no HTTP status"
+    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, "without an HTTP status"
 
 
 def test_labels():

@@ -240,7 +240,7 @@ def test_hung_workers_make_run_invalid(one):
     point, row = only(t["points"]), only(t["errors"])
     assert (point["state"], point["reason"], point["errors"], point["hung"]) == ("invalid", reason, 7, 7)
     assert point["operations"] == 299 and point["overlap_rate_per_s"] == pytest.approx(299 / 3)
-    assert point["tail_s"] == 0, "giving up is no completion"
+    assert point["tail_s"] == 0, "giving up does not complete it"
     assert (row["error"], row["operations"], row["first_s"], row["latency_p50_ms"]) == ("Hung", 7, 9.0, 8500.0)
     assert point["latency_lower_bounds"] == "latency_p99, latency_max" and point["latency_p50_ms"] == pytest.approx(10)
     assert point["latency_p99_ms"] == 8500, "304 of 306: one of the seven"

@@ -147,7 +147,7 @@ def test_memory_and_files_grow_since_second_quarter(tables):
 def test_trends_are_those_put_in(tables):
     found = tables["soak_trends"].fillna({"role": ""})
     mine = found[found["workload"] == "roles-soak"].set_index(["role", "metric"])
-    assert mine.index.is_unique and (mine["n"] == 11).all(), "the invalid part tells nothing"
+    assert mine.index.is_unique and (mine["n"] == 11).all(), "the invalid part does not count"
     moving = mine[mine["trend"] != "flat"]
     assert dict(moving["trend"]) == {
         ("writers", "rate"): "falls",

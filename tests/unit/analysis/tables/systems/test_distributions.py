@@ -124,7 +124,7 @@ def test_samples_of_zero(tmp_path):
 
 
 def several(folder) -> pd.DataFrame:
-    """Two engines at 1 and 4 clients; only one of them tells times."""
+    """Return rows of two engines at 1 and 4 clients; only one of them records times."""
     one = table(folder, [op(2, 5), op(3, 50)], monitor())
     parts = [one.assign(clients=c, engine=e) for c in (1, 4) for e in ("obstore", "s5cmd")]
     rows = pd.concat(parts, ignore_index=True)
@@ -175,7 +175,7 @@ def test_columns_of_panels_have_plain_numbers(tmp_path):
     assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 4
     none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
     labels = [ax.get_xlabel().replace("\n", " ") for ax in none.axes]
-    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column that nobody recorded is not there"
+    assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is not there"
 
 
 def test_samples_that_are_all_zero_are_recorded(tmp_path):

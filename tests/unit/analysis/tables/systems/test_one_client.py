@@ -31,7 +31,7 @@ def test_latex_has_both_sides_in_columns():
 
 
 def test_settings_have_separate_columns():
-    """Points that differ in something else have columns of their own, the usual ones first; five of many are shown."""
+    """Points that differ in something else have separate columns, the usual ones first; five of many are shown."""
     usual = groups(object_size_bytes=4000, workers=[1, 8, 12], value=[10.0, 20.0, 21.0])
     other = groups(object_size_bytes=4000, workers=[1, 8, 12], front_ends=2, value=[30.0, 40.0, 41.0])
     both = [usual, other] + [groups(object_size_bytes=4000, workers=[1], buckets=b) for b in (2, 3, 4, 5, 6)]

@@ -17,6 +17,7 @@ from storelab.core.axes import ALL
 from storelab.core.campaign.claims import Claim, resolved
 
 SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)  # its logarithms sum up to about 0
+UNDECIDED = "cannot tell"
 WIDE = (0.5, 2.0, 0.6, 1.7, 0.8, 1.25)
 
 
@@ -50,8 +51,8 @@ def test_slope():
     assert row["verdict"] == "confirmed" and row["low"] < 1 < row["high"] and row["value"] == pytest.approx(1, abs=1e-9)
     assert row["n"] == 18 and len(row["points"].split()) == 18
     assert verdict(*front_ends(0.5), **SLOPE) == "refuted"
-    assert verdict(*front_ends(0.8, WIDE), **SLOPE) == "cannot tell"
-    assert verdict(*front_ends(1.0, (1.0,)), **SLOPE) == "cannot tell", "single runs have no scatter"
+    assert verdict(*front_ends(0.8, WIDE), **SLOPE) == UNDECIDED
+    assert verdict(*front_ends(1.0, (1.0,)), **SLOPE) == UNDECIDED, "single runs have no scatter"
     assert verdict(*front_ends(0.05), **SLOPE | {"at_least": None, "at_most": 0.2}) == "confirmed"
     assert verdict(runs(100, front_ends=1), **SLOPE) == "not measured here"
 
@@ -67,8 +68,8 @@ def test_ratio():
     row = judged(*buckets(2.0), **RATIO).iloc[0]
     assert row["verdict"] == "confirmed" and row["value"] == pytest.approx(2, rel=1e-6) and row["low"] > 1.9
     assert verdict(*buckets(1.2), **RATIO) == "refuted"
-    assert verdict(*buckets(1.5, WIDE), **RATIO) == "cannot tell"
-    assert verdict(*buckets(2.0, SCATTER[:3]), **RATIO) == "cannot tell", "3 against 3 runs have no interval"
+    assert verdict(*buckets(1.5, WIDE), **RATIO) == UNDECIDED
+    assert verdict(*buckets(2.0, SCATTER[:3]), **RATIO) == UNDECIDED, "3 against 3 runs have no interval"
     assert verdict(*buckets(1.0), **RATIO | {"at_least": None, "at_most": 1.1}) == "confirmed"
     assert verdict(*buckets(2.0), **RATIO | {"values": [1, 7]}) == "not measured here"
     assert verdict(*buckets(2.0), **RATIO | {"values": ["least", "most"]}) == "confirmed"
@@ -100,14 +101,14 @@ def test_level():
     assert row["verdict"] == "confirmed" and row["unit"] == "MB/s" and row["p"] == pytest.approx(2 / 2**6)
     assert row["low"] < 400 < row["high"]
     assert verdict(runs(200), **LEVEL) == "refuted"
-    assert verdict(runs(300), **LEVEL) == "cannot tell"
-    assert verdict(runs(400, SCATTER[:5]), **LEVEL) == "cannot tell", "5 runs have no interval"
+    assert verdict(runs(300), **LEVEL) == UNDECIDED
+    assert verdict(runs(400, SCATTER[:5]), **LEVEL) == UNDECIDED, "5 runs have no interval"
     assert verdict(runs(200), **LEVEL | {"at_least": None, "at_most": 300}) == "confirmed"
     per = {"along": "front_ends", "metric": "throughput", "rule": "level", "at_least": 90}
     row = judged(runs(400, front_ends=4), **per).iloc[0]
     assert row["value"] == pytest.approx(100, rel=0.01) and row["verdict"] == "confirmed"
     assert verdict(runs(200, front_ends=4), **per) == "refuted"
-    assert verdict(runs(200, front_ends=4).assign(bound_by="link"), **per) == "cannot tell"
+    assert verdict(runs(200, front_ends=4).assign(bound_by="link"), **per) == UNDECIDED
 
 
 def counted(anomalies: int, tried: int) -> pd.DataFrame:
@@ -120,7 +121,7 @@ def test_count():
     for n, of, some, none in (
         (3, 50, "confirmed", "refuted"),
         (0, 1000, "refuted", "confirmed"),
-        (0, 50, "cannot tell", "cannot tell"),
+        (0, 50, UNDECIDED, UNDECIDED),
     ):
         assert verdict(counted(n, of), **comes) == some and verdict(counted(n, of), **never) == none
     row = judged(counted(0, 1000), **comes).iloc[0]
@@ -137,7 +138,7 @@ def test_count_of_failed_operations_is_over_runs():
     )
     said = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "enough": 3}
     assert verdict(lost, **said) == "confirmed"
-    assert verdict(lost.iloc[:2], **said) == "cannot tell"
+    assert verdict(lost.iloc[:2], **said) == UNDECIDED
     assert verdict(lost.assign(failed_operations=[0, 2, 0]), **said) == "refuted"
     both = lost.assign(role=["up", "down", "down"], failed_operations=[7, 0, 0])
     row = judged(both, **said).iloc[0]
@@ -155,8 +156,8 @@ def test_order():
     row = judged(*of(100, 150, 300), **ORDER).iloc[0]
     assert row["verdict"] == "confirmed" and row["value"] == pytest.approx(1.5, rel=1e-6)
     assert verdict(*of(100, 150, 120), **ORDER) == "refuted"
-    assert verdict(*of(100, 101, 300), **ORDER) == "cannot tell"
-    assert verdict(*of(100, 150, 300, scatter=WIDE[:3]), **ORDER) == "cannot tell"
+    assert verdict(*of(100, 101, 300), **ORDER) == UNDECIDED
+    assert verdict(*of(100, 150, 300, scatter=WIDE[:3]), **ORDER) == UNDECIDED
     assert verdict(*of(100, 150, 300)[:2], **ORDER) == "not measured here"
 
 
@@ -167,7 +168,7 @@ def test_shape():
     row = judged(*falls, **said).iloc[0]
     assert row["verdict"] == "confirmed" and row["low"] <= 4 <= row["high"] and row["unit"] == "clients"
     assert verdict(*rises, **said) == "refuted"
-    assert verdict(*[runs(100 * c, (1.0,), clients=c) for c in (1, 2, 4)], **said) == "cannot tell"
+    assert verdict(*[runs(100 * c, (1.0,), clients=c) for c in (1, 2, 4)], **said) == UNDECIDED
     assert verdict(*rises, **said | {"shapes": ["peak", "still rising"]}) == "confirmed"
     assert verdict(*rises[:2], **said) == "not measured here"
 
@@ -181,12 +182,12 @@ def test_answer():
     one = {"table": "capabilities", "where": {"store": "ceph"}, "rule": "answer", "answers": ["no"]}
     assert verdict(of(ceph="no", nginx="yes"), **one) == "confirmed"
     assert verdict(of(ceph="yes"), **one) == "refuted"
-    assert verdict(of(ceph="differs"), **one) == "cannot tell"
+    assert verdict(of(ceph="differs"), **one) == UNDECIDED
     assert verdict(of(ceph="not tried"), **one) == verdict(of(nginx="no"), **one) == "not measured here"
     some = {"table": "capabilities", "along": "store", "rule": "answer", "answers": ["yes", "no"]}
     assert verdict(of(ceph="no", nginx="yes"), **some) == "confirmed"
     assert verdict(of(ceph="no", hdfs="no"), **some) == "refuted"
-    assert verdict(of(ceph="no"), **some) == "cannot tell"
+    assert verdict(of(ceph="no"), **some) == UNDECIDED
 
 
 # Cases
@@ -201,7 +202,7 @@ def test_pairs_agree_in_all_other_axes():
 def test_contradicting_cases_are_undecided():
     mixed = [*front_ends(1.0, engine="s5cmd"), *front_ends(0.3, engine="obstore")]
     row = judged(*mixed, **SLOPE).iloc[0]
-    assert (row["verdict"], row["cases"], row["confirmed"], row["refuted"]) == ("cannot tell", 2, 1, 1)
+    assert (row["verdict"], row["cases"], row["confirmed"], row["refuted"]) == (UNDECIDED, 2, 1, 1)
     alike = [*front_ends(1.0, engine="s5cmd"), *front_ends(0.95, engine="obstore")]
     row = judged(*alike, **SLOPE).iloc[0]
     assert (row["verdict"], row["confirmed"]) == ("confirmed", 2) and row["value"] == pytest.approx(0.95)
@@ -227,16 +228,16 @@ def test_speed_limited_by_client_refutes_no_claim():
     assert verdict(*flat, **SLOPE) == "refuted"
     bound = [part.assign(bound_by=None if i < 2 else "link") for i, part in enumerate(flat)]
     row = judged(*bound, **SLOPE).iloc[0]
-    assert (row["verdict"], row["reason"]) == ("cannot tell", "the link was near its limit")
+    assert (row["verdict"], row["reason"]) == (UNDECIDED, "the link was near its limit")
     busy = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in flat]
     row = judged(*busy, **SLOPE).iloc[0]
-    assert row["verdict"] == "cannot tell" and "97 % busy" in row["reason"]
+    assert row["verdict"] == UNDECIDED and "97 % busy" in row["reason"]
     assert verdict(*[part.assign(host_cpu_percent=80.0) for part in busy], **SLOPE) == "refuted"
     assert verdict(*[part.assign(shared_host=False) for part in busy], **SLOPE) == "refuted"
     linear = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in front_ends(1.0)]
     assert verdict(*linear, **SLOPE) == "confirmed", "it rose all the same"
     none = SLOPE | {"at_least": None, "at_most": 0.2}
-    assert verdict(*busy, **none) == "cannot tell" and verdict(*flat, **none) == "confirmed"
+    assert verdict(*busy, **none) == UNDECIDED and verdict(*flat, **none) == "confirmed"
 
 
 def test_shape_of_client_counts_and_of_busy_host_not():
@@ -245,7 +246,7 @@ def test_shape_of_client_counts_and_of_busy_host_not():
     assert verdict(*knee, **said) == "confirmed"
     assert verdict(*[part.assign(bound_by="client") for part in knee], **said) == "confirmed"
     busy = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in knee]
-    assert verdict(*busy, **said) == "cannot tell"
+    assert verdict(*busy, **said) == UNDECIDED
 
 
 def test_uploads_and_downloads_are_a_pair():
@@ -274,7 +275,7 @@ def test_many_claims_are_corrected():
     )
     alone = found["verdict_alone"].isin(("confirmed", "refuted")).sum()
     assert len(found) == 300 and 6 <= alone <= 26 and found["verdict"].isin(("confirmed", "refuted")).sum() <= 1
-    assert set(found.loc[found["verdict"] == "cannot tell", "reason"]) <= {
+    assert set(found.loc[found["verdict"] == UNDECIDED, "reason"]) <= {
         "the interval holds the bound",
         "not beyond chance among so many claims",
     }
@@ -397,5 +398,5 @@ def test_cases_without_a_test_count_in_no_correction():
     found = table_of.judged(mine, {"throughput": rows}).set_index("system")
     assert found.loc["a", "p"] == pytest.approx(2 / math.comb(12, 6)) and found.loc["a", "verdict"] == "confirmed"
     others = found.drop("a")
-    assert others["p"].isna().all() and set(others["verdict"]) == {"cannot tell"}
+    assert others["p"].isna().all() and set(others["verdict"]) == {UNDECIDED}
     assert others["reason"].str.contains("too few").all()

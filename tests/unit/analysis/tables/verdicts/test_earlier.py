@@ -30,7 +30,7 @@ def test_printed_numbers_are_divided_by_clients_of_their_setting():
 def test_measured_rows_are_best_by_the_same_measure():
     found = earlier.table(groups(clients=[1, 4], front_ends=[1, 4], value=[100.0, 200.0]))
     ours = found[found["source"] == "measured"].set_index("measure")
-    assert list(ours.index) == ["per client"], "nobody printed small uploads per front-end"
+    assert list(ours.index) == ["per client"], "small uploads were not printed per front-end"
     assert (ours["median"].iloc[0], ours["low"].iloc[0], ours["high"].iloc[0]) == pytest.approx((100, 90, 110))
     assert "1 client" in ours["setting"].iloc[0] and set(found["what"]) == {"Uploads"}
     large = {"workload": "get", "object_size_bytes": 10**8, "value": [100.0, 300.0]}
@@ -82,7 +82,7 @@ def test_throughput_per_gigabit_of_link():
     assert set(ours["what"]) == {"Download", "Throughput, up or down"}
     assert list(ours["median"]) == [100, 100] and list(ours["low"]) == [95, 95] and list(ours["high"]) == [105, 105]
     unknown = used.assign(link_median_percent=float("nan"))
-    assert "per Gbit/s of link" not in set(earlier.table(rates, unknown)["measure"]), "no driver tells"
+    assert "per Gbit/s of link" not in set(earlier.table(rates, unknown)["measure"]), "not known to the driver"
 
 
 def of_threads(size: int, **more) -> pd.DataFrame:
