@@ -129,7 +129,7 @@ def test_figure_ignores_modules_of_other_figures():
 
 
 def test_unknown_figure_is_refused():
-    with pytest.raises(UserError, match="there is no figure 'nonsense'"):
+    with pytest.raises(UserError, match="'nonsense'"):
         code.figure_code(PLAN, "nonsense")
 
 

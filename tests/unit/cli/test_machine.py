@@ -50,10 +50,10 @@ def test_schema_is_valid_and_closed():
 
 
 def test_undeclared_keys_are_refused():
-    told = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
-    told |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
-    assert valid("seal", json.dumps(told))
-    for wrong in (told | {"more": 1}, {k: v for k, v in told.items() if k != "failed"}, told | {"points": "1"}):
+    answer = {"command": "seal", "schema_version": 1, "storelab": __version__, "folder": "f", "points": 1, "failed": 0}
+    answer |= {"sealed": "2026-11-23T16:40:00Z", "already": False}
+    assert valid("seal", json.dumps(answer))
+    for wrong in (answer | {"more": 1}, {k: v for k, v in answer.items() if k != "failed"}, answer | {"points": "1"}):
         with pytest.raises(jsonschema.ValidationError):
             valid("seal", json.dumps(wrong))
 
@@ -71,22 +71,22 @@ def test_commands_with_json_have_a_schema():
 
 
 def test_plan(tmp_path):
-    told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
+    answer = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
     _, out, _ = command_line.storelab("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")
     lines = [line.split() for line in out.splitlines()]
-    assert [(str(p["order"]), p["key"]) for p in told["points"]] == [(line[0], line[-1]) for line in lines]
-    assert {p["state"] for p in told["points"]} == {"to do"}
-    first = told["points"][0]
+    assert [(str(p["order"]), p["key"]) for p in answer["points"]] == [(line[0], line[-1]) for line in lines]
+    assert {p["state"] for p in answer["points"]} == {"to do"}
+    first = answer["points"][0]
     assert first["clients"] == first["axes"]["clients"] and first["duration_s"] > 0
 
 
 def test_plan_marks_measured_points():
-    told = asked("--set", "campaign=reference", "plan")
+    answer = asked("--set", "campaign=reference", "plan")
     heads = {
         p.parent.relative_to(ROOT / "results/reference/raw").as_posix()
         for p in ROOT.glob("results/reference/raw/**/run.json")
     }
-    assert {p["key"] for p in told["points"] if p["state"] == "measured"} == heads
+    assert {p["key"] for p in answer["points"] if p["state"] == "measured"} == heads
 
 
 def test_check(tmp_path, monkeypatch):
@@ -94,14 +94,14 @@ def test_check(tmp_path, monkeypatch):
     (tmp_path / "bin" / "loadgen").write_text("#!/bin/sh\n")  # only looked for
     (tmp_path / "bin" / "loadgen").chmod(0o755)
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
-    told = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
+    answer = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "check")
     points = asked("--set", "campaign=smoke", "--set", f"results={tmp_path}", "plan")["points"]
-    assert told["points"] == len(points) == sum(w["points"] for s in told["stores"] for w in s["workloads"])
-    for of in told["stores"]:
+    assert answer["points"] == len(points) == sum(w["points"] for s in answer["stores"] for w in s["workloads"])
+    for of in answer["stores"]:
         own = [p for p in points if p["store"] == of["store"]]
         assert sum(w["measuring_s"] for w in of["workloads"]) == pytest.approx(sum(p["duration_s"] for p in own))
         assert of["estimated_s"] == pytest.approx(sum(p["duration_s"] + 2 for p in own))
-    assert (told["measured"], told["sealed"], told["campaign"]) == (0, False, "smoke")
+    assert (answer["measured"], answer["sealed"], answer["campaign"]) == (0, False, "smoke")
 
 
 def test_estimate_names_work_that_may_end_early(capsys):
@@ -147,9 +147,9 @@ def test_doctor_of_nodes(monkeypatch):
 
     rows = [dict.fromkeys(inspect.COLUMNS, "-") | {"host": f"n{i}", "problem": "no s5cmd" if i else ""} for i in (0, 1)]
     monkeypatch.setattr(inspect, "nodes", lambda config, stores: (rows, ["seaweedfs"]))
-    told = asked("doctor", "--nodes", code=2)
-    assert [n["problem"] for n in told["nodes"]] == ["", "no s5cmd"] and told["stores_down"] == ["seaweedfs"]
-    assert not told["fit"] and told["findings"] == []
+    answer = asked("doctor", "--nodes", code=2)
+    assert [n["problem"] for n in answer["nodes"]] == ["", "no s5cmd"] and answer["stores_down"] == ["seaweedfs"]
+    assert not answer["fit"] and answer["findings"] == []
 
 
 def test_verify_and_seal(tmp_path):
@@ -163,22 +163,22 @@ def test_verify_and_seal(tmp_path):
 
 
 def test_verdict_has_the_rows_of_the_table(campaign):
-    told, table = asked("verdict", "--campaign-dir", campaign), build.read(campaign, "verdicts")
-    assert [v["verdict"] for v in told["verdicts"]] == list(table["verdict"])
-    assert [v["best"] for v in told["verdicts"]] == pytest.approx(list(table["best"]))
-    assert list(told["verdicts"][0]) == list(table.columns)
+    answer, table = asked("verdict", "--campaign-dir", campaign), build.read(campaign, "verdicts")
+    assert [v["verdict"] for v in answer["verdicts"]] == list(table["verdict"])
+    assert [v["best"] for v in answer["verdicts"]] == pytest.approx(list(table["best"]))
+    assert list(answer["verdicts"][0]) == list(table.columns)
 
 
 def test_compare(campaign, tmp_path):
-    told = asked("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
+    answer = asked("compare", campaign, campaign, "--csv", tmp_path / "t.csv", "--fail-on", "slower")
     table = pd.read_csv(tmp_path / "t.csv")
-    assert [r["metric"] for r in told["rows"]] == list(table["metric"])
-    assert [r["ratio"] for r in told["rows"]] == pytest.approx([1.0] * len(table))
-    whole = next(r for r in told["rows"] if r["workload"] == "all")
+    assert [r["metric"] for r in answer["rows"]] == list(table["metric"])
+    assert [r["ratio"] for r in answer["rows"]] == pytest.approx([1.0] * len(table))
+    whole = next(r for r in answer["rows"] if r["workload"] == "all")
     assert whole["axes"] == {} and whole["points"] == 6 and whole["median_a"] is None
-    point = next(r for r in told["rows"] if r["workload"] == "put")
+    point = next(r for r in answer["rows"] if r["workload"] == "put")
     assert point["axes"]["clients"] == 1 and "entry_fraction_percent" not in point["axes"]
-    assert (told["slower"], told["fail_on"], told["alone_a"]) == (0, "slower", 0)
+    assert (answer["slower"], answer["fail_on"], answer["alone_a"]) == (0, "slower", 0)
     assert asked("compare", campaign, campaign)["slower"] is None
 
 
@@ -192,8 +192,8 @@ def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
     ended, out, err = command_line.storelab(
         "compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json"
     )
-    told = valid("compare", out)
-    assert ended == Exit.FAILED and told["slower"] == 1 and err.count("\n") == 1 and "slower" in err
+    answer = valid("compare", out)
+    assert ended == Exit.FAILED and answer["slower"] == 1 and err.count("\n") == 1 and "slower" in err
 
 
 def test_size_agrees_with_its_text(campaign):
@@ -201,13 +201,13 @@ def test_size_agrees_with_its_text(campaign):
     of = ("--engine", table["engine"], "--object-size", f"{table['object_size_bytes']} B", "--operation", "put")
     words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--points", "7")
     words += ("--campaign-dir", str(campaign), *of)
-    told, (_, out, _) = asked(*words), command_line.storelab(*words)
-    asked_for = [told[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
+    answer, (_, out, _) = asked(*words), command_line.storelab(*words)
+    asked_for = [answer[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
     assert asked_for == [2_500_000_000, 125_000_000, 7]
-    assert f"{told['clients']} clients fill 20 Gbit/s; {told['clients_with_room']} leave room" in out
-    assert told["one_client"]["source"] in out
+    assert f"{answer['clients']} clients fill 20 Gbit/s; {answer['clients_with_room']} leave room" in out
+    assert answer["one_client"]["source"] in out
     lines = re.findall(r"^ *(\d+) clients, 7 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
-    assert [(str(r["clients"]), str(r["files"])) for r in told["records"]] == lines and len(lines) == 4
+    assert [(str(r["clients"]), str(r["files"])) for r in answer["records"]] == lines and len(lines) == 4
 
 
 def test_mistakes_leave_stdout_empty():

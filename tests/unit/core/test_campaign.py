@@ -1,4 +1,4 @@
-"""Campaign files: the least and greatest values of each key, and defaults that nobody writes down."""
+"""Campaign files: the least and greatest values of each key, and defaults."""
 
 import pytest
 from pydantic import ValidationError

@@ -68,7 +68,7 @@ def test_every_byte_of_a_seal_counts(copy):
 
 
 def test_older_seal_is_read_and_sealed_again(copy):
-    """Seals without a sum of their own are valid; a damaged one is not."""
+    """Seals without a sum are valid; a damaged one is not."""
     seal = campaign.seal(copy, with_failures=True)
     old = {k: v for k, v in seal.items() if k not in records.SUM_KEYS}
     (copy / "raw/SEAL").write_text(json.dumps(old, indent=1) + "\n")
@@ -110,7 +110,7 @@ def test_damaged_sums_are_reported(copy):
     text = path.read_text()
     first, _, rest = text.partition("\n")
     for changed, words in (
-        (text[: len(text) // 2], "is no checksum of a file"),
+        (text[: len(text) // 2], "checksum of a file"),
         (first[:64] + "\n" + text, "line 1"),
         (first + "\n" + text, "line 2"),
         (rest, "the sum in its last line"),

@@ -128,7 +128,7 @@ def test_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_record_lists_every_earlier_try(tmp_path, point, monkeypatch):
-    """Failed twice, measured, measured again, and a last try that failed beside the record."""
+    """Failed twice, measured, measured again, and a last try that failed in spite of the record."""
     folder, now = tmp_path / "raw" / point.key, iter((10, 20, 50))
     monkeypatch.setattr(records.time, "time_ns", lambda: next(now))
 
@@ -146,11 +146,11 @@ def test_record_lists_every_earlier_try(tmp_path, point, monkeypatch):
     again = (30, "measured", "measured again by request")
     assert measured(40) == [*failures, again]
     records.fail(folder, point, "it was stopped")
-    assert not (folder / "failed.json").exists(), "never beside a record"
+    assert not (folder / "failed.json").exists()
     earlier = records.read_json(folder / "later.json")["earlier"]
     assert [t["time_ns"] for t in earlier] == [10, 20, 30, 40]
     assert [t["time_ns"] for t in records.earlier(folder, records.as_json(point.identity()))] == [10, 20, 30, 40, 50]
-    object.__setattr__(point, "rep", 2)  # another point's record tells nothing of this one
+    object.__setattr__(point, "rep", 2)  # a record of another point does not count
     assert records.earlier(folder, records.as_json(point.identity())) == []
 
 
@@ -245,7 +245,7 @@ def test_damage_of_a_file_by_itself(tmp_path):
     assert records.read_json(path)["sum"] == hashlib.sha256(re.sub(r',\n "sum".*\n', "\n", text).encode()).hexdigest()
     for changed, said in (
         (text.replace('"a": 1', '"a": 2'), "does not agree with its own sum"),
-        (text.replace(' "sum"', ' "gone"'), "lost the sum of its own"),
+        (text.replace(' "sum"', ' "gone"'), "lost the sum"),
         (text[:-3], "is not JSON"),
         ("[1]", "holds no mapping"),
     ):

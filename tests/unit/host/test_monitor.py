@@ -208,7 +208,7 @@ def test_open_files_agree_with_the_kernel(tmp_path, monkeypatch):
             stack.enter_context(open(tmp_path / str(n), "w"))
         assert proc.opened(os.getpid()) - before in (17, 17 + 1) and abs(proc.opened(os.getpid()) - listed()) <= 1
         monkeypatch.setattr(proc.os, "stat", lambda path: SimpleNamespace(st_size=0))
-        assert abs(proc.opened(os.getpid()) - listed()) <= 1, "a kernel that does not tell the number"
+        assert abs(proc.opened(os.getpid()) - listed()) <= 1, "a kernel without this number"
     monkeypatch.undo()
     assert proc.opened(2**22 + 1) is None
 
@@ -230,7 +230,7 @@ def test_late_heartbeats_are_a_minute_apart(monkeypatch):
     found._stop.wait = lambda seconds: kernel.wait(200 if kernel.s > 30 and kernel.s < 100 else seconds)
     found._run(T0)
     assert len(beats) > 3 and all(b - a >= 59 * S for (a, _), (b, _) in pairwise(beats)), "at most once a minute"
-    assert not any(seen for _, seen in beats), "nobody is watched"
+    assert not any(seen for _, seen in beats), "no process is watched"
 
 
 def test_owner_of_a_process():

@@ -68,7 +68,7 @@ def test_new_project_has_a_campaign_to_measure(tmp_path):
 def test_init_writes_over_nothing(tmp_path):
     project.init(tmp_path)
     before = content(tmp_path)
-    assert project.init(tmp_path) == [], "the same is no obstacle"
+    assert project.init(tmp_path) == [], "the same files are accepted"
     (tmp_path / "rules/tables.smk").unlink()
     assert project.init(tmp_path) == ["rules/tables.smk"] and content(tmp_path) == before
     (tmp_path / "config.yaml").write_text("mine")

@@ -64,6 +64,6 @@ def test_started_programs_end_with_their_parent():
         if lines := [*starts_that_outlive(path.read_text())]:
             found[path.relative_to(SOURCE).as_posix()] = lines
     assert {name: lines for name, lines in found.items() if name not in OUTLIVING} == {}
-    assert OUTLIVING.keys() <= found.keys(), "an exception that is no longer needed"
+    assert OUTLIVING.keys() <= found.keys(), "remove an exception that is not needed any more"
     assert [*starts_that_outlive("subprocess.run(['a'])")] == [1]
     assert not [*starts_that_outlive("subprocess.run(['a'], preexec_fn=die_with_parent())")]

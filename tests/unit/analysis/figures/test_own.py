@@ -1,4 +1,6 @@
-"""A campaign's own figures: what docs/figures.md shows is planned, carried by the plan, drawn, and stands in the paper."""
+"""A campaign's own figures: what docs/figures.md shows is planned, carried by the plan, drawn, and stands in the
+paper.
+"""
 
 import re
 import shutil
@@ -38,7 +40,10 @@ def resolved(**figure):
 
 @pytest.fixture(scope="module")
 def campaign(example, tmp_path_factory):
-    """Records of puts and gets whose plan carries the figures of the page. The tables are older: the checksums know another plan."""
+    """Records of puts and gets whose plan carries the figures of the page.
+
+    The tables are older: the checksums know another plan.
+    """
     folder = shutil.copytree(example, tmp_path_factory.mktemp("own") / "campaign")
     plan = records.read_json(folder / "raw" / "plan.json")
     models = {name: figures.Figure.model_validate(said) for name, said in (SHOWN | EMPTY).items()}
@@ -163,7 +168,8 @@ def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
 MINE = """
 figures:
   {name}:
-    {{table: throughput, where: {{workload: get, object_size: "< 1 MB"}}, x: clients, y: rate, caption: Small downloads}}
+    {{table: throughput, where: {{workload: get, object_size: "< 1 MB"}}, x: clients, y: rate,
+     caption: Small downloads}}
 """
 
 

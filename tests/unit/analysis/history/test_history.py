@@ -52,7 +52,9 @@ def one(tmp_path_factory):
 
 
 def later(one, target, days: int) -> None:
-    """A copy of the campaign, measured so many days later: the records say so, and their sums and checksums are right."""
+    """A copy of the campaign, measured so many days later: the records say so, and their sums and checksums are
+    right.
+    """
     shutil.copytree(one / "tables", target / "tables")
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
     for head in evidence.heads(target / "raw").values():
@@ -105,7 +107,7 @@ def refused(call, *words: str) -> None:
     assert all(word in str(told.value) for word in words), str(told.value)
 
 
-# --- on disk ------------------------------------------------------------------------------------------------------------------------
+# --- on disk ----------------------------------------------------------------------------------------------------------
 
 
 def test_entries_stand_in_order_of_time_under_their_days(results, found):
@@ -198,7 +200,7 @@ def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
         assert (code, out) == (2, "") and words in err and err.count("\n") == 1, err
 
 
-# --- what changed -------------------------------------------------------------------------------------------------------------------
+# --- what changed -----------------------------------------------------------------------------------------------------
 
 
 def test_changes_stand_where_they_were_made_and_nowhere_else(found):
@@ -332,7 +334,7 @@ def test_one_store_and_the_entries_since_a_day(results):
     assert all(s["changes"] == [] and "too few entries" in s["reason"] for s in told["series"]), "7 entries"
 
 
-# --- rules for CI -------------------------------------------------------------------------------------------------------------------
+# --- rules for CI -----------------------------------------------------------------------------------------------------
 
 
 def test_a_change_for_the_worse_fails_until_one_begins_behind_it(results, found):
@@ -382,7 +384,7 @@ def test_latencies_are_worse_where_they_are_higher():
     assert nothing.verdict == "cannot tell" and "a value of 0" in nothing.reason and nothing.steps == ()
 
 
-# --- the environment ----------------------------------------------------------------------------------------------------------------
+# --- the environment --------------------------------------------------------------------------------------------------
 
 
 def about(*rows: tuple[str, str, str]) -> dict:

@@ -1,6 +1,7 @@
 """LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -150,7 +151,8 @@ def test_published_numbers_are_as_printed():
 @pytest.mark.heavy
 def test_latex_of_a_finished_campaign_loads_no_matplotlib(tex, tmp_path):
     script = (
-        "import sys; from pathlib import Path; from storelab.analysis.latex import write; write.build(Path(sys.argv[1]))\n"
+        "import sys; from pathlib import Path; from storelab.analysis.latex import write\n"
+        "write.build(Path(sys.argv[1]))\n"
         "print(sorted({'matplotlib', 'seaborn'} & set(sys.modules)))"
     )
     command = [sys.executable, "-c", script, str(shutil.copytree(tex.parent, tmp_path / "copy"))]

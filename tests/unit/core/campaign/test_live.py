@@ -19,7 +19,7 @@ def test_living_processes_are_recognised():
         assert live.lives(other) is True
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert live.lives(other) is False, "a dead one that nobody buried"
+        assert live.lives(other) is False, "it has ended, and its parent has not waited for it"
 
 
 def test_missing_or_broken_state_is_none(tmp_path):
