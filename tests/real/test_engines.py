@@ -1,4 +1,4 @@
-"""Each engine with each operation on a shared store; and the engine `fsspec` with deployments of its own.
+"""Each engine with each operation on a shared store; and the engine `fsspec` with separate deployments.
 
 The whole way from configuration to record. Reads and deletions end with the objects, others with a short window.
 """

@@ -1,4 +1,4 @@
-"""A transport of the read planner whose object lies in memory."""
+"""A transport of the read planner whose object is in memory."""
 
 
 class Memory:

@@ -19,7 +19,7 @@ def columns(begin: int, n: int) -> dict:
 
 
 def tree(path: Path, baskets: int = 3, entries: int = 20, compression=None, other: bool = False) -> Path:
-    """Write `events`, each branch with so many baskets of so many entries, and the tree `other` if it is wanted."""
+    """Write `events`, each branch with `baskets` baskets of `entries` entries, and on request the tree `other`."""
     with uproot.recreate(path, compression=compression) as file:
         made = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "word": "string"})
         for at in range(0, baskets * entries, entries):
@@ -30,7 +30,7 @@ def tree(path: Path, baskets: int = 3, entries: int = 20, compression=None, othe
 
 
 def ntuple(path: Path, clusters: tuple[int, ...] = (40, 40, 20)) -> Path:
-    """Write the RNTuple `events` with clusters of so many entries."""
+    """Write the RNTuple `events` with clusters of these numbers of entries."""
     with uproot.recreate(path) as file:
         made = file.mkrntuple("events", {k: ak.Array(v) for k, v in columns(0, clusters[0]).items()})
         begin = clusters[0]

@@ -65,7 +65,7 @@ def job_for(
 ) -> Job:
     """A job of 2 s that reads one of the objects.
 
-    more: fields of `Job`, and `protocol`; `client` is 0, it is S3, where they are not told.
+    more: fields of `Job`, and `protocol`; the defaults are client 0 and S3.
     """
     manifest = folder / f"{key}.json"
     objects = {"key": [key], "bucket": [0], "body": [0]}
@@ -108,7 +108,7 @@ def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
 
 
 def read(client: Any, count: int) -> Result:
-    """The result of a prepared client after so many reads, good or failed: soon on a fast machine, and as many on a
+    """Return the result of a prepared client after `count` reads, good or failed: soon on a fast machine, and as many on a
     slow one.
     """
     one = client._read
