@@ -75,3 +75,9 @@ def test_headlines_and_sources_are_those_printed(found):
     assert sources["published_cache_factor"][1] == "published/hepix_2010_storage_lab.csv"
     with pytest.raises(KeyError):
         published.load("nothing")
+
+
+def test_places_of_printed_numbers_are_a_list_with_what_each_needs():
+    places = published.places()
+    assert isinstance(places, list) and {p["table"] for p in places} <= set(published.NAMES)
+    assert all(p["columns"] and len(published.standing(p)) and [*published.standing(p)] == p["columns"] for p in places)

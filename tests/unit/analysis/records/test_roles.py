@@ -1,5 +1,8 @@
 """Faults in records: when an act was undone, and when the store was whole again."""
 
+import itertools
+
+import pytest
 from role_records import KILL, RESTART, T0, act, deletions, run_of, seconds, state
 
 from storelab.analysis.records import roles
@@ -109,3 +112,38 @@ def test_healing_of_a_store():
         how = roles.healing(run_of(*events))
         found = (how.tells, *(None if ns is None else (ns - T0) / S for ns in (how.noticed_ns, how.whole_ns)))
         assert found == expected, number
+
+
+ACT = {"kind": "act", "actor": "osd.0"}
+
+
+@pytest.mark.parametrize(
+    ("acts", "at", "undone"),
+    [
+        ([("command", 0, 0)], 0, True),  # at the very first nanosecond
+        ([("command", 3, 7), ("command", 4, 5)], 7, True),
+        ([("command", 3, None)], 3, True),
+        ([("kill", 3, 3)], 99, False),
+        ([("kill", 3, 3), ("restart", 5, 8)], 8, True),
+        ([("hang", 3, 3), ("restart", 5, 8)], 8, True),
+        ([("hang", 3, 3), ("heal", 5, 8)], 99, False),
+        ([("slow", 3, 3), ("cut", 4, 4), ("heal", 5, 8)], 8, True),
+        ([("restart", 5, 8), ("kill", 9, 9)], 99, False),
+        ([("upgrade", 3, 6)], 6, True),
+    ],
+)
+def test_when_the_last_harm_was_undone(acts, at, undone):
+    events = [ACT | {"act": act, "time_ns": begun, "done_ns": done} for act, begun, done in acts]
+    for order in itertools.permutations(events):
+        run = {"deadline_ns": 99, "events": [*order]}
+        assert (roles.undone_ns(run), roles.was_undone(run)) == (at, undone)
+
+
+def test_a_run_without_acts():
+    for run in ({}, {"events": None}, {"events": [{"kind": "state", "time_ns": 3}]}):
+        assert roles.events(run, "act") == [] and roles.faulted_ns(run) is None and roles.was_undone(run)
+
+
+def test_what_undoes_the_harm_of_another_actor_undoes_nothing():
+    events = [ACT | {"act": "kill", "time_ns": 3}, ACT | {"act": "restart", "time_ns": 5, "actor": "osd.1"}]
+    assert roles.undone_ns({"deadline_ns": 99, "events": events}) == 99

@@ -2,8 +2,11 @@
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from small_records import AGREED, campaign_of, operations
 
 from storelab.analysis.records import scan
+
+MS = 10**6
 
 
 def test_rows_of_files_bear_what_their_file_maps_to(tmp_path):
@@ -15,3 +18,44 @@ def test_rows_of_files_bear_what_their_file_maps_to(tmp_path):
     rows = "SELECT * FROM rows ORDER BY value"
     assert both.execute(rows).fetchall() == [(1, "first"), (2, "first"), (3, "first"), (4, "second"), (5, "second")]
     assert alone.execute(rows).df().to_dict("list") == {"value": [4, 5], "point": ["other", "other"]}
+
+
+def test_records_of_older_schemas_have_the_later_columns_as_null(tmp_path):
+    """The monitor's `files` came with schema 4; a run of before has null there, whatever stands beside it."""
+    least = {"host": ["n"], "what": ["host"], "name": ["n"], "time_ns": [1]}
+    tables = {"old": {"monitor.n": least}, "new": {"monitor.n": least | {"files": [12]}}}
+    campaign = campaign_of(tmp_path, tables, old={"schema": 3}, new={"schema": 4})
+    rows = scan.connect(campaign, "monitor").execute("SELECT key, files FROM rows ORDER BY key").fetchall()
+    assert rows == [("new", 12), ("old", None)]
+    only = campaign_of(tmp_path, {"old": {"monitor.n": least}}, old={"schema": 3})
+    assert scan.connect(only, "monitor").execute("SELECT files FROM rows").fetchall() == [(None,)]
+    assert scan.ADDED == {
+        "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
+        "monitor": {"files": "BIGINT"},
+    }, "docs/records.md, `schema`: 1 had no `intended_ns`, 2 no `endpoint`, 3 no `files` of the monitor"
+
+
+def test_runs_that_name_no_schema_are_read_beside_others(tmp_path):
+    tables = {k: {"ops.0": operations(*range(n))} for k, n in (("none", 3), ("two", 4), ("four", 5))}
+    campaign = campaign_of(tmp_path, tables, two={"schema": 2}, four={"schema": 4})
+
+    def counted(keys=None):
+        con = scan.connect(campaign, "ops", keys)
+        return dict(con.execute("SELECT key, count(*) FROM rows GROUP BY key").fetchall()) if con else None
+
+    assert counted() == {"none": 3, "two": 4, "four": 5}
+    assert counted(iter(["none", "four", "gone"])) == {"none": 3, "four": 5}
+    assert counted([]) is None and scan.connect(campaign, "reads") is None
+
+
+def test_bounds_of_a_run(tmp_path):
+    """From the last client's start, and the warm-up, to the first one's end, at the latest the deadline."""
+    clients = [(1, 9), (3, 30), (None, None)]
+    clients = [{"start_ns": b and AGREED + b, "end_ns": e and AGREED + e} for b, e in clients]
+    fixed = {"fixed": {"warm_up_ns": 2, "bin_ns": 50}}
+    told = {"k": {"clients": clients, "point": fixed}, "none": {"clients": []}}
+    found = scan.bounds(campaign_of(tmp_path, {"k": {}, "none": {}}, **told)).set_index("key")
+    assert found.loc["k"].to_dict() == {
+        **{"agreed_ns": AGREED, "overlap_begin_ns": AGREED + 5, "first_end_ns": AGREED + 9, "bin_ns": 50}
+    }
+    assert found.loc["none"].tolist() == [AGREED, AGREED + 2, AGREED + 10, 100 * MS]

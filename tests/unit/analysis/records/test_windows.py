@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from small_records import campaign_of, operations
 
 from campaigns import built
 from storelab.analysis.records import campaign, windows
@@ -83,3 +84,44 @@ def test_number_of_slices_depends_on_window():
     assert windows.label(np.full(40, 25), 1.9) == windows.label(np.full(40, 49 / 40), 5) == "too short"
     assert windows.label(np.full(40, 10), 5, 81) == "too short" != windows.label(np.full(40, 10), 5, 80)
     assert windows.in_flight({"clients": 3, "workers": 4, "batch": 10, "object_size": 5}) == 120
+
+
+@pytest.mark.parametrize("ends", [(1,), (-3, 0, 1, 2, 3, 9, 10, 11, 12), (2,), (3,), (10,), (14,), ()])
+def test_windows_to_the_nanosecond(tmp_path, ends):
+    """Agreed at 0, warm until 2, over at 10 ns: each window holds what ends in (begin, end]."""
+    row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(*ends)}})).loc["k"]
+    last = max(ends, default=10)
+    for name, begin, end in (("overlap", 2, 10), ("first_done", 0, 10), ("last_done", 0, last)):
+        inside = sum(begin < e <= end for e in ends)
+        told = [row[f"{name}_{c}"] for c in ("operations", "bytes", "errors")]
+        assert told == [inside, 7 * inside, 0], name
+        assert [row[f"{name}_{c}_s"] * S for c in ("begin", "end", "length")] == pytest.approx(
+            [begin, end, end - begin]
+        )
+        assert row[f"{name}_rate_per_s"] == pytest.approx(inside / (end - begin) * S)
+        assert row[f"{name}_throughput_mb_per_s"] == pytest.approx(7 * inside / (end - begin) * S / 1e6)
+    assert row["tail_s"] * S == pytest.approx(max(0, last - 10)) and row["operations"] == len(ends)
+
+
+def test_what_hung_is_no_last_completion(tmp_path):
+    row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(5, 30, errors=(None, "Hung"))}})).loc["k"]
+    assert row["last_done_end_s"] * S == pytest.approx(5) and (row["operations"], row["errors"]) == (1, 1)
+    row = windows.operations(campaign_of(tmp_path, {"k": {"ops.0": operations(30, errors=("Hung",))}})).loc["k"]
+    assert row["last_done_end_s"] * S == pytest.approx(10), "no completion: until the first client's end"
+
+
+def test_completions_come_in_a_hundred_slices_for_each_client(tmp_path):
+    """An operation ends in the middle of each hundredth; one more fails, and of the other client there is one."""
+    ends = [10 * i + 5 for i in range(99)] + [1000]
+    ops = operations(*ends, 13, errors=[None] * 100 + ["SlowDown"])
+    found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": ops}}), "k")
+    assert len(found) == 100 and found["second"].tolist() == pytest.approx([(10 * i + 5) / S for i in range(100)])
+    assert set(found["operations_per_s"].round()) == {1e8} and found["mb_per_s"].tolist() == pytest.approx([700] * 100)
+    two = ops | {"client": [0] * 100 + [1], "error": [None] * 101}
+    found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": two}}), "k")
+    assert len(found) == 200 and found.groupby("client")["operations_per_s"].sum().to_dict() == {0: 1e10, 1: 1e8}
+    many = ops | {"count": [3] * 101}
+    found = windows.completions(campaign_of(tmp_path, {"k": {"ops.0": many | {"error": [None] * 101}}}), "k", 10)
+    assert found["operations_per_s"].mul(100 / S).round(6).tolist() == [33, *[30] * 9]
+    none = windows.completions(campaign_of(tmp_path, {"k": {}}), "k")
+    assert none.empty and [*none] == [*found] == ["second", "client", "operations_per_s", "mb_per_s"]
