@@ -10,9 +10,9 @@ A shape is told where its F statistic, of the best fit of its kind, lies above a
 rate by at least 10 % of the mean. Neighbouring slices are alike even in a steady window (a cache that fills, a
 compaction, the scheduler), so that the thresholds of independent slices accuse a quarter of such windows. Ours were
 simulated: under first-order autocorrelation of 0.6 each shape is told in 1 % of 20 000 steady windows, whatever the
-scatter (tests/unit/analysis/statistics/test_steadiness.py draws them anew; benchmarks/statistics_truth.py has the rates). Of several
-shapes the one with the least Bayesian information criterion names the window (G. Schwarz, Annals of Statistics 6,
-1978, 461-464).
+scatter (tests/unit/analysis/statistics/test_steadiness.py draws them anew; benchmarks/statistics_truth.py has the
+rates). Of several shapes the one with the least Bayesian information criterion names the window (G. Schwarz, Annals of
+Statistics 6, 1978, 461-464).
 
 * stall: two slices in a row or more, at least a twentieth of the window, with less than a tenth of the median slice.
 """
