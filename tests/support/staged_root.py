@@ -108,8 +108,9 @@ def run(client: Any, seconds: float = 2.0) -> tuple[Result, float]:
 
 
 def read(client: Any, count: int) -> Result:
-    """Return the result of a prepared client after `count` reads, good or failed: soon on a fast machine, and as many on a
-    slow one.
+    """Return the result of a prepared client after `count` reads, good or failed.
+
+    A fast machine ends soon, and a slow one makes as many reads.
     """
     one = client._read
 
