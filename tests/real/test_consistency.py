@@ -7,21 +7,20 @@ import threading
 from collections import Counter
 from urllib.parse import urlsplit
 
+import managed
 import pyarrow.parquet as pq
 import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 
 from storelab.analysis.tables import build
 from storelab.analysis.tables.systems import consistency
-from storelab.core import evidence, plan, records
-from storelab.core.config import Config
-from storelab.measure import plan_file, point
-from storelab.stores import everywhere
+from storelab.core import evidence, records
+from storelab.measure import plan_file
 from storelab.stores.protocols import s3_clients
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency.ledger import OBJECTS, ONCE
 
-# Every answer is held against a clock: what else runs beside makes a store late.
+# Every answer is compared with a clock: other work on the machine makes a store late.
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 by_the_clock = pytest.mark.alone  # holds answers against times: a busy machine makes a store look wrong or late
 
@@ -40,50 +39,28 @@ def run(tmp_path, monkeypatch):
             monkeypatch.delenv(name, raising=False)
         for name, value in keys.environ().items() if keys else ():
             monkeypatch.setenv(name, value)
-        config = Config.model_validate(
-            {
-                "campaign": "judged",
-                "name": "judged",
-                "results": str(tmp_path / "results"),
-                "state": str(tmp_path / "state"),
-                "stores": {"one": settings},
-                "use_stores": ["one"],
-                "repetitions": 1,
-                "limits": {"error_fraction": error_fraction},
-                "sweeps": {
-                    "c": {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}
-                },
-            }
-        )
-        points = plan.make(config, WORKLOADS)
-        plan_file.write(config, points, WORKLOADS)
+        sweep = {"workload": "consistency", "duration": duration, "warm_up": "100 ms", "axes": axes or AXES}
+        told = {"name": "judged", "campaign": "judged", "limits": {"error_fraction": error_fraction}}
+        lab = managed.Lab(tmp_path, settings, {"c": sweep}, results=str(tmp_path / "results"), **told)
+        plan_file.write(lab.config, list(lab.points.values()), WORKLOADS)
         try:
-            record = point.point(config, points, points[0].key)
+            _, record, folder = lab.measured("c")
         finally:
-            for store in everywhere(config).values():
-                store.down()
-        folder = config.raw / points[0].key
+            lab.store.down()
         counts: dict[tuple[str, bool], Counter] = {}
-        found = []
-        for table in sorted(folder.glob("scenarios.*.parquet")):
-            for row in pq.read_table(table).to_pylist():
-                count = counts.setdefault((row["scenario"], row["same_front_end"]), Counter())
-                count.update({k: row[k] for k in ("tried", "anomalies", "errors")})
-        for table in sorted(folder.glob("anomalies.*.parquet")):
-            found += pq.read_table(table).to_pylist()
+        for row in managed.rows_of(folder, "scenarios"):
+            count = counts.setdefault((row["scenario"], row["same_front_end"]), Counter())
+            count.update({k: row[k] for k in ("tried", "anomalies", "errors")})
+        found = managed.rows_of(folder, "anomalies")
         return folder, record, counts, found
 
     return measured
 
 
 @pytest.fixture
-def behind(seaweedfs):
-    """A function that gives settings of a store behind proxies."""
-
-    def settings(proxy: LyingProxy) -> dict:
-        return {"kind": "s3", "endpoint": proxy.urls, "prefix": "judged"}
-
-    return settings
+def behind():
+    """Return a function that gives settings of a store behind proxies."""
+    return lambda proxy: {"kind": "s3", "endpoint": proxy.urls, "prefix": "judged"}
 
 
 def targets(store) -> list[tuple[str, int]]:
@@ -111,7 +88,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
     assert not {k for k, c in counts.items() if c["tried"] == 0}, counts
     assert all(c["ok"] for c in record["checks"])
     assert record["engine"]["settings"]["long_listing_keys"] == 1100
-    # Every operation is a row, in time, and an expected 404 is no error.
+    # Every operation is a row, in time, and an expected 404 is not an error.
     ops = [row for table in folder.glob("ops.*.parquet") for row in pq.read_table(table).to_pylist()]
     assert {o["op"] for o in ops} >= {
         "PUT",
@@ -156,9 +133,9 @@ def test_each_lie_is_caught_in_its_scenario_only(run, seaweedfs, behind):
         axes = {**AXES, "workers": 2}
         _, record, counts, found = run(behind(proxy), seaweedfs.credentials(), duration="4 s", axes=axes)
         told = proxy.told
-    assert told.keys() == lies, f"not told: {lies - told.keys()}"
+    assert told.keys() == lies, lies - told.keys()
     caught = by_scenario(counts, "anomalies")
-    # What was told in the last moment was answered after the deadline.
+    # The last answers came after the deadline.
     workers = axes["clients"] * axes["workers"]
     assert caught.keys() == lies
     missed = {

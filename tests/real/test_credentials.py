@@ -48,7 +48,7 @@ def plain(data):
 
 
 def jwt(seconds, key=KEY, **more):
-    """A token of the WLCG profile that ends so many seconds from now, signed by us (RFC 7515, ES256)."""
+    """A token of the WLCG profile that ends in `seconds`, signed by us (RFC 7515, ES256)."""
     now = int(time.time())
     claims = {"iss": ISSUER, "sub": "me", "aud": "https://wlcg.cern.ch/jwt/v1/any", "wlcg.ver": "1.0", "iat": now}
     claims |= {"nbf": now - 60, "exp": now + seconds, "jti": os.urandom(8).hex()}
@@ -332,7 +332,7 @@ def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
 
 @pytest.mark.parametrize("way", [pytest.param("http", marks=needs_xrootd)])
 def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
-    """Those of someone else, for another audience, for another folder, and what is no token."""
+    """Those of someone else, for another audience, for another folder, and text that is not a token."""
     stranger = ec.generate_private_key(ec.SECP256R1())
     for token in (
         jwt(600, stranger),
@@ -348,7 +348,7 @@ def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
 
 @pytest.mark.command_lines
 def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
-    """Keys for an hour, by MinIO's AssumeRole: no engine gets in with the keys alone."""
+    """Keys for an hour, by MinIO's AssumeRole: no engine gets in with the keys only."""
     one = managed.made("m", managed.settings_of("minio"), tmp_path_factory.mktemp("minio"))
     one.up()
     try:

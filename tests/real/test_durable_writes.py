@@ -12,18 +12,13 @@ import pytest
 from laboratory import needs_loadgen
 from lossy_proxy import LossyProxy
 
-from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.contract import Job
 from storelab.engines.loadgen.client import LoadgenPut
-from storelab.measure import point
 from storelab.measure.durability.judge import FAULTS
 from storelab.measure.durability.readings import Readings
-from storelab.stores import everywhere
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.real, needs_loadgen]  # without HEAVY: two that use the store of all smoke tests
 HEAVY = pytest.mark.heavy
@@ -108,7 +103,7 @@ def test_standing_lies_are_found(lab, seaweedfs, keys, engine, lies):
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     found = faults(reading)
-    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "as many as stand, and no other"
+    assert sum(found.values()) == sum(proxy.standing.values()) > 0, "all of them, and no other"
     possible = {
         "flip": {"corrupted"},
         "stale": {"stale"},
@@ -172,45 +167,18 @@ def test_readings_while_a_daemon_is_down(tmp_path, port_block):
     """SeaweedFS with two copies loses a volume server: nothing is lost, meanwhile and afterwards."""
     settings = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50, "port": port_block}
     rewrites = {k: v for k, v in REWRITES["axes"].items() if k != "buckets"} | {"engine": "loadgen"}
-    config = Config.model_validate(
-        {
-            "name": "down",
-            "campaign": "down",
-            "stores": {"sw": settings},
-            "use_stores": ["sw"],
-            "calibrate": False,
-            "repetitions": 1,
-            "results": str(tmp_path / "results"),
-            "state": str(tmp_path / "state"),
-            "faults": {"lost": [{"at": "1 s", "act": "kill", "actor": "data.0"}]},
-            "sweeps": {
-                "s": {
-                    "duration": "4 s",
-                    "warm_up": "200 ms",
-                    "axes": {"fault": "lost", "buckets": 3},
-                    "roles": {"writers": {"workload": "rewrite", "axes": rewrites}},
-                }
-            },
-        }
-    )
-    try:
-        points = plan.make(config, WORKLOADS)
-        record = point.point(config, points, points[0].key)
-    finally:
-        for store in everywhere(config).values():
-            store.down()
+    roles = {"writers": {"workload": "rewrite", "axes": rewrites}}
+    sweep = {"duration": "4 s", "warm_up": "200 ms", "axes": {"fault": "lost", "buckets": 3}, "roles": roles}
+    lost = {"lost": [{"at": "1 s", "act": "kill", "actor": "data.0"}]}
+    lab = managed.Lab(tmp_path, settings, {"s": sweep}, faults=lost)
+    with managed.running(lab.store):
+        _, record, _ = lab.measured("s")
     live, whole, last = record["durability"]["readings"]
     assert [live["when"], whole["when"], last["when"]] == ["down", "down", "recovered"]
     kill = next(e for e in record["events"] if e.get("act") == "kill")
     undone = next(e for e in record["events"] if e["kind"] == "undone")
-    assert (
-        kill["time_ns"]
-        < live["time_ns"]
-        < record["deadline_ns"]
-        < whole["time_ns"]
-        < undone["time_ns"]
-        < last["time_ns"]
-    )
+    order = [e["time_ns"] for e in (kill, live, whole, undone, last)]
+    assert order == sorted(order) and live["time_ns"] < record["deadline_ns"] < whole["time_ns"]
     assert live["read"] > 0 and whole["read"] == whole["states"] == last["states"] == last["read"] > 0
     assert [faults(r) for r in (live, whole, last)] == [{}, {}, {}], record["durability"]
 

@@ -30,10 +30,7 @@ FAULTS = {
         {"at": "2 s", "act": "slow", "actor": "front.0", "rate": "1 MB/s"},
         {"at": "5 s", "act": "heal", "actor": "front.0"},
     ],
-    "cut": [
-        {"at": "2 s", "act": "cut", "actor": "front.0"},
-        {"at": "4 s", "act": "heal", "actor": "front.0"},
-    ],
+    "cut": [{"at": "2 s", "act": "cut", "actor": "front.0"}, {"at": "4 s", "act": "heal", "actor": "front.0"}],
     "both": [
         {"at": "1 s", "act": "slow", "actor": "front.0", "rate": "1 MB/s"},
         {"at": "1500 ms", "act": "cut", "actor": "front.0"},

@@ -12,13 +12,11 @@ import psutil
 import pytest
 from laboratory import bucket_for
 
-from storelab.core import clock, plan
-from storelab.core.config import Config
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import point
 from storelab.measure.faults.runner import Runner
 from storelab.stores.protocols import s3_clients
-from storelab.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 S = 10**9
@@ -186,32 +184,15 @@ def test_commands_are_run_and_taken_back(store, tmp_path):
 
 def test_point_with_a_fault(store, tmp_path):
     """The whole way: the record has the acts, and errors after them are results."""
+    put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "4 kB", "workers": 4}}
     settings = SETTINGS | {"port": store.settings.port}
-    config = Config.model_validate(
-        {
-            "name": "faulty",
-            "campaign": "faulty",
-            "stores": {"sw": settings},
-            "use_stores": ["sw"],
-            "calibrate": False,
-            "repetitions": 1,
-            "results": str(tmp_path / "results"),
-            "state": str(store.state),
-            "sweeps": {
-                "s": {
-                    "workload": "put",
-                    "duration": "4 s",
-                    "warm_up": "200 ms",
-                    "axes": {"engine": "obstore", "object_size": "4 kB", "workers": 4},
-                }
-            },
-        }
-    )
+    sweeps = {"s": put | {"duration": "4 s", "warm_up": "200 ms"}}
+    lab = managed.Lab(tmp_path, settings, sweeps, "sw", state=str(store.state))
     acts = managed.acts(
         {"at": "1 s", "act": "kill", "actor": "data.0"}, {"at": "2 s", "act": "restart", "actor": "data.0"}
     )
-    planned = plan.make(config, WORKLOADS)
-    faulty = [replace(p, axes=p.axes | {"fault": "f"}, fixed=p.fixed | {"acts": acts}) for p in planned]
+    config, p = lab.config, lab.points["s"]
+    faulty = [replace(p, axes=p.axes | {"fault": "f"}, fixed=p.fixed | {"acts": acts})]
     record = point.point(config, faulty, faulty[0].key)
     assert record["valid"] and record["fault"]["recovered"] and record["fault"]["name"] == "f"
     kinds = [(e["kind"], e.get("act") or e.get("state")) for e in record["events"]]
@@ -219,17 +200,16 @@ def test_point_with_a_fault(store, tmp_path):
     kill = next(e for e in record["events"] if e.get("act") == "kill")
     assert kill["time_ns"] - record["start_ns"] >= S == kill["due_ns"] - record["start_ns"]
     assert {c["name"]: c["ok"] for c in record["checks"]}["fault f"]
-    wrong = [replace(p, fixed=p.fixed | {"acts": managed.acts(acts_of("data.7"))}) for p in faulty]
+    wrong = [
+        replace(p, fixed=p.fixed | {"acts": managed.acts({"at": "1 s", "act": "kill", "actor": "data.7"})})
+        for p in faulty
+    ]
     with pytest.raises(UserError, match=r"store sw has no data\.7; it has data\.0 to data\.2"):
         point.point(config, wrong, wrong[0].key, again=True)
     bad = managed.acts({"at": "1 s", "act": "command", "command": "exit 7"})
     wrong = [replace(p, fixed=p.fixed | {"acts": bad}) for p in faulty]
     with pytest.raises(MeasurementFailed, match="check 'fault f' failed: command of a user: `exit 7` ended with"):
         point.point(config, wrong, wrong[0].key, again=True)
-
-
-def acts_of(actor):
-    return {"at": "1 s", "act": "kill", "actor": actor}
 
 
 def test_nothing_is_left(store):

@@ -96,17 +96,20 @@ def test_lost_drives_are_noticed(store):
 
 @deployments("replicated")
 def test_full_osds_let_writes_wait(store):
+    def waiting() -> threading.Thread | None:
+        """Begin a write, and return it if it is still going on after some seconds."""
+        thread = threading.Thread(target=write, args=(store, "during"))
+        thread.start()
+        thread.join(4)
+        return thread if thread.is_alive() else None
+
     write(store, "before")
     act = {"at": "0 s", "act": "fill", "actor": ["data.0", "data.1", "data.2"]}
     with Runner(store, "f", managed.acts(act), report=print) as runner:
         runner.start(0)
         managed.until(lambda: len(done(runner)) == 3)
         assert runner.failed() == []
-        managed.until(lambda: store.condition().state != CLEAN)  # clients know that they are full
-        writing = threading.Thread(target=write, args=(store, "during"))
-        writing.start()
-        writing.join(4)
-        assert writing.is_alive(), "a write on full OSDs waits"
+        writing = managed.until(waiting, 120)  # clients learn after a moment that the OSDs are full
         runner.settle(60)
     assert runner.recovered and runner.failed() == []
     writing.join(60)

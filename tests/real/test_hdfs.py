@@ -181,7 +181,7 @@ def test_daemon_that_cannot_start_says_why(tmp_path):
 
 
 def test_second_deployment_has_its_own_blocks(tmp_path):
-    """Two copies as an axis: the other deployment has ports and data of its own."""
+    """Two copies as an axis: the other deployment has its own ports and data."""
     axes = {"engine": "fsspec", "object_size": "200 kB"}
     copies = {"none": {}, "replica-2": {"redundancy": "replica-2", "servers": 2}}
     window = {"duration": "1 s", "warm_up": "1 ms"}

@@ -14,10 +14,7 @@ from storelab.measure import point as measure
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
-pytestmark = [
-    pytest.mark.real,
-    needs_loadgen,
-]
+pytestmark = [pytest.mark.real, needs_loadgen]
 # An upload and a download by the engine that calibrates by default run in `make test`; the others in .ci/run.
 CASES = [
     pytest.param(
@@ -65,8 +62,7 @@ def test_engines(lab, port_block, operation, engine, more):
 def test_https(lab, port_block):
     axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
     measured = lab(
-        {"kind": "nullserver", "port": port_block},
-        it={"workload": "calibrate", "duration": "600 ms", "axes": axes},
+        {"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes}
     )
     assert len(measured) == 6
     for point, record, rows in measured:

@@ -31,7 +31,7 @@ SETTINGS = {
 }
 CASES = {kind: {"kind": kind, **SETTINGS.get(kind, {})} for kind in stores.KINDS if stores.load(kind).managed}
 CASES["xrootd-http"] = {"kind": "xrootd", "protocol": "http"}
-# Systems whose accounts own what they make; of the other ones every key reaches every bucket, or there are no keys.
+# Systems whose accounts own what they make; in others every key reaches every bucket, or keys do not exist.
 OWNERS = ("seaweedfs", "ceph", "versitygw", "minio", "garage")
 ADMIN_FIRST = ("seaweedfs", "minio")  # account 0 is not kept out of what the others own
 SECRET_FILES = ("accounts.json", "root.json", "users.json", "users.json.backup", "s3.json")

@@ -7,15 +7,12 @@ import sys
 from pathlib import Path
 
 import managed
-import ports
 import psutil
 import pytest
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import point
-from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -31,14 +28,9 @@ def site(tmp_path):
         {"at": "1 s", "act": "upgrade", "actor": "data.0", "to": NEW},
     ]
     sweep = {"duration": "10 s", "warm_up": "200 ms", "axes": {"fault": "up", "front_ends": 2}, "roles": {"w": writes}}
-    config = Config.model_validate(
-        {
-            **{"campaign": "u", "name": "u", "use_stores": ["sw"], "repetitions": 1, "calibrate": False},
-            **{"results": str(tmp_path / "results"), "state": str(tmp_path / "state"), "failure_budget": 1.0},
-            **{"stores": {"sw": STORE | {"port": ports.block()}}, "faults": {"up": acts}, "sweeps": {"s": sweep}},
-        }
-    )
-    store = all_stores(config)["sw"]
+    settings, more = managed.settings_of(**STORE), {"faults": {"up": acts}, "failure_budget": 1.0}
+    lab = managed.Lab(tmp_path, settings, {"s": sweep}, "sw", **more)
+    config, store = lab.config, lab.store
     managed.skip_unless_usable(store)
     try:
         store.require_version(NEW, "u")

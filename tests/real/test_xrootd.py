@@ -214,7 +214,7 @@ def test_door(xrootd, kind, path):
         bytes(10),
     ]
     if kind == "root":
-        fs.invalidate_cache()  # what it holds open for reading nobody can replace
+        fs.invalidate_cache()  # a file that it holds open for reading cannot be replaced
     with pytest.raises(UserError, match="marked for the campaign 'door'"):
         buckets.ensure(store, "other", [places[0]])
     assert buckets.own_buckets(store, "door") == places

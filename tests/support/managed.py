@@ -42,7 +42,7 @@ def subnet() -> str:
 
 
 def settings_of(kind: str, **more: Any) -> dict[str, Any]:
-    """Return settings of a store on ports, or in a subnet, of its own."""
+    """Return settings of a store with its own ports or subnet."""
     fields = stores.load(kind).Settings.model_fields
     place = {"subnet": subnet()} if "subnet" in fields else {"port": ports.block()}
     return {"kind": kind, **place, **more}
@@ -194,7 +194,7 @@ def refuses_a_taken_port(store: Any, port: int, daemon: str, front_ends: int = 1
 
 
 def spoil_certificates(store: Any) -> None:
-    """Put files that are no certificates in the place of the store's own."""
+    """Replace the certificates of a store by other text."""
     (store.folder / "tls").mkdir(parents=True)
     for name in ("ca.pem", "server.pem", "server.key"):
         (store.folder / "tls" / name).write_text("no certificate")
@@ -246,16 +246,18 @@ def states(runner: Any) -> list[str]:
 class Lab:
     """A store, and points of a campaign that are measured on it.
 
-    `store` is the deployment that the campaign uses: `up` of either finds the daemons of the other.
+    `store` is the deployment that the campaign uses, and has the name `called`; `more` are other keys of the campaign.
     """
 
-    def __init__(self, folder: Path, settings: dict[str, Any], sweeps: dict[str, Any], **more: Any):
+    def __init__(
+        self, folder: Path, settings: dict[str, Any], sweeps: dict[str, Any], called: str = "one", **more: Any
+    ):
         common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
-        common |= {"repetitions": 1, "calibrate": False, "use_stores": ["one"], "sweeps": sweeps}
+        common |= {"repetitions": 1, "calibrate": False, "use_stores": [called], "sweeps": sweeps}
         self.settings = settings
-        self.config = Config.model_validate(common | {"stores": {"one": settings}} | more)
+        self.config = Config.model_validate(common | {"stores": {called: settings}} | more)
         self.points = {p.sweep: p for p in plan.make(self.config, WORKLOADS)}
-        self.store: Any = all_stores(self.config)["one"]
+        self.store: Any = all_stores(self.config)[called]
 
     def measured(self, sweep: str) -> tuple[list[dict], dict, Path]:
         """Measure the point of a sweep; return (rows of operations, record, folder of the point)."""
