@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import table
+from laboratory import LONG_BUILDS
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
@@ -14,7 +15,12 @@ NAMES = table.named((table.HERE / "README.md").read_text())
 TIME_OUT_S = 900  # at most a minute on an idle machine
 
 
-@pytest.mark.parametrize("name", NAMES)
+def group(name: str) -> str:
+    """Return the group of a smoke; cluster_overhead starts a testbed, which takes the machine for itself."""
+    return "testbed" if name == "cluster_overhead" else f"smoke-{name}"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xdist_group(group(n))) for n in NAMES])
 def test_smoke(name: str) -> None:
     """Where a program is missing, all that was made must still be named; the rest is skipped, with the reason."""
     command = [sys.executable, str(table.HERE / f"{name}.py"), "--smoke", "--json"]
@@ -30,10 +36,10 @@ def test_smoke(name: str) -> None:
     result = json.loads(out.strip().splitlines()[-1])
     figures = list(result["figures"])
     assert table.unnamed(figures, NAMES[name]) == []
-    unmade = table.unmade(figures, NAMES[name])
-    if unmade and result.get("missing"):
-        pytest.skip("; ".join(result["missing"]))
-    assert unmade == []
+    unmade, missing = table.unmade(figures, NAMES[name]), result.get("missing", [])
+    if unmade and (other := [m for m in missing if m.partition(":")[0] not in LONG_BUILDS]):
+        pytest.skip("; ".join(other))
+    assert unmade == [] or missing
     assert all(f["low"] <= f["median"] <= f["high"] and f["n"] for f in result["figures"].values())
 
 

@@ -163,7 +163,7 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
 def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, tmp_path):
     """Node 1 sees an empty folder in its place (a mount of its own), node 2 has another storelab."""
     if os.geteuid() != 0:
-        pytest.skip("a mount of its own needs root")
+        pytest.skip("privilege: a separate mount needs root")
     other = tmp_path / "other"
     shutil.copytree(ROOT / "src/storelab", other / "storelab", ignore=shutil.ignore_patterns("__pycache__"))
     package = other / "storelab/__init__.py"

@@ -157,7 +157,7 @@ def test_jobs_read_cold_files_once(lab, port_block, engine, cache):
 @pytest.mark.root
 @pytest.mark.alone  # others would find their files dropped as well
 @needs_a_disk
-@pytest.mark.skipif(not page_cache.may_drop_all(), reason="needs root and a /proc that can be written")
+@pytest.mark.skipif(not page_cache.may_drop_all(), reason="privilege: needs root and a /proc that can be written")
 def test_kernel_drops_whole_page_cache(tmp_path):
     path = tmp_path / "f"
     path.write_bytes(bytes(4_000_000))

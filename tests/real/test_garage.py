@@ -13,7 +13,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.install import cargo
 from storelab.stores.garage.settings import PROGRAM
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.nightly]
 
 
 def new(folder, **settings):

@@ -280,7 +280,7 @@ def disk(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("this machine lets nobody mount a tmpfs")
+        pytest.skip("privilege: a tmpfs cannot be mounted")
     shutil.copytree(ROOT / "results" / "probes", folder / "c")
 
     def full() -> None:

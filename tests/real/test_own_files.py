@@ -133,7 +133,7 @@ def test_missing_object_is_counted_error(configured, tmp_path):
             measure.point(config, points, point.key, again=True)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_real_files_are_read(configured):
     files = {
         "nano": {"path": str(REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root")},

@@ -163,7 +163,7 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
     (It may read all: Python may live in root's home.)
     """
     if os.geteuid() != 0:
-        pytest.skip("who runs the other tests is one already")
+        pytest.skip("privilege: this user is already without root")
     who = [
         "setpriv",
         "--reuid=65534",
@@ -210,9 +210,9 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
 def test_links_are_shaped_and_nothing_is_left(tmp_path):
     """Two nodes of unequal links, one front-end; a campaign whose rates cannot pass them."""
     if os.geteuid() != 0:
-        pytest.skip("namespaces need root")
+        pytest.skip("privilege: namespaces need root")
     if Path("/run/netns/storelab-tb-head").exists():
-        pytest.skip("another testbed is up on this machine")
+        pytest.skip("hardware: another testbed is up on this machine")
     folder = tmp_path / "tb"
     up = [
         "--nodes",

@@ -77,7 +77,7 @@ def edited(path: Path) -> Iterator[None]:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to take the network away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="privilege: needs root to take the network away")
 def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(clone):
     assert (clone / "results/reference/paper.pdf").read_bytes().startswith(b"%PDF")
     assert not (clone / ".venv/bin/s5cmd").exists()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 MAX_FLAKY = 3
-ALLOWED_SKIPS = ("hardware: ", "privilege: ")  # how the reason of a skip begins that a complete run accepts
+ALLOWED_SKIPS = ("hardware: ", "privilege: ", "data: ")  # how the reasons begin that a complete run accepts
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,6 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--minimum-passed", type=int, default=0, help="Fail if fewer tests passed.")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of one file in one process; all real tests of `make test` share one, with its store."""
     second_try = config.getoption("--complete")

@@ -204,7 +204,7 @@ def test_changed_file_is_refused(mine, ntuple, tmp_path):
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_real_files_are_tabled():
     for name, tree, entries, unreadable in (
         ("uproot-issue-123b.root", "CollectionTree", 100, True),
@@ -217,7 +217,7 @@ def test_real_files_are_tabled():
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_embedded_baskets_need_no_bytes(tmp_path):
     path = REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root"
     _, table = own_file.look(path, "mine", "Events")

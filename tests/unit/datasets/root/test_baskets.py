@@ -282,7 +282,7 @@ def test_table_is_what_uproot_has(s_file, tmp_path):
 def test_table_of_real_file(name, tree, branches, count, embedded):
     path = REAL / name
     if not path.exists():
-        pytest.skip(f"{name} is missing (files of scikit-hep-testdata, kept outside of the repository)")
+        pytest.skip(f"data: {name} is missing (files of scikit-hep-testdata, kept outside of the repository)")
     t = baskets.basket_table(path, tree)
     facts = baskets.facts(t)
     assert (facts["branches"], len(t), facts["embedded_branches"]) == (branches, count, embedded)

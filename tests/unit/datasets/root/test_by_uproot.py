@@ -66,7 +66,7 @@ def test_rntuple_reads_as_by_uproot(tmp_path):
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 @pytest.mark.parametrize(
     ("name", "tree", "selections", "branches"),
     [

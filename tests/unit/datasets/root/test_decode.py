@@ -164,7 +164,7 @@ def test_plain_branches_of_experiments_are_decoded():
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_real_files_are_decoded():
     for name, tree, branches in (
         ("uproot-HZZ-zstd.root", "events", 40),

@@ -100,7 +100,7 @@ def test_pages_are_fetched_once_a_pass(tmp_path):
         assert len(reader.rows(0, 1)[1]) == len(known.layout) // 3
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real files are missing (../shared/data/root)")
+@pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_embedded_baskets_are_never_missing():
     path = REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root"
     with uproot.open(path) as file:

@@ -12,7 +12,7 @@ from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.engines.planned.counted import Counted
 from storelab.stores.protocols.endpoint import Endpoint
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="TCP_INFO is Linux's")
+pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="hardware: TCP_INFO exists on Linux only")
 
 
 def receive(sock: socket.socket, size: int) -> None:

@@ -29,7 +29,8 @@ def deaf(monkeypatch):
 
 
 def programs(pid):
-    return [c for c in psutil.Process(pid).children(recursive=True) if "s5cmd" in " ".join(c.cmdline())]
+    """Return the processes of s5cmd below a process; others may have its name among their arguments."""
+    return [c for c in psutil.Process(pid).children(recursive=True) if "s5cmd" in c.name()]
 
 
 def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
