@@ -27,7 +27,7 @@ NEEDS = "# needs: "
 REPOSITORY = "<this repository>"
 LIMIT_S = 500.0  # below the time that pytest gives a test, so that this says what still runs
 # What takes longer than some seconds is left to .ci/run: a block that calls one of these.
-LONG = ("git clone", "make ", "benchmarks/", "test_figure_pictures", "storelab up ")
+LONG = ("git clone", "make ", "benchmarks/", "test_pictures", "storelab up ")
 # One run of each point, and none of the engine alone: that a block runs is asked here, not what it measures. Each as
 # long as it is: in a second, no upload of 4 MB may end on a busy machine.
 LESS = {"CONFIG": "repetitions=1 calibrate=false"}
