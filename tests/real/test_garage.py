@@ -5,7 +5,7 @@ from functools import partial
 
 import managed
 import pytest
-from laboratory import bucket_for
+from laboratory import bucket_for, nightly_garage
 
 from storelab import install
 from storelab.core.answers import YES
@@ -13,7 +13,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.install import cargo
 from storelab.stores.garage.settings import PROGRAM
 
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.nightly]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, nightly_garage]
 
 
 def new(folder, **settings):

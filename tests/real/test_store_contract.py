@@ -9,7 +9,7 @@ import re
 import managed
 import psutil
 import pytest
-from laboratory import LONG_BUILDS, anything, bucket_for, gone, holds
+from laboratory import anything, bucket_for, gone, holds, nightly_garage
 
 from storelab.core import stores
 from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
@@ -106,7 +106,7 @@ def cases(wanted=lambda kind, store: True):
     for case in chosen:
         rooted = "subnet" in stores.load(CASES[case]["kind"]).Settings.model_fields
         marks = [pytest.mark.xdist_group(f"contract-{case}"), *([pytest.mark.root] if rooted else [])]
-        marks += [pytest.mark.nightly] if CASES[case]["kind"] in LONG_BUILDS else []
+        marks += [nightly_garage] if case == "garage" else []
         params.append(pytest.param(case, marks=marks))
     return pytest.mark.parametrize("lab", params, indirect=True)
 

@@ -2,10 +2,15 @@
 incomplete.
 
 Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time,
-and the run ends with the list of those that needed it. More than `MAX_FLAKY` of them, a skip for any reason but missing
-hardware or privilege, or fewer passed tests than `--minimum-passed` make the run fail.
+and the run ends with the list of those that needed it. The run fails if there are more than `MAX_FLAKY` of them, if a
+test was skipped for any reason but missing hardware, privilege or files of experiments, or if fewer tests passed than
+`--minimum-passed` says.
+
+Tests marked `nightly` take very long. With `--nightly-since COMMIT` only those run for which something below a path
+that the marker names has changed since that commit.
 """
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -17,6 +22,7 @@ ALLOWED_SKIPS = ("hardware: ", "privilege: ", "data: ")  # how the reasons begin
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("storelab")
     group.addoption("--complete", action="store_true", help="One visible second try for real tests; no skipped tests.")
+    group.addoption("--nightly-since", metavar="COMMIT", help="Of the tests marked nightly, run those changed since.")
     group.addoption("--minimum-passed", type=int, default=0, help="Fail if fewer tests passed.")
 
 
@@ -24,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of one file in one process; all real tests of `make test` share one, with its store."""
     second_try = config.getoption("--complete")
+    since = config.getoption("--nightly-since")
+    if since and (left_out := [item for item in items if not _due(item, config, since)]):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             smoke = item.get_closest_marker("real") and not item.get_closest_marker("heavy")
@@ -31,6 +41,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
         if second_try and item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def _due(item: pytest.Item, config: pytest.Config, since: str) -> bool:
+    """Check whether a test is not marked nightly, or has changed."""
+    marks = list(item.iter_markers("nightly"))
+    if not marks:
+        return True
+    paths = [path for mark in marks for path in mark.args]
+    return any(name == path or name.startswith(f"{path}/") for name in _changed(config, since) for path in paths)
+
+
+def _changed(config: pytest.Config, since: str) -> list[str]:
+    """Return the files that differ from those of a commit. Raise UsageError for a commit that is not there."""
+    if CHANGED not in config.stash:
+        command = ["git", "diff", "--name-only", since, "--"]
+        done = subprocess.run(command, cwd=config.rootpath, capture_output=True, text=True)
+        if done.returncode:
+            raise pytest.UsageError(f"--nightly-since {since}: {done.stderr.strip()}")
+        config.stash[CHANGED] = done.stdout.split("\n")
+    return config.stash[CHANGED]
 
 
 def problems(stats: dict[str, list[Any]], minimum: int) -> tuple[list[str], list[str]]:
@@ -67,6 +97,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 LINES = pytest.StashKey[list[str]]()
+CHANGED = pytest.StashKey[list[str]]()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

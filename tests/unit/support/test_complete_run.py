@@ -1,5 +1,6 @@
 """Complete runs: visible second tries, forbidden skips, a least number of passed tests, tests that hang."""
 
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -45,7 +46,7 @@ def run(pytester, monkeypatch):
     """Return a function that runs pytest with the plugin on a test file, in this process or in another one."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
-    pytester.makeini("[pytest]\nmarkers =\n    real: x\n    heavy: x\n")
+    pytester.makeini("[pytest]\nmarkers =\n    real: x\n    heavy: x\n    nightly: x\n")
     plugins = [word for name in PLUGINS for word in ("-p", name)]
 
     def run(source, *options, apart=False):
@@ -104,6 +105,24 @@ def test_too_few_passed_tests_fail(run):
     assert problems({"passed": reports(3)}, 3)[1] == []
     (message,) = problems({"passed": reports(3)}, 4)[1]
     assert "3 tests passed" in message and "4" in message
+
+
+def test_nightly_tests_run_after_a_change_below_their_paths(run, pytester):
+    source = "import pytest\ndef test_it():\n    pass\n@pytest.mark.nightly('src/a')\ndef test_long():\n    pass\n"
+    assert run(source).parseoutcomes() == {"passed": 2}
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
+    for name in ("src/ab/c", "src/a/b"):
+        (pytester.path / name).parent.mkdir(parents=True)
+        (pytester.path / name).write_text("1")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "a")):
+        subprocess.run([*git, *command], cwd=pytester.path, check=True)
+    since = ("--nightly-since", "HEAD")
+    assert run(source, *since).parseoutcomes() == {"passed": 1, "deselected": 1}
+    (pytester.path / "src/ab/c").write_text("2")
+    assert run(source, *since).parseoutcomes() == {"passed": 1, "deselected": 1}
+    (pytester.path / "src/a/b").write_text("2")
+    assert run(source, *since).parseoutcomes() == {"passed": 2}
+    assert run(source, "--nightly-since", "nowhere").ret == pytest.ExitCode.USAGE_ERROR
 
 
 def test_only_calls_count_as_passed():
