@@ -54,7 +54,7 @@ lab: setup
 PROCESSES = $(shell n=$$(($$(nproc) + 1)); echo $$((n < 8 ? n : 8)))
 # Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
 test: setup tex
-	@PYTHONDONTWRITEBYTECODE= python -m pytest -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 lint: setup
 	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check

@@ -88,10 +88,12 @@ def _reason(report: Any) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if hasattr(config, "workerinput") or reporter is None or not config.getoption("--complete"):
+    if hasattr(config, "workerinput") or reporter is None:
         return
-    lines, fatal = problems(reporter.stats, config.getoption("--minimum-passed"))
-    config.stash[LINES] = lines
+    complete = config.getoption("--complete")
+    stats = reporter.stats if complete else {"passed": reporter.stats.get("passed", [])}
+    lines, fatal = problems(stats, config.getoption("--minimum-passed"))
+    config.stash[LINES] = lines if complete else fatal
     if fatal and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
