@@ -53,12 +53,23 @@ def clients_start_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     )
 
 
+KEPT: set[int] = set()  # ports of the fixtures of a session
+
+
+@pytest.fixture(autouse=True, scope="module")
+def module_ports_given_back() -> Iterator[None]:
+    """Ports that a module reserved for its fixtures are free for others when it ends."""
+    before = ports.held()
+    yield
+    ports.release(ports.held() - before - KEPT)
+
+
 @pytest.fixture(autouse=True)
 def ports_given_back() -> Iterator[None]:
     """What a test reserved is free for others when it ends; what a module reserved before stays."""
     before = ports.held()
     yield
-    ports.release(ports.held() - before)
+    ports.release(ports.held() - before - KEPT)
 
 
 @pytest.fixture
@@ -71,7 +82,9 @@ def port_block() -> int:
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A running store with two front-ends, its state in a temporary folder; stopped at the end by recorded pid."""
     state: Path = tmp_path_factory.mktemp("state")
+    before = ports.held()
     store = SeaweedFS("sw", Settings(kind="seaweedfs", port=ports.block()), state)
+    KEPT.update(ports.held() - before)
     store.up(2)
     try:
         yield store

@@ -11,7 +11,14 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 RUN = [b for b in console_blocks.blocks()[1:] if not b.needs]
 
 
-@pytest.mark.parametrize("block", [pytest.param(b, id=b.name.replace("/", "-")) for b in RUN])
+def param(block: console_blocks.Block):
+    """Return a block with its name; a testbed takes the machine for itself: one at a time."""
+    testbed = any("testbed" in command for command in block.commands)
+    group = "testbed" if testbed else f"console-{block.page}"
+    return pytest.param(block, id=block.name.replace("/", "-"), marks=pytest.mark.xdist_group(group))
+
+
+@pytest.mark.parametrize("block", map(param, RUN))
 def test_console_block_runs(block, tmp_path):
     console_blocks.copy(tmp_path)
     assert console_blocks.failure(block, tmp_path) == ""

@@ -32,7 +32,7 @@ PUT = {"workload": "put", "duration": "2 s", "warm_up": "200 ms"}
 def pool(tmp_path_factory):
     """Four nodes, one front-end; nothing of it is left."""
     if Path(f"/run/netns/{PREFIX}head").exists():
-        pytest.skip("hardware: another pool is up on this machine")
+        pytest.skip("another pool is up on this machine")
     folder = tmp_path_factory.mktemp("pool")
     done = storelab(folder, "testbed", "up", "--htcondor", "--folder", str(folder), "--nodes", "4", "--front-ends", "1")
     assert done.returncode == 0, done.stderr
@@ -123,7 +123,7 @@ def _names_gang(cmdline: Path) -> bool:
 def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
     """A chroot that is none; then an `up` that is killed in the middle, and `down`."""
     if Path(f"/run/netns/{PREFIX}head").exists():
-        pytest.skip("hardware: another pool is up on this machine")
+        pytest.skip("another pool is up on this machine")
     broken = chroot.folder(tmp_path / "tools") / "usr/sbin/condor_master"
     broken.parent.mkdir(parents=True)
     broken.touch()

@@ -39,7 +39,7 @@ def missing() -> str:
     try:
         program.binary()
     except UserError as error:
-        return str(error)
+        return f"no package: {error}"
     return ""
 
 

@@ -212,7 +212,7 @@ def test_links_are_shaped_and_nothing_is_left(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("privilege: namespaces need root")
     if Path("/run/netns/storelab-tb-head").exists():
-        pytest.skip("hardware: another testbed is up on this machine")
+        pytest.skip("another testbed is up on this machine")
     folder = tmp_path / "tb"
     up = [
         "--nodes",

@@ -3,20 +3,21 @@ incomplete.
 
 Without options a test that fails has failed. `--complete` is for `.ci/run`: a real test that fails runs a second time,
 and the run ends with the list of those that needed it. The run fails if there are more than `MAX_FLAKY` of them, if a
-test was skipped for any reason but missing hardware, privilege or files of experiments, or if fewer tests passed than
-`--minimum-passed` says.
+test was skipped for any reason but `ALLOWED_SKIPS`, or if fewer tests passed than `--minimum-passed` says.
 
 Tests marked `nightly` take very long. With `--nightly-since COMMIT` only those run for which something below a path
 that the marker names has changed since that commit.
 """
 
 import subprocess
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 MAX_FLAKY = 3
-ALLOWED_SKIPS = ("hardware: ", "privilege: ", "data: ")  # how the reasons begin that a complete run accepts
+# How the reasons begin that a complete run accepts; "no package": a program that no package registry has.
+ALLOWED_SKIPS = ("hardware: ", "privilege: ", "data: ", "no package: ")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,8 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--minimum-passed", type=int, default=0, help="Fail if fewer tests passed.")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in the same hook, and is tried first
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Keep the tests of one file in one process; all real tests of `make test` share one, with its store."""
     second_try = config.getoption("--complete")
     since = config.getoption("--nightly-since")
@@ -41,6 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(group))
         if second_try and item.get_closest_marker("real"):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    return (yield)
 
 
 def _due(item: pytest.Item, config: pytest.Config, since: str) -> bool:

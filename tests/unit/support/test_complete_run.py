@@ -138,6 +138,17 @@ def test_second_tries_are_named_without_group():
         assert messages[0] == f"FLAKY: {names}" and len(found) == fatal
 
 
+def test_tests_of_a_file_share_a_process(run, pytester):
+    source = (
+        "import os\nimport pytest\n@pytest.mark.parametrize('n', range(20))\ndef test_it(n):\n    print(os.getpid())\n"
+    )
+    pytester.makepyfile(test_other=source)
+    done = run(source, "-n2", "--dist", "loadgroup", "-rP", apart=True)
+    done.assert_outcomes(passed=40)
+    pids = [line for line in done.outlines if line.isdigit()]
+    assert sorted(pids.count(pid) for pid in set(pids)) in ([20, 20], [40])
+
+
 @pytest.mark.heavy
 def test_second_tries_of_workers_are_listed(run):
     done = run(FLAKY.format(count=1), "--complete", "-n2", "--dist", "loadgroup", apart=True)
