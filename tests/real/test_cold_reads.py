@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SMALL = {"object_size": "200 kB", "clients": 2, "workers": 3, "buckets": 2}
 needs_a_disk = pytest.mark.skipif(
     page_cache.counted(Path(os.environ.get("TMPDIR", "/tmp"))) is not True,
-    reason="the kernel counts no disk reads of temporary files",
+    reason="hardware: the kernel counts no disk reads of temporary files",
 )
 
 
