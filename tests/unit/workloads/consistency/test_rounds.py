@@ -1,0 +1,144 @@
+"""What a worker of `consistency` counts: rounds against a store in memory that answers wrongly on purpose."""
+
+import pytest
+from fake_clock import FakeClock
+
+from storelab.core import clock
+from storelab.workloads.consistency import rounds
+from storelab.workloads.consistency.ledger import OBJECTS, Ledger
+from storelab.workloads.consistency.rounds import Worker
+from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen, View
+
+SECOND = 1_000_000_000
+
+
+class Memory(View):
+    """A front-end of a store in memory. `lie` may replace the answer to an operation on a key."""
+
+    def __init__(self, number: int, objects: dict[str, bytes], lie, asked: list[tuple[str, int]]):
+        self.number, self.objects, self.lie, self.asked = number, objects, lie, asked
+
+    def answer(self, op: str, key: str, right: Seen) -> Seen:
+        self.asked.append((op, self.number))
+        return self.lie(op, key, self.number) or right
+
+    def now(self, **facts) -> Seen:
+        return Seen(clock.now_ns(), clock.now_ns(), **facts)
+
+    def put(self, key: str, body: bytes) -> Seen:
+        self.objects[key] = body
+        return self.answer("PUT", key, self.now())
+
+    def get(self, key: str) -> Seen:
+        data = self.objects.get(key)
+        return self.answer("GET", key, self.now(data=data) if data is not None else self.now(state=ABSENT))
+
+    def delete(self, key: str) -> Seen:
+        self.objects.pop(key, None)
+        return self.answer("DELETE", key, self.now())
+
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
+        names = {key: len(body) for key, body in self.objects.items() if key.startswith(prefix)}
+        return self.answer("LIST", prefix, self.now(names=names))
+
+    make_bucket = drop_bucket = head_bucket = bucket_names = None
+
+
+@pytest.fixture
+def worked(monkeypatch):
+    """A function that runs rounds against views which may lie; returns the ledger and the (operation, front-end)."""
+    time = FakeClock(monkeypatch, rounds)
+
+    def run(count, lie=lambda *_: None, last_look=False, views=2):
+        ledger, objects, asked = Ledger(0, {}, 1, OBJECTS, views), {}, []
+        ledger.deadline_ns = time.ns + 60 * SECOND
+        worker = Worker(0, [Memory(n, objects, lie, asked) for n in range(views)], ledger, "w/", 300, 1)
+        objects["w/anchor"] = b"x"
+        for n in range(count):
+            worker.round(n)
+        if last_look:
+            worker.last_look()
+        return ledger, asked
+
+    return run
+
+
+def counts(ledger: Ledger) -> dict[str, tuple[int, int, int]]:
+    """(tries, anomalies, errors) of each scenario, through the same and through another front-end."""
+    total = lambda scenario, what: sum(ledger.counts[scenario, same][what] for same in (True, False))  # noqa: E731
+    return {name: tuple(total(name, what) for what in ("tried", "anomalies", "errors")) for name in OBJECTS}
+
+
+def test_right_store_is_tried_in_every_scenario(worked):
+    ledger, asked = worked(4, last_look=True)
+    # Each round lists twice and reads one deleted key again; the last look lists twice and reads all four. A listing
+    # tries `comes_back_listed` once for each front-end through which a key was deleted before.
+    assert counts(ledger) == {
+        "read_after_write": (4, 0, 0),
+        "list_after_write": (4, 0, 0),
+        "overwrite": (4, 0, 0),
+        "monotonic_reads": (8, 0, 0),
+        "read_after_delete": (4, 0, 0),
+        "list_after_delete": (4, 0, 0),
+        "comes_back": (4 + 4, 0, 0),
+        "comes_back_listed": (2 + 2 + 4 + 4, 0, 0),
+        "listing_works": (8 + 2, 0, 0),
+    }
+    assert [n for op, n in asked if op == "PUT"] == [0] * 4 + [1] * 4, "each front-end writes in two rounds"
+    assert all(ledger.counts[name, same]["tried"] for name in OBJECTS[:-3] for same in (True, False))
+
+
+def test_each_lie_is_counted_where_it_belongs(worked):
+    """Each lie is told in the first round only, or for good; (tries, anomalies, errors) of the scenarios it is in."""
+    failed = Seen(0, 0, FAILED, 500, "InternalError")
+    first = "w/0000000"
+    turns = {}
+
+    def nth(op, number, answer):
+        """Lie in the answer with this number to an operation on the first key."""
+
+        def lie(asked, key, view):
+            if (asked, key) != (op, first):
+                return None
+            turns[op] = turns.get(op, 0) + 1
+            return answer if turns[op] == number else None
+
+        return lie
+
+    def always(op, answer, key=first):
+        return lambda asked, name, view: answer if (asked, name) == (op, key) else None
+
+    listed = Seen(0, 0, names={first: 300})
+    cases = (
+        ("put fails", nth("PUT", 1, failed), {"read_after_write": (0, 0, 1), "overwrite": (0, 0, 0)}),
+        ("second put fails", nth("PUT", 2, failed), {"overwrite": (0, 0, 1), "monotonic_reads": (0, 0, 0)}),
+        ("delete fails", nth("DELETE", 1, failed), {"read_after_delete": (0, 0, 1)}),
+        ("late", nth("GET", 1, Seen(0, 0, ABSENT)), {"read_after_write": (1, 1, 0), "overwrite": (1, 0, 0)}),
+        ("never", always("GET", Seen(0, 0, ABSENT)), {"read_after_write": (1, 1, 0), "overwrite": (0, 0, 0)}),
+        ("deleted is read", nth("GET", 5, Seen(0, 0, data=b"x")), {"read_after_delete": (1, 1, 0)}),
+        ("listing fails once", nth_listing(1, failed), {"listing_works": (1, 0, 1), "list_after_write": (0, 0, 1)}),
+        ("listing fails", always("LIST", failed, "w/"), {"listing_works": (2, 2, 0)}),
+        ("deleted is listed", nth_listing(2, listed), {"list_after_delete": (1, 1, 0)}),
+    )
+    wrong = []
+    for name, lie, expected in cases:
+        turns.clear()
+        ledger, _ = worked(1, lie)
+        found = counts(ledger)
+        wrong += [(name, s, found[s], numbers) for s, numbers in expected.items() if found[s] != numbers]
+    assert not wrong, wrong
+
+
+def nth_listing(number, answer):
+    """Return a lie in one listing."""
+    turn = iter(range(1, 1_000_000))
+    return lambda op, key, view: answer if op == "LIST" and next(turn) == number else None
+
+
+def test_deleted_key_that_comes_back_is_counted_once(worked):
+    """The third listing, of the second round, shows the key of the first one again."""
+    back = Seen(0, 0, names={"w/0000000": 300, "w/0000001": 300})
+    ledger, _ = worked(2, nth_listing(3, back))
+    found = counts(ledger)["comes_back_listed"]
+    assert found == (1, 1, 0), found
+    assert [(a[0], a[1]) for a in ledger.anomalies] == [("comes_back_listed", "w/0000000")]
