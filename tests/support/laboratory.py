@@ -55,7 +55,12 @@ def anything(bucket: str, key: str, size: int | None) -> bool:
 
 
 def gone(pids) -> bool:
-    return not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
+    """Return whether these processes have ended; their parents need not have noticed."""
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                return False
+    return True
 
 
 def holds(measured, protocol):

@@ -1,6 +1,6 @@
 """Refusals of the user's mistakes, collected in loops over tables of cases."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import ValidationError
@@ -23,3 +23,16 @@ def refusal(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
     except ValidationError as error:  # `config.load` makes one line of it
         return str(error)
     return NONE
+
+
+def all_refused(cases: Iterable[tuple[Any, ...]]) -> None:
+    """Check that each call is refused with the expected message; report all other cases together.
+
+    A case is (begin of the message, a text in it, call, *arguments). With the text NONE the call must be accepted.
+    """
+    wrong = []
+    for begin, text, call, *arguments in cases:
+        message = refusal(call, *arguments)
+        if text not in message or not (text == NONE or message.startswith(begin)):
+            wrong.append((arguments, message))
+    assert not wrong, wrong

@@ -4,31 +4,22 @@ import json
 from dataclasses import replace
 
 import pandas as pd
-import pytest
 from paths import ROOT
+from refusals import NONE, refusal
 
 from storelab.analysis.latex.calibration import ceilings
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration as ceilings_table
 from storelab.analysis.tables import scaling, verdicts
 from storelab.core import axes, calibration, engines, model
-from storelab.core.errors import UserError
 from storelab.core.plan import series
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 
 SEALED = sorted(ROOT.glob("results/*/raw/plan.json"))
 EVERY = {a.name: a for w in WORKLOADS.values() for a in w.axes} | dict(axes.ALL)
-DEFAULTS = {  # name -> default and least value of axes of numbers
-    **{"clients": (1, 1), "workers": (8, 1), "buckets": (1, 1), "accounts": (1, 1), "front_ends": (1, 1)},
-    **{"part_size": (0, 0), "parallel_parts": (0, 0), "batch": (1, 1), "keys": (1000, 1), "keys_per_worker": (256, 1)},
-    **{"page_size": (1000, 1), "working_set": (0, 0), "prefix_depth": (0, 0), "range_size": (4000, 1)},
-    **{"object_size": (4000, 1), "arrival_rate": (0, 0), "connections": (64, 1), "split": (0, 0)},
-    **{"most_buckets": (120, 0), "fill": (0, 0), "clients_per_node": (0, 0), "servers": (0, 0), "part": (0, 0)},
-    **{"max_range_gap": (32 * 1024, 0), "thrift": (0, 0), "max_amplification": (0, 0), "read_ahead": (0, 0)},
-    **{"step": (50, 1), "files": (1, 1), "days": (5, 1), "start_files": (200, 1), "applications": (1, 1)},
-    "keep": (3, 1),
-}
+
+
 ROLES = {
     # A point and its ceiling agree in these.
     "ceiling": (
@@ -49,82 +40,6 @@ ROLES = {
     ),
     "setting": "backing redundancy scheme servers",
 }
-READS = {  # column -> heading, value -> words
-    "clients": ("Clients", {1: "1 client", 3: "3 clients"}),
-    "workers": ("Workers", {1: "1 worker per client", 3: "3 workers per client"}),
-    "buckets": ("Buckets", {1: "1 bucket", 3: "3 buckets"}),
-    "accounts": ("Accounts", {1: "1 account", 3: "3 accounts"}),
-    "front_ends": ("Front-ends", {1: "1 front-end", 3: "3 front-ends"}),
-    "part_size_bytes": ("Parts", {0: "", 4000: "parts of 4 kB"}),
-    "parallel_parts": ("Parallel parts", {0: "", 1: "1 part at a time", 3: "3 parts at a time"}),
-    "batch": ("Objects a request", {1: "1 object a request", 3: "3 objects a request"}),
-    "offset": ("Offset", {"random": "random places", "1MB": "at 1MB"}),
-    "range_size_bytes": ("Range", {4000: "ranges of 4 kB"}),
-    "object_size_bytes": ("Objects", {4000: "4 kB objects"}),
-    "working_set_bytes": ("Working set", {0: "", 4000: "working set of 4 kB"}),
-    "keys_per_worker": ("Keys per worker", {1: "1 key per worker", 3: "3 keys per worker"}),
-    "deletions_percent": ("Deletions [%]", {25.0: "25 % deletions"}),
-    "keys": ("Keys", {1: "1 key", 3: "3 keys"}),
-    "page_size": ("Page", {1: "pages of 1", 3: "pages of 3"}),
-    "prefix_depth": ("Depth", {0: "", 1: "1 folder deep", 3: "3 folders deep"}),
-    "scale": ("File", {"x": "file x"}),
-    "entry_fraction_percent": ("Entries [%]", {25.0: "25 % of entries"}),
-    "volume_fraction_percent": ("Volume [%]", {25.0: "25 % of volume"}),
-    "merge": ("Merge", {"planned": "planned", "gap": "fixed gap"}),
-    "max_range_gap_bytes": ("Gap", {0: "gap 0 B", 4000: "gap 4 kB"}),
-    "thrift": ("Thrift", {0: "", 1: "thrift 1", 3: "thrift 3"}),
-    "max_amplification": ("At most", {0: "", 1: "at most 1×", 3: "at most 3×"}),
-    "navigation": ("Navigation", {"scan": "scan", "random": "random navigation"}),
-    "cache": (
-        "Cache",
-        {"none": "no cache", "readahead": "cache readahead", "bytes": "cache bytes",
-         "blockcache": "cache blockcache", "all": "whole file kept"},
-    ),
-    "read_ahead_bytes": ("Read-ahead", {0: "", 4000: "4 kB read ahead"}),
-    "step": ("Step", {1: "steps of 1 event", 3: "steps of 3 events"}),
-    "files": ("Files", {1: "1 file", 3: "3 files"}),
-    "engine": ("Engine", {"x": "x"}),
-    "arrival_rate": (
-        "Due/s",
-        {0: "closed loop", 1: "open loop, 1 operations/s due", 3: "open loop, 3 operations/s due"},
-    ),
-    "arrivals": ("Arrivals", {"even": "", "poisson": "Poisson arrivals"}),
-    "balance": (
-        "Balance",
-        {"client": "balance client", "round_robin": "balance round_robin", "least_load": "balance least_load"},
-    ),
-    "payload": ("Payload", {"default": "payload default", "unsigned": "payload unsigned", "sha256": "payload sha256"}),
-    "ledger": ("Ledger", {"none": "ledger none", "kept": "ledger kept"}),
-    "codec": ("Codec", {"zstd": "codec zstd", "lz4": "codec lz4", "zlib": "codec zlib"}),
-    "transport": ("Transport", {"default": "transport default", "http": "transport http"}),
-    "access": ("Access", {"warm": "access warm", "cold": "access cold"}),
-    "header": ("Header", {"read": "header read", "cached": "header cached"}),
-    "connections": ("Connections", {1: "connections 1", 3: "connections 3"}),
-    "split_bytes": ("Split", {0: "split bytes 0", 4000: "split bytes 4000"}),
-    "most_buckets": ("Most buckets", {0: "most buckets 0", 1: "most buckets 1", 3: "most buckets 3"}),
-    "clients_per_node": (
-        "Clients per node",
-        {0: "clients per node 0", 1: "clients per node 1", 3: "clients per node 3"},
-    ),
-    "redundancy": ("Redundancy", {"default": "", "x": "x"}),
-    "servers": ("Data servers", {0: "", 1: "1 data server", 3: "3 data servers"}),
-    "backing": ("Backing", {"default": "", "disk": "on disk", "tmpfs": "on tmpfs", "memory": "on memory"}),
-    "scheme": ("Scheme", {"default": "", "http": "http", "https": "https"}),
-    "mix": ("Mix", {"x": "mix x"}),
-    "sizes": ("Sizes", {"random": "sizes random", "1MB": "sizes 1MB"}),
-    "pattern": ("Pattern", {"cvmfs": "pattern cvmfs", "tuned": "pattern tuned"}),
-    "days": ("Days", {1: "1 day", 3: "3 days"}),
-    "expired": ("Expired", {"none": "", "x": "signature expired on days x"}),
-    "keep": ("Kept", {1: "1 day kept", 3: "3 days kept"}),
-    "stratum0": ("Stratum 0", {"none": "", "x": "stratum 0 on x"}),
-    "start_files": ("Files", {1: "starts of 1 files", 3: "starts of 3 files"}),
-    "applications": ("Applications", {1: "", 3: "3 applications"}),
-    "client_cache": ("Client cache", {"none": "cold clients", "kept": "warm clients"}),
-    "http_cache": ("HTTP cache", {"none": "no HTTP cache", "squid": "through Squid"}),
-    "part": ("Part", {0: "", 1: "part 1", 3: "part 3"}),
-    "fault": ("Fault", {"none": "", "x": "x"}),
-    "fill": ("Full [%]", {0: "", 1: "1 % full", 3: "3 % full"}),
-}  # fmt: skip
 
 
 def test_sealed_plans_keep_their_axes():
@@ -169,19 +84,15 @@ def test_new_axis_of_an_engine_joins_its_workloads(monkeypatch):
     assert engines.obeyed("put")["pause"] == ("obstore",)
 
 
-def test_defaults_and_least_values_of_numbers():
-    assert DEFAULTS.keys() == {a.name for a in axes.ALL.values() if a.kind in ("int", "size")}
-    for name, (default, least) in DEFAULTS.items():
-        axis = axes.ALL[name]
+def test_least_values_of_numbers():
+    for axis in (a for a in axes.ALL.values() if a.kind in ("int", "size")):
         written = (lambda n: f"{n} B") if axis.kind == "size" else (lambda n: n)
-        assert (axis.default, axis.parse(written(least), "here")) == (default, least), name
+        least = int(axis.minimum)
+        assert axis.parse(written(least), "here") == least, axis.name
         if least or axis.kind == "int":
-            with pytest.raises(UserError):
-                axis.parse(written(least - 1), "here")
-    assert axes.ALL["entry_fraction"].default == axes.ALL["volume_fraction"].default == 100.0
+            assert refusal(axis.parse, written(least - 1), "here") != NONE, axis.name
     assert axes.ALL["clients"].parse(10**9, "here") == 10**9
-    with pytest.raises(UserError):
-        axes.ALL["clients"].parse(10**9 + 1, "here")
+    assert refusal(axes.ALL["clients"].parse, 10**9 + 1, "here") != NONE
 
 
 def test_roles_of_axes():
@@ -213,16 +124,14 @@ def test_wrong_values_are_refused():
     refused = {"entry_fraction": (0, 100.1, True, "1"), "clients": (True, 1.0, "2"), "offset": ("nowhere",)}
     for name, values in (refused | {"backing": ("paper",)}).items():
         for value in values:
-            with pytest.raises(UserError):
-                axes.ALL[name].parse(value, "here")
+            assert refusal(axes.ALL[name].parse, value, "here") != NONE, (name, value)
 
 
 def test_axes_with_choices_take_no_other_word():
     seen = set()
     for axis in (a for w in WORKLOADS.values() for a in w.axes if a.kind == "text" and a.choices):
         assert [axis.parse(c, "here") for c in axis.choices] == list(axis.choices)
-        with pytest.raises(UserError):
-            axis.parse("something else", "here")
+        assert refusal(axis.parse, "something else", "here") != NONE
         seen.add(axis.name)
     assert seen >= {"engine", "balance", "payload", "merge", "navigation", "cache", "access", "codec", "scheme"}
     assert seen >= {"target", "operation", "phase"}
@@ -231,20 +140,22 @@ def test_axes_with_choices_take_no_other_word():
 # Words
 
 
-def test_headings_and_values_read_as_written():
-    """Every axis is in the table with all its choices; figures, tables and LaTeX take their words from here."""
-    assert READS.keys() == axes.BY_COLUMN.keys()
-    for column, (heading, said) in READS.items():
-        axis = axes.BY_COLUMN[column]
-        assert axis.kind != "text" or {*axis.choices} <= {*said}, column
-        assert (words.heading(column), {v: words.value_text(column, v) for v in said}) == (heading, said)
-        any_text = axis.kind == "text" and not axis.choices
-        assert any_text or {*axis.values} <= {str(v) for v in (axis.default, *axis.choices, 0)}, column
+def test_axes_have_headings_and_values_have_words():
+    """No two choices of an axis have the same words."""
+    for column, axis in axes.BY_COLUMN.items():
+        assert words.heading(column)[0].isupper(), column
+        found = [words.value_text(column, choice) for choice in axis.choices]
+        assert len(found) == len(set(found)) and all("{" not in text for text in found), column
 
 
 def test_words_of_other_columns_and_types():
     for column, value, said in (
         ("clients", 2.0, "2 clients"),
+        ("clients", 1, "1 client"),
+        ("part_size_bytes", 0, ""),
+        ("deletions_percent", 25.0, "25 % deletions"),
+        ("arrival_rate", 0, "closed loop"),
+        ("engine", "x", "x"),
         ("part_size_bytes", 16 * 2**20, "parts of 16 MiB"),
         ("arrival_rate", 20000, "open loop, 20 000 operations/s due"),
         ("payload", float("nan"), ""),  # of a workload that has no such axis

@@ -1,12 +1,14 @@
 """Which points a campaign gets to measure the ceilings of its clients, and which axes they have."""
 
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import small_plan
+from refusals import refusal
 
-from storelab.core import calibration, config, plan, stores
-from storelab.core.errors import UserError
+from storelab.core import calibration, plan, stores
 from storelab.measure import check
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -21,13 +23,8 @@ STORES = {
 }
 
 
-def configured(**more) -> config.Config:
-    base = {"campaign": "x", "name": "x", "stores": STORES, "use_stores": ["a"], "repetitions": 2, "sweeps": SWEEPS}
-    return config.Config.model_validate(base | more)
-
-
-def planned(**more) -> list:
-    return plan.make(configured(**more), WORKLOADS)
+configured = partial(small_plan.configured, stores=STORES, sweeps=SWEEPS, repetitions=2, calibrate=True)
+planned = partial(small_plan.planned, stores=STORES, sweeps=SWEEPS, repetitions=2, calibrate=True)
 
 
 def uploads(**axes) -> dict:
@@ -77,6 +74,8 @@ def test_ceilings_surround_points_that_stay_the_same():
     phases = [p.axes.get("phase", "between") for p in points]
     assert [k for k, _ in itertools.groupby(phases)] == ["before", "between", "after"]
     assert [p.key for p in points if p.workload != "calibrate"] == [p.key for p in without]
+    keys = [p.key for p in ceilings(points)]
+    assert keys != sorted(keys), "they are shuffled"
     assert [p.order for p in points] == list(range(1, len(points) + 1))
     assert [p.key for p in points] == [p.key for p in planned(use_stores=["a", "far"])]
 
@@ -148,9 +147,9 @@ def test_impossible_calibrations_are_refused(tmp_path):
     for store, workload, axes, place, value in cases:
         sweeps = {"s": {"workload": workload, "axes": axes}}
         settings = configured(use_stores=[store], sweeps=sweeps, state=str(tmp_path))
-        with pytest.raises(UserError) as caught:
-            check.rights(settings, plan.make(settings, WORKLOADS), WORKLOADS, all_stores(settings))
-        assert caught.value.place == f"sweeps.s.{place}" and value in str(caught.value), (store, workload, axes)
+        points = plan.make(settings, WORKLOADS)
+        message = refusal(check.rights, settings, points, WORKLOADS, all_stores(settings))
+        assert message.startswith(f"sweeps.s.{place}: ") and value in message, (store, workload, axes)
 
 
 def test_clients_that_use_https():

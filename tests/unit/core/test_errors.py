@@ -1,8 +1,5 @@
 """Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
 
-import pytest
-
-from storelab.core import records
 from storelab.core.errors import UserError, of_system
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -30,16 +27,6 @@ def test_refusals_of_the_system_name_path_and_hint():
     ):
         message = str(of_system(error))
         assert message.startswith(begin) and hint in message
-
-
-def test_full_disk_names_the_file(tmp_path, monkeypatch):
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(records.os, "fsync", full)
-    with pytest.raises(OSError, match="device") as caught:
-        records.write_atomic(tmp_path / "new", b"x")
-    assert caught.value.filename == str(tmp_path / "new") and not list(tmp_path.iterdir())
 
 
 def test_tokens_are_hidden_and_names_are_not():

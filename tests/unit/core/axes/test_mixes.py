@@ -1,32 +1,26 @@
 """Names of mixes and sizes: what a campaign declares, what is refused, and the mean of a distribution."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from refusals import all_refused
+from small_plan import URL, configured
 
 from storelab.core import plan
 from storelab.core.axes import mixes
 from storelab.core.config import Config
-from storelab.core.errors import UserError
 from storelab.measure import check_axes, plan_file
 from storelab.workloads import WORKLOADS
 
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
-SETTINGS = {
-    "campaign": "lab",
-    "name": "lab",
-    "stores": {"mine": {"kind": "s3", "endpoint": "http://127.0.0.1:1"}},
-    "use_stores": ["mine"],
-    "calibrate": False,
-    "repetitions": 1,
-}
 
 
 def config(tmp_path, axes=None, **more) -> Config:
     sweep = {"workload": "mix", "objects": 64, "axes": {"workers": 4, "clients": 2} | (axes or {})}
-    return Config.model_validate(SETTINGS | {"results": str(tmp_path / "results"), "sweeps": {"it": sweep}} | more)
+    return configured(results=str(tmp_path / "results"), stores={"a": URL}, sweeps={"it": sweep}, **more)
 
 
 def point(tmp_path, axes=None, **more):
@@ -36,7 +30,7 @@ def point(tmp_path, axes=None, **more):
 def test_names_mean_what_the_campaign_declares(tmp_path):
     declared = {"mixes": {"mine": {"get": 9, "put": 1}}, "sizes": {"site": {"mean": "10 kB", "sigma": 1.5}}}
     one = point(tmp_path, {"mix": "mine", "sizes": "site"}, **declared)
-    assert one.key == "mine/mix/mix~mine_sizes~site_clients~0002_workers~0004_rep~001"
+    assert one.key == "a/mix/mix~mine_sizes~site_clients~0002_workers~0004_rep~001"
     assert one.fixed["mix"] == {"get": 9, "put": 1, "head": 0, "list": 0, "delete": 0}
     assert one.fixed["sizes"] == {"mean": 10_000, "sigma": 1.5, "least": 1, "most": 1_000_000}
     usual = point(tmp_path, {"sizes": "1 MB"})
@@ -45,10 +39,9 @@ def test_names_mean_what_the_campaign_declares(tmp_path):
 
 
 def test_undeclared_names_are_refused(tmp_path):
-    for axes, place, word in (({"mix": "mien"}, "mix", "'mine'"), ({"sizes": "small"}, "sizes", "'small'")):
-        with pytest.raises(UserError) as refused:
-            point(tmp_path, axes, mixes={"mine": {"get": 1}})
-        assert refused.value.place == f"sweeps.it.axes.{place}" and word in str(refused.value)
+    make = partial(point, tmp_path, mixes={"mine": {"get": 1}})
+    for axis, value, word in (("mix", "mien", "'mine'"), ("sizes", "small", "'small'")):
+        all_refused([(f"sweeps.it.axes.{axis}: ", word, make, {axis: value})])
 
 
 def test_wrong_declarations_are_refused(tmp_path):
@@ -123,6 +116,6 @@ def test_mean_of_a_cut_log_normal_distribution_by_integration():
 
 def test_poisson_arrivals_need_a_rate(tmp_path):
     store = SimpleNamespace(protocol="s3", name="mine", settings=SimpleNamespace(kind="s3"))
-    with pytest.raises(UserError, match="poisson arrivals need a rate"):
-        check_axes.possible(point(tmp_path, {"arrivals": "poisson"}), store)
+    one = point(tmp_path, {"arrivals": "poisson"})
+    all_refused([("sweeps.it.axes.", "poisson arrivals need a rate", check_axes.possible, one, store)])
     check_axes.possible(point(tmp_path, {"arrivals": "poisson", "arrival_rate": 10}), store)

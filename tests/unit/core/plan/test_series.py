@@ -1,30 +1,19 @@
 """Sweeps in parts: the axis `part`, and the order of the parts in the plan."""
 
-import dataclasses
 import itertools
+from functools import partial
 
-from refusals import refusal
+from refusals import all_refused
+from small_plan import ASKING, configured, planned
 
-from storelab.core import axes, plan
-from storelab.core.config import Config
+from storelab.core import plan
 from storelab.core.plan import series
 from storelab.workloads import WORKLOADS
 
 SWEEP = {"workload": "put", "axes": {"clients": [1, 2, 3]}, "parts": 12}
 UP = {"workload": "put", "axes": {"clients": 2}}
 ROLES = {"writers": UP, "readers": {"workload": "get"}}
-# `put` has the axis among its own.
-ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
-
-
-def configured(**more):
-    base = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
-    base |= {"stores": {"a": {"kind": "seaweedfs"}, "b": {"kind": "seaweedfs"}}, "sweeps": {"soak": SWEEP}}
-    return Config.model_validate(base | more)
-
-
-def made(known=WORKLOADS, **more):
-    return plan.make(configured(**more), known)
+made = partial(planned, stores={name: {"kind": "seaweedfs"} for name in "ab"}, sweeps={"soak": SWEEP})
 
 
 def without_part(point):
@@ -115,14 +104,11 @@ def test_plan_file_has_the_axis_only_with_parts():
 
 def test_mistakes_in_parts_are_refused():
     role = {"workload": "put", "axes": {"part": 1}}
-    wrong = []
-    for sweep, text in (
+    mistakes = [
         ({"axes": {"part": [1, 2]}}, "sweeps.soak.axes.part: "),
         ({"axes": {"part": 1}, "parts": None}, "sweeps.soak.axes.part: "),
         ({"workload": "", "roles": {"r": role}, "axes": {}}, "sweeps.soak.roles.r.axes.part: "),
         ({"repetitions": 3000, "parts": 40}, "points or more"),
         *(({"parts": parts}, "parts") for parts in (0, -1, 1001, True, "all")),
-    ):
-        if text not in (message := refusal(made, sweeps={"soak": SWEEP | sweep})):
-            wrong.append((sweep, message))
-    assert not wrong, wrong
+    ]
+    all_refused(("", text, partial(made, sweeps={"soak": SWEEP | sweep})) for sweep, text in mistakes)

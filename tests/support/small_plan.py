@@ -1,0 +1,29 @@
+"""Small campaigns: a configuration of one sweep at one store, and its points."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from storelab.core import axes, plan
+from storelab.core.config import Config
+from storelab.core.model import Point
+from storelab.workloads import WORKLOADS
+from storelab.workloads.base import Workload
+
+CAMPAIGN: dict[str, Any] = {
+    **{"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False},
+    **{"stores": {"a": {"kind": "seaweedfs"}}, "sweeps": {"s": {"workload": "put"}}},
+}
+URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}  # an external store, of which nothing is asked
+# `put` has the axis `part` among its own: it uses what earlier parts left.
+ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
+
+
+def configured(**changes: Any) -> Config:
+    """Return the configuration with other values of these keys."""
+    return Config.model_validate(CAMPAIGN | changes)
+
+
+def planned(known: Mapping[str, Workload] = WORKLOADS, **changes: Any) -> list[Point]:
+    """Return the points of the configuration."""
+    return plan.make(configured(**changes), known)
