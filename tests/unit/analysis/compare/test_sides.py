@@ -9,19 +9,16 @@ import pytest
 from scipy import stats
 
 from storelab.analysis.compare import sides
-from storelab.analysis.statistics import many, ratios
 from storelab.core.errors import UserError
 
 AXES = [("clients", "int", 1), ("object_size", "size", 4000)]
+KEYS = ((1, 4000), (1, 10**7), (2, 4000), (2, 10**7))  # clients and size of the usual points
 
 
 def plan(*names):
     """A plan whose workloads `get` and `put` know these axes."""
-    declared = [
-        {"name": n, "kind": k, "default": d, "column": f"{n}_bytes" if k == "size" else n}
-        for n, k, d in AXES
-        if n in names
-    ]
+    columns = {"size": "object_size_bytes", "int": "clients"}
+    declared = [{"name": n, "kind": k, "default": d, "column": columns[k]} for n, k, d in AXES if n in names]
     return {"workloads": {w: {"axes": declared} for w in ("get", "put")}}
 
 
@@ -48,27 +45,17 @@ def runs(scale, seed, store="s", workloads=("get",), clients=(1, 2), sizes=(4000
 def test_every_row_of_a_comparison():
     rows_a, rows_b = runs(100, 1), [*runs(120, 2, n=6), *runs(5, 3, clients=(9,), sizes=(4000,))]
     latencies = {"latency_p50_ms": [float(i) for i in range(1, len(rows_b) + 1)]}
-    a = side(
-        "a",
-        rows_a,
-        latency_p50_ms=[None] * len(rows_a),
-        bound_by=["link" if c == 2 else None for _, _, c, *_ in rows_a],
-    )
+    bound = ["link" if c == 2 else None for _, _, c, *_ in rows_a]
+    a, keys = side("a", rows_a, latency_p50_ms=[None] * len(rows_a), bound_by=bound), [*KEYS]
     table, alone = sides.compare(a, side("b", rows_b, **latencies))
     assert alone == (0, 1) and list(table["workload"]) == ["get"] * 4 + ["all"]
-    assert list(zip(table["clients"][:4], table["object_size_bytes"][:4], strict=True)) == [
-        (1, 4000),
-        (1, 10**7),
-        (2, 4000),
-        (2, 10**7),
-    ]
+    assert list(zip(table["clients"][:4], table["object_size_bytes"][:4], strict=True)) == keys
     ps = []
     for row in table[:4].itertuples():
         factor = row.object_size_bytes / 1e6 if row.object_size_bytes >= 10**6 else 1
         assert row.metric == ("throughput" if row.object_size_bytes >= 10**6 else "rate")
-        x, y = (
-            [r[5] * factor for r in rows if r[2:4] == (row.clients, row.object_size_bytes)] for rows in (rows_a, rows_b)
-        )
+        key = (row.clients, row.object_size_bytes)
+        x, y = ([r[5] * factor for r in rows if r[2:4] == key] for rows in (rows_a, rows_b))
         assert (row.n_a, row.n_b, row.points) == (5, 6, 1) and (row.store_a, row.store_b) == ("s", "s")
         assert (row.median_a, row.median_b) == pytest.approx((np.median(x), np.median(y)))
         pairs = np.sort(np.log(np.divide.outer(y, x)).ravel())
@@ -85,22 +72,13 @@ def test_every_row_of_a_comparison():
         least = min(least, ps[order[rank]] * 4 / (rank + 1))
         corrected[order[rank]] = least
     assert list(table["p_corrected"][:4]) == pytest.approx(list(corrected))
-    assert list(table["verdict_corrected"][:4]) == [
-        v if c < 0.05 else "cannot tell" for v, c in zip(table["verdict"], corrected, strict=False)
-    ]
+    verdicts = [v if c < 0.05 else "cannot tell" for v, c in zip(table["verdict"], corrected, strict=False)]
+    assert list(table["verdict_corrected"][:4]) == verdicts
     whole = table.iloc[4]
     assert whole["metric"] == "speed" and whole["points"] == 4 and (whole["n_a"], whole["n_b"]) == (5, 6)
-    logs = [
-        [
-            np.mean([math.log(r[5]) for r in rows if r[2:4] == key])
-            for key in ((1, 4000), (1, 10**7), (2, 4000), (2, 10**7))
-        ]
-        for rows in (rows_a, rows_b)
-    ]
-    assert (
-        whole["ratio"] == pytest.approx(math.exp(np.mean(np.subtract(logs[1], logs[0]))))
-        and whole["p_corrected"] == whole["p"]
-    )
+    logs = [[np.mean([math.log(r[5]) for r in rows if r[2:4] == key]) for key in keys] for rows in (rows_a, rows_b)]
+    assert whole["ratio"] == pytest.approx(math.exp(np.mean(np.subtract(logs[1], logs[0]))))
+    assert whole["p_corrected"] == whole["p"]
 
 
 def test_latencies_are_compared_too_and_lower_is_faster():
@@ -113,11 +91,8 @@ def test_latencies_are_compared_too_and_lower_is_faster():
     assert list(table["median_b"][1:3]) == [3.0, 6.0]
     slower = sides.slower(table)
     assert list(slower["metric"]) == ["latency_p99"] * 2
-    assert (
-        len(sides.slower(table, 19)) == 2
-        and len(sides.slower(table, 21)) == 0
-        and len(sides.slower(table, overall=True)) == 1
-    )
+    assert [len(sides.slower(table, margin)) for margin in (19, 21)] == [2, 0]
+    assert len(sides.slower(table, overall=True)) == 1
 
 
 def test_slower_by_more_than_a_margin():
@@ -144,16 +119,12 @@ def test_points_that_nobody_shares():
 def test_which_stores_are_meant():
     both = side("both", [*runs(1, 1, "x"), *runs(1, 2, "y")])
     x, z = side("x", runs(1, 3, "x")), side("z", runs(1, 4, "z"))
-    assert [s.store for s in sides.matched(both, x)] == [None, None]
-    assert [s.store for s in sides.matched(x, z)] == ["x", "z"]
     named = side("n", runs(1, 1, "x"), "x")
-    assert [s.store for s in sides.matched(named, both)] == ["x", "x"] and [
-        s.store for s in sides.matched(both, named)
-    ] == ["x", "x"]
-    assert [s.store for s in sides.matched(named, z)] == ["x", "z"] and [s.store for s in sides.matched(z, named)] == [
-        "z",
-        "x",
-    ]
+    for a, b, stores in (
+        *((both, x, [None, None]), (x, z, ["x", "z"]), (named, both, ["x", "x"]), (both, named, ["x", "x"])),
+        *((named, z, ["x", "z"]), (z, named, ["z", "x"])),
+    ):
+        assert [s.store for s in sides.matched(a, b)] == stores, (a.name, b.name)
     with pytest.raises(UserError, match="no store in common"):
         sides.matched(both, z)
     with pytest.raises(UserError, match="has several stores and none is z"):
@@ -199,35 +170,23 @@ def test_days_widen_what_is_said():
         side(f"d{i}", [(*r[:5], r[5] * factor) for r in runs(100, 10 + i)]) for i, factor in enumerate((1.0, 1.2, 0.9))
     ]
     plain, found = sides.compare(a, b)[0], sides.compare(a, b, days)[0]
-    keys = [(1, 4000), (1, 10**7), (2, 4000), (2, 10**7)]
 
     def log(s, key):
         t = s.points
         return np.log(t.loc[(t["clients"] == key[0]) & (t["object_size_bytes"] == key[1]), "overlap_rate_per_s"]).mean()
 
-    logs = np.array([[log(d, key) for d in days] for key in keys])
+    logs = np.array([[log(d, key) for d in days] for key in KEYS])
     variance = np.var(logs, axis=1, ddof=1).mean()
     for i in range(4):
         reach = stats.t.ppf(0.975, 2) * math.sqrt(2 * variance)
         low = min(plain["low"][i], plain["ratio"][i] * math.exp(-reach))
         high = max(plain["high"][i], plain["ratio"][i] * math.exp(reach))
-        assert (found["low"][i], found["high"][i]) == pytest.approx((low, high)) and found["ratio"][i] == plain[
-            "ratio"
-        ][i]
+        assert (found["low"][i], found["high"][i]) == pytest.approx((low, high))
+        assert found["ratio"][i] == plain["ratio"][i]
     reach = stats.t.ppf(0.975, 2) * math.sqrt(2 * np.var(logs.mean(0), ddof=1))
     assert found["low"][4] == pytest.approx(min(plain["low"][4], plain["ratio"][4] * math.exp(-reach)))
     t = abs(math.log(plain["ratio"][4])) / math.sqrt(2 * np.var(logs.mean(0), ddof=1))
     assert found["p"][4] == pytest.approx(max(plain["p"][4], 2 * stats.t.sf(t, 2)))
-
-
-def test_days_by_hand():
-    found = ratios.Ratio(6, 6, 1.2, 1.1, 1.3, 0.95, "faster", p=0.01)
-    assert many.with_days(found, 0.0, 3) == found and many.with_days(found, 9.0, 0) == found
-    assert many.day_variance(np.array([[0.0, 2.0], [1.0, math.nan], [0.0, 4.0]])) == (pytest.approx((2 + 8) / 2), 1)
-    assert (
-        many.verdict_corrected("faster", 0.049) == "faster"
-        and many.verdict_corrected("faster", 0.0501) == "cannot tell"
-    )
 
 
 def test_a_side_is_read_by_folder_and_store(tmp_path):

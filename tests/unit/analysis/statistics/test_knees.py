@@ -48,26 +48,11 @@ def test_no_peak_where_nothing_falls(shape):
     assert np.mean(named) <= 0.05
 
 
-def test_a_curve_that_falls_from_the_start_has_no_peak():
-    assert knees.knee(X, drawn(np.random.default_rng(4), 100 / X, 0.03))[0] == "not rising"
-
-
 def test_a_tie_of_two_tops_lies_in_the_interval():
     """4 and 8 are equally fast: the peak may be at either, or beyond them up to their neighbours."""
     y = drawn(np.random.default_rng(5), np.repeat([100.0, 200, 400, 400, 200, 100], 3), 0.02)
     shape, at = knees.knee(X, y)
     assert (shape, at.low, at.high) == ("peak", 2, 16)
-
-
-def test_residuals_of_a_tent_are_those_of_least_squares():
-    """Against numpy's solver, one candidate at a time."""
-    rng = np.random.default_rng(6)
-    y = drawn(rng, np.minimum(X, 6) / np.maximum(X / 6, 1), 0.1)
-    w = rng.uniform(0.5, 2, len(X))
-    rise, fall = np.minimum(X, 6.0), np.maximum(X, 6.0)
-    design = np.column_stack([np.ones_like(X), rise, fall]) * np.sqrt(w)[:, None]
-    _, rest, _, _ = np.linalg.lstsq(design, y * np.sqrt(w), rcond=None)
-    assert knees._tents(rise[None], fall[None], y, w)[0] == pytest.approx(rest[0])
 
 
 def test_interval_of_peak_with_few_runs_at_top():
@@ -97,15 +82,6 @@ FIVE = np.repeat([1.0, 2, 4, 8, 16], 4)
 
 def scattered(y, spread=0.02):
     return drawn(np.random.default_rng(3), y, spread)
-
-
-def test_knee_plateau_and_slope():
-    c = knees.fit(FIVE, scattered(100 * np.minimum(FIVE, 5)))
-    assert c.shape == "knee" and c.reason == ""
-    assert c.knee.low <= 5 <= c.knee.high and c.knee.high / c.knee.low < 1.3
-    assert c.plateau.low <= 500 <= c.plateau.high
-    assert c.slope.low <= 100 <= c.slope.high and c.slope.value == pytest.approx(100, rel=0.05)
-    assert c.linearity.value < 1
 
 
 def test_slope_is_that_of_weighted_least_squares():
@@ -140,13 +116,8 @@ def test_noise_has_no_knee():
     x = np.repeat([1.0, 2, 4], 2)
     c = knees.fit(x, np.array([90.0, 150, 100, 160, 150, 210]))
     assert c.shape in ("cannot tell", "not rising") and np.isnan(c.knee.value)
-
-
-def test_few_values_or_runs_have_a_reason():
-    assert "2 values of the axis" in knees.fit(np.array([1, 2, 1, 2]), np.array([1, 2, 1, 2])).reason
     once = knees.fit(np.array([1, 2, 4]), np.array([100.0, 200, 380]))
-    assert once.shape == "cannot tell" and "repeat them" in once.reason
-    assert once.linearity.value == pytest.approx(0.96, abs=0.03)
+    assert once.shape == "cannot tell" and once.linearity.value == pytest.approx(0.96, abs=0.03)
 
 
 def runs(values, speeds, n, scatter, seed=1):
@@ -161,9 +132,8 @@ def test_linearity_is_the_slope_of_the_logarithms_with_its_student_interval():
     truth = stats.linregress(np.log(x), np.log(y))
     reach = stats.t.ppf(0.975, len(x) - 2) * truth.stderr
     found = knees.fit(x, y).linearity
-    assert (found.value, found.low, found.high) == pytest.approx(
-        (truth.slope, truth.slope - reach, truth.slope + reach), rel=1e-6
-    )
+    expected = (truth.slope, truth.slope - reach, truth.slope + reach)
+    assert (found.value, found.low, found.high) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_slope_is_that_of_weighted_least_squares_up_to_the_knee():
@@ -179,9 +149,8 @@ def test_the_slope_is_that_of_weighted_least_squares_up_to_the_knee():
     free = keep.sum() - 2
     error = math.sqrt(normal[1, 1] * (w * (y[keep] - design @ fitted) ** 2).sum() / free)
     reach = stats.t.ppf(0.975, free) * error
-    assert (found.slope.value, found.slope.low, found.slope.high) == pytest.approx(
-        (fitted[1], fitted[1] - reach, fitted[1] + reach), rel=1e-4
-    )
+    expected = (fitted[1], fitted[1] - reach, fitted[1] + reach)
+    assert (found.slope.value, found.slope.low, found.slope.high) == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_plateau_is_the_geometric_mean_beyond_the_knee():
@@ -189,7 +158,7 @@ def test_the_plateau_is_the_geometric_mean_beyond_the_knee():
     found = knees.fit(x, y)
     logs = np.log(y[x >= min(found.knee.value, 8)])
     reach = stats.t.ppf(0.975, len(logs) - 1) * stats.sem(logs)
-    expected = np.exp([logs.mean(), logs.mean() - reach, logs.mean() + reach])
+    expected = np.exp(logs.mean() + np.array([0, -reach, reach]))
     assert [found.plateau.value, found.plateau.low, found.plateau.high] == pytest.approx(expected, rel=1e-9)
 
 
@@ -243,19 +212,6 @@ def test_the_last_step_rises_by_the_pooled_t_test():
         pooled = sum(((g - g.mean()) ** 2).sum() for g in groups) / 9
         low = groups[2].mean() - groups[1].mean() - stats.t.ppf(0.975, 9) * math.sqrt(pooled * 2 / 4)
         assert knees._last_step_rises(x, y) == (low > 0)
-
-
-def test_the_peaks_interval_holds_the_values_that_may_be_the_highest():
-    x, y = runs([1, 2, 4, 8, 16, 32], [100, 200, 400, 800, 780, 300], 4, 0.05, seed=2)
-    found = knees.fit(x, y)
-    assert found.shape == knees.PEAK and math.isnan(found.plateau.value)
-    values = np.unique(x)
-    groups = [np.log(y[x == v]) for v in values]
-    means, df = [g.mean() for g in groups], len(y) - len(values)
-    pooled, top = sum(((g - g.mean()) ** 2).sum() for g in groups) / df, int(np.argmax(means))
-    may = [i for i in range(6) if (means[top] - means[i]) <= stats.t.ppf(0.975, df) * math.sqrt(pooled * 2 / 4)]
-    assert (found.knee.low, found.knee.high) == (values[may[0] - 1], values[may[-1] + 1])
-    assert found.knee.low <= found.knee.value <= found.knee.high
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,8 @@ from storelab.analysis.statistics import many, ratios
 
 def test_correction_is_benjamini_and_hochbergs():
     """The example of their paper (1995, section 3.2): 15 p values, of which four are rejected at 5 %."""
-    p = [
-        0.0001,
-        0.0004,
-        0.0019,
-        0.0095,
-        0.0201,
-        0.0278,
-        0.0298,
-        0.0344,
-        0.0459,
-        0.3240,
-        0.4262,
-        0.5719,
-        0.6528,
-        0.759,
-        1,
-    ]
+    words = "0.0001 0.0004 0.0019 0.0095 0.0201 0.0278 0.0298 0.0344 0.0459 0.324 0.4262 0.5719 0.6528 0.759 1"
+    p = [float(word) for word in words.split()]
     q = many.corrected(p)
     assert (q < 0.05).sum() == 4
     assert q[3] == pytest.approx(0.0095 * 15 / 4)
@@ -35,6 +20,7 @@ def test_points_without_a_test_do_not_count():
     assert q[0] == pytest.approx(0.02)
     assert np.isnan(q[1])
     assert len(many.corrected([])) == 0
+    assert [many.verdict_corrected("faster", p) for p in (0.049, 0.0501)] == ["faster", "cannot tell"]
 
 
 @pytest.mark.parametrize("n", [6, 8])

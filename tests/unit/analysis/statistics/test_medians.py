@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 from paths import ROOT
-from scipy.stats import binom, quantile_test, ttest_ind
+from scipy.stats import binom, quantile_test
 
-from storelab.analysis.statistics import medians, ratios
+from storelab.analysis.statistics import medians
 
 
 def test_no_value_and_one_value():
@@ -38,9 +38,8 @@ def test_interval_lies_between_the_two_ranks_that_it_interpolates(n):
     k, _ = medians.order_statistics(n)
     s = medians.summarise(np.arange(1.0, n + 1))
     assert k <= s.low < k + 1 and s.high == pytest.approx(n + 1 - s.low) and s.kind == "95 % interval"
-    theirs = quantile_test(np.arange(1.0, n + 1), p=0.5).confidence_interval(
-        0.95
-    )  # plain order statistics, never narrower
+    # plain order statistics, never narrower
+    theirs = quantile_test(np.arange(1.0, n + 1), p=0.5).confidence_interval(0.95)
     assert s.low >= theirs.low - 1e-9 and s.high <= theirs.high + 1e-9
 
 
@@ -54,40 +53,13 @@ def test_six_runs():
     assert (s.low, s.high) == (pytest.approx(1 + weight), pytest.approx(32 - 16 * weight))
 
 
-@pytest.mark.parametrize("n", [6, 8, 11, 30])
-def test_stated_coverage_is_that_of_normal_runs(n):
-    rng = np.random.default_rng(1)
-    x = np.sort(rng.normal(size=(40_000, n)))
-    k, _ = medians.order_statistics(n)
-    weight = medians.summarise(np.arange(1.0, n + 1)).low - k
-    low, high = (x[:, i] * (1 - weight) + x[:, j] * weight for i, j in ((k - 1, k), (n - k, n - k - 1)))
-    assert np.mean((low <= 0) & (high >= 0)) == pytest.approx(medians.coverage(n), abs=0.004)
-
-
-def test_coverage_holds_for_skewed_runs():
-    rng = np.random.default_rng(1)
-    for n in (6, 8):
-        found = [medians.summarise(sample) for sample in rng.exponential(size=(1500, n))]
-        assert np.mean([s.low <= math.log(2) <= s.high for s in found]) == pytest.approx(0.95, abs=0.02)
-
-
 def test_the_page_states_the_coverage_of_the_code():
     page = (ROOT / "docs/statistics.md").read_text()
     rows = re.findall(r"^\| (\d+) \| ([\d.]+)(?: \(range\))? \| ([\d.]+) \|$", page, re.M)
     assert len(rows) >= 10
     for n, covers, plain in rows:
-        assert (
-            f"{100 * medians.coverage(int(n)):.1f}" == covers
-            and f"{100 * medians.order_statistics(int(n))[1]:.1f}" == plain
-        ), n
-
-
-def test_the_whole_is_compared_by_welchs_test():
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(0, 0.1, 7), rng.normal(0.2, 0.3, 5)
-    found = ratios.whole([dict(enumerate(np.exp(a)))], [dict(enumerate(np.exp(b)))])
-    theirs = ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == (pytest.approx(math.exp(theirs.low)), pytest.approx(math.exp(theirs.high)))
+        found = (medians.coverage(int(n)), medians.order_statistics(int(n))[1])
+        assert [f"{100 * part:.1f}" for part in found] == [covers, plain], n
 
 
 def test_ranks_that_hold_the_median_by_counting():

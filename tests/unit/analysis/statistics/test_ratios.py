@@ -63,9 +63,8 @@ def test_ratios_by_brute_force(a, b):
         assert found.reason == f"{single} too few for a 95 % interval; 4 against 4 are enough"
         return
     assert (found.low, found.high) == pytest.approx((math.exp(pairs[k - 1]), math.exp(pairs[-k])), rel=1e-9)
-    assert found.coverage == pytest.approx(1 - 2 * below[k - 1]) and found.row()["coverage_percent"] == pytest.approx(
-        100 * found.coverage
-    )
+    assert found.coverage == pytest.approx(1 - 2 * below[k - 1])
+    assert found.row()["coverage_percent"] == pytest.approx(100 * found.coverage)
     least = min(sum(y <= x for x in a for y in b), sum(y >= x for x in a for y in b))
     assert found.p == pytest.approx(min(1, 2 * below[least]))
     assert found.verdict == ("faster" if found.low > 1 else "slower" if found.high < 1 else "cannot tell")
@@ -76,9 +75,8 @@ def test_ratios_by_brute_force(a, b):
 
 def test_what_has_no_ratio():
     assert ratios.ratio([], [1]).reason == ratios.ratio([1], [math.nan]).reason == "no run on one side"
-    assert (
-        ratios.ratio([0, 1], [1]).reason == ratios.ratio([1], [1, -1]).reason == "a run with a value of 0 has no ratio"
-    )
+    zero = "a run with a value of 0 has no ratio"
+    assert ratios.ratio([0, 1], [1]).reason == ratios.ratio([1], [1, -1]).reason == zero
     assert ratios.ratio([0, 1], [1]).n_a == 2 and ratios.ratio([1], [2]).row()["reason"]
     assert ratios.ratio([1] * 4, [2] * 4).row()["reason"] is None
 
@@ -86,26 +84,21 @@ def test_what_has_no_ratio():
 def test_the_whole_by_hand():
     """Three points, four repetitions; one run is missing, one point has a zero and is left out."""
     rng = np.random.default_rng(4)
-    a = [{rep: float(v) for rep, v in zip(range(1, 5), rng.uniform(1, 2, 4), strict=True)} for _ in range(3)]
-    b = [{rep: float(v) for rep, v in zip(range(1, 5), rng.uniform(1, 2, 4), strict=True)} for _ in range(3)]
+    a, b = ([dict(enumerate(rng.uniform(1, 2, 4).tolist(), 1)) for _ in range(3)] for _ in range(2))
     del b[1][3]
     zero = {1: 0.0, 2: 1.0, 3: 1.0, 4: 1.0}
     found = ratios.whole([*a, zero, {}], [*b, a[0], b[0]])
-    shift = np.mean(
-        [np.mean(np.log(list(y.values()))) - np.mean(np.log(list(x.values()))) for x, y in zip(a, b, strict=True)]
-    )
-    sides = []
+    levels, sides = [], []
     for side in (a, b):
         means = [np.mean(np.log(list(p.values()))) for p in side]
-        sides.append(
-            [np.mean([math.log(p[r]) - m for p, m in zip(side, means, strict=True) if r in p]) for r in range(1, 5)]
-        )
+        levels.append(np.mean(means))
+        both = list(zip(side, means, strict=True))
+        sides.append([np.mean([math.log(p[r]) - m for p, m in both if r in p]) for r in range(1, 5)])
+    shift = levels[1] - levels[0]
     error = math.sqrt(sum(np.var(s, ddof=1) / 4 for s in sides))
     df = stats.ttest_ind(*sides, equal_var=False).df
     reach = stats.t.ppf(0.975, df) * error
     assert found.ratio == pytest.approx(math.exp(shift), rel=1e-9)
     assert (found.low, found.high) == pytest.approx((math.exp(shift - reach), math.exp(shift + reach)), rel=1e-6)
-    assert found.p == pytest.approx(2 * stats.t.sf(abs(shift) / error, df), rel=1e-6) and (found.n_a, found.n_b) == (
-        4,
-        4,
-    )
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(shift) / error, df), rel=1e-6)
+    assert (found.n_a, found.n_b) == (4, 4)
