@@ -1,5 +1,8 @@
 """A collected campaign with a failed point and a manifest, and ways to damage it and to look at it."""
 
+import functools
+import shutil
+import tempfile
 from pathlib import Path
 
 import make_examples
@@ -21,6 +24,18 @@ def write(folder: Path) -> None:
     records.write_summed(raw / "manifests/alpha/d.json", {"schema": 1, "objects": {}, "files": entries})
     records.write_summed(raw / "plan.json", records.read_json(raw / "plan.json"))
     evidence.write_sums(raw)
+
+
+@functools.cache
+def _whole() -> tempfile.TemporaryDirectory:
+    folder = tempfile.TemporaryDirectory(prefix="storelab-tests-")
+    write(Path(folder.name) / "example")
+    return folder
+
+
+def copied(folder: Path) -> Path:
+    """Copy the campaign to `folder`/example, and return that."""
+    return shutil.copytree(Path(_whole().name) / "example", folder / "example")
 
 
 def settings(folder: Path, **more) -> Config:

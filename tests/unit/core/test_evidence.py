@@ -18,22 +18,15 @@ from storelab.core.errors import UserError
 SEALED = {"reference", "testbed2015", "probes", "compared"} | {p.name for p in ROOT.glob("results/*-small")}
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("whole") / "example"
-    collected.write(folder)
-    return folder
-
-
 @pytest.fixture
-def copy(whole, tmp_path) -> Path:
-    return shutil.copytree(whole, tmp_path / "example")
+def copy(tmp_path) -> Path:
+    return collected.copied(tmp_path)
 
 
-def test_whole_campaign_agrees_with_sha256sum(whole):
-    assert looks(whole) == FINE
+def test_whole_campaign_agrees_with_sha256sum(copy):
+    assert looks(copy) == FINE
     command = ["sha256sum", "-c", "--quiet", "SHA256SUMS"]
-    done = subprocess.run(command, cwd=whole / "raw", capture_output=True, text=True)
+    done = subprocess.run(command, cwd=copy / "raw", capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

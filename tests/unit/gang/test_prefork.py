@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from laboratory import gone
+from managed import until
 
 from storelab.core import clock
 from storelab.gang import client, prefork
@@ -53,13 +55,6 @@ prefork.run(preload, work)
 """
 
 
-def until(look, seconds=20):
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def started(tmp_path, monkeypatch):
     """A function that starts clients in a new folder; `python -m storelab.gang.client` is CLIENT here."""
@@ -94,15 +89,6 @@ def running(launcher, number):
     """Return the pids of clients by rank, once this number of them runs."""
     until(lambda: len(launcher.pids()) == number)
     return launcher.pids()
-
-
-def ended(pids):
-    """Return whether these processes have ended; their parent, which may be busy, need not have noticed."""
-    for pid in pids.values():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                return False
-    return True
 
 
 def log(folder, rank):
@@ -147,7 +133,7 @@ def test_stop_asks_each_client_once(started):
     launcher.stop()
     launcher.stop()
     assert launcher.ended() == dict.fromkeys(range(3), 143), "not asked twice"
-    assert ended(pids)
+    assert gone(pids.values())
 
 
 def test_client_that_ignores_the_end_is_killed(started):
@@ -163,22 +149,17 @@ def test_clients_end_with_their_parent(started):
     there(folder, range(2))
     pids = running(launcher, 2)
     os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
-    until(lambda: ended(pids))
+    until(lambda: gone(pids.values()))
     until(lambda: launcher.ended() == {0: -9, 1: -9})
 
 
-def test_failed_import_fails_every_client(started):
+@pytest.mark.parametrize("begun", [contextlib.nullcontext, partial(local.spare, [])])
+def test_failed_import_fails_every_client(started, begun):
     """The log of the first client has the reason, whether the process was begun with them or before."""
-    folder, launcher = started(2, mark="broken")
-    until(lambda: launcher.ended() == {0: 1, 1: 1})
-    assert "no such engine" in log(folder, 0) and log(folder, 1) == ""
-
-
-def test_failed_import_of_a_spare_process_fails_every_client(started):
-    with local.spare([]) as spare:
+    with begun() as spare:
         folder, launcher = started(2, mark="broken", spare=spare)
         until(lambda: launcher.ended() == {0: 1, 1: 1})
-    assert "no such engine" in log(folder, 0)
+    assert "no such engine" in log(folder, 0) and log(folder, 1) == ""
 
 
 def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):

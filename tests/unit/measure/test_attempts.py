@@ -123,8 +123,7 @@ def test_killed_attempts_are_removed(tmp_path):
 
 
 def test_unfinished_files_are_removed(tmp_path):
-    folder = tmp_path / "example"
-    collected.write(folder)
+    folder = collected.copied(tmp_path)
     point = next((folder / "raw").rglob("run.json")).parent
     ours = point / f".run.json.{os.getpid()}.tmp"
     for path in (point / ".run.json.999999999.tmp", ours, point / "ops.0.abc.parquet"):

@@ -1,7 +1,6 @@
 """Collecting: checksums are written only for records that agree with themselves."""
 
 import random
-import shutil
 
 import collected
 import pytest
@@ -13,16 +12,9 @@ from storelab.measure import collect
 from storelab.workloads import WORKLOADS
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole") / "example"
-    collected.write(folder)
-    return folder
-
-
 @pytest.fixture
-def copy(whole, tmp_path):
-    return shutil.copytree(whole, tmp_path / "example")
+def copy(tmp_path):
+    return collected.copied(tmp_path)
 
 
 @pytest.fixture
