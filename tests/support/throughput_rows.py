@@ -2,6 +2,15 @@
 
 import pandas as pd
 
+SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)  # its logarithms sum up to about 0
+
+
+def runs(value: float, scatter: tuple[float, ...] = SCATTER, **columns) -> pd.DataFrame:
+    """Return runs of one point, whose rates are the value times the scatter."""
+    same = {"store": "alpha", "workload": "get", "object_size_bytes": 10**7, "clients": 1, "workers": 1} | columns
+    rows = [same | {"throughput_mb_per_s": value * s, "rate_per_s": value * s} for s in scatter]
+    return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
+
 
 def groups(**columns) -> pd.DataFrame:
     """Rows of throughput.csv: axes stand before n."""

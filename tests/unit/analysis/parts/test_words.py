@@ -11,6 +11,7 @@ from storelab.analysis.parts import words
 from storelab.core import units
 from storelab.core.errors import UserError
 
+DURATIONS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 PROPERTY = settings(max_examples=150, deadline=None, database=None, derandomize=True)
 
 
@@ -36,12 +37,12 @@ def test_a_number_keeps_its_significant_digits(value, significant):
     unit = 10.0 ** (math.floor(math.log10(value)) - significant + 1)
     assert shown == value if value.is_integer() else abs(shown - value) <= unit / 2 * (1 + 1e-9)
     digits = words.number(value, significant, gap="").replace(".", "").lstrip("0")
-    whole = value.is_integer() or words.decimals(value, significant) <= 0
-    assert (
-        len(digits.rstrip("0")) <= significant
-        if whole and not value.is_integer()
-        else whole or len(digits) == significant
-    )
+    if value.is_integer():
+        return
+    if words.decimals(value, significant) <= 0:
+        assert len(digits.rstrip("0")) <= significant
+    else:
+        assert len(digits) == significant
 
 
 def test_what_rounds_up_to_a_power_of_ten_or_to_zero():
@@ -51,11 +52,7 @@ def test_what_rounds_up_to_a_power_of_ten_or_to_zero():
 
 def test_a_gap_of_ones_own():
     assert words.grouped("1234567.25", "~") == "1~234~567.25" and words.grouped("-1234") == "-1234"
-    assert (
-        words.decimals(0.0) == words.decimals(math.inf) == 0
-        and words.decimals(-250) == 0
-        and words.decimals(2500, 2) == -2
-    )
+    assert [words.decimals(v) for v in (0.0, math.inf, -250)] == [0, 0, 0] and words.decimals(2500, 2) == -2
 
 
 @pytest.mark.parametrize(
@@ -96,41 +93,19 @@ def test_axis_values(column, value, said):
 
 
 def test_headings_and_cells():
-    assert [
-        words.heading(c) for c in ("clients", "object_size_bytes", "entry_fraction_percent", "some_thing_bytes")
-    ] == ["Clients", "Objects", "Entries [%]", "Some thing"]
-    assert [
-        words.cell(*c)
-        for c in (
-            ("object_size_bytes", 4000.0),
-            ("clients", 2.0),
-            ("engine", "x"),
-            ("clients", None),
-            ("clients", math.nan),
-        )
-    ] == ["4 kB", "2", "x", "", ""]
+    columns = ("clients", "object_size_bytes", "entry_fraction_percent", "some_thing_bytes")
+    assert [words.heading(c) for c in columns] == ["Clients", "Objects", "Entries [%]", "Some thing"]
+    cells = (("object_size_bytes", 4000.0), ("clients", 2.0), ("engine", "x"), ("clients", None), ("clients", math.nan))
+    assert [words.cell(*c) for c in cells] == ["4 kB", "2", "x", "", ""]
 
 
 def test_counts():
-    assert [words.counted(n, "store") for n in (0, 1, 2, 12, 13)] == [
-        "no stores",
-        "one store",
-        "two stores",
-        "twelve stores",
-        "13 stores",
-    ]
+    stores = ["no stores", "one store", "two stores", "twelve stores", "13 stores"]
+    assert [words.counted(n, "store") for n in (0, 1, 2, 12, 13)] == stores
     assert [words.plural(n, "run") for n in (0, 1, 2.0)] == ["0 runs", "1 run", "2 runs"]
-    assert (
-        words.runs_text([3, 3]) == "3 runs"
-        and words.runs_text([1]) == "1 run"
-        and words.runs_text([4, 2, 3]) == "2 to 4 runs"
-    )
-    assert [words.span(v, u) for v, u in (([4, 4.0], "s"), ([10, 2, math.nan], "s"), ([], "s"), ([1, 2], ""))] == [
-        "4 s",
-        "2 s to 10 s",
-        "",
-        "1 to 2",
-    ]
+    assert [words.runs_text(n) for n in ([3, 3], [1], [4, 2, 3])] == ["3 runs", "1 run", "2 to 4 runs"]
+    spans = (([4, 4.0], "s"), ([10, 2, math.nan], "s"), ([], "s"), ([1, 2], ""))
+    assert [words.span(*span) for span in spans] == ["4 s", "2 s to 10 s", "", "1 to 2"]
 
 
 def test_deployments():
@@ -148,31 +123,20 @@ def test_bars_and_intervals_say_what_they_are():
     rows = pd.DataFrame({"n": [3, 5, 8], "interval": ["range", "range", "95 % interval"]})
     assert words.bars_text(rows) == "n = 3 to 8 runs; bars: range (minimum to maximum) or 95 % interval"
     assert words.bars_text(rows[:1]) == "n = 3 runs; bars: range (minimum to maximum)"
-    both = words.interval_text([3, 0, 5, 8])
-    few, many = both.split("; ")
-    assert (
-        few == "the range (minimum to maximum) of 3 to 5 runs, "
-        "which covers the true median with a probability of 75 % to 93.8 %"
-    )  # 1 - 2 / 2^n
-    assert many.startswith(
-        "a 95 % interval by interpolated order statistics of 8 runs, "
-        "which covers the true median with a probability of 9"
-    )
-    assert (
-        words.interval_text([5]).count("of 5 runs") == 1
-        and "95 %" not in words.interval_text([5])
-        and words.interval_text([]) == ""
-    )
+    few, many = words.interval_text([3, 0, 5, 8]).split("; ")
+    covers = "which covers the true median with a probability of"  # 1 - 2 / 2^n
+    assert few == f"the range (minimum to maximum) of 3 to 5 runs, {covers} 75 % to 93.8 %"
+    assert many.startswith(f"a 95 % interval by interpolated order statistics of 8 runs, {covers} 9")
+    assert words.interval_text([5]).count("of 5 runs") == 1 and "95 %" not in words.interval_text([5])
+    assert words.interval_text([]) == ""
     assert words.interval_text([6]).startswith("a 95 % interval")
 
 
 def test_shares_of_the_cpu():
     rows = pd.DataFrame({"client_cpu_percent": [40.4, 59.6, None], "server_cpu_percent": [30.0, 30.2, None]})
     assert words.cpu_shares(rows) == "; CPU: clients 40-60 %, server 30 % of the host"
-    assert (
-        words.cpu_shares(rows[["client_cpu_percent"]][2:]) == ""
-        and words.cpu_shares(rows[["server_cpu_percent"]]) == "; CPU: server 30 % of the host"
-    )
+    assert words.cpu_shares(rows[["client_cpu_percent"]][2:]) == ""
+    assert words.cpu_shares(rows[["server_cpu_percent"]]) == "; CPU: server 30 % of the host"
 
 
 # Units
@@ -185,33 +149,18 @@ def test_sizes_go_there_and_back(n):
     assert units.parse(text, "size", "") == n
     number, unit = text.split(" ")
     # the largest unit that divides it, decimal ones first
-    decimal = next(
-        (u for u in ("PB", "TB", "GB", "MB", "kB") if n and n % 1000 ** (1 + "kMGTP".index(u[0])) == 0), None
-    )
-    binary = next((u for u in ("TiB", "GiB", "MiB", "KiB") if n and n % 1024 ** (1 + "KMGT".index(u[0])) == 0), None)
-    assert unit == (decimal or binary or "B") and number.isdigit()
+    sizes = {u: 1000**k for k, u in ((5, "PB"), (4, "TB"), (3, "GB"), (2, "MB"), (1, "kB"))}
+    sizes |= {u: 1024**k for k, u in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"))}
+    assert unit == next((u for u, size in sizes.items() if n and n % size == 0), "B") and number.isdigit()
 
 
 @PROPERTY
-@given(
-    st.integers(0, 10**6),
-    st.sampled_from(
-        [
-            ("ns", 1),
-            ("us", 10**3),
-            ("ms", 10**6),
-            ("s", 10**9),
-            ("min", 60 * 10**9),
-            ("h", 3600 * 10**9),
-            ("d", 86400 * 10**9),
-        ]
-    ),
-)
+@given(st.integers(0, 10**6), st.sampled_from([*DURATIONS.items()]))
 def test_durations_are_whole_nanoseconds(number, unit):
-    assert units.parse(f"{number} {unit[0]}", "duration", "x") == number * unit[1]
-    assert (
-        units.parse(f"{number}.5{unit[0]}", "duration", "x") == number * unit[1] + unit[1] // 2 if unit[1] > 1 else True
-    )
+    name, ns = unit
+    assert units.parse(f"{number} {name}", "duration", "x") == number * ns
+    if ns > 1:
+        assert units.parse(f"{number}.5{name}", "duration", "x") == number * ns + ns // 2
 
 
 @pytest.mark.parametrize(

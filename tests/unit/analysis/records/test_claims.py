@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from paths import ROOT
+from throughput_rows import runs
 
 from storelab.analysis.records import claims, published
 from storelab.analysis.tables.verdicts import cases
@@ -17,19 +18,10 @@ from storelab.core.axes import ALL
 from storelab.core.campaign.claims import NEEDS
 from storelab.workloads import WORKLOADS
 
-SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)
-
 
 @cache
 def planned_points(campaign: str):
     return planning.make(config.load(ROOT / "config.yaml", overrides={"campaign": campaign}), WORKLOADS)
-
-
-def runs(value, scatter=SCATTER, **columns) -> pd.DataFrame:
-    """Runs of one point, around the value."""
-    same = {"store": "alpha", "workload": "get", "object_size_bytes": 10**7, "clients": 1, "workers": 1} | columns
-    rows = [same | {"throughput_mb_per_s": value * s, "rate_per_s": value * s} for s in scatter]
-    return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
 
 
 def test_findings_are_complete():
@@ -43,14 +35,12 @@ def test_findings_are_complete():
         assert claim["says"].endswith(".") and cases.asked(claim) and cases.expected(claim) and isinstance(unit, str)
     assert claims.printed(known["five_buckets_double_uploads"]["published"]) == (pytest.approx(118 / 50), "")
     assert claims.printed(known["accounts_double_uploads"]["published"]) == (1400, "files/s")
-    assert claims.printed(known["few_entries_cost_420_times"]["published"])[0] == pytest.approx(
-        320.92 / (758.42 * 12 / 11918)
-    )
+    times = 320.92 / (758.42 * 12 / 11918)
+    assert claims.printed(known["few_entries_cost_420_times"]["published"])[0] == pytest.approx(times)
 
 
 def test_campaigns_have_what_findings_compare():
     """Each campaign that a finding names has its workloads, and two values or more of the axis that it compares."""
-
     for name, claim in claims.findings().items():
         for campaign in claim["campaigns"]:
             points = planned_points(campaign)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from throughput_rows import SCATTER, runs
 
 from storelab.analysis.latex.verdicts import claims as latex
 from storelab.analysis.statistics import judging
@@ -16,16 +17,8 @@ from storelab.analysis.tables.verdicts import claims as table_of
 from storelab.core.axes import ALL
 from storelab.core.campaign.claims import Claim, resolved
 
-SCATTER = (0.97, 1.03, 0.98, 1.02, 0.99, 1.01)  # its logarithms sum up to about 0
 UNDECIDED = "cannot tell"
 WIDE = (0.5, 2.0, 0.6, 1.7, 0.8, 1.25)
-
-
-def runs(value, scatter=SCATTER, **columns) -> pd.DataFrame:
-    """Runs of one point, around the value."""
-    same = {"store": "alpha", "workload": "get", "object_size_bytes": 10**7, "clients": 1, "workers": 1} | columns
-    rows = [same | {"throughput_mb_per_s": value * s, "rate_per_s": value * s} for s in scatter]
-    return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
 
 
 def judged(*parts: pd.DataFrame, table="throughput", axes=ALL, **said) -> pd.DataFrame:
@@ -118,11 +111,8 @@ def counted(anomalies: int, tried: int) -> pd.DataFrame:
 def test_count():
     comes = {"table": "consistency", "metric": "anomalies", "rule": "count", "at_least": 1}
     never = comes | {"at_least": None, "at_most": 0}
-    for n, of, some, none in (
-        (3, 50, "confirmed", "refuted"),
-        (0, 1000, "refuted", "confirmed"),
-        (0, 50, UNDECIDED, UNDECIDED),
-    ):
+    verdicts = ((3, 50, "confirmed", "refuted"), (0, 1000, "refuted", "confirmed"), (0, 50, UNDECIDED, UNDECIDED))
+    for n, of, some, none in verdicts:
         assert verdict(counted(n, of), **comes) == some and verdict(counted(n, of), **never) == none
     row = judged(counted(0, 1000), **comes).iloc[0]
     assert row["high"] == pytest.approx(1000 * (1 - 0.025 ** (1 / 1000))) and row["low"] == 0
@@ -133,9 +123,8 @@ def test_count():
 
 
 def test_count_of_failed_operations_is_over_runs():
-    lost = pd.DataFrame(
-        [{"store": "a", "workload": "roles-x", "role": "up", "does": "put", "failed_operations": f} for f in (0, 0, 0)]
-    )
+    role = {"store": "a", "workload": "roles-x", "role": "up", "does": "put"}
+    lost = pd.DataFrame([role | {"failed_operations": 0}] * 3)
     said = {"table": "recovery", "metric": "failed_operations", "rule": "count", "at_most": 0, "enough": 3}
     assert verdict(lost, **said) == "confirmed"
     assert verdict(lost.iloc[:2], **said) == UNDECIDED
@@ -175,9 +164,8 @@ def test_shape():
 
 def test_answer():
     def of(**given):
-        return pd.DataFrame(
-            [{"store": s, "topic": "ranges", "check": "multi-range 2", "answer": a} for s, a in given.items()]
-        )
+        rows = pd.DataFrame(given.items(), columns=["store", "answer"])
+        return rows.assign(topic="ranges", check="multi-range 2")
 
     one = {"table": "capabilities", "where": {"store": "ceph"}, "rule": "answer", "answers": ["no"]}
     assert verdict(of(ceph="no", nginx="yes"), **one) == "confirmed"
@@ -270,22 +258,18 @@ def test_many_claims_are_corrected():
     rng = np.random.default_rng(7)
     x = np.tile(np.repeat([1, 2, 4], 6), 300)
     same = {"store": [f"s{i:03}" for i in range(300) for _ in range(18)], "workload": "get", "front_ends": x}
-    found = judged(
-        pd.DataFrame(same | {"throughput_mb_per_s": x * rng.lognormal(0, 0.1, len(x))}), **SLOPE | {"at_least": 1.0}
-    )
+    rows = pd.DataFrame(same | {"throughput_mb_per_s": x * rng.lognormal(0, 0.1, len(x))})
+    found = judged(rows, **SLOPE | {"at_least": 1.0})
     alone = found["verdict_alone"].isin(("confirmed", "refuted")).sum()
     assert len(found) == 300 and 6 <= alone <= 26 and found["verdict"].isin(("confirmed", "refuted")).sum() <= 1
-    assert set(found.loc[found["verdict"] == UNDECIDED, "reason"]) <= {
-        "the interval holds the bound",
-        "not beyond chance among so many claims",
-    }
+    reasons = {"the interval holds the bound", "not beyond chance among so many claims"}
+    assert set(found.loc[found["verdict"] == UNDECIDED, "reason"]) <= reasons
 
 
 def test_paper_has_judged_and_missing_claims():
     claim = {"says": "It scales 100 % & more.", "source": "A & B", "table": "throughput", **SLOPE}
-    models = {
-        n: Claim.model_validate(claim | {"where": {"store": n}, "campaigns": ["scaling"]}) for n in ("alpha", "gone")
-    }
+    claim |= {"campaigns": ["scaling"]}
+    models = {n: Claim.model_validate(claim | {"where": {"store": n}}) for n in ("alpha", "gone")}
     found = table_of.judged(resolved(models, ALL), {"throughput": pd.concat(front_ends(1.0))})
     text = latex.claims(found)
     assert r"It scales 100~\% \& more." in text and r"\textbf{confirmed}" in text and r"gone (\texttt{scaling})" in text
@@ -308,36 +292,22 @@ def test_words_of_claims():
     buckets = {"rule": "ratio", "along": "buckets", "values": [1, 5], "at_least": 1.54, "where": {"workload": "put"}}
     where = {"clients": "most", "size": [1.0, 2.5]}
     rows = "throughput.csv: all rows; rate"
+    best = {"rule": "ratio", "along": "store", "values": ["worst", "best"], "at_most": 2.0}
+    exponent = {"rule": "slope", "along": "front_ends", "at_most": 0.2, "where": where}
+    order = {"rule": "order", "along": "clients", "values": ["least", 4, "most"]}
+    answer = {"rule": "answer", "metric": "", "answers": ["yes", "no"], "along": "store"}
+    along = "throughput.csv: workload put; rate along buckets"
+    chosen = "throughput.csv: clients most, size 1 or 2.5; rate along front_ends"
     words = [
         ({"at_least": 300.0}, rows, "at least 300"),
         ({"at_most": 0.5, "along": "clients"}, f"{rows} per clients", "at most 0.5"),
-        (
-            buckets,
-            "throughput.csv: workload put; rate along buckets",
-            "ratio of 5 buckets over 1 bucket at least 1.54",
-        ),
-        (
-            {"rule": "ratio", "along": "store", "values": ["worst", "best"], "at_most": 2.0},
-            f"{rows} along store",
-            "ratio of best over worst at most 2",
-        ),
-        (
-            {"rule": "slope", "along": "front_ends", "at_most": 0.2, "where": where},
-            "throughput.csv: clients most, size 1 or 2.5; rate along front_ends",
-            "exponent at most 0.2",
-        ),
+        (buckets, along, "ratio of 5 buckets over 1 bucket at least 1.54"),
+        (best, f"{rows} along store", "ratio of best over worst at most 2"),
+        (exponent, chosen, "exponent at most 0.2"),
         ({"rule": "count", "at_most": 0}, rows, "at most 0"),
-        (
-            {"rule": "order", "along": "clients", "values": ["least", 4, "most"]},
-            f"{rows} along clients",
-            "rising: least, 4 clients, most",
-        ),
+        (order, f"{rows} along clients", "rising: least, 4 clients, most"),
         ({"rule": "shape", "shapes": ["knee", "peak"]}, rows, "knee or peak"),
-        (
-            {"rule": "answer", "metric": "", "answers": ["yes", "no"], "along": "store"},
-            "throughput.csv: all rows; answer along store",
-            "yes and no",
-        ),
+        (answer, "throughput.csv: all rows; answer along store", "yes and no"),
     ]
     for said, query, expected in words:
         of = claim(**said)
