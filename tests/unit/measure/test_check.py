@@ -5,10 +5,11 @@ from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
-from refusals import NONE, refusal
+from refusals import NONE, all_refused, refusal
+from small_plan import URL, configured
+from store_on_paper import StoreOnPaper
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.measure import check
@@ -16,52 +17,12 @@ from storelab.workloads import WORKLOADS
 
 Usage = namedtuple("Usage", "total used free")
 MB = 10**6
-URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
-
-
-class Fake:
-    """A store that accepts everything except the changes of a test."""
-
-    def __init__(self, config, name, **changes):
-        self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"
-        self.keeps, self.tells_used, self.free, self.parts, self.buckets = True, True, None, True, None
-        self.counts = {"front_ends": 4, "accounts": 4}
-        self.required, self.named = 0, []
-        vars(self).update(changes)
-
-    def require(self):
-        self.required += 1
-
-    def require_drives(self):
-        pass
-
-    def ports(self):
-        return []
-
-    def bucket(self, campaign, index, account):
-        self.named.append((campaign, index, account))
-
-    def variant(self, axes):
-        return {}
-
-    def most(self, axis):
-        return self.counts[axis]
-
-    def buckets_per_account(self):
-        return self.buckets
-
-    def multipart(self):
-        return self.parts
-
-    def free_bytes(self):
-        return self.free
 
 
 def made(tmp_path, sweeps, store=None, **more):
     """Return (config, points) of a campaign at one external store."""
-    base = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
-    base |= {"results": str(tmp_path / "far" / "results"), "scratch": str(tmp_path), "state": str(tmp_path / "state")}
-    config = Config.model_validate(base | {"stores": {"a": URL | (store or {})}, "sweeps": sweeps} | more)
+    folders = {"results": str(tmp_path / "far/results"), "scratch": str(tmp_path), "state": str(tmp_path / "state")}
+    config = configured(**{"stores": {"a": URL | (store or {})}, "sweeps": sweeps} | folders | more)
     return config, plan.make(config, WORKLOADS)
 
 
@@ -85,7 +46,7 @@ def disks(monkeypatch):
 def rights(campaign, **changes):
     """Return how `check.rights` refuses a campaign at a fake store."""
     config, points = campaign
-    return refusal(check.rights, config, points, WORKLOADS, {"a": Fake(config, "a", **changes)})
+    return refusal(check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, "a", **changes)})
 
 
 def test_read_only_store_takes_readers_only(tmp_path):
@@ -144,7 +105,6 @@ TWO = {"a": URL, "b": URL | {"endpoint": "http://127.0.0.1:10"}}
 
 
 def test_second_store_is_defined_writable_and_alike(tmp_path):
-    wrong = []
     for stores, changes, expected in (
         (TWO, {}, NONE),
         (TWO, {"protocol": "http"}, "store b (kind s3)"),
@@ -153,25 +113,20 @@ def test_second_store_is_defined_writable_and_alike(tmp_path):
         ({"a": URL}, {}, "'b'"),
     ):
         config, points = made(tmp_path, REPLICATE, stores=stores)
-        fakes = {"a": Fake(config, "a")} | ({"b": Fake(config, "b", **changes)} if "b" in stores else {})
-        found = refusal(check.rights, config, points, WORKLOADS, fakes)
-        place = "" if expected == NONE else "sweeps.s.axes.stratum0: "
-        if not found.startswith(place) or expected not in found:
-            wrong.append((changes, found))
-    assert not wrong, wrong
+        papers = {name: StoreOnPaper(config, name, **changes if name == "b" else {}) for name in stores}
+        all_refused([("sweeps.s.axes.stratum0: ", expected, check.rights, config, points, WORKLOADS, papers)])
 
 
 def test_second_store_is_required_once(tmp_path, monkeypatch):
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
     for sweeps, times in ((REPLICATE, 1), (sweep(), 0)):
         config, points = made(tmp_path, sweeps, stores=TWO, repetitions=3)
-        fakes = {name: Fake(config, name) for name in TWO}
+        fakes = {name: StoreOnPaper(config, name) for name in TWO}
         check.programs(points, fakes)
         assert len(points) >= 3 and (fakes["a"].required, fakes["b"].required) == (1, times)
 
 
 def test_each_account_has_a_bucket_and_a_client(tmp_path):
-    wrong = []
     for accounts, buckets, clients, engine, expected in (
         (3, 3, 3, "obstore", NONE),
         (3, 2, 3, "obstore", "3 accounts need as many buckets"),
@@ -180,11 +135,8 @@ def test_each_account_has_a_bucket_and_a_client(tmp_path):
         (4, 3, 2, "obstore", "4 accounts need as many buckets"),
     ):
         axes = {"accounts": accounts, "buckets": buckets, "clients": clients, "engine": engine}
-        found = rights(made(tmp_path, sweep(**axes)))
         place = "" if expected == NONE else "sweeps.s.axes.accounts: "
-        if not found.startswith(place + expected):
-            wrong.append((axes, found))
-    assert not wrong, wrong
+        assert rights(made(tmp_path, sweep(**axes))).startswith(place + expected), axes
 
 
 def test_bucket_of_the_user_is_a_single_one(tmp_path):
@@ -222,14 +174,14 @@ def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
     """64 objects of 1 MB, up to the last byte."""
     config, points = made(tmp_path, sweep(object_size="1 MB"))
     for free, able in ((64 * MB, True), (64 * MB - 1, False), (None, True)):
-        message = refusal(check.room, config, points, {"a": Fake(config, "a", free=free)})
+        message = refusal(check.room, config, points, {"a": StoreOnPaper(config, "a", free=free)})
         assert message == NONE if able else message.startswith("stores.a: ") and "64 MB" in message, free
 
 
 def test_bodies_fit_on_tmpfs(tmp_path, disks):
     """Of objects that stay in memory, four bodies of 1 MB are files."""
     config, points = made(tmp_path, sweep("put", object_size="1 MB"))
-    stores = {"a": Fake(config, "a")}
+    stores = {"a": StoreOnPaper(config, "a")}
     disks[str(tmp_path / "storelab-")] = 4 * MB
     check.room(config, points, stores)
     disks[str(tmp_path / "storelab-")] = 4 * MB - 1
@@ -240,7 +192,7 @@ def test_bodies_fit_on_tmpfs(tmp_path, disks):
 def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch):
     """Look at the nearest folder that exists."""
     config, points = made(tmp_path, sweep("put", object_size="4 kB"))
-    stores = {"a": Fake(config, "a")}
+    stores = {"a": StoreOnPaper(config, "a")}
     disks |= {str(tmp_path): 100 * MB, str(tmp_path / "storelab-"): 10**12}
     asked = []
     monkeypatch.setattr(os, "access", lambda path, how: asked.append((path, how)) or True)
@@ -266,11 +218,11 @@ def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):
     store = SimpleNamespace(require=lambda: required.append("asked"), require_drives=lambda: None)
     monkeypatch.setattr(check, "make", lambda *given: store if given == ("a+1", 1, "") else None)
     config, points = made(tmp_path, sweep(engine=["obstore", "loadgen"], object_size=["4 kB", "1 MB"], front_ends=[1]))
-    external = Fake(config, "a")
+    external = StoreOnPaper(config, "a")
     check.programs(points, {"a": external})
     assert external.required == 1
     assert loaded == ["storelab.engines.loadgen.client:binary", "storelab.engines.s5cmd.client:binary"] and not required
-    check.programs(points, {"a": Fake(config, "a", managed=True)})
+    check.programs(points, {"a": StoreOnPaper(config, "a", managed=True)})
     assert required == ["asked"]
 
 
@@ -283,7 +235,7 @@ def test_missing_null_server_may_be_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(check, "make", lambda *_: SimpleNamespace(require=missing))
     config, points = made(tmp_path, sweep())
     for keeps in (True, False):
-        message = refusal(check.programs, points, {"a": Fake(config, "a", managed=True, keeps=keeps)})
+        message = refusal(check.programs, points, {"a": StoreOnPaper(config, "a", managed=True, keeps=keeps)})
         assert message.startswith("stores.a: the program is not installed; run `storelab install x`")
         assert ("`calibrate: false`" in message) is not keeps
 
@@ -300,7 +252,7 @@ def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
 
     def message(axes, sweeps=None, **more):
         config, points = made(tmp_path, sweep(clients=2, **axes) | (sweeps or {}), **more)
-        return refusal(check.everything, config, points, WORKLOADS, {"a": Fake(config, "a", managed=True)})
+        return refusal(check.everything, config, points, WORKLOADS, {"a": StoreOnPaper(config, "a", managed=True)})
 
     assert message(nodes | rights, reads, **limits, **file).startswith("files.mine.path: ")
     assert message(nodes | rights, **limits).startswith("limits.clients: ")
@@ -327,7 +279,6 @@ def test_limits_of_data_hold_for_each_store(tmp_path):
 
 def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
     """10 objects of 1 MB a second for 5 s: 50 MB. A closed loop may end before the room does."""
-    wrong = []
     for rate, staged, limit, expected in (
         (10, False, 50, NONE),
         (10, False, 49, "50 MB"),
@@ -337,10 +288,8 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
     ):
         asked = {"w": sweep("put", object_size="1 MB", arrival_rate=rate)["s"] | {"duration": "5 s"}}
         asked |= sweep(object_size="1 MB") if staged else {}
-        found = refusal(check.limits, *made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"}))
-        if expected not in found or (expected != NONE and not found.startswith("limits.stored_bytes: sweep w")):
-            wrong.append((rate, staged, limit, found))
-    assert not wrong, wrong
+        campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
+        all_refused([("limits.stored_bytes: sweep w", expected, check.limits, *campaign)])
 
 
 def test_deletions_stage_objects_of_one_point_at_a_time():

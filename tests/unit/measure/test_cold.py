@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+import small_plan
 from refusals import NONE, refusal
+from small_plan import URL
 
 from storelab.core import plan
 from storelab.core.config import Config
@@ -16,20 +18,14 @@ from storelab.stores.base import Cooling
 from storelab.workloads import WORKLOADS
 
 GET = {"workload": "get"}
-URL = {"kind": "s3", "endpoint": "http://127.0.0.1:1"}
 
 
 def configured(sweep: dict, store: dict | None = None, **more) -> Config:
-    base = {"campaign": "c", "name": "c", "use_stores": ["one"], "repetitions": 1, "calibrate": False}
-    return Config.model_validate(base | {"stores": {"one": store or URL}, "sweeps": {"a": sweep}} | more)
-
-
-def points(sweep: dict, **more) -> list:
-    return plan.make(configured(sweep, **more), WORKLOADS)
+    return small_plan.configured(stores={"a": store or URL}, sweeps={"s": sweep}, **more)
 
 
 def point(sweep: dict):
-    (one,) = points(sweep)
+    (one,) = plan.make(configured(sweep), WORKLOADS)
     return one
 
 
@@ -39,13 +35,13 @@ def point(sweep: dict):
 def test_more_clients_than_objects_are_refused():
     few = point(GET | {"objects": 3, "axes": {"access": "once", "clients": 4}})
     message = refusal(WORKLOADS["get"].possible, few)
-    assert message.startswith("sweeps.a.objects: 4 clients") and "there are 3" in message
+    assert message.startswith("sweeps.s.objects: 4 clients") and "there are 3" in message
     WORKLOADS["get"].possible(point(GET | {"objects": 3, "axes": {"clients": 4}}))
 
 
 def test_default_access_keeps_names_of_points():
     one = point(GET)
-    assert one.key == "one/get/rep~001" and one.axes["access"] == "warm" and one.axes["working_set"] == 0
+    assert one.key == "a/get/rep~001" and one.axes["access"] == "warm" and one.axes["working_set"] == 0
 
 
 def test_working_set_decides_number_of_objects():
@@ -58,7 +54,7 @@ def test_working_set_decides_number_of_objects():
 
 
 def test_every_engine_of_get_can_read_cold():
-    store = all_stores(configured(GET))["one"]
+    store = all_stores(configured(GET))["a"]
     for engine in ("s5cmd", "fsspec", "obstore", "loadgen"):
         check_axes.possible(point(GET | {"axes": {"engine": engine, "access": "cold"}}), store)
 
@@ -85,7 +81,7 @@ def test_check_notes_stores_that_cannot_be_cold(tmp_path):
     axes["axes"] |= {"working_set": "1 GB", "object_size": "1 MB"}
     config = configured(GET | axes, {"kind": "seaweedfs"}, state=str(tmp_path))
     (line,) = cold.notes(plan.make(config, WORKLOADS), all_stores(config))
-    assert line.startswith("sweep a: a working set of 1 GB is "), "its size, and nothing of a store on disk"
+    assert line.startswith("sweep s: a working set of 1 GB is "), "its size, and nothing of a store on disk"
 
 
 # What its disks prove
@@ -142,7 +138,6 @@ def evidence(monkeypatch, tmp_path):
 
 
 def test_disk_reads_decide_what_is_proven():
-    wrong = []
     for share, whole, dropped, expected in (
         (0.0, True, True, "warm"),
         (0.1, True, True, "warm"),
@@ -154,9 +149,7 @@ def test_disk_reads_decide_what_is_proven():
         (16.0, False, True, "cold"),
         (0.05, False, True, "warm"),
     ):
-        if (found := cold.proven(share, whole, dropped)) != expected:
-            wrong.append((share, whole, dropped, found))
-    assert not wrong, wrong
+        assert cold.proven(share, whole, dropped) == expected, (share, whole, dropped)
 
 
 def test_proof_depends_on_disk_reads_only(evidence):

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 from paths import ROOT
+from small_plan import configured
 
 from storelab.core import plan, records
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import given_up, plan_file
 from storelab.measure import point as measuring
@@ -26,18 +26,12 @@ def config(tmp_path, monkeypatch):
     monkeypatch.setenv(given_up.RUN, "1:1")
     monkeypatch.setattr(plan_file, "refuse_differences", lambda *_: None)
     axes = {"engine": ["fsspec"], "object_size": ["1 kB"]}
-    return Config(
-        name="camp",
-        campaign="camp",
+    folders = {"results": str(tmp_path / "results"), "state": str(tmp_path / "state"), "scratch": str(tmp_path)}
+    return configured(
         stores={n: {"kind": "directory", "path": str(tmp_path / n)} for n in "ab"},
         use_stores=["a", "b"],
         sweeps={"s": {"workload": "put", "duration": "1 s", "warm_up": "0 s", "axes": axes}},
-        repetitions=6,
-        calibrate=False,
-        give_up_after=3,
-        results=str(tmp_path / "results"),
-        state=str(tmp_path / "state"),
-        scratch=str(tmp_path),
+        **{"repetitions": 6, "give_up_after": 3} | folders,
     )
 
 

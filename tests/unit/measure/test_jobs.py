@@ -5,17 +5,15 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from small_plan import ASKING, configured
 
-from storelab.core import axes, plan, records
-from storelab.core.config import Config
+from storelab.core import plan, records
 from storelab.measure import jobs
 from storelab.measure import point as measuring
 from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 UP = {"workload": "put", "axes": {"clients": 2}}
-# `put` has the axis among its own: it uses what earlier parts left.
-ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
 
 
 @pytest.fixture
@@ -24,9 +22,7 @@ def planned(tmp_path, monkeypatch):
 
     def made(known, **sweeps):
         monkeypatch.setattr(jobs.workloads, "WORKLOADS", known)
-        base = {"campaign": "c", "name": "c", "use_stores": ["a"], "repetitions": 1, "calibrate": False}
-        base |= {"stores": {"a": {"kind": "seaweedfs"}}, "results": str(tmp_path)}
-        config = Config.model_validate(base | {"sweeps": sweeps or {"soak": UP | {"parts": 3}}})
+        config = configured(results=str(tmp_path), sweeps=sweeps or {"soak": UP | {"parts": 3}})
         return config, plan.make(config, known)
 
     return made

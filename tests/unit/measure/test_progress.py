@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from collected import settings
 from rich.console import Console
+from small_plan import configured
 
 from storelab.core import plan
 from storelab.core.campaign import live
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import told
 from storelab.host.monitor import Used
@@ -28,10 +28,7 @@ T0 = 1_760_000_000 * S
 @pytest.fixture
 def config(tmp_path):
     sweeps = {"up": {"workload": "put", "duration": "20 s", "axes": {"clients": [1, 2]}}}
-    more = {"campaign": "c", "name": "c", "results": str(tmp_path), "repetitions": 2, "calibrate": False}
-    return Config.model_validate(
-        {**more, "stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "sweeps": sweeps}
-    )
+    return configured(results=str(tmp_path), repetitions=2, sweeps=sweeps)
 
 
 @pytest.fixture
@@ -153,27 +150,15 @@ def test_damaged_lines_change_no_estimate(tmp_path):
 
 
 def drawn(width, **more):
-    told = {
-        "campaign": "demo",
-        "number": 3,
-        "points": 18,
-        "left_s": 400.0,
-        "begun_ns": T0,
-        "start_ns": T0,
-        "stage": "measuring",
-        "cores": 2,
-        "errors": 3,
-        "point": {
-            "store": "seaweedfs",
-            "workload": "put",
-            "said": "clients=4 engine=s5cmd rep=001",
-            "duration_s": 20.0,
-        },
+    point = {"store": "seaweedfs", "workload": "put", "said": "clients=4 engine=s5cmd rep=001", "duration_s": 20.0}
+    state = {
+        **{"campaign": "demo", "number": 3, "points": 18, "left_s": 400.0, "begun_ns": T0, "start_ns": T0},
+        **{"stage": "measuring", "cores": 2, "errors": 3, "point": point},
         "seconds": {name: [1.25] for name in live.SECONDS} | {"operations_per_s": [1234.5], "bytes_per_s": [5.1e6]},
     }
     with open(os.devnull, "w") as nowhere:
         console = Console(width=width, record=True, force_terminal=True, file=nowhere)
-        console.print(display.View(told | more, T0 + 12 * S))
+        console.print(display.View(state | more, T0 + 12 * S))
         return console.export_text().splitlines()
 
 
@@ -189,10 +174,10 @@ def test_display_fits_the_terminal():
 
 
 def test_display_shows_missing_rates():
-    nobody = {"seconds": {name: [None] for name in live.SECONDS}}
-    text = "\n".join(drawn(80, **nobody))
+    unknown = {"seconds": {name: [None] for name in live.SECONDS}}
+    text = "\n".join(drawn(80, **unknown))
     assert "tell their rates at the end" in text and "CPU" not in text and "12 s of 20 s" in text
-    text = "\n".join(drawn(80, **nobody, start_ns=T0 + 11 * S))
+    text = "\n".join(drawn(80, **unknown, start_ns=T0 + 11 * S))
     assert "rates" not in text and "1 s of 20 s" in text, "they may still"
     text = "\n".join(drawn(80, seconds={name: [] for name in live.SECONDS}, stage="clients", start_ns=None))
     assert "the clients start" in text and "rates" not in text

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from functools import partial
 
 import pytest
 from refusals import NONE, refusal
@@ -11,6 +10,7 @@ from small_plan import configured
 from storelab.cli import workflow
 from storelab.core import plan
 from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed
 from storelab.gang.launchers import choose, remote, srun
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -97,11 +97,12 @@ def test_points_may_be_separate_jobs(tmp_path, monkeypatch, slurm):
     monkeypatch.delenv("SLURM_CONF")  # as the executor does
     slurm("SLURM_JOB_ID", "7")
     asked = answer(monkeypatch, stdout="1\n")
-    made = partial(refusal, choose.make, settings, point, tmp_path, [{}])
-    assert made().startswith("launcher.nodes: the gang has 2 nodes, the allocation 1")
+    message = refusal(choose.make, settings, point, tmp_path, [{}])
+    assert message.startswith("launcher.nodes: the gang has 2 nodes, the allocation 1")
     assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
     answer(monkeypatch, 1, stderr="slurm_load_jobs error")
-    assert "job 7: slurm_load_jobs error" in made()
+    with pytest.raises(MeasurementFailed, match="job 7: slurm_load_jobs error"):
+        choose.make(settings, point, tmp_path, [{}])
 
 
 def test_no_store_is_started_on_a_measuring_node(tmp_path, slurm):
@@ -120,5 +121,5 @@ def test_point_needs_enough_walltime(tmp_path, monkeypatch, slurm):
     monkeypatch.setattr(srun, "left_s", lambda environ: 30.0)
     settings = config(tmp_path, launcher={"kind": "srun"})
     (point,) = plan.make(settings, WORKLOADS)
-    message = refusal(choose.make, settings, point, tmp_path, [{}])
-    assert "30 s of walltime left, the point takes 70 s" in message
+    with pytest.raises(MeasurementFailed, match="30 s of walltime left, the point takes 70 s"):
+        choose.make(settings, point, tmp_path, [{}])

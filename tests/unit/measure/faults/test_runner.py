@@ -10,8 +10,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from fake_clock import FakeClock
 from fault_stores import acts as given_acts
 from fault_stores import store as store_of
+from managed import until
 
 from storelab.core import clock, records
 from storelab.core.campaign.faults import resolved
@@ -102,14 +104,6 @@ class Versioned:
         return Condition("clean", "")
 
 
-def until(look):
-    """Wait until this is true, at most 20 s."""
-    end = time.monotonic() + 20
-    while not look():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.002)
-
-
 def run(store, *given, expected=1, during=lambda it: None, moved=None):
     """Run these acts until `expected` of them are done; `during` is called with the runner meanwhile."""
     moved = [] if moved is None else moved
@@ -189,9 +183,8 @@ def test_killed_daemon_restarts_as_upgraded(store, monkeypatch):
     upgraded = threading.Event()
     store.daemons.healthy = upgraded.set
     monkeypatch.setattr(acts.family, "kill", lambda whole: upgraded.wait(20) and "pid 7")
-    kill, restart = (
-        {"at": at, "act": act, "actor": "front.0"} for at, act in (("20 ms", "kill"), ("30 ms", "restart"))
-    )
+    kill = {"at": "20 ms", "act": "kill", "actor": "front.0"}
+    restart = kill | {"at": "30 ms", "act": "restart"}
     run(store, UP | {"actor": "front.0"}, kill, restart, expected=3)
     assert [a[0] for a in store.daemons.started] == ["prog-2", "prog-2", "prog-1"]
 
@@ -214,8 +207,8 @@ def test_versions_are_asked_ahead_of_the_run(tmp_path, monkeypatch):
 
 def test_state_counts_from_when_it_was_known(tmp_path, monkeypatch):
     """An answer that a hung store gives later says nothing of the time before."""
-    now = SimpleNamespace(ns=10 * S)
-    monkeypatch.setattr(runner.clock, "now_ns", lambda: now.ns)
+    now = FakeClock(monkeypatch)
+    now.ns = 10 * S
     answers = iter([("clean", 0), ("clean", 0), ("down", 0), ("clean", 3)])
 
     def condition():

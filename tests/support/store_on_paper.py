@@ -1,0 +1,43 @@
+"""A store that `storelab check` asks about, of which nothing is started."""
+
+from typing import Any
+
+from storelab.core.config import Config
+
+
+class StoreOnPaper:
+    """A store that accepts everything except the changes of a test."""
+
+    def __init__(self, config: Config, name: str = "a", **changes: Any):
+        self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"
+        self.keeps, self.tells_used, self.free, self.parts, self.buckets = True, True, None, True, None
+        self.counts = {"front_ends": 4, "accounts": 4}
+        self.required = 0
+        vars(self).update(changes)
+
+    def require(self) -> None:
+        self.required += 1
+
+    def require_drives(self) -> None:
+        pass
+
+    def ports(self) -> list:
+        return []
+
+    def bucket(self, campaign: str, index: int, account: int) -> Any:
+        pass
+
+    def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    def most(self, axis: str) -> int:
+        return self.counts[axis]
+
+    def buckets_per_account(self) -> int | None:
+        return self.buckets
+
+    def multipart(self) -> bool:
+        return self.parts
+
+    def free_bytes(self) -> int | None:
+        return self.free
