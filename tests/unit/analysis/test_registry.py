@@ -52,21 +52,17 @@ def test_words_tables_and_latex_never_load_matplotlib():
 
 
 def test_names_are_known_without_loading_pandas():
-    script = (
-        "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES; "
-        "assert TEX and NAMES"
-    )
-    assert without(script, "pandas", "scipy", "duckdb", "matplotlib") == "[]"
+    script = "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES"
+    assert without(f"{script}; assert TEX and NAMES", "pandas", "scipy", "duckdb", "matplotlib") == "[]"
 
 
 def test_every_declared_function_is_there_and_takes_what_exists():
-    known = {*build.NAMES, *tables.GIVEN.declared, "campaign", "plan", "tables"}
-    for registry in (tables.TABLE, tables.GIVEN, tables.NUMBERS):
-        assert all({*of.takes} <= known for of in registry.declared.values())
-    known = {*build.NAMES, *latex.GIVEN.declared, "campaign_dir", "paper"}
-    for registry in (latex.FILE, latex.FLAGS, latex.GIVEN):
-        assert all({*of.takes} <= known for of in registry.declared.values())
-    assert all({*of.takes} <= {*build.NAMES} for of in latex.FILLED.declared.values())
+    of_tables = {*tables.GIVEN.declared, "campaign", "plan", "tables"}
+    of_latex = {*latex.GIVEN.declared, "campaign_dir", "paper"}
+    known = dict.fromkeys((tables.TABLE, tables.GIVEN, tables.NUMBERS), of_tables)
+    known |= dict.fromkeys((latex.FILE, latex.FLAGS, latex.GIVEN), of_latex) | {latex.FILLED: set()}
+    for registry, names in known.items():
+        assert all({*of.takes} <= {*build.NAMES} | names for of in registry.declared.values())
 
 
 def test_each_thing_is_made_once_and_only_when_asked_for(tmp_path, monkeypatch):
@@ -87,13 +83,8 @@ def cake(bread, flour):
     monkeypatch.syspath_prepend(tmp_path)
     made.clear()
     goods = Made({"flour": 1}, SHOP)
-    assert (
-        made == []
-        and goods["cake"] == 3
-        and goods["bread"] == 2
-        and made == ["bread"]
-        and {*goods} == {"flour", "bread", "cake"}
-    )
+    assert made == [] and goods["cake"] == 3 and goods["bread"] == 2
+    assert made == ["bread"] and {*goods} == {"flour", "bread", "cake"}
     with pytest.raises(KeyError, match=r"^'milk'$"):
         goods["milk"]
 
@@ -108,9 +99,8 @@ def folder(tmp_path_factory):
 
 
 def test_one_file_is_made_alone_and_needs_no_figures(folder):
-    assert write.build(folder, ["table_best", "numbers"]) == [
-        folder / "tex" / f"{n}.tex" for n in ("table_best", "numbers")
-    ]
+    names = ["table_best", "numbers"]
+    assert write.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
     with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
         write.build(folder, ["table_bets"])
@@ -139,8 +129,7 @@ write.build(folder)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert list(pd.read_csv(folder / "tables" / "toy.csv")["workload"]) == ["get", "put", "read_entries"]
-    tex = {
-        name: (folder / "tex" / f"{name}.tex").read_text() for name in ("numbers", "figures", "sections", "table_toy")
-    }
+    names = ("numbers", "figures", "sections", "table_toy")
+    tex = {name: (folder / "tex" / f"{name}.tex").read_text() for name in names}
     assert r"\newcommand{\NumToyWorkloads}{3} % toy.csv" in tex["numbers"] and r"\HasToytrue" in tex["figures"]
     assert tex["table_toy"] == "get put read_entries" and "{sections/toy}\n\\input{sections/earlier}" in tex["sections"]

@@ -18,36 +18,16 @@ from storelab.analysis.tables.throughput import numbers
 from storelab.core import records
 from storelab.core.errors import UserError
 
-ELSEWHERE = (
-    "systems",
-    "front_ends",
-    "buckets",
-    "space",
-    "latency_closed",
-    "latency_open",
-    "latency_spectrum",
-    "errors_over_time",
-)
-ELSEWHERE += (
-    "metadata_stat",
-    "metadata_list",
-    "threads",
-    "client_resources",
-    "volume",
-    "replay",
-    "phases",
-    "role_phases",
-    "soak",
-    "releases",
-    "launches",
-    "gaps",
-    "front",
-    "events_throughput",
-    "events_bars",
-    "distributions",
-    "earlier",
-)
+ELSEWHERE = {  # figures of campaigns with several systems, roles, parts, other workloads
+    *("systems", "front_ends", "buckets", "space", "latency_closed", "latency_open", "latency_spectrum"),
+    *("errors_over_time", "metadata_stat", "metadata_list", "threads", "client_resources", "volume", "replay"),
+    *("phases", "role_phases", "soak", "releases", "launches", "gaps", "front", "events_throughput", "events_bars"),
+    *("distributions", "earlier"),
+}
 OF_ONE_SYSTEM = [name for name in catalogue.FIGURES if name not in ELSEWHERE]
+
+
+RATE = Measure((Curve("rate", "ps"),), "Rate")
 
 
 @pytest.mark.parametrize("name", OF_ONE_SYSTEM)
@@ -136,22 +116,18 @@ def test_gaps_and_the_front(requests):
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
     fig = draw(catalogue.FIGURES["front"], requests)
     said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
-    assert {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"} == said[0] and len(
-        said
-    ) == 2
-    assert "thrift" in catalogue.caption(catalogue.FIGURES["front"], requests) and "obstore" in catalogue.caption(
-        catalogue.FIGURES["gaps"], requests
-    )
+    labels = {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"}
+    assert labels == said[0] and len(said) == 2
+    for name, word in (("front", "thrift"), ("gaps", "obstore")):
+        assert word in catalogue.caption(catalogue.FIGURES[name], requests)
     one = requests[(requests["max_range_gap_bytes"] == 32768) | (requests["merge"] != "gap")]
     assert draw(catalogue.FIGURES["gaps"], one) is None
 
 
 def test_a_row_of_panels_for_each_number_of_copies(requests):
     fig = draw(catalogue.FIGURES["volume"], requests)
-    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == [
-        "alpha, one bucket",
-        "alpha, a copy in each of 2 buckets",
-    ]
+    titles = ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
+    assert [ax.get_title() for ax in fig.axes if ax.get_title()] == titles
     replayed = draw(catalogue.FIGURES["replay"], requests)  # the other requests stand in figures of their own
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
@@ -166,10 +142,8 @@ def test_eight_curves_of_two_axes_become_panels(reads):
 
     def of(volumes, engines):
         rows = table[table["volume_fraction_percent"].eq(100) & table["engine"].isin(engines)]
-        return panels.of(
-            catalogue.FIGURES["volume"],
-            pd.concat([rows.assign(volume_fraction_percent=v) for v in volumes], ignore_index=True),
-        )
+        every = pd.concat([rows.assign(volume_fraction_percent=v) for v in volumes], ignore_index=True)
+        return panels.of(catalogue.FIGURES["volume"], every)
 
     both = of([100, 50, 10, 1], ["planned", "uproot-s3fs"])
     assert both.series == [f"{v} % of volume" for v in (100, 50, 10, 1)] and len(both.panels) == 6
@@ -181,21 +155,17 @@ def test_eight_curves_of_two_axes_become_panels(reads):
 
 
 def test_the_network_limit_of_several_nodes_is_drawn(example):
-    table = build.read(example, "throughput")
-    assert "network limit" not in str(
-        [t.get_text() for t in draw(catalogue.FIGURES["throughput_download"], table).axes[0].texts]
-    )
+    table, known = build.read(example, "throughput"), catalogue.FIGURES["throughput_download"]
+    assert "network limit" not in [t.get_text() for t in draw(known, table).axes[0].texts]
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
-    ax = draw(catalogue.FIGURES["throughput_download"], far).axes[0]
+    ax = draw(known, far).axes[0]
     dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3]  # 50 objects of 10 MB a second
     assert [t.get_text() for t in ax.texts] == ["network limit"]
-    told = [catalogue.caption(catalogue.FIGURES["throughput_download"], t) for t in (far, table)]
-    assert "near-null server" in told[0] and "near-null" not in told[1]
-    told = [
-        catalogue.caption(catalogue.FIGURES["front_ends"], t) for t in (far, table)
-    ]  # the example's clients and server share a host
-    assert "cannot tell" not in told[0] and "cannot tell" in told[1]
+    # the example's clients and server share a host
+    for name, words, where in (("throughput_download", "near-null server", far), ("front_ends", "cannot tell", table)):
+        captions = {id(t): catalogue.caption(catalogue.FIGURES[name], t) for t in (far, table)}
+        assert [words in caption for caption in captions.values()] == [where is far, where is table], name
 
 
 def test_the_bars_are_the_range(example):
@@ -207,17 +177,19 @@ def test_the_bars_are_the_range(example):
     assert {round(v, 6) for v in rows["rate_low_per_s"]} | {round(v, 6) for v in rows["rate_high_per_s"]} <= ends
 
 
-def test_one_panel_per_store_and_a_curve_per_swept_axis(tmp_path):
-    sweeps = {
-        "d": {
-            "workload": "get",
-            "duration": "4 s",
-            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
-        }
-    }
-    make(tmp_path, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
-    build.build(tmp_path, ["throughput"])
-    fig = draw(catalogue.FIGURES["throughput_download"], build.read(tmp_path, "throughput"))
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    """Return throughput.csv of downloads by 4 and 8 workers of 1 and 2 clients, from two stores."""
+    folder = tmp_path_factory.mktemp("workers")
+    axes = {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}
+    sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": axes}}
+    make(folder, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
+    build.build(folder, ["throughput"])
+    return build.read(folder, "throughput")
+
+
+def test_one_panel_per_store_and_a_curve_per_swept_axis(workers):
+    fig = draw(catalogue.FIGURES["throughput_download"], workers)
     assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
@@ -236,17 +208,16 @@ def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
     rates = {"throughput_download", "metadata_download", "front_ends"}
     assert set(index) == {*rates, "errors_over_time", "distributions", "earlier"}
     assert not (tmp_path / "figures/entries.pdf").exists() and (tmp_path / "figures/metadata_download.pdf").exists()
-    assert all(
-        draw(spec, pd.DataFrame({"workload": [], "n": []})) is None
-        for name, spec in catalogue.FIGURES.items()
-        if name != "entries"
+    empty, others = (
+        pd.DataFrame({"workload": [], "n": []}),
+        {k: v for k, v in catalogue.FIGURES.items() if k != "entries"},
     )
+    assert [name for name, spec in others.items() if draw(spec, empty) is not None] == []
 
 
 def test_a_sweep_says_how_many_measured_points_it_leaves_out():
     """Store a has a curve; of b and c one value of x was measured each, and of d none."""
-    rate = Measure((Curve("rate", "ps"),), "Rate")
-    spec = Specification(table="t", caption="", measures=(rate,), title="", swept=True, hue=())
+    spec = Specification(table="t", caption="", measures=(RATE,), title="", swept=True, hue=())
     rows = pd.DataFrame(
         {"store": [*"aabcd"], "clients": [1, 2, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2.0, 3.0, 4.0, None]},
         index=range(5, 10),
@@ -262,9 +233,6 @@ def rates(**columns) -> pd.DataFrame:
     rows = pd.DataFrame({"store": "a", "workload": "get", "clients": 1, "n": 3, "interval": "range"} | columns)
     values = rows["rate_median_ps"]
     return rows.assign(rate_low_ps=values * 0.9, rate_high_ps=values * 1.1)
-
-
-RATE = Measure((Curve("rate", "ps"),), "Rate")
 
 
 def drawn(rows: pd.DataFrame, *measures: Measure, **more) -> list:
@@ -290,9 +258,7 @@ def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
     low, high = axes[0].get_ylim()
     assert 0 < low <= 0.9 and 220 <= high < 1000
     ticks = [sorted(v for v in ax.get_yticks() if low <= v <= high) for ax in axes]
-    assert (
-        ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100
-    )  # of the shared range, not of a panel's own
+    assert ticks[0] == ticks[1] and ticks[0][0] <= 2 and ticks[0][-1] >= 100, "of the shared range"
     latencies = drawn(rows, Measure((Curve("rate", "ps"),), "Latency [ms]", scale="log"))
     assert len({ax.get_ylim() for ax in latencies}) == 1
 
@@ -335,24 +301,14 @@ def test_a_figure_with_its_legend_is_no_higher_than_a_page(shown):
     assert low > 0.5 and high <= panels.PAGE and (shown == 2 or high == panels.PAGE)
 
 
-def test_what_is_constant_stands_in_the_title_not_in_each_entry_of_the_legend(tmp_path):
-    sweeps = {
-        "d": {
-            "workload": "get",
-            "duration": "4 s",
-            "axes": {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]},
-        }
-    }
-    make(tmp_path, sweeps=sweeps, repetitions=2)
-    build.build(tmp_path, ["throughput"])
-    table = build.read(tmp_path, "throughput")
+def test_title_of_legend_has_what_is_constant(workers):
+    table = workers[workers["store"] == "alpha"]
     legend = draw(catalogue.FIGURES["throughput_download"], table).legends[0]
     assert legend.get_title().get_text() == "Download of 10 MB objects (s5cmd), 1 front-end"
     assert [t.get_text() for t in legend.get_texts()] == ["4 workers per client", "8 workers per client"]
     one = draw(catalogue.FIGURES["throughput_download"], table[table["workers"] == 4]).legends[0]
-    assert (
-        legend.get_title().get_text().startswith(one.get_title().get_text())
-    )  # one curve is named by what is constant
+    # one curve is named by what is constant
+    assert legend.get_title().get_text().startswith(one.get_title().get_text())
     assert [t.get_text() for t in one.get_texts()] == ["1 front-end"]
 
 
@@ -379,10 +335,13 @@ def test_of_a_figure_that_is_drawn_no_file_of_another_kind_stays(example, tmp_pa
 
 @pytest.mark.heavy
 def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
-    names, drawn = ["metadata_upload", "entries", "phases"], []
+    names, drawn, bare = ["metadata_upload", "entries", "phases"], [], tmp_path / "bare"
+    shutil.copytree(example / "raw", bare / "raw")
     for i, jobs in enumerate((1, 2, 2)):
         if i == 2:  # this process takes none, so that the other one draws them all
             monkeypatch.setattr(write, "_taken", lambda *_: ())
+        with pytest.raises(UserError, match="tables"):  # it would hang, if the error did not come out of its process
+            write.build(bare, names, jobs)
         folder = tmp_path / str(i)
         shutil.copytree(example, folder, ignore=lambda at, _: ["figures"] if at == str(example) else [])
         paths = write.build(folder, names, jobs)
@@ -392,27 +351,10 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 
-@pytest.mark.heavy
-def test_a_mistake_in_one_of_several_processes_is_told_as_in_one(example, tmp_path, monkeypatch):
-    """It would hang, if the error did not come out of its process."""
-    shutil.copytree(example / "raw", tmp_path / "raw")
-    for i, jobs in enumerate((1, 2, 2)):
-        if i == 2:  # the other one meets it
-            monkeypatch.setattr(write, "_taken", lambda *_: ())
-        with pytest.raises(UserError, match="tables"):
-            write.build(tmp_path, ["metadata_upload", "entries"], jobs)
-
-
 def test_each_process_takes_the_next_figure():
     begun = multiprocessing.get_context("spawn").Value("i", 0)
     one, other = write._taken(begun, 3), write._taken(begun, 3)
     assert [next(one), next(other), next(other), *one, *other] == [0, 1, 2]
-
-
-def test_captions_state_n_sizes_engine_and_bars(example):
-    text = catalogue.caption(catalogue.FIGURES["throughput_upload"], build.read(example, "throughput"))
-    for part in ("10 MB", "s5cmd", "runs of 4 s", "n = 2 to 3 runs", "range (minimum to maximum)", "share one host"):
-        assert part in text
 
 
 def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):

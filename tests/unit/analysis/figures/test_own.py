@@ -1,6 +1,4 @@
-"""A campaign's own figures: what docs/figures.md shows is planned, carried by the plan, drawn, and stands in the
-paper.
-"""
+"""Figures that a campaign declares: docs/figures.md shows them; the plan has them, and they are in the paper."""
 
 import re
 import shutil
@@ -23,13 +21,8 @@ from storelab.core.errors import UserError
 from storelab.workloads import WORKLOADS
 
 PAGE = ROOT / "docs" / "figures.md"
-SHOWN = {
-    k: v
-    for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)
-    for k, v in yaml.safe_load(text)["figures"].items()
-}
-
-
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)
+SHOWN = {name: figure for text in BLOCKS for name, figure in yaml.safe_load(text)["figures"].items()}
 RENDER = Figure.savefig  # as it is outside of unit tests (conftest.py)
 EMPTY = {"nothing_there": {"table": "throughput", "x": "clients", "y": "rate", "where": {"clients": ">= 99"}}}
 
@@ -71,10 +64,8 @@ def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
     write.build(campaign, ["download_by_engine", "nothing_there"])
     folder = campaign / "figures"
     assert records.read_json(folder / "nothing_there.json") == {"table": "throughput.csv", "empty": True}
-    assert (
-        not (folder / "nothing_there.pdf").exists()
-        and not records.read_json(folder / "download_by_engine.json")["empty"]
-    )
+    assert not (folder / "nothing_there.pdf").exists()
+    assert not records.read_json(folder / "download_by_engine.json")["empty"]
     ended, _, err = command_line.storelab("figures", "--campaign-dir", str(campaign), "downloads")
     assert ended == 2 and "there is no figure 'downloads'" in err
 
@@ -83,13 +74,10 @@ def test_names_come_from_the_plan_alone(campaign):
     plan = records.read_json(campaign / "raw" / "plan.json")
     assert {"throughput_download", "front_ends", "entries", *SHOWN} <= set(catalogue.names(plan))
     assert not {"space", "events_throughput", "latency_open", "systems", "buckets"} & set(catalogue.names(plan))
-    assert (
-        catalogue.modules("space")[0].endswith("figures.systems")
-        and catalogue.modules("small_objects")[0] == own.__name__
-    )
-    assert catalogue.names({k: v for k, v in plan.items() if k != "figures"}) == [
-        n for n in catalogue.names(plan) if n not in SHOWN | EMPTY
-    ]
+    assert catalogue.modules("space")[0].endswith("figures.systems")
+    assert catalogue.modules("small_objects")[0] == own.__name__
+    built_in = [n for n in catalogue.names(plan) if n not in SHOWN | EMPTY]
+    assert catalogue.names({k: v for k, v in plan.items() if k != "figures"}) == built_in
 
 
 FOUR = {"table": "throughput", "x": "clients", "y": "throughput"}
@@ -119,13 +107,10 @@ def test_axes_become_columns_and_values_are_parsed():
 
 def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):
     table = build.read(campaign, "throughput")
-    spec = own.figures(
-        {"figures": resolved(**FOUR, where={"workload": "get"}, limits=[{"at": 1250, "label": "10 Gbit/s"}])}
-    )["mine"]
-    fig = draw(spec, table)
-    assert any("1 front-end" in t.get_text() for t in fig.legends[0].get_texts()), (
-        "front-ends vary, and nobody named them"
-    )
+    more = {"where": {"workload": "get"}, "limits": [{"at": 1250, "label": "10 Gbit/s"}]}
+    fig = draw(own.figures({"figures": resolved(**FOUR, **more)})["mine"], table)
+    names = [t.get_text() for t in fig.legends[0].get_texts()]
+    assert any("1 front-end" in name for name in names), "front-ends vary, and the figure does not name them"
     assert {t.get_text() for t in fig.axes[0].texts} == {"10 Gbit/s"} and fig.axes[0].get_ylim()[1] > 1250
 
 
@@ -137,17 +122,12 @@ def test_every_metric_is_a_column_of_its_table(campaign):
 
 def test_more_curves_than_can_be_told_apart_become_panels(campaign):
     table = build.read(campaign, "throughput")
-    rows = table[(table["workload"] == "get") & (table["object_size_bytes"] == table["object_size_bytes"].max())].head(
-        1
-    )
-    many = pd.concat(
-        [rows.assign(workers=w, buckets=b, clients=c) for w in range(1, 9) for b in (1, 2) for c in (1, 2)],
-        ignore_index=True,
-    )
+    rows = table.query("workload == 'get' and object_size_bytes == object_size_bytes.max()").head(1)
+    axes = [{"workers": w, "buckets": b, "clients": c} for w in range(1, 9) for b in (1, 2) for c in (1, 2)]
+    many = pd.concat([rows.assign(**one) for one in axes], ignore_index=True)
     fig = draw(catalogue.FIGURES["throughput_download"], many)
-    assert len(fig.axes) == 2 and len(fig.legends[0].get_texts()) == 8, (
-        "16 curves: eight numbers of workers in a panel for each of buckets"
-    )
+    # 16 curves: eight numbers of workers in a panel for each number of buckets
+    assert len(fig.axes) == 2 and len(fig.legends[0].get_texts()) == 8
     assert "2 buckets" in fig.axes[1].get_title()
     colours = [h.get_color() for h in fig.legends[0].legend_handles]
     assert len(set(map(tuple, colours))) == 8
@@ -159,10 +139,8 @@ def test_figures_that_the_plan_no_longer_has_go_and_nothing_else(campaign):
     for name in ("gone.pdf", "space.pdf", "mine.pdf"):
         (folder / name).write_text("of an older state, or somebody's own")
     write.build(campaign)
-    assert (
-        not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf"))
-        and (folder / "mine.pdf").exists()
-    )
+    assert not any((folder / name).exists() for name in ("gone.json", "gone.pdf", "space.pdf"))
+    assert (folder / "mine.pdf").exists()
 
 
 MINE = """
@@ -182,12 +160,8 @@ def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
     (tmp_path / "more.yaml").write_text(MINE.format(name="systems"))
     for command in (("check",), ("plan", "--write")):
         with_more = ("--configfile", str(tmp_path / "more.yaml"), "--set", f"results={tmp_path}")
-        assert command_line.storelab(*with_more, *command) == (
-            2,
-            "",
-            "storelab: figures.systems: 'systems' is the name of a built-in figure; "
-            "give it another name, such as 'my_systems'\n",
-        )
+        code, out, err = command_line.storelab(*with_more, *command)
+        assert (code, out) == (2, "") and "figures.systems: " in err and "'my_systems'" in err and err.count("\n") == 1
     assert not (tmp_path / "reference").exists()
 
 
