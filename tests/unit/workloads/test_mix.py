@@ -1,31 +1,24 @@
 """Mixes around their measurement: objects at the start, what they need, and what the records say is left."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from refusals import all_refused
+from small_plan import planned
 
-from storelab.core import plan, records
-from storelab.core.config import Config
-from storelab.core.errors import UserError
+from storelab.core import records
 from storelab.datasets import payload
 from storelab.workloads import WORKLOADS, mix
 from storelab.workloads.staging import buckets, needs
 
 MIX = WORKLOADS["mix"]
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
-SETTINGS = {
-    "campaign": "lab",
-    "name": "lab",
-    "stores": {"mine": {"kind": "s3", "endpoint": "http://127.0.0.1:1"}},
-    "use_stores": ["mine"],
-    "calibrate": False,
-    "repetitions": 1,
-}
 
 
 def point(axes=None, objects=64, **more):
     sweep = {"workload": "mix", "objects": objects, "axes": {"workers": 4, "clients": 2} | (axes or {})}
-    return plan.make(Config.model_validate(SETTINGS | {"sweeps": {"it": sweep}} | more), WORKLOADS)[0]
+    return planned(sweeps={"it": sweep}, **more)[0]
 
 
 def job(buckets, **more) -> dict:
@@ -46,14 +39,12 @@ def test_objects_at_the_start_are_shared_out():
 def test_too_few_objects_and_too_long_pages_are_refused():
     MIX.possible(point({}, 16))
     for axes, objects, place in (({}, 15, "sweeps.it.objects"), ({"page_size": 1001}, 64, "sweeps.it.axes.page_size")):
-        with pytest.raises(UserError) as refused:
-            MIX.possible(point(axes, objects))
-        assert refused.value.place == place
+        all_refused([(f"{place}: ", "", MIX.possible, point(axes, objects))])
 
 
 def test_needs_of_a_mix_are_counted():
     one = point({"sizes": "s"}, 100, sizes={"s": {"histogram": {"1 kB": 3, "5 kB": 1}}})
-    total = needs.summarise([one], "mine")
+    total = needs.summarise([one], "a")
     assert (total.staged_bytes, total.staged_objects, total.scratch_bytes) == (200_000, 100, 20_000)
 
 
@@ -118,12 +109,10 @@ def test_mix_is_a_role_like_others():
     """Its rate would use up the objects if they did not come again."""
     role = {"workload": "mix", "objects": 40, "axes": {"mix": "mine", "workers": 2, "arrival_rate": 500}}
     sweeps = {"both": {"duration": "10 s", "roles": {"traffic": role, "up": {"workload": "put"}}}}
-    (one,) = plan.make(Config.model_validate(SETTINGS | {"mixes": {"mine": EVERY}, "sweeps": sweeps}), WORKLOADS)
+    (one,) = planned(mixes={"mine": EVERY}, sweeps=sweeps)
     traffic, _ = (part.point for part in one.parts())
     assert traffic.fixed["mix"] == EVERY and traffic.fixed["sizes"] == {"fixed": 4000}
     assert traffic.fixed["objects"] == 40
     MIX.possible(traffic)
     role["axes"]["mix"] = "other"
-    with pytest.raises(UserError) as refused:
-        plan.make(Config.model_validate(SETTINGS | {"sweeps": sweeps}), WORKLOADS)
-    assert refused.value.place == "sweeps.both.roles.traffic.axes.mix" and "'other'" in str(refused.value)
+    all_refused([("sweeps.both.roles.traffic.axes.mix: ", "'other'", partial(planned, sweeps=sweeps))])

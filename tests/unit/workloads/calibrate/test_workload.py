@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from refusals import NONE, all_refused
 
 from storelab.core import calibration
-from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.datasets import payload
 from storelab.engines.contract import Job
@@ -76,7 +76,7 @@ def test_downloads_name_their_bodies(prepared, tmp_path):
         assert {"object_size": 3000, "seed": 11, "kind": "payload"}.items() <= manifest["dataset"].items()
 
 
-def test_listings_name_a_folder_of_keys(prepared):
+def test_listings_name_a_folder_and_uploads_nothing(prepared):
     """The folder has the name of the staged data set: the null server reads the keys off it."""
     job, given = prepared(point("list", keys=5000, prefix_depth=2))
     manifest = json.loads(Path(job["manifest"]).read_text())
@@ -85,17 +85,6 @@ def test_listings_name_a_folder_of_keys(prepared):
     assert manifest["objects"]["key"] == []
     job, given = prepared(point("stat"))
     assert len(given) == payload.BODIES and len(json.loads(Path(job["manifest"]).read_text())["objects"]["key"]) == 64
-
-
-def test_impossible_listings_are_refused():
-    for axes, place in (({}, "keys"), ({"keys": 2 * 10**6}, "keys"), ({"keys": 9, "prefix_depth": 1}, "prefix_depth")):
-        with pytest.raises(UserError) as refused:
-            CALIBRATE.possible(point("list", engine="loadgen", **axes))
-        assert place in str(refused.value), axes
-    CALIBRATE.possible(point("list", engine="loadgen", keys=1000))
-
-
-def test_uploads_need_nothing_at_the_null_server(prepared):
     job, given = prepared(point("put"))
     assert not given and "manifest" not in job and "extra" not in job
 
@@ -165,25 +154,13 @@ def test_possible_calibrations():
         *[({"target": "memory"} | copy, "engine"), ({"target": "memory"} | copy | local, None)],
         *[({"target": target, "operation": "write"} | local, None) for target in ("tmpfs", "disk")],
         *[({"target": "disk", "operation": "read"} | local, None), ({"target": "disk"} | copy | local, "operation")],
+        *[({"operation": "list", "keys": 1000}, None), ({"operation": "list"}, "keys")],
+        *[({"operation": "list", "keys": 2 * 10**6}, "keys")],
+        *[({"operation": "list", "keys": 9, "prefix_depth": 1}, "prefix_depth")],
     ]
     for axes, refused in cases:
-        p = point(**{"engine": "loadgen"} | axes)
-        if refused is None:
-            workload.CALIBRATE.possible(p)
-            continue
-        with pytest.raises(UserError) as error:
-            workload.CALIBRATE.possible(p)
-        assert error.value.place == f"sweeps.{p.sweep}.axes.{refused}", axes
-
-
-def test_names_to_delete_are_shared_out(monkeypatch):
-    assert (workload.DELETIONS, workload.MOST_DELETIONS) == (100_000, 800_000)
-    monkeypatch.setattr(workload, "DELETIONS", 100)
-    monkeypatch.setattr(workload, "MOST_DELETIONS", 800)
-    names = workload._names(point("delete", clients=3, batch=1))
-    assert [len(n) for n in names] == [100] * 3
-    assert names[1][0] == (0, "put/1/0000000") and names[2][-1] == (0, "put/2/0000099")
-    assert [len(n) for n in workload._names(point("delete", clients=4, batch=10))] == [200] * 4
+        p, text = point(**{"engine": "loadgen"} | axes), refused or NONE
+        all_refused([(f"sweeps.{p.sweep}.axes.{refused}: ", text, workload.CALIBRATE.possible, p)])
 
 
 def test_stand_in_has_axes_of_its_operation():

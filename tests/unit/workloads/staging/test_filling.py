@@ -3,10 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
+import small_plan
+from refusals import refusal
 
 from storelab.core import plan
-from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed
 from storelab.measure import cleaning
 from storelab.stores import all_stores
 from storelab.stores.posix.directory import Directory
@@ -31,21 +32,11 @@ class Small(Directory):
 
 
 def configured(folder, sweep, stored="20 GB", read_only=False):
-    store = {"kind": "directory", "path": str(folder / "disk"), "read_only": read_only}
-    return Config.model_validate(
-        {
-            "campaign": "c",
-            "name": "c",
-            "use_stores": ["a"],
-            "repetitions": 1,
-            "calibrate": False,
-            "results": str(folder / "results"),
-            "state": str(folder / "state"),
-            "scratch": str(folder),
-            "stores": {"a": store},
-            "sweeps": {"s": {"axes": sweep, "duration": "2 s", "roles": ROLES}},
-            "limits": {"stored_bytes": stored},
-        }
+    return small_plan.configured(
+        **{"results": str(folder / "results"), "state": str(folder / "state"), "scratch": str(folder)},
+        stores={"a": {"kind": "directory", "path": str(folder / "disk"), "read_only": read_only}},
+        sweeps={"s": {"axes": sweep, "duration": "2 s", "roles": ROLES}},
+        limits={"stored_bytes": stored},
     )
 
 
@@ -124,6 +115,5 @@ def test_impossible_fill_is_refused(tmp_path, monkeypatch):
     ):
         monkeypatch.setattr(Directory, "capacity_bytes", lambda self, size=capacity: size)
         config = configured(tmp_path, {"fill": level}, **more)
-        with pytest.raises(UserError) as refused:
-            filling.check(config, plan.make(config, WORKLOADS), all_stores(config))
-        assert all(word in str(refused.value) for word in words), refused.value
+        message = refusal(filling.check, config, plan.make(config, WORKLOADS), all_stores(config))
+        assert all(word in message for word in words), message

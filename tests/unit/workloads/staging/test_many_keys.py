@@ -4,20 +4,17 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+import small_plan
+from refusals import all_refused
 
-from storelab.core import plan
-from storelab.core.config import Config
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import many_keys, stage, upload, written
 
 
 def planned(**axes):
-    base = {"campaign": "c", "name": "c", "stores": {"s": {"kind": "seaweedfs"}}, "use_stores": ["s"]}
-    sweep = {"workload": "list", "duration": "2 s", "warm_up": "0 s", "axes": axes}
-    more = {"calibrate": False, "repetitions": 1, "sweeps": {"l": sweep}}
-    return plan.make(Config.model_validate(base | more), WORKLOADS)
+    return small_plan.planned(sweeps={"l": {"workload": "list", "axes": axes}})
 
 
 def test_points_with_same_keys_share_data_set():
@@ -32,16 +29,13 @@ def test_points_with_same_keys_share_data_set():
 
 
 def test_impossible_axes_are_refused_by_place():
-    for axes, place, value in (
+    for axes, place, text in (
         ({"keys": 10**6 + 1}, "keys", "1000001 keys are too many; at most 1000000"),
         ({"page_size": 1001}, "page_size", "1001 keys; at most 1000"),
         ({"keys": 1000, "prefix_depth": 3}, "prefix_depth", "1000 keys do not fill folders 3 levels deep; at most 2"),
         ({"keys": 10, "prefix_depth": 1}, "prefix_depth", "10 keys do not fill folders 1 levels deep; at most 0"),
     ):
-        (point,) = planned(**axes)
-        with pytest.raises(UserError, match=value) as refused:
-            WORKLOADS["list"].possible(point)
-        assert refused.value.place == f"sweeps.l.axes.{place}"
+        all_refused([(f"sweeps.l.axes.{place}: ", text, WORKLOADS["list"].possible, *planned(**axes))])
     for axes in ({"keys": 10**6, "prefix_depth": 5}, {"page_size": 1}, {"page_size": 1000}, {"keys": 1}):
         WORKLOADS["list"].possible(planned(**axes)[0])
 
