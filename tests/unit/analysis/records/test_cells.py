@@ -2,22 +2,9 @@
 
 import pandas as pd
 import pytest
-from role_records import (
-    BIN,
-    KILL,
-    MS,
-    RESTART,
-    T0,
-    WIDE,
-    S,
-    campaign_of,
-    counted,
-    deletions,
-    drawn,
-    ns,
-    of_role,
-    upload,
-)
+from role_records import BIN, KILL, MS, RESTART, T0, WIDE, S
+
+from role_records import campaign_of, counted, deletions, drawn, ns, of_role, upload  # isort: skip
 
 from storelab.analysis.records import cells
 

@@ -36,44 +36,41 @@ def test_taking_back_an_upgrade_is_not_healing():
 
 
 BEFORE, DURING = ("before", 1, 5), ("during", 5, 9.5)
+AFTER = [BEFORE, DURING, ("after", 9.5, 20)]
 CLEAN = state(0, "clean")
+DEGRADED = [CLEAN, KILL, state(7, "degraded"), RESTART]
+OTHER = act(5, "kill", actor="osd.1"), act(12, "restart", actor="osd.1")
 PHASES = [  # events of a run, the phases of its roles
     ([], [("throughout", 1, 20)]),
     ([CLEAN], [("throughout", 1, 20)]),
     # The store reports nothing: no rebuilding is known.
-    ([KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
-    ([state(0, "unknown"), KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    ([KILL, RESTART], AFTER),
+    ([state(0, "unknown"), KILL, RESTART], AFTER),
     (
-        [CLEAN, KILL, state(7, "degraded"), RESTART, state(10, "recovering"), state(14, "clean")],
+        [*DEGRADED, state(10, "recovering"), state(14, "clean")],
         [BEFORE, DURING, ("rebuilding", 9.5, 14), ("after", 14, 20)],
     ),
     # Clean, and again not: until it is for good.
     (
-        [
-            *(CLEAN, KILL, state(7, "degraded"), RESTART),
-            *(state(10, "clean"), state(11, "recovering"), state(16, "clean")),
-        ],
+        [*DEGRADED, state(10, "clean"), state(11, "recovering"), state(16, "clean")],
         [BEFORE, DURING, ("rebuilding", 9.5, 16), ("after", 16, 20)],
     ),
     # It made new copies while the actor was down.
-    ([CLEAN, KILL, state(6, "degraded"), state(8, "clean"), RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    ([CLEAN, KILL, state(6, "degraded"), state(8, "clean"), RESTART], AFTER),
     # It noticed nothing; it noticed after the restart.
-    ([CLEAN, KILL, RESTART], [BEFORE, DURING, ("after", 9.5, 20)]),
+    ([CLEAN, KILL, RESTART], AFTER),
     (
         [CLEAN, KILL, RESTART, state(12, "recovering"), state(13, "clean")],
         [BEFORE, DURING, ("rebuilding", 9.5, 13), ("after", 13, 20)],
     ),
     # Never whole; whole after the deadline.
-    ([CLEAN, KILL, state(6, "degraded"), RESTART], [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
-    ([CLEAN, KILL, state(6, "degraded"), RESTART, state(31, "clean")], [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
+    (DEGRADED, [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
+    ([*DEGRADED, state(31, "clean")], [BEFORE, DURING, ("rebuilding", 9.5, 20)]),
     # Never undone, or by storelab when the run was over.
     ([KILL], [BEFORE, ("during", 5, 20)]),
     ([KILL, act(21, "kill", 22, kind="undone")], [BEFORE, ("during", 5, 20)]),
     # Two actors, of which one comes back later; a second harm to one of them.
-    (
-        [KILL, act(5, "kill", actor="osd.1"), RESTART, act(12, "restart", actor="osd.1")],
-        [BEFORE, ("during", 5, 12), ("after", 12, 20)],
-    ),
+    ([KILL, OTHER[0], RESTART, OTHER[1]], [BEFORE, ("during", 5, 12), ("after", 12, 20)]),
     ([KILL, act(6, "slow"), RESTART], [BEFORE, ("during", 5, 20)]),
     ([KILL, act(6, "slow"), RESTART, act(11, "heal")], [BEFORE, ("during", 5, 11), ("after", 11, 20)]),
     ([act(5, "hang"), act(8, "resume")], [BEFORE, ("during", 5, 8), ("after", 8, 20)]),

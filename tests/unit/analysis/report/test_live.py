@@ -43,43 +43,19 @@ def ended(folder, key, kind="ok", reason="it broke"):
         return
     clients = [{"operations": n, "errors": 4, "bytes": 4000 * n} for n in (1000, 2000)]
     run = {"clients": clients, "start_ns": T0, "deadline_ns": T0 + 20 * S, "valid": kind == "ok"}
-    records.write_json(
-        folder / "raw" / key / "run.json", run | {"budget": {"reason": None if kind == "ok" else reason}}
-    )
+    run["budget"] = {"reason": None if kind == "ok" else reason}
+    records.write_json(folder / "raw" / key / "run.json", run)
 
 
 def says(folder, key, stage="measuring", who=None, run=None, **more):
     point = {"key": key, "store": "a", "workload": "put", "said": "clients=1", "clients": 2, "duration_s": 20.0}
-    told = {
-        **(who or live.process(os.getpid())),
-        "run": run,
-        "campaign": "c",
-        "number": 1,
-        "points": 3,
-        "left_s": 60.0,
-        "point": point,
-        "stage": stage,
-        "begun_ns": time.time_ns(),
-        "start_ns": None,
-        "written_ns": time.time_ns(),
-        "cores": 2,
-        "clients_told": 2,
-        "operations": 300,
-        "errors": 2,
-        "bytes": 1_200_000,
-        "client_rss_bytes": 10**8,
-        "server_rss_bytes": None,
-        "outcome": None,
-        "reason": None,
-        "seconds": {
-            "at_s": [1.0, 2.0],
-            "operations_per_s": [None, 150.0],
-            "bytes_per_s": [None, 6e5],
-            "errors_per_s": [None, 1.0],
-            "client_cores": [None, 0.5],
-            "server_cores": [None, None],
-            "host_cores": [None, 1.5],
-        },
+    rates = {"operations_per_s": [None, 150.0], "bytes_per_s": [None, 6e5], "errors_per_s": [None, 1.0]}
+    cores = {"client_cores": [None, 0.5], "server_cores": [None, None], "host_cores": [None, 1.5]}
+    told = (who or live.process(os.getpid())) | {
+        **{"run": run, "campaign": "c", "number": 1, "points": 3, "left_s": 60.0, "point": point, "stage": stage},
+        **{"begun_ns": time.time_ns(), "start_ns": None, "written_ns": time.time_ns(), "cores": 2, "clients_told": 2},
+        **{"operations": 300, "errors": 2, "bytes": 1_200_000, "client_rss_bytes": 10**8, "server_rss_bytes": None},
+        **{"outcome": None, "reason": None, "seconds": {"at_s": [1.0, 2.0]} | rates | cores},
     }
     live.write(folder, told | more)
 
@@ -118,16 +94,8 @@ def test_mood_and_counts_follow_the_campaign(watched):
     says(folder, KEYS[0], stage="ended", who=dead, run=live.process(os.getpid()) | {"begun_ns": 0})
     mood, told = after(watched)
     assert mood == "between" and told["counts"]["done"] == 1
-    assert told["recent"] == [
-        {
-            "key": KEYS[0],
-            "state": "ok",
-            "reason": None,
-            "operations_per_s": 150.0,
-            "mb_per_s": 0.6,
-            "started": "2025-10-09T08:53:20Z",
-        }
-    ]
+    facts = {"operations_per_s": 150.0, "mb_per_s": 0.6, "started": "2025-10-09T08:53:20Z"}
+    assert told["recent"] == [{"key": KEYS[0], "state": "ok", "reason": None} | facts]
     says(folder, KEYS[0], stage="ended", who=dead, run=dead | {"begun_ns": 0})
     mood, told = after(watched)
     assert mood == "stopped" and "2 of 3 points are to come" in told["said"]
@@ -136,10 +104,8 @@ def test_mood_and_counts_follow_the_campaign(watched):
     says(folder, KEYS[2], stage="ended", who=dead)
     mood, told = after(watched)
     assert mood == "complete" and told["counts"] == {"done": 2, "invalid": 1, "failed": 1, "to come": 0}
-    assert [(w["key"], w["state"], w["reason"]) for w in told["wrong"]] == [
-        (KEYS[1], "failed", HOSTILE),
-        (KEYS[2], "invalid", "it broke"),
-    ]
+    wrong = [(KEYS[1], "failed", HOSTILE), (KEYS[2], "invalid", "it broke")]
+    assert [(w["key"], w["state"], w["reason"]) for w in told["wrong"]] == wrong
 
 
 def test_remote_host_counts_until_it_is_silent(watched):
@@ -342,11 +308,7 @@ def test_finished_report_is_served(tmp_path):
         (tmp_path / "raw" / "SHA256SUMS").write_text("")
         (tmp_path / "report.html").write_text("<p>made</p>")
         answer = await client.get(f"{at}/report.html")
-        return (
-            before,
-            answer.status,
-            await answer.text(),
-            (await (await client.get(f"{at}/live.json")).json())["report"],
-        )
+        state = await (await client.get(f"{at}/live.json")).json()
+        return before, answer.status, await answer.text(), state["report"]
 
     assert asked(tmp_path, look) == (404, 200, "<p>made</p>", True)

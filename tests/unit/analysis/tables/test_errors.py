@@ -24,27 +24,6 @@ def folder():
     return built("refused")
 
 
-def test_errors_by_status_and_class(folder):
-    t = build.read(folder, "errors")
-    row = t[t["key"] == "alpha/get/rep~001"].iloc[0]
-    assert (row["state"], row["op"], row["status"], row["error"]) == ("invalid", "GET", 503, "SlowDown")
-    assert row["operations"] == 450 and row["fraction"] == row["run_fraction"] == pytest.approx(450 / 901)
-    assert row["first_s"] == pytest.approx(0.01) and row["last_s"] == pytest.approx(4.5)
-    few = t[t["workload"] == "put"].iloc[0]
-    assert (few["state"], few["operations"], few["first_s"], few["last_s"]) == ("ok", 1, 2, 2)
-    assert t["run_fraction"].is_monotonic_decreasing
-
-
-def test_over_time_counts_every_operation_of_runs_with_errors(folder):
-    t = build.read(folder, "errors_over_time")
-    run = t[t["key"] == "alpha/get/rep~001"]
-    assert run["operations"].sum() == 901 and set(run["class"]) == {"good", "503 SlowDown"}
-    assert set(run["failure_budget"]) == {0.01}
-    first = run[run["second"] == 0].set_index("class")["operations"]
-    assert first.to_dict() == {"good": 100, "503 SlowDown": 100}
-    assert set(t[t["workload"] == "put"]["class"]) == {"good", "SlowDown"}, "without an HTTP status"
-
-
 def test_labels():
     found = [errors.label(503, "SlowDown"), errors.label(0, "Timeout"), errors.label(pd.NA, None)]
     assert [*found, errors.label(503, "HTTP 503")] == ["503 SlowDown", "Timeout", "good", "HTTP 503"]
@@ -70,11 +49,6 @@ def test_figure_names_runs_budget_and_classes(folder):
         assert part in said, part
     assert len(fig.axes) == 3, "one panel for the worst run of each group of points"
     assert "Operations that ended in each second" in catalogue.caption(catalogue.FIGURES["errors_over_time"], table)
-
-
-def test_campaign_without_errors_has_no_figure():
-    table = build.read(built("soak"), "errors_over_time")
-    assert table.empty and draw(catalogue.FIGURES["errors_over_time"], table) is None
 
 
 def test_campaign_of_invalid_runs_has_a_paper(tmp_path):
@@ -130,11 +104,6 @@ def test_every_cell_of_errors():
         drawn_cells.check(found[place], cells, place)
     worst = sorted((-e["run_fraction"], key, -e["operations"], *what) for (key, *what), e in expected.items())
     assert list(found) == [(key, *what) for _, key, _, *what in worst], "the worst first"
-
-
-def test_fractions_of_classes_sum_up_to_that_of_the_run():
-    sums = drawn_cells.table("errors").groupby("key").agg({"fraction": "sum", "run_fraction": "first"})
-    assert len(sums) > 10 and (sums["fraction"] - sums["run_fraction"]).abs().max() < 1e-7
 
 
 def test_every_cell_of_errors_over_time():

@@ -7,9 +7,6 @@ from collections import Counter
 import drawn_cells
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from drawn_texts import texts
 from make_examples import T0, S, make
@@ -20,7 +17,6 @@ from campaigns import built
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.latency import latencies
-from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, latency, points
 from storelab.core import evidence, records
@@ -65,51 +61,7 @@ def quoted(tables: build.Tables) -> dict:
     return {name: value for name, value, _ in points.numbers(tables["points"])}
 
 
-def wanted(key: str) -> np.ndarray:
-    """Return the latencies in ms of the good operations due in the window of a point, from its Parquet files."""
-    campaign = load(built("timed"))
-    edges = scan.bounds(campaign).set_index("key").loc[key]
-    rows = pa.concat_tables([pq.read_table(p) for p in (campaign.raw / key).glob("ops.*.parquet")])
-    begun = pc.coalesce(rows["intended_ns"], rows["start_ns"]).to_numpy()  # integers: floats know UTC to 256 ns only
-    inside = rows["error"].is_null().to_numpy() & (begun > edges["overlap_begin_ns"]) & (begun <= edges["first_end_ns"])
-    return (rows["end_ns"].to_numpy() - begun)[inside] / 1e6
-
-
 # Campaigns of known latencies
-
-
-def test_quantiles_of_points_are_exact():
-    found = build.read(built("timed"), "points").query("workload == 'get' and object_size_bytes == 4000")
-    assert len(found) == 6
-    for _, row in found.iterrows():
-        quantiles = np.quantile(wanted(row["key"]), [0.5, 0.99], method="inverted_cdf")
-        assert [row["latency_p50_ms"], row["latency_p99_ms"]] == pytest.approx(quantiles)
-
-
-def test_closed_loop_row(table):
-    row = table[(table["clients"] == 4) & (table["object_size_bytes"] == 4000)].iloc[0]
-    quantile = np.quantile(wanted("alpha/get/engine~obstore_clients~0004_rep~001"), 0.99, method="inverted_cdf")
-    assert row["latency_p99_median_ms"] == pytest.approx(quantile)
-    assert (row["n"], row["interval"], row["loop"], row["concurrency"], row["op"]) == (1, "range", "closed", 32, "GET")
-    assert row["ttfb_p50_median_ms"] == pytest.approx(row["latency_p50_median_ms"] / 2)
-    assert row["latency_max_median_ms"] == 100
-    assert not row["binned"] and row["failed"] == 4, "one failed operation of each client begins in the window"
-
-
-def test_few_operations_have_no_quantile(table):
-    row = table.query("object_size_bytes == 10000000 and clients == 1").iloc[0]
-    took = wanted("alpha/get/engine~obstore_object_size~10MB_rep~001")
-    assert row["operations"] == len(took) == 61 and pd.isna(row["latency_p99_median_ms"])
-    assert row["latency_p90_median_ms"] == pytest.approx(np.quantile(took, 0.9, method="inverted_cdf"))
-
-
-def test_open_loop_counts_from_due_time(table):
-    opened = table.query("loop == 'open'").set_index("arrival_rate")
-    closed = table.query("loop == 'closed' and clients == 1 and object_size_bytes == 4000").iloc[0]
-    assert list(opened.index) == [100, 200, 400]
-    assert (opened["latency_p50_median_ms"] > closed["latency_p50_median_ms"] + 15).all()
-    assert opened["completed_percent"].tolist() == pytest.approx([100, 100, 50], abs=0.5)
-    assert pd.isna(closed["completed_percent"])
 
 
 def test_figures_name_loops_and_loads(table):
