@@ -122,18 +122,3 @@ def test_basket_at_offset_zero_is_in_the_file():
     one = steps.StepReader(header.Header("t", 9, layout, [None], {}), ["x"], None)
     every, missing = one.rows(0, 9)
     assert sorted(every.tolist()) == [0, 1, 2] and sorted(missing.tolist()) == [0, 1]
-
-
-def test_pages_are_kept_until_they_are_forgotten(tmp_path):
-    path = tmp_path / "tuple.root"
-    with uproot.recreate(path) as file:
-        made = file.mkrntuple("events", {"x": np.arange(10.0)})
-        made.extend({"x": np.arange(20.0)})
-    data = np.fromfile(path, np.uint8)
-    with uproot.open(path) as file:
-        reader = steps.PageSteps(pages.Pages.of(file["events"]), ["x"])
-        every, missing, decoded = bring(data, reader, 25, 30)
-        assert every.tolist() == missing.tolist() and len(every) and decoded == 5
-        assert not len(reader.rows(25, 30)[1])
-        reader.forget()
-        assert reader.rows(25, 30)[1].tolist() == missing.tolist()
