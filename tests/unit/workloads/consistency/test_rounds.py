@@ -13,14 +13,14 @@ SECOND = 1_000_000_000
 
 
 class Memory(View):
-    """A front-end of a store in memory. `lie` may replace the answer to an operation on a key."""
+    """A front-end of a store in memory. `fault` may replace the answer to an operation on a key."""
 
-    def __init__(self, number: int, objects: dict[str, bytes], lie, asked: list[tuple[str, int]]):
-        self.number, self.objects, self.lie, self.asked = number, objects, lie, asked
+    def __init__(self, number: int, objects: dict[str, bytes], fault, asked: list[tuple[str, int]]):
+        self.number, self.objects, self.fault, self.asked = number, objects, fault, asked
 
     def answer(self, op: str, key: str, right: Seen) -> Seen:
         self.asked.append((op, self.number))
-        return self.lie(op, key, self.number) or right
+        return self.fault(op, key, self.number) or right
 
     def now(self, **facts) -> Seen:
         return Seen(clock.now_ns(), clock.now_ns(), **facts)
@@ -46,13 +46,13 @@ class Memory(View):
 
 @pytest.fixture
 def worked(monkeypatch):
-    """A function that runs rounds against views which may lie; returns the ledger and the (operation, front-end)."""
+    """A function that runs rounds against views with faults; returns the ledger and the (operation, front-end)."""
     time = FakeClock(monkeypatch, rounds)
 
-    def run(count, lie=lambda *_: None, last_look=False, views=2):
+    def run(count, fault=lambda *_: None, last_look=False, views=2):
         ledger, objects, asked = Ledger(0, {}, 1, OBJECTS, views), {}, []
         ledger.deadline_ns = time.ns + 60 * SECOND
-        worker = Worker(0, [Memory(n, objects, lie, asked) for n in range(views)], ledger, "w/", 300, 1)
+        worker = Worker(0, [Memory(n, objects, fault, asked) for n in range(views)], ledger, "w/", 300, 1)
         objects["w/anchor"] = b"x"
         for n in range(count):
             worker.round(n)
@@ -88,22 +88,22 @@ def test_right_store_is_tried_in_every_scenario(worked):
     assert all(ledger.counts[name, same]["tried"] for name in OBJECTS[:-3] for same in (True, False))
 
 
-def test_each_lie_is_counted_where_it_belongs(worked):
-    """Each lie is told in the first round only, or for good; (tries, anomalies, errors) of the scenarios it is in."""
+def test_each_fault_is_counted_where_it_belongs(worked):
+    """Each fault is in the first round only, or in all answers; (tries, anomalies, errors) of the scenarios it is in."""
     failed = Seen(0, 0, FAILED, 500, "InternalError")
     first = "w/0000000"
     turns = {}
 
     def nth(op, number, answer):
-        """Lie in the answer with this number to an operation on the first key."""
+        """Put a fault into the answer with this number to an operation on the first key."""
 
-        def lie(asked, key, view):
+        def fault(asked, key, view):
             if (asked, key) != (op, first):
                 return None
             turns[op] = turns.get(op, 0) + 1
             return answer if turns[op] == number else None
 
-        return lie
+        return fault
 
     def always(op, answer, key=first):
         return lambda asked, name, view: answer if (asked, name) == (op, key) else None
@@ -121,16 +121,16 @@ def test_each_lie_is_counted_where_it_belongs(worked):
         ("deleted is listed", nth_listing(2, listed), {"list_after_delete": (1, 1, 0)}),
     )
     wrong = []
-    for name, lie, expected in cases:
+    for name, fault, expected in cases:
         turns.clear()
-        ledger, _ = worked(1, lie)
+        ledger, _ = worked(1, fault)
         found = counts(ledger)
         wrong += [(name, s, found[s], numbers) for s, numbers in expected.items() if found[s] != numbers]
     assert not wrong, wrong
 
 
 def nth_listing(number, answer):
-    """Return a lie in one listing."""
+    """Return a fault in one listing."""
     turn = iter(range(1, 1_000_000))
     return lambda op, key, view: answer if op == "LIST" and next(turn) == number else None
 

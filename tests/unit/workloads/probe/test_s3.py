@@ -35,8 +35,8 @@ def ask(monkeypatch):
     monkeypatch.setattr(access, "_readable", at_once)
     extra = {"campaign": "c", "spare_buckets": [f"spare-{i}" for i in range(5)]}
 
-    def run(wanted, *lies, buckets=None, **more):
-        with honest_s3(*lies, buckets=buckets) as (url, store):
+    def run(wanted, *faults, buckets=None, **more):
+        with honest_s3(*faults, buckets=buckets) as (url, store):
             store.buckets["b"].objects["probe/a/known"] = Object(context.known_body(5), {}, '"known"')
             end = Endpoint(url)
             places = [endpoint.Bucket("b"), endpoint.Bucket("b-a1", "", 1)]
@@ -61,7 +61,7 @@ def test_honest_store_answers_yes(ask):
     assert found["buckets", "per account"].detail == {"made": 2, "beside": 1, "asked": 2}
 
 
-def test_each_lie_is_found_out(ask):
+def test_each_fault_is_found_out(ask):
     """Cases: a fault of the store, the question that sees it, the answer, and words of its evidence."""
     cases = (
         ("any signature", "signatures", "wrong secret refused", "no", "accepted: 200"),
@@ -74,21 +74,21 @@ def test_each_lie_is_found_out(ask):
         ("completes with an error", "multipart", "upload", "no", "InternalError"),
         ("completes what was aborted", "multipart", "abort", "no", "still be completed"),
         ("takes late parts", "multipart", "abort", "differs", "still accepted (200)"),
-        ("CRC untold", "checksums", "CRC32 kept", "no", "not tell"),
+        ("no CRC", "checksums", "CRC32 kept", "no", "HEAD with x-amz-checksum-mode"),
         ("no ETag", "checksums", "ETag is the MD5", "no", "no ETag"),
         ("no new object under a condition", "conditional", "put if absent", "no", "new object is refused"),
     )
     wrong = []
-    for lie, *place, answer, words in cases:
-        found, store = ask([tuple(place)], lie)
+    for fault, *place, answer, words in cases:
+        found, store = ask([tuple(place)], fault)
         a = found[tuple(place)]
-        wrong += [(lie, a.answer, a.evidence)] if a.answer != answer or words not in a.evidence else []
-        wrong += [(lie, "left", left)] if (left := set(store.buckets) - {"b", "b-a1"}) else []
+        wrong += [(fault, a.answer, a.evidence)] if a.answer != answer or words not in a.evidence else []
+        wrong += [(fault, "left", left)] if (left := set(store.buckets) - {"b", "b-a1"}) else []
     assert not wrong, wrong
 
 
 def test_bucket_that_is_there_is_left_alone(ask):
-    """The probe does not use, and does not remove, a bucket that has the name of one of its own."""
+    """The probe does not use, and does not remove, a bucket that had one of its names before."""
     mine = Bucket(FIRST.access_key, {"mine": Object(b"x")})
     places = OWN_BUCKETS
     found, store = ask(places, buckets={f"spare-{n}": mine for n in range(5)})

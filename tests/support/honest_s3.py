@@ -1,0 +1,325 @@
+"""A small S3 store in memory that does all that the probe asks, but for version 2 signatures and old versions.
+
+Each test may name `faults`: single faults that a real store may have.
+"""
+
+import hashlib
+import re
+import time
+import zlib
+from base64 import b64encode
+from calendar import timegm
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from urllib.parse import parse_qsl, unquote
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+from probed import Handler, served
+
+from storelab.stores.protocols.endpoint import Credentials
+from storelab.workloads.probe import signing
+
+FIRST, SECOND = Credentials("FIRSTKEY", "first-secret", None), Credentials("SECONDKEY", "second-secret", None)
+REGION = "us-east-1"
+DATE = "Mon, 13 Apr 2015 00:00:00 GMT"
+QUERIES = {  # known by this store, by method
+    "GET": {"list-type", "prefix", "max-keys", "delimiter", "start-after", "continuation-token", "marker", "uploads"}
+    | {"uploadId"},
+    "HEAD": set(),
+    "PUT": {"policy", "partNumber", "uploadId"},
+    "POST": {"delete", "uploads", "uploadId"},
+    "DELETE": {"policy", "uploadId"},
+}
+
+
+@dataclass
+class Object:
+    """What an object is made of."""
+
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    etag: str = ""
+    public: bool = False
+
+
+@dataclass
+class Bucket:
+    """A bucket of an account; below `public`, anybody may read."""
+
+    owner: str
+    objects: dict[str, Object] = field(default_factory=dict)
+    public: str | None = None
+
+
+class Refused(Exception):
+    """An answer other than success: status and code."""
+
+
+def md5(body: bytes) -> bytes:
+    return hashlib.md5(body, usedforsecurity=False).digest()
+
+
+def quoted(mark: str) -> str:
+    return f'"{mark}"'
+
+
+class Answers(Handler):
+    """Answers from `store`: `buckets`, `uploads` (id -> parts), `faults`, `writers` (connections that put objects)."""
+
+    store: SimpleNamespace
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.path, _, self.text = self.path.partition("?")
+        name, _, self.key = unquote(self.path).lstrip("/").partition("/")
+        self.query = dict(parse_qsl(self.text, keep_blank_values=True))
+        try:
+            self.check_query()
+            account = self.account(body)
+            if self.key and self.command == "PUT" and "/list/" in self.key:
+                self.store.writers.add(self.client_address)
+            self.answer(*(self.service(account) if not name else self.in_bucket(name, account, body)))
+        except Refused as refused:
+            status, code = refused.args
+            if "writes what it refuses" in self.store.faults and self.command == "PUT" and self.key:
+                self.store.buckets[name].objects[self.key] = Object(body)
+            self.answer(status, f"<Error><Code>{code}</Code></Error>".encode() if status != 304 else b"")
+
+    do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+    def check_query(self):
+        if unknown := {name for name in self.query if not name.startswith("X-Amz-")} - QUERIES[self.command]:
+            raise Refused(400, f"Unknown.{sorted(unknown)[0]}")
+
+    # Rights
+
+    def account(self, body: bytes) -> str | None:
+        """Return the access key whose signature is right, None without one."""
+        given, host = self.headers.get("Authorization", ""), self.headers["Host"]
+        if not given and "X-Amz-Signature" not in self.query:
+            return None
+        scope = given if given else self.query["X-Amz-Credential"]
+        found = re.search(r"(?:Credential=|^)(\w+)/", scope)
+        keys = next((k for k in (FIRST, SECOND) if found and k.access_key == found[1]), None)
+        if keys is None:
+            raise Refused(403, "InvalidAccessKeyId")
+        date = self.headers.get("X-Amz-Date") or self.query["X-Amz-Date"]
+        when = timegm(time.strptime(date, "%Y%m%dT%H%M%SZ"))
+        if not given:
+            seconds = int(self.query["X-Amz-Expires"])
+            method = "GET" if "URL for any method" in self.store.faults else self.command
+            right = signing.presign(method, host, self.path, keys, REGION, seconds, when) == self.text
+            right = right and time.time() < when + seconds
+        else:
+            digest, own = self.headers["X-Amz-Content-SHA256"], ("authorization", "x-amz-date", "x-amz-content-sha256")
+            headers = {name: text for name, text in self.headers.items() if name.lower() not in (*own, "host")}
+            signed = signing.sign(self.command, host, self.path, self.query, headers, digest, keys, REGION, when)
+            right = signed["Authorization"] == given
+            if digest not in (signing.UNSIGNED, hashlib.sha256(body).hexdigest()):
+                raise Refused(400, "XAmzContentSHA256Mismatch")
+        if not right and "any signature" not in self.store.faults:
+            raise Refused(403, "SignatureDoesNotMatch")
+        return keys.access_key
+
+    def service(self, account):
+        if account is None:
+            raise Refused(403, "AccessDenied")
+        mine = [name for name, bucket in self.store.buckets.items() if bucket.owner == account]
+        rows = "".join(f"<Bucket><Name>{name}</Name></Bucket>" for name in mine)
+        return 200, f"<R><Buckets>{rows}</Buckets></R>".encode()
+
+    def in_bucket(self, name, account, body):
+        bucket = self.store.buckets.get(name)
+        if bucket is None and self.command == "PUT" and not self.key and account:
+            self.store.buckets[name] = Bucket(account)
+            return 200, b""
+        if bucket is None:
+            raise Refused(404, "NoSuchBucket")
+        known = bucket.objects.get(self.key)
+        read = self.command in ("GET", "HEAD") and known is not None
+        public = bucket.public is not None and self.key.startswith(bucket.public)
+        public = public or bool(known and known.public)
+        if "ACL of the whole bucket" in self.store.faults and any(one.public for one in bucket.objects.values()):
+            public = True
+        if account != bucket.owner and not (read and public):
+            raise Refused(403, "AccessDenied")
+        if not self.key:
+            return self.of_bucket(name, bucket, body)
+        return getattr(self, self.command.lower())(bucket, known, body)
+
+    # Buckets
+
+    def of_bucket(self, name, bucket, body):
+        if "policy" in self.query:
+            statements = re.findall(r'"Effect": "Allow", "Principal": "\*", .*?:::[^/"]+/([^"*]+)\*', body.decode())
+            if self.command == "PUT" and (
+                not statements or ("no key in a policy" in self.store.faults and b"AWS" in body)
+            ):
+                raise Refused(400, "MalformedPolicy")
+            whole = "policy of the whole bucket" in self.store.faults
+            bucket.public = None if self.command == "DELETE" else "" if whole else statements[0]
+            return 204, b""
+        if self.command == "DELETE":
+            if bucket.objects or bucket.public is not None:
+                raise Refused(409, "BucketNotEmpty")
+            del self.store.buckets[name]
+            return 204, b""
+        if "delete" in self.query:
+            for entry in ElementTree.fromstring(body).iter("{http://s3.amazonaws.com/doc/2006-03-01/}Key"):
+                bucket.objects.pop(entry.text, None)
+            return 200, b"<DeleteResult/>"
+        if "uploads" in self.query:
+            begun = [f"<Upload><Key>{key}</Key><UploadId>{i}</UploadId></Upload>" for i, (key, _) in self.uploads()]
+            return 200, f"<R>{''.join(begun)}</R>".encode()
+        if self.command in ("PUT", "HEAD"):
+            return 200, b""
+        return self.listing(bucket)
+
+    def listing(self, bucket):
+        after = max(self.query.get(name, "") for name in ("start-after", "continuation-token", "marker"))
+        prefix, cut = self.query.get("prefix", ""), self.query.get("delimiter")
+
+        def shown(name):
+            below = name[len(prefix) :]
+            return prefix + below.partition(cut)[0] + cut if cut and cut in below else name
+
+        names = sorted({shown(name) for name in bucket.objects if name.startswith(prefix)})
+        names = [name for name in names if name > after]
+        most = int(self.query.get("max-keys", 1000)) + ("a key too many" in self.store.faults)
+        rows, more = [], len(names) > most
+        for name in names[:most]:
+            if one := bucket.objects.get(name):
+                facts = f"<Size>{len(one.body)}</Size><ETag>{one.etag}</ETag>"
+                rows.append(f"<Contents><Key>{escape(name)}</Key>{facts}</Contents>")
+            else:
+                rows.append(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>")
+        token = f"<NextContinuationToken>{names[most - 1]}</NextContinuationToken>" if more else ""
+        return 200, f"<R><IsTruncated>{str(more).lower()}</IsTruncated>{token}{''.join(rows)}</R>".encode()
+
+    # Objects
+
+    def head(self, bucket, known, body):
+        return self.get(bucket, known, body)
+
+    def get(self, bucket, known, body):
+        if "uploadId" in self.query:
+            _, parts = self.upload()
+            rows = "".join(
+                f"<Part><PartNumber>{n}</PartNumber><Size>{len(p)}</Size><ETag>{quoted(md5(p).hex())}</ETag></Part>"
+                for n, p in sorted(parts.items())
+            )
+            return 200, f"<R>{rows}</R>".encode()
+        if known is None:
+            raise Refused(404, "NoSuchKey")
+        headers = known.headers | {"Last-Modified": DATE} | ({"ETag": known.etag} if known.etag else {})
+        if "no CRC" in self.store.faults:
+            headers.pop("x-amz-checksum-crc32", None)
+        asked = self.headers
+        if asked.get("If-None-Match") == known.etag or asked.get("If-Modified-Since") == DATE:
+            raise Refused(304, "")
+        if asked.get("If-Match", known.etag) != known.etag or asked.get("If-Unmodified-Since", DATE) != DATE:
+            raise Refused(412, "PreconditionFailed")
+        if "Range" in asked:
+            return self.ranges(known.body, asked["Range"], headers)
+        return 200, known.body, headers
+
+    def ranges(self, data, value, headers):
+        found, size = [], len(data)
+        for first, last in re.findall(r"(\d*)-(\d*)", value.removeprefix("bytes=")):
+            begin = int(first) if first else size - int(last)
+            found.append((begin, min(int(last), size - 1) if first and last else size - 1))
+        if found[0][0] >= size:
+            return 416, b"", {"Content-Range": f"bytes */{size}"}
+        places = [f"bytes {a}-{b}/{size}" for a, b in found]
+        if len(found) == 1:
+            a, b = found[0]
+            return 206, data[a : b + 1], headers | {"Content-Range": places[0]}
+        parts = [
+            f"\r\n--cut\r\nContent-Range: {place}\r\n\r\n".encode() + data[a : b + 1]
+            for place, (a, b) in zip(places, found, strict=True)
+        ]
+        kind = {"Content-Type": "multipart/byteranges; boundary=cut"}
+        return 206, b"".join(parts) + b"\r\n--cut--\r\n", headers | kind
+
+    def put(self, bucket, known, body):
+        asked, headers = self.headers, {}
+        source = asked.get("x-amz-copy-source")
+        if source:
+            _, place, key = source.split("/", 2)
+            if self.store.buckets[place].owner != bucket.owner:
+                raise Refused(403, "AccessDenied")
+            one = self.store.buckets[place].objects[unquote(key)]
+            first, last = re.findall(r"\d+", asked.get("x-amz-copy-source-range", f"0-{len(one.body) - 1}"))
+            body, headers = one.body[int(first) : int(last) + 1], dict(one.headers)
+        crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        if asked.get("Content-MD5", b64encode(md5(body)).decode()) != b64encode(md5(body)).decode():
+            raise Refused(400, "BadDigest")
+        if asked.get("x-amz-checksum-crc32", crc) != crc:
+            raise Refused(400, "BadDigest")
+        mark = quoted(md5(body).hex()) if "no ETag" not in self.store.faults else ""
+        copied = f"<R><ETag>{mark}</ETag></R>".encode() if source else b""
+        if "partNumber" in self.query:
+            if not body:
+                raise Refused(400, "EntityTooSmall")
+            parts = self.upload(late="takes late parts" in self.store.faults)[1]
+            parts[int(self.query["partNumber"])] = body
+            return 200, copied, {"ETag": mark}
+        if asked.get("If-None-Match") == "*" and (known or "no new object under a condition" in self.store.faults):
+            raise Refused(412, "PreconditionFailed")
+        if known and asked.get("If-Match", known.etag) != known.etag:
+            raise Refused(412, "PreconditionFailed")
+        kept = ("content-type", "x-amz-checksum-crc32")
+        headers |= {n: t for n, t in asked.items() if n.lower() in kept or n.lower().startswith("x-amz-meta-")}
+        bucket.objects[self.key] = Object(body, headers, mark, asked.get("x-amz-acl") == "public-read")
+        return 200, copied, {"ETag": mark} if mark else {}
+
+    def delete(self, bucket, known, body):
+        if "uploadId" in self.query:
+            self.upload()
+            self.store.aborted[self.query["uploadId"]] = self.store.uploads.pop(self.query["uploadId"])
+        else:
+            bucket.objects.pop(self.key, None)
+        return 204, b""
+
+    # Uploads in parts
+
+    def uploads(self):
+        return self.store.uploads.items()
+
+    def upload(self, late=False):
+        """Return (key, parts) of the upload that is asked for, with `late` also of one that was aborted."""
+        number = self.query.get("uploadId")
+        found = self.store.uploads.get(number) or (self.store.aborted.get(number) if late else None)
+        if found is None:
+            raise Refused(404, "NoSuchUpload")
+        return found
+
+    def post(self, bucket, known, body):
+        if "uploads" in self.query:
+            number = f"u{next(self.store.numbers)}"
+            self.store.uploads[number] = (self.key, {})
+            return 200, f"<R><UploadId>{number}</UploadId></R>".encode()
+        _, parts = self.upload(late="completes what was aborted" in self.store.faults)
+        pieces = [parts.get(int(e.text), b"") for e in ElementTree.fromstring(body).iter("PartNumber")]
+        marks = [quoted(md5(piece).hex()) for piece in pieces]
+        if not all(pieces) or marks != [e.text for e in ElementTree.fromstring(body).iter("ETag")]:
+            raise Refused(400, "InvalidPart")
+        mark = quoted(f"{md5(b''.join(map(md5, pieces))).hex()}-{len(pieces)}")
+        bucket.objects[self.key] = Object(b"".join(pieces), {}, mark)
+        self.store.uploads.pop(self.query["uploadId"], None)
+        if "completes with an error" in self.store.faults:
+            return 200, b"<Error><Code>InternalError</Code></Error>"
+        return 200, f"<R><ETag>{mark}</ETag></R>".encode()
+
+
+@contextmanager
+def honest_s3(*faults: str, buckets: dict[str, Bucket] | None = None):
+    """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`."""
+    usual = {"b": Bucket(FIRST.access_key), "b-a1": Bucket(SECOND.access_key)}
+    store = SimpleNamespace(buckets=usual | (buckets or {}), uploads={}, aborted={}, faults=set(faults))
+    store.writers, store.numbers = set(), count()
+    with served(Answers, store=store) as url:
+        yield url, store
