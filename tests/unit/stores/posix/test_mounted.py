@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -20,6 +22,7 @@ from storelab.stores import make
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING
 from storelab.stores.faults import acts
 from storelab.stores.managed import family, netns
+from storelab.stores.managed.daemon import within
 from storelab.stores.managed.netns import Namespace
 from storelab.stores.posix import glusterfs, mounted, openafs
 
@@ -274,6 +277,7 @@ def test_rx_server_is_asked_for_its_version():
     with rx(bytes(28) + b"OpenAFS 1.8.9") as (port, got):
         assert openafs.answers("127.0.0.1", port)
     assert len(got[0]) == 29 and got[0][20] == 13 and got[0][21] & 1
+    assert got[0][:20] == bytes([0, 0, 16, 0]) + bytes(16) and not any(got[0][22:]), "call 0 of connection 0"
     with rx(b"who are you?") as (port, _):
         assert not openafs.answers("127.0.0.1", port)
     assert not openafs.answers("127.0.0.1", port, 0.05)
@@ -323,6 +327,51 @@ def test_folder_of_the_user_is_the_vice_partition(tmp_path, monkeypatch):
     own = one._own / "etc"
     assert (own / "ThisCell").read_text() == (own / "server" / "ThisCell").read_text() == "storelab.test\n"
     assert one.settings.subnet == "10.213.89.0/30" and "10.213.89.2 #afsdb" in (own / "CellServDB").read_text()
+    assert (own / "cacheinfo").read_text() == f"{one.path.parent}:{one._own}/cache:100000\n", (
+        "afsd.fuse needs it to start"
+    )
+
+
+def test_servers_know_each_other_before_the_next_starts(tmp_path, monkeypatch):
+    """The tools are asked until they answer, each twice here."""
+    one, asked = store("openafs", tmp_path), []
+
+    def ask(tool, *words, seconds=0.0):
+        asked.append((tool, *words))
+        return subprocess.CompletedProcess(words, int(asked.count((tool, *words)) == 1), "", "")
+
+    monkeypatch.setattr(one, "_ask", ask)
+    monkeypatch.setattr(openafs.time, "sleep", lambda seconds: None)
+    for name in ("ptserver-1", "vlserver-1"):
+        one.started(SimpleNamespace(name=name))
+    assert asked == [("pts", "listentries")] * 2 + [("vos", "listaddrs")] * 2
+
+
+def test_file_server_quits_before_others_are_stopped(tmp_path, monkeypatch):
+    """Even a suspended one gets SIGQUIT, else its volumes must be salvaged; the clients end before it."""
+    one, stopped, waited = store("openafs", tmp_path), [], []
+    names = ["mount-1", "ptserver-1", "fileserver-1", "volserver-1"]
+    server = subprocess.Popen(["sleep", "600"])
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        fakes = {
+            "records": lambda: {name: {} for name in names},
+            "family_of": lambda name: [psutil.Process(server.pid)],
+            "running": lambda: {} if server.poll() else {"fileserver-1": server.pid},
+            "stop": lambda stage: stopped.append((stage, server.poll())) or [],
+            "sweep": lambda: [],
+            "elsewhere": lambda: "",
+        }
+        for name, fake in fakes.items():
+            monkeypatch.setattr(one.daemons, name, fake)
+        monkeypatch.setattr(openafs, "within", lambda seconds, good: waited.append(within(5.0, good)))
+        one.folder.mkdir(parents=True)
+        one.down()
+    finally:
+        server.kill()
+    ended = -signal.SIGQUIT
+    assert stopped[0] == (["mount-1"], None) and waited == [True]
+    assert stopped[1:] == [(["volserver-1"], ended), (["fileserver-1"], ended), (["ptserver-1"], ended)]
 
 
 def test_version_is_read_from_the_program(tmp_path):

@@ -89,7 +89,7 @@ def test_right_store_is_tried_in_every_scenario(worked):
 
 
 def test_each_fault_is_counted_where_it_belongs(worked):
-    """Each fault is in the first round only, or in all answers; (tries, anomalies, errors) of the scenarios it is in."""
+    """Cases: a fault of one answer, or of all; (tries, anomalies, errors) of the scenarios that it is in."""
     failed = Seen(0, 0, FAILED, 500, "InternalError")
     first = "w/0000000"
     turns = {}
