@@ -1,7 +1,10 @@
 """Repositories of software releases in a bucket of tests: names, keys, strata, and clients that run once."""
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from refusals import all_refused
 
 from storelab.core.model import Point
 from storelab.datasets.release import names
@@ -24,6 +27,16 @@ def point(workload: str, release: dict[str, Any], **axes) -> Point:
     values = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     fixed = {"duration_ns": 60 * 10**9, "warm_up_ns": 0, "data_seed": 1, "release": release}
     return Point("s", workload, values, 1, "k", "nightly", 1, 1, fixed)
+
+
+def all_refused_at_axes(cases: Iterable[tuple[str, str, Point]]) -> None:
+    """Check that the points are refused at this axis, with this text in the message."""
+    all_refused((f"sweeps.nightly.axes.{axis}", text, WORKLOADS[p.workload].possible, p) for axis, text, p in cases)
+
+
+def root_of(objects: Mapping[str, bytes]) -> str:
+    """Return the root catalog that the manifest names."""
+    return names.manifest_fields(objects[MANIFEST])["C"]
 
 
 def ran(client, seconds: float = 60.0):

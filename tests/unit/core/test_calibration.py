@@ -8,7 +8,7 @@ import pytest
 import small_plan
 from refusals import refusal
 
-from storelab.core import calibration, plan, stores
+from storelab.core import calibration, plan
 from storelab.measure import check
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -125,11 +125,6 @@ def test_null_server_is_added_with_its_settings():
     for more, names in ({}, {"a", "nullserver"}), ({"calibrate": False}, {"a"}):
         data = plan.to_json(configured(**more), planned(**more), WORKLOADS)
         assert set(data["stores"]) == names
-
-
-def test_kinds_with_ceiling():
-    expected = {"seaweedfs", "ceph", "versitygw", "minio", "garage", "rclone", "s3"}
-    assert {kind for kind in stores.KINDS if stores.has_ceiling(kind)} == expected
 
 
 def test_impossible_calibrations_are_refused(tmp_path):

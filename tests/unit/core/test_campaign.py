@@ -5,7 +5,6 @@ from pydantic import ValidationError
 
 from storelab.core import campaign
 from storelab.core.campaign import Limits, Sweep
-from storelab.core.campaign.faults import Moment
 from storelab.core.campaign.release import Release, Tree
 
 GET = {"workload": "get", "axes": {}}
@@ -42,9 +41,3 @@ def test_least_and_greatest_values():
         for value in refused:
             with pytest.raises(ValidationError, match=key):
                 model.model_validate(needed | {key: value})
-
-
-def test_moments_in_seconds_scale_only_on_request():
-    assert Moment(5 * S).after(20 * S) == 5 * S
-    assert Moment(5 * S).after(20 * S, 0.5) == 25 * S // 10
-    assert Moment(None, 25.0).after(20 * S) == 5 * S

@@ -111,6 +111,9 @@ def test_damaged_sums_are_reported(copy):
     ):
         path.write_text(changed)
         assert all(words in message for message in looks(copy)), words
+    path.unlink()
+    with pytest.raises(UserError, match="was not collected"):
+        evidence.verify(copy / "raw")
 
 
 def test_load_run_sees_what_verify_sees(copy):
@@ -122,12 +125,3 @@ def test_load_run_sees_what_verify_sees(copy):
     flip(table, 100, 1)
     head.write_text(head.read_text().replace('"start_ns": 17', '"start_ns": 18'))  # before anything was collected
     assert evidence.load_run(folder) is None and "its own sum" in evidence.flaw(folder, None).problem
-
-
-def test_hint_for_an_incomplete_campaign():
-    for name, file, command in (
-        ("a", "a", "CAMPAIGN=a"),
-        ("a", None, "CAMPAIGN=a"),
-        ("a-small", "a", "CAMPAIGN=a CONFIG=name=a-small"),
-    ):
-        assert f"`make measure {command}`" in evidence.go_on(name, file)

@@ -22,7 +22,7 @@ def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -
     values = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     settings = SimpleNamespace(kind="x")
     store = SimpleNamespace(name="uds", protocol=protocol, settings=settings, multipart=lambda: multipart)
-    check_axes.possible(Point("uds", workload, values, 1, "", "sweep", 1, 1), store)
+    check_axes.possible(Point("uds", workload, values, 1, "", "sweep", 1, 1, {"objects": 64}), store)
 
 
 POSSIBLE = [
@@ -30,6 +30,7 @@ POSSIBLE = [
     ("put", {"part_size": 16 * MIB, "parallel_parts": 4} | BIG),
     ("put", {"engine": "obstore", "part_size": 10**7, "arrival_rate": 5} | BIG),
     ("get_range", {"offset": "sequential"}),
+    *(("get", {"engine": engine, "access": "cold"}) for engine in ("s5cmd", "fsspec", "obstore", "loadgen")),
     ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}),
     ("delete", {"batch": 1000}),
     ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}),

@@ -12,7 +12,7 @@ from storelab.core import plan
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.host import page_cache, proc
-from storelab.measure import check, check_axes, cold
+from storelab.measure import check, cold
 from storelab.stores import all_stores
 from storelab.stores.base import Cooling
 from storelab.workloads import WORKLOADS
@@ -39,11 +39,6 @@ def test_more_clients_than_objects_are_refused():
     WORKLOADS["get"].possible(point(GET | {"objects": 3, "axes": {"clients": 4}}))
 
 
-def test_default_access_keeps_names_of_points():
-    one = point(GET)
-    assert one.key == "a/get/rep~001" and one.axes["access"] == "warm" and one.axes["working_set"] == 0
-
-
 def test_working_set_decides_number_of_objects():
     for size, wanted, objects in (("1 MB", "10 MB", 10), ("3 MB", "10 MB", 4), ("4 kB", "0 B", 64), ("4 kB", "1 B", 1)):
         one = point(GET | {"axes": {"object_size": size, "working_set": wanted}})
@@ -51,12 +46,6 @@ def test_working_set_decides_number_of_objects():
     config = configured(GET | {"axes": {"object_size": "1 GB", "working_set": "40 GB"}})
     message = refusal(check.limits, config, plan.make(config, WORKLOADS))
     assert message.startswith("limits.stored_bytes: ") and "40 GB" in message
-
-
-def test_every_engine_of_get_can_read_cold():
-    store = all_stores(configured(GET))["a"]
-    for engine in ("s5cmd", "fsspec", "obstore", "loadgen"):
-        check_axes.possible(point(GET | {"axes": {"engine": engine, "access": "cold"}}), store)
 
 
 def test_only_root_may_drop_all_caches(monkeypatch):

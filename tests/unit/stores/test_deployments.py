@@ -1,64 +1,57 @@
 """Deployments of stores: their names, ports and accounts, and what a store cannot do. Nothing is started."""
 
 import itertools
+from functools import partial
 
-from refusals import refusal
+from refusals import all_refused
+from small_plan import URL, configured
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.measure import check
 from storelab.stores import all_stores, deployed, deployments
 from storelab.workloads import WORKLOADS
 
 
 def config(tmp_path, axes, workload="put", store=None):
-    base = {"campaign": "x", "name": "x", "use_stores": ["one"], "state": str(tmp_path), "repetitions": 1}
-    stores = {"one": store or {"kind": "seaweedfs"}}
-    sweeps = {"s": {"workload": workload, "axes": axes}}
-    return Config.model_validate(base | {"calibrate": False, "stores": stores, "sweeps": sweeps})
+    stores, sweeps = {"a": store or {"kind": "seaweedfs"}}, {"s": {"workload": workload, "axes": axes}}
+    return configured(stores=stores, sweeps=sweeps, state=str(tmp_path))
 
 
 def rights(tmp_path, axes, **more):
     conf = config(tmp_path, axes, **more)
-    return refusal(check.rights, conf, plan.make(conf, WORKLOADS), WORKLOADS, all_stores(conf))
+    check.rights(conf, plan.make(conf, WORKLOADS), WORKLOADS, all_stores(conf))
 
 
-EXTERNAL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}
-PRESET = EXTERNAL | {"preset": "huawei-uds-1"}
+PRESET = URL | {"preset": "huawei-uds-1"}
 FILES = {"kind": "directory", "path": "."}
 # axes, workload and store; place of the message, and a text in it
 IMPOSSIBLE = [
-    ({"redundancy": "ec-2-1"}, {}, "axes.redundancy", "store one (kind seaweedfs) has no redundancy 'ec-2-1'"),
-    ({"servers": 99}, {}, "axes.servers", "store one (kind seaweedfs) has no servers 99"),
-    ({"servers": 3}, {"store": EXTERNAL}, "axes.servers", "store one (kind s3)"),
+    ({"redundancy": "ec-2-1"}, {}, "axes.redundancy", "store a (kind seaweedfs) has no redundancy 'ec-2-1'"),
+    ({"servers": 99}, {}, "axes.servers", "store a (kind seaweedfs) has no servers 99"),
+    ({"servers": 3}, {"store": URL}, "axes.servers", "store a (kind s3)"),
     ({"front_ends": 99}, {}, "sweeps.s.axes.front_ends", "at most 23"),
-    ({"accounts": 2}, {"store": EXTERNAL}, "sweeps.s.axes.accounts", "at most 1"),
+    ({"accounts": 2}, {"store": URL}, "sweeps.s.axes.accounts", "at most 1"),
     ({"accounts": 2, "clients": 2}, {}, "sweeps.s.axes.accounts", "`buckets` to 2"),
     ({}, {"store": FILES}, "sweeps.s.axes.engine", "(kind directory) speaks file; sweep engine `fsspec`"),
     ({}, {"workload": "read_entries", "store": {"kind": "nginx"}}, "sweeps.s.axes.engine", "`planned`"),
     ({"buckets": 101}, {"store": PRESET}, "sweeps.s.axes.buckets", "100 buckets, 101 are asked"),
     ({"range_size": "2 MB", "object_size": "1 MB"}, {"workload": "get_range"}, "sweeps.s.axes.range_size", "2 MB"),
-    ({}, {"workload": "space", "store": EXTERNAL}, "sweeps.s.workload", "store one (kind s3)"),
+    ({}, {"workload": "space", "store": URL}, "sweeps.s.workload", "store a (kind s3)"),
 ]
 
 
 def test_store_refuses_what_it_cannot_do(tmp_path):
-    wrong = []
-    for axes, more, place, text in IMPOSSIBLE:
-        message = rights(tmp_path, axes, **more)
-        if not message.startswith(f"{place}: ") or text not in message:
-            wrong.append((axes, more, message))
-    assert not wrong, wrong
+    all_refused((f"{place}: ", text, partial(rights, **more), tmp_path, axes) for axes, more, place, text in IMPOSSIBLE)
 
 
 def test_deployment_keeps_its_name_ports_and_folder(tmp_path):
-    store = all_stores(config(tmp_path, {}))["one"]
+    store = all_stores(config(tmp_path, {}))["a"]
     assert deployed(store, {"redundancy": "default", "servers": 0}) is store
     assert deployed(store, {"redundancy": "none", "servers": 1}) is store, "as it is configured"
     three = deployed(store, {"servers": 3, "redundancy": "replica-2"})
     secure = deployed(store, {"scheme": "https"})
-    assert three.name == "one+redundancy-replica-2+servers-3" and three.folder.name == three.name
-    assert secure.name == "one+tls-true" and secure.settings.tls
+    assert three.name == "a+redundancy-replica-2+servers-3" and three.folder.name == three.name
+    assert secure.name == "a+tls-true" and secure.settings.tls
     assert len({store.settings.port, three.settings.port, secure.settings.port}) == 3
     assert abs(three.settings.port - secure.settings.port) >= store.port_block
     again = deployed(store, {"redundancy": "replica-2", "servers": 3})
@@ -74,11 +67,11 @@ def test_plan_measures_deployments_in_blocks(tmp_path):
 
 
 def test_accounts_have_separate_buckets(tmp_path):
-    store = all_stores(config(tmp_path, {}))["one"]
+    store = all_stores(config(tmp_path, {}))["a"]
     assert store.bucket("demo", 3).name == "storelab-demo-0003"
     assert store.bucket("demo", 3, 1).name == "storelab-demo-a1-0003" and store.bucket("demo", 3, 1).account == 1
     (point,) = plan.make(config(tmp_path, {"clients": 2}), WORKLOADS)
-    assert point.key == "one/put/clients~0002_rep~001"
+    assert point.key == "a/put/clients~0002_rep~001"
     (point,) = plan.make(config(tmp_path, {"accounts": 2, "buckets": 2, "clients": 2}, workload="get"), WORKLOADS)
     assert point.dataset["name"].endswith("-64x2a2") and point.dataset["accounts"] == 2
 
@@ -86,5 +79,5 @@ def test_accounts_have_separate_buckets(tmp_path):
 def test_missing_ca_file_is_refused(tmp_path):
     for kind, url in (("s3", "https://door.example.org"), ("http", "https://door.example.org/folder")):
         store = {"kind": kind, "endpoint": url, "ca_file": "/none.pem"}
-        message = refusal(all_stores(config(tmp_path, {}, store=store))["one"].endpoints)
-        assert message.startswith("stores.one.ca_file: '/none.pem'"), message
+        made = all_stores(config(tmp_path, {}, store=store))["a"]
+        all_refused([("stores.a.ca_file: ", "'/none.pem'", made.endpoints)])

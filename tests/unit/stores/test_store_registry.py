@@ -3,11 +3,12 @@
 import importlib
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from refusals import refusal
+from refusals import all_refused, refusal
 
 from storelab import install
 from storelab.cli import reference
@@ -56,9 +57,8 @@ def toy(tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text("campaign: c.yaml\n")
 
     def load(**keys):
-        return config.load(
-            tmp_path / "config.yaml", overrides={"stores": {"t": {"kind": "toy", "path": str(tmp_path), **keys}}}
-        )
+        store = {"kind": "toy", "path": str(tmp_path), **keys}
+        return config.load(tmp_path / "config.yaml", overrides={"stores": {"t": store}})
 
     yield load
     sys.modules.pop("toy_store", None)
@@ -74,18 +74,15 @@ def test_new_store_is_found_everywhere(toy):
 
 
 def test_mistakes_in_settings_name_the_key(toy, tmp_path):
-    wrong = []
-    for keys, place, text in (
+    mistakes = [
         ({"color": "red"}, "stores.t.color", "'colour'"),
         ({"colour": "green"}, "stores.t.colour", "'red' or 'blue'"),
         ({"kind": "toys"}, "stores.t.kind", "one of: seaweedfs, "),
         ({"kind": ["toy"]}, "stores.t.kind", "one of: seaweedfs, "),
         ({"path": 5}, "stores.t.path", "quotes"),
         ({"prefix": "A"}, "stores.t.prefix", "[a-z0-9]"),
-    ):
-        message = refusal(toy, **keys)
-        if not message.startswith(f"command line: {place}: ") or text not in message:
-            wrong.append((keys, message))
+    ]
+    all_refused((f"command line: {place}: ", text, partial(toy, **keys)) for keys, place, text in mistakes)
     for given, place in (
         ({"t": 5}, "stores.t.kind"),
         ({"t": None}, "stores.t.kind"),
@@ -93,9 +90,7 @@ def test_mistakes_in_settings_name_the_key(toy, tmp_path):
         ({"a b": {"kind": "toy", "path": "."}}, "stores.a b"),
     ):
         message = refusal(config.load, tmp_path / "config.yaml", overrides={"stores": given})
-        if not message.startswith(f"command line: {place}: "):
-            wrong.append((given, message))
-    assert not wrong, wrong
+        assert message.startswith(f"command line: {place}: "), (given, message)
     assert "no store of kind" in refusal(make, "x", type("Settings", (), {"kind": "tape"})(), Path("none"))
 
 
@@ -109,10 +104,11 @@ def test_every_kind_keeps_the_conventions():
             store.Settings.model_validate({"kind": kind, "no-such-key": 1})
 
 
-def test_every_protocol_has_questions_and_a_context():
+def test_every_protocol_has_distinct_questions_and_a_context():
     for protocol, name in questions.PROTOCOLS.items():
         module = importlib.import_module(f"storelab.workloads.probe.{name}")
-        assert len(questions.checks(protocol)) > 5 and callable(module.CONTEXT), protocol
+        places = [(q.topic, q.name) for q in questions.checks(protocol)]
+        assert len(places) == len(set(places)) > 15 and callable(module.CONTEXT), protocol
 
 
 def test_installation_is_known_by_the_store():

@@ -157,14 +157,6 @@ def test_redundancy_decides_losses_and_space(tmp_path):
 # The layout
 
 
-def test_layout_of_new_nodes():
-    assert admin.layout_changes(NEW, {"node-1": "aa", "node-2": "bb", "node-3": "cc"}, 2) == [
-        {"id": "aa", "zone": "node-1", "capacity": 10**12, "tags": []},
-        {"id": "bb", "zone": "node-2", "capacity": 10**12, "tags": []},
-        {"id": "cc", "zone": "node-3", "capacity": None, "tags": []},
-    ]
-
-
 def test_only_missing_nodes_change_the_layout():
     for names, storage, changed in (
         ("node-1 node-2 node-3", 2, []),

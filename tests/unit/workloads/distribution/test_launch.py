@@ -9,11 +9,13 @@ import struct
 import time
 import zlib
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import bucket_server
 import pytest
-from repositories import KEYS, MANIFEST, REPOSITORY, changed, damaged
+from refusals import all_refused
+from repositories import KEYS, MANIFEST, REPOSITORY, all_refused_at_axes, changed, damaged, root_of
 from repositories import point as point_of
 
 from storelab.core import records
@@ -81,10 +83,6 @@ def place(path: str) -> tuple[int, int]:
 
 
 PATHS = {place(f"/v1/{name}"): name for name in TREE}
-
-
-def root_of(objects) -> str:
-    return names.manifest_fields(objects[MANIFEST])["C"]
 
 
 def chosen(release, number, start_files=ENOUGH):
@@ -278,21 +276,19 @@ def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypa
 
 
 def test_impossible_points_are_refused(release):
-    for axes, axis, words in (
+    refused = (
         ({"days": 2}, "days", "the release has 1"),
         ({"applications": 300, "start_files": 300}, "", "20000"),
         ({"http_cache": "squid", "scheme": "https"}, "http_cache", "https"),
-    ):
-        with pytest.raises(UserError) as refused:
-            LAUNCH.possible(point(release[0], **axes))
-        assert axis in refused.value.place and words in str(refused.value) and "\n" not in str(refused.value)
+    )
+    all_refused_at_axes((axis, text, point(release[0], **axes)) for axes, axis, text in refused)
 
 
 def test_missing_squid_is_refused_before(release, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     LAUNCH.require(point(release[0]))
-    with pytest.raises(UserError, match=r"sweeps.nightly.axes.http_cache: .*storelab install squid"):
-        LAUNCH.require(point(release[0], http_cache="squid"))
+    squid = point(release[0], http_cache="squid")
+    all_refused([("sweeps.nightly.axes.http_cache: ", "storelab install squid", LAUNCH.require, squid)])
 
 
 def test_squid_serves_this_machine_and_keeps_nothing_on_disk():
@@ -402,10 +398,7 @@ def test_store_that_needs_signatures_is_refused(server):
         (Bucket("b", "mine/"), KEYS, "not storelab's to open"),
         (Bucket("b"), None, "403"),
     ):
-        with pytest.raises(UserError) as refused:
-            opened(server, bucket=bucket, keys=keys)
-        message = str(refused.value)
-        assert refused.value.place == "stores.s" and words in message and "\n" not in message
+        all_refused([("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))])
 
 
 def test_failed_attempt_is_ended(monkeypatch):

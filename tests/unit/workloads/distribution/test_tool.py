@@ -17,12 +17,12 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from paths import DATA
+from refusals import all_refused, refusal
 from repositories import REPOSITORY, point, ran
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.campaign.release import a_night
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import UserError
 from storelab.datasets.release import names
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job
@@ -60,9 +60,8 @@ def test_settings_of_the_store_are_those_of_the_endpoint():
         (Endpoint("https://127.0.0.1:8333"), KEYS, "HTTP"),
         (Endpoint("http://[::1]:8333"), KEYS, "HTTP"),
     ):
-        with pytest.raises(UserError, match=words) as refused:
-            keys.settings(endpoint, Bucket("b"), given, 7)
-        assert refused.value.mend and "$(date)" not in str(refused.value)
+        message = refusal(keys.settings, endpoint, Bucket("b"), given, 7)
+        assert words in message and "; " in message and "$(date)" not in message
 
 
 def test_settings_are_in_no_folder_and_a_shell_reads_them():
@@ -329,18 +328,14 @@ def test_output_of_the_real_program_is_read(tmp_path):
 
 def test_unusable_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"engine cvmfs: cvmfs_swissknife is not installed") as missing:
-        program.binary()
-    assert missing.value.mend
+    all_refused([("engine cvmfs: cvmfs_swissknife is not installed", "; ", program.binary)])
     broken = tmp_path / program.NAME
     broken.write_text("#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
     broken.chmod(0o755)
-    with pytest.raises(UserError, match=r"does not run here: .*libcvmfs_crypto"):
-        program.binary()
+    all_refused([("engine cvmfs: ", "libcvmfs_crypto", program.binary)])
     broken.write_text("#!/bin/sh\necho 2.12.0\n")
     monkeypatch.setattr(program, "_alone", lambda: ("false",))
-    with pytest.raises(UserError, match="needs a mount namespace"):
-        program.binary()
+    all_refused([("engine cvmfs: ", "needs a mount namespace", program.binary)])
 
 
 def test_impossible_points_are_refused():
@@ -353,10 +348,9 @@ def test_impossible_points_are_refused():
         ({"days": 999}, {}, "axes.days"),
         ({}, {"zlib_level": 1}, "release.zlib_level"),
     ):
-        with pytest.raises(UserError) as refused:
-            told = Settings.model_validate(release).told()
-            WORKLOADS["publish"].possible(point("publish", told, **{"engine": "cvmfs"} | axes))
-        assert place in refused.value.place and refused.value.mend, place
+        one = point("publish", Settings.model_validate(release).told(), **{"engine": "cvmfs"} | axes)
+        message = refusal(WORKLOADS["publish"].possible, one)
+        assert place in message.partition(": ")[0] and "; " in message, message
 
 
 def test_engine_makes_only_objects_of_a_repository():

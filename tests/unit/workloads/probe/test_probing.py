@@ -6,7 +6,7 @@ import pytest
 from probed import Handler, job, served
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads.probe import answers, context, http_ranges, questions
+from storelab.workloads.probe import answers, context, questions
 from storelab.workloads.probe.s3 import access
 from storelab.workloads.probe.s3.requests import S3
 
@@ -87,10 +87,3 @@ def test_useless_answers_break_no_question(ask):
         found = ask(mode)
         assert "error" not in {a.answer for a in found.values()}, mode
         assert {topic for (topic, _), a in found.items() if a.answer == "yes"} <= allowed, mode
-
-
-def test_questions_have_unique_places():
-    for protocol in ("s3", "http", "webhdfs", "file", "root"):
-        places = [(q.topic, q.name) for q in questions.checks(protocol)]
-        assert len(places) == len(set(places)) > 15
-    assert [q.name for q in http_ranges.RANGES][:2] == ["single range", "suffix range"]
