@@ -29,10 +29,8 @@ SWEEPS = {
 }
 T0 = make_examples.T0  # 2025-10-09
 DAYS = 11
-SLOW, NEW_KERNEL = (
-    7,
-    4,
-)  # numbers of entries: uploads are 20 % slower from here on, with another version of the store; another kernel
+SLOW = 7  # number of the entry from which on uploads are 20 % slower, with another version of the store
+NEW_KERNEL = 4
 
 
 def scaled(points: pd.DataFrame, factor: float, workload: str | None = None) -> None:
@@ -52,9 +50,7 @@ def one(tmp_path_factory):
 
 
 def later(one, target, days: int) -> None:
-    """A copy of the campaign, measured so many days later: the records say so, and their sums and checksums are
-    right.
-    """
+    """Copy the campaign as if it was measured `days` later, with right sums and checksums."""
     shutil.copytree(one / "tables", target / "tables")
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
     for head in evidence.heads(target / "raw").values():
@@ -134,10 +130,8 @@ def test_a_second_entry_of_a_day_takes_the_place_of_no_other(one, tmp_path):
 def test_add_says_what_it_did(one, tmp_path):
     shutil.copytree(one, tmp_path / "site")
     code, out, err = asked("add", "--campaign-dir", tmp_path / "site")
-    assert (code, err) == (
-        0,
-        "",
-    ) and out == f"{tmp_path}/site: is now {tmp_path}/site@{day(0)}, entry 1 of its history\n"
+    assert (code, err) == (0, "")
+    assert out == f"{tmp_path}/site: is now {tmp_path}/site@{day(0)}, entry 1 of its history\n"
     assert command_line.storelab("verify", "--campaign-dir", str(tmp_path / f"site@{day(0)}"))[0] == 0
 
 
@@ -233,9 +227,8 @@ def test_the_whole_is_the_geometric_mean_over_the_points(results, found):
         p = pd.read_csv(found.entries[number].folder / "tables/points.csv")
         large = (p["object_size_bytes"] >= 10**6) & p["workload"].isin(["put", "get"])
         speeds = p["overlap_rate_per_s"].where(~large, p["overlap_throughput_mb_per_s"])
-        return float(
-            np.log(speeds).groupby([p["store"], p["workload"], p["object_size_bytes"], p["clients"]]).mean().mean()
-        )
+        axes = [p["store"], p["workload"], p["object_size_bytes"], p["clients"]]
+        return float(np.log(speeds).groupby(axes).mean().mean())
 
     assert whole.newest_p_corrected == pytest.approx(whole.newest.p), "a family of its own"
     for number, value in enumerate(whole.values):
@@ -247,10 +240,8 @@ def test_what_else_changed_is_told_at_its_entry(results):
     told = re.split(r"^(\d{4}-\d\d-\d\d), beside \S+:$", out.partition("What changed")[2], flags=re.MULTILINE)
     blocks = dict(zip(told[1::2], told[2::2], strict=True))
     assert set(blocks) == {day(SLOW), day(NEW_KERNEL)}
-    assert (
-        "no change of level" in blocks[day(NEW_KERNEL)]
-        and "environment: kernel 6.1.0 -> 6.2.0" in blocks[day(NEW_KERNEL)]
-    )
+    kernel = blocks[day(NEW_KERNEL)]
+    assert "no change of level" in kernel and "environment: kernel 6.1.0 -> 6.2.0" in kernel
     assert blocks[day(SLOW)].count(", slower") == 5 and "kernel" not in blocks[day(SLOW)]
     assert "store alpha: version 4.48 -> 4.49" in blocks[day(SLOW)]
 
@@ -258,9 +249,8 @@ def test_what_else_changed_is_told_at_its_entry(results):
 def test_a_series_that_came_later_and_one_that_ended(results):
     read = entries.read(results / "site")
     for i, e in enumerate(read):
-        gone = e.side.points["store"].eq("beta") & e.side.points["workload"].eq(
-            "put" if i > 8 else "get" if i < 3 else ""
-        )
+        lost = "put" if i > 8 else "get" if i < 3 else ""
+        gone = e.side.points["store"].eq("beta") & e.side.points["workload"].eq(lost)
         object.__setattr__(e.side, "points", e.side.points[~gone])
     found = series.history(read)
     ended = [s for s in found.series if (s.workload, s.store) == ("put", "beta")]
@@ -279,9 +269,8 @@ def test_the_page_and_the_figure(found, tmp_path):
     page = (tmp_path / "x.html").read_text()
     assert page.count("<svg") == 1 and "src=" not in page and "@import" not in page and 'href="http' not in page
     HTMLParser().feed(page)
-    assert (
-        "color-scheme:light dark" in page and page.count('<div class="wide" tabindex="0"') == page.count("<table>") == 2
-    )
+    assert "color-scheme:light dark" in page
+    assert page.count('<div class="wide" tabindex="0"') == page.count("<table>") == 2
     assert "from here on slower" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
@@ -314,20 +303,16 @@ def test_json_is_what_the_text_says(results, found):
     told = valid("history", asked("--campaign-dir", results / "site", "--json")[1])
     assert [e["name"] for e in told["entries"]] == [day(i) for i in range(DAYS)]
     assert [bool(e["environment"]) for e in told["entries"]] == [i in (SLOW, NEW_KERNEL) for i in range(DAYS)]
-    assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in told["series"]} == {
-        ("put", (day(SLOW),)),
-        ("get", ()),
-        ("all", (day(SLOW),)),
-    }
+    changed = {("put", (day(SLOW),)), ("get", ()), ("all", (day(SLOW),))}
+    assert {(s["workload"], tuple(c["at"] for c in s["changes"])) for s in told["series"]} == changed
     assert told["series"][0]["axes"]["object_size_bytes"] == 4000 and told["worse"] is None
     text = asked("--campaign-dir", results / "site")[1]
     assert all(s["said"] in text for s in told["series"])
 
 
 def test_one_store_and_the_entries_since_a_day(results):
-    told = valid(
-        "history", asked("--campaign-dir", results / "site", "--store", "beta", "--since", day(4), "--json")[1]
-    )
+    options = ("--store", "beta", "--since", day(4), "--json")
+    told = valid("history", asked("--campaign-dir", results / "site", *options)[1])
     assert [e["name"] for e in told["entries"]] == [day(i) for i in range(4, DAYS)]
     assert {s["store"] for s in told["series"]} == {"beta", None}
     assert not any("alpha" in line for e in told["entries"] for line in e["environment"])
@@ -373,9 +358,8 @@ def test_latencies_are_worse_where_they_are_higher():
     noise = np.exp(rng.normal(0, 0.01, 12))
     up = [*noise[:6], *(1.5 * noise[6:])]
     assert of(up, "latency_p99").steps[-1].verdict == "slower" and of(up, "rate").steps[-1].verdict == "faster"
-    assert (
-        of([*noise[:11], 2.0], "latency_p50").verdict == "slower" and of([*noise[:11], 2.0], "rate").verdict == "faster"
-    )
+    last = [*noise[:11], 2.0]
+    assert of(last, "latency_p50").verdict == "slower" and of(last, "rate").verdict == "faster"
     for metric, values in (("latency_p99", up), ("rate", [1 / v for v in up])):
         one = series.History([], [], [of(values, metric)])
         assert len(series.worse(one, "change", 30)) == 1 and not series.worse(one, "change", 60), metric
@@ -393,37 +377,22 @@ def about(*rows: tuple[str, str, str]) -> dict:
 
 
 def test_facts_are_sets_and_packages_stand_alone():
-    found = about(
-        ("environment", "packages", "boto3 1.43, s3fs 2026.9"),
-        ("environment", "kernel", "6.1"),
-        ("environment", "kernel", "6.2"),
-        ("checks", "content", "passed"),
-        ("store a", "version", None),
-    )
+    machine = [("packages", "boto3 1.43, s3fs 2026.9"), ("kernel", "6.1"), ("kernel", "6.2")]
+    rows = [("environment", item, value) for item, value in machine]
+    found = about(*rows, ("checks", "content", "passed"), ("store a", "version", None))
     assert found == {
-        ("environment", "boto3"): {"1.43"},
-        ("environment", "s3fs"): {"2026.9"},
-        ("environment", "kernel"): {"6.1", "6.2"},
-        ("store a", "version"): {""},
-        ("measuring", "window [s]"): {"4"},
+        **{("environment", "boto3"): {"1.43"}, ("environment", "s3fs"): {"2026.9"}, ("store a", "version"): {""}},
+        **{("environment", "kernel"): {"6.1", "6.2"}, ("measuring", "window [s]"): {"4"}},
         ("measuring", "warm-up [s]"): {"1"},
     }
 
 
 def test_differences_are_lines():
-    was = about(("store a", "version", "1"), ("environment", "kernel", "6.1"), ("store b", "version", "1"))
-    now = about(
-        ("store a", "version", "2"),
-        ("environment", "kernel", "6.1"),
-        ("store a", "kind", "s3"),
-        ("store c", "version", ""),
-    )
-    assert environment.differences(was, now) == [
-        "store c: is new",
-        "store b: is gone",
-        "store a: kind (not recorded) -> s3",
-        "store a: version 1 -> 2",
-    ]
+    kernel = ("environment", "kernel", "6.1")
+    was = about(("store a", "version", "1"), kernel, ("store b", "version", "1"))
+    now = about(("store a", "version", "2"), kernel, ("store a", "kind", "s3"), ("store c", "version", ""))
+    of_a = ["store a: kind (not recorded) -> s3", "store a: version 1 -> 2"]
+    assert environment.differences(was, now) == ["store c: is new", "store b: is gone", *of_a]
     assert environment.differences(was, was) == []
     long = about(("store a", "version", "x" * 500))
     (line,) = environment.differences(about(("store a", "version", "1")), long)

@@ -64,20 +64,8 @@ class Judging:
     def __init__(self, name: str, *claims: tuple):
         self.name, self.sums = name, f"sums of {name}"
         empty = dict.fromkeys(("published", "published_unit", "low", "high", "unit", "points", "reason"), float("nan"))
-        rows = [
-            empty
-            | {
-                "claim": c,
-                "says": f"{c} holds.",
-                "source": "a report",
-                "system": s,
-                "verdict": v,
-                "value": x,
-                "query": q,
-            }
-            for c, s, v, x, q in claims
-        ]
-        self._claims = pd.DataFrame(rows).assign(expected="at least 2")
+        rows = pd.DataFrame(claims, columns=["claim", "system", "verdict", "value", "query"])
+        self._claims = rows.assign(says=rows["claim"] + " holds.", source="a report", expected="at least 2", **empty)
 
     def table(self, name: str) -> pd.DataFrame:
         assert name == "claims"
@@ -120,9 +108,8 @@ def test_same_claim_with_another_rule_is_another_finding():
 
 def test_undecided_claim_has_no_number():
     a = Judging("a", *(("more", s, OPEN, 1.7, Q) for s in "xy"))
-    assert list(findings.sentences(findings.joined([a]), "raw")) == [
-        r"Measured, but nothing can be told: \emph{more}, in \texttt{a} (2 systems)."
-    ]
+    (sentence,) = findings.sentences(findings.joined([a]), "raw")
+    assert sentence == r"Measured, but nothing can be told: \emph{more}, in \texttt{a} (2 systems)."
 
 
 def test_finding_is_discussed_where_its_table_is():
@@ -134,9 +121,8 @@ def test_finding_is_discussed_where_its_table_is():
 
 
 def test_totals_count_findings_and_not_systems():
-    a = Judging(
-        "a", ("p", "x", YES, 1.0, Q), ("p", "y", OPEN, 1.0, Q), ("q", "x", NO, 1.0, Q), ("r", "x", OPEN, 1.0, Q)
-    )
+    judged = (("p", "x", YES), ("p", "y", OPEN), ("q", "x", NO), ("r", "x", OPEN))
+    a = Judging("a", *((*words, 1.0, Q) for words in judged))
     assert findings.totals(findings.joined([a])) == {"findings": 3, "measured": 3, YES: 1, NO: 1, "both": 0, OPEN: 1}
 
 
@@ -182,24 +168,12 @@ def test_long_table_of_differences_spans_pages():
 
 
 def test_differences_of_many_campaigns_are_in_rows():
-    found = pd.DataFrame(
-        [
-            {"item": "kernel", "differs": True, **dict.fromkeys("acdef", "6.1"), "b": "6.2"},
-            {"item": "cores", "differs": True, **dict.fromkeys("abcde", "2"), "f": "64"},
-        ]
-    )
+    kernel = {"item": "kernel", "differs": True, **dict.fromkeys("acdef", "6.1"), "b": "6.2"}
+    found = pd.DataFrame([kernel, {"item": "cores", "differs": True, **dict.fromkeys("abcde", "2"), "f": "64"}])
     block, _ = method.latex(found, list("abcdef"), "ABCDEFG")
     named = {line.replace(r"\allowbreak{}", "").replace(r"\texttt", "") for line in block.text.splitlines()}
-    assert (
-        block.long
-        and {
-            r"kernel & 6.1 & {a}, {c}, {d}, {e}, {f} \\",
-            r" & 6.2 & {b} \\",
-            r"cores & 2 & {a}, {b}, {c}, {d}, {e} \\",
-            r" & 64 & {f} \\",
-        }
-        <= named
-    )
+    rows = {r"kernel & 6.1 & {a}, {c}, {d}, {e}, {f} \\", r" & 6.2 & {b} \\"}
+    assert block.long and rows | {r"cores & 2 & {a}, {b}, {c}, {d}, {e} \\", r" & 64 & {f} \\"} <= named
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -434,9 +408,8 @@ def test_number_is_explained_by_its_row_and_points(work):
     highest = f"{float(value['value']):.9g}"
     (place,) = (i for i, r in enumerate(rows) if r["throughput_median_mb_per_s"] == highest)
     axes = ("store", "workload", "engine", "object_size_bytes", "clients", "workers", "front_ends", "buckets")
-    points = [
-        r["key"] for r in rows_of(work / "example/tables/points.csv") if all(r[c] == rows[place][c] for c in axes)
-    ]
+    every = rows_of(work / "example/tables/points.csv")
+    points = [r["key"] for r in every if all(r[c] == rows[place][c] for c in axes)]
     for name in ("best_throughput_download", "NumBestThroughputDownload", "\\NumBestThroughputDownload"):
         text = explained(name, "--campaign-dir", "results/example", "--all")
         assert f"throughput.csv: line {place + 2} of {len(rows) + 1}" in text
@@ -483,14 +456,9 @@ def test_curve_of_scaling_depends_on_its_whole_sweep(results):
 
 
 def test_lines_are_those_of_an_editor():
-    cases = (
-        ((0, 1, 2), 3, "all 3 rows"),
-        ((0,), 1, "its one row"),
-        ((0,), 5, "line 2 of 6"),
-        ((0, 1, 2, 7), 9, "lines 2 to 4 and 9 of 10"),
-        ((), 5, "lines none of 6"),
-    )
-    for places, total, text in cases:
+    whole = (((0, 1, 2), 3, "all 3 rows"), ((0,), 1, "its one row"))
+    parts = (((0,), 5, "line 2 of 6"), ((0, 1, 2, 7), 9, "lines 2 to 4 and 9 of 10"), ((), 5, "lines none of 6"))
+    for places, total, text in whole + parts:
         assert origin.Rows("x", places, total).lines == text
 
 
@@ -515,19 +483,10 @@ def test_join_takes_names_and_an_output_folder(work, tmp_path):
 
 
 def test_versions_of_points_are_listed_once(tmp_path):
-    runs = {
-        "a": {
-            "environment": {"git_commit": "c1", "storelab": "0.1"},
-            "store": {"name": "alpha", "version": "3"},
-            "engine": {"name": "obstore", "version": None},
-        },
-        "b": {
-            "environment": {"git_commit": "c2", "storelab": "0.1"},
-            "store": {"name": "alpha", "version": "3"},
-            "engine": {"name": "s5cmd", "version": "2.3"},
-        },
-        "c": {"environment": None, "store": {"version": "9"}},
-    }
+    runs: dict[str, dict] = {"c": {"environment": None, "store": {"version": "9"}}}
+    for key, commit, engine, version in (("a", "c1", "obstore", None), ("b", "c2", "s5cmd", "2.3")):
+        runs[key] = {"environment": {"git_commit": commit, "storelab": "0.1"}}
+        runs[key] |= {"store": {"name": "alpha", "version": "3"}, "engine": {"name": engine, "version": version}}
     for key, run in runs.items():
         records.write_json(tmp_path / "raw" / key / "run.json", run)
     member = members.Member(tmp_path, {})

@@ -23,6 +23,7 @@ from storelab.workloads import WORKLOADS
 
 ROWS = [{"front_ends": n, "clients": 3 * n} for n in (1, 2, 3)]
 SWEEP = {"workload": "get", "together": ROWS, "axes": {"object_size": ["4 kB", "1 MB"]}}
+DEFAULTS = {"store": "a", "workload": "get"} | {a.column: a.default for a in WORKLOADS["get"].axes}
 
 
 def configured(**more) -> Config:
@@ -48,9 +49,7 @@ def told(**more) -> dict:
 
 def test_rows_are_multiplied_with_the_other_axes_and_not_with_each_other():
     points = made()
-    expected = (
-        {(1, 3, s) for s in (4000, 10**6)} | {(2, 6, s) for s in (4000, 10**6)} | {(3, 9, s) for s in (4000, 10**6)}
-    )
+    expected = {(n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)}
     assert values(points, "front_ends", "clients", "object_size") == expected and len(points) == 6
 
 
@@ -68,27 +67,18 @@ def test_a_row_may_repeat_a_value_and_points_keep_their_names():
 
 
 def test_axes_of_roles_go_together_with_those_of_the_point():
-    sweep = {
-        "roles": {"up": {"workload": "put"}, "down": {"workload": "get", "axes": {"workers": [1, 2]}}},
-        "together": [
-            {"front_ends": 1, "up.clients": 2, "down.clients": 5},
-            {"front_ends": 2, "up.clients": 4, "down.clients": 6},
-        ],
-    }
-    points = made(sweeps={"s": sweep})
-    rows = {(1, 2, 5), (2, 4, 6)}
-    assert values(points, "front_ends", "up.clients", "down.clients", "down.workers") == {
-        (*row, w) for row, w in itertools.product(rows, (1, 2))
-    }
+    names, rows = ("front_ends", "up.clients", "down.clients"), {(1, 2, 5), (2, 4, 6)}
+    roles = {"up": {"workload": "put"}, "down": {"workload": "get", "axes": {"workers": [1, 2]}}}
+    together = [dict(zip(names, row, strict=True)) for row in sorted(rows)]
+    points = made(sweeps={"s": {"roles": roles, "together": together}})
+    expected = {(*row, w) for row, w in itertools.product(rows, (1, 2))}
+    assert values(points, *names, "down.workers") == expected
     assert {(len(p.parts()[0].ranks), len(p.parts()[1].ranks)) for p in points} == {(2, 5), (4, 6)}
 
 
 def test_the_factor_scales_named_axes_of_rows_and_rows_that_become_one_stand_once():
-    sweep = {
-        "workload": "get",
-        "together": {"front_ends": [1, 2, 4], "clients": [4, 8, 64]},
-        "scaled_axes": ["clients"],
-    }
+    rows = {"front_ends": [1, 2, 4], "clients": [4, 8, 64]}
+    sweep = {"workload": "get", "together": rows, "scaled_axes": ["clients"]}
     assert values(made(sweeps={"s": sweep}, scale=0.25), "front_ends", "clients") == {(1, 1), (2, 2), (4, 16)}
     both = sweep | {"scaled_axes": ["clients", "front_ends"]}
     assert values(made(sweeps={"s": both}, scale=0.125), "front_ends", "clients") == {(1, 1), (1, 8)}
@@ -126,14 +116,8 @@ def refused(sweep) -> str:
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
-        (
-            [{"front_ends": 1, "clients": 2}, {"front_ends": 2}],
-            "row 2 gives front_ends, row 1 front_ends, clients; name",
-        ),
-        (
-            {"front_ends": [1, 2], "clients": [3]},
-            "rows differ in length (front_ends 2, clients 1 values); give each axis",
-        ),
+        ([{"front_ends": 1, "clients": 2}, {"front_ends": 2}], "row 2 gives front_ends, row 1 front_ends, clients"),
+        ({"front_ends": [1, 2], "clients": [3]}, "rows differ in length (front_ends 2, clients 1 values)"),
         ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is no column; write rows like"),
         ([], "has no row; write rows like"),
         ({"front_ends": [], "clients": []}, "has no row; write rows like"),
@@ -153,10 +137,7 @@ def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
     ("change", "line"),
     [
         ({"together": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
-        (
-            {"together": {"object_size": ["1 MB"], "clients": [1]}},
-            "object_size: object_size stands in `axes` too; write it in one of them",
-        ),
+        ({"together": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size stands in `axes` too"),
         ({"together": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
         ({"together": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
     ],
@@ -203,25 +184,14 @@ def test_what_a_store_cannot_is_told_where_the_row_stands():
 
 
 def throughput(rows, speed, **fixed) -> pd.DataFrame:
-    """A table of groups as `throughput.csv` is: `rows` of axes, the rate of each."""
+    """Return a table of groups as `throughput.csv` is: `rows` of axes, the rate of each."""
     names = [a.column for a in WORKLOADS["get"].axes]
-    defaults = {a.column: a.default for a in WORKLOADS["get"].axes}
+    units = (("rate", "per_s"), ("throughput", "mb_per_s"))
+    facts = {"n": 3, "interval": "range", "duration_s": 2.0, "shared_host": False}
     out = []
     for row in rows:
-        rate = speed(row)
-        spread = {
-            f"{m}_{part}_{u}": rate
-            for m, u in (("rate", "per_s"), ("throughput", "mb_per_s"))
-            for part in ("median", "low", "high")
-        }
-        out.append(
-            {"store": "a", "workload": "get"}
-            | defaults
-            | fixed
-            | row
-            | {"n": 3, "interval": "range", "duration_s": 2.0, "shared_host": False}
-            | spread
-        )
+        spread = {f"{m}_{part}_{u}": speed(row) for m, u in units for part in ("median", "low", "high")}
+        out.append(DEFAULTS | fixed | row | facts | spread)
     head = ["store", "workload", *names, "n"]
     return pd.DataFrame(out, columns=[*head, *(c for c in out[0] if c not in head)])
 
@@ -263,9 +233,7 @@ def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_
 
 
 def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
-    """Accounts and buckets go together, at two clients: nothing to see against clients, and all against more of
-    them.
-    """
+    """Accounts and buckets go together, at two clients: only with more clients a figure has clients as its axis."""
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
@@ -279,21 +247,17 @@ def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
     up = {"workload": "put", "together": ROWS}
     other = {"workload": "get", "together": [{"front_ends": n, "clients": 5 * n} for n in (1, 2)]}
     names = catalogue.names(told(sweeps={"s": {"workload": "get", "together": ROWS}, "up": up, "other": other}))
-    assert {n for n in names if n.startswith("along") and "latency" not in n} == {
-        "along_front_ends_clients",
-        "along_front_ends_clients_again",
-    }
-    assert catalogue.is_built_in("along_x") and catalogue.modules("along_front_ends_clients")[0].endswith(
-        "systems.together"
-    )
+    expected = {"along_front_ends_clients", "along_front_ends_clients_again"}
+    assert {n for n in names if n.startswith("along") and "latency" not in n} == expected
+    assert catalogue.is_built_in("along_x")
+    assert catalogue.modules("along_front_ends_clients")[0].endswith("systems.together")
 
 
 def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
     mine = {"mine": {"table": "throughput", "x": "front_ends", "y": "rate"}}
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}}, figures=mine)
-    table = throughput(
-        [*ROWS, {"front_ends": 1, "clients": 9}, {"front_ends": 2, "clients": 9}], lambda row: 10.0 * row["clients"]
-    )
+    others = [{"front_ends": n, "clients": 9} for n in (1, 2)]
+    table = throughput([*ROWS, *others], lambda row: 10.0 * row["clients"])
     assert lines(draw(catalogue.of(written)["mine"], table[:3])) == [([1, 2, 3], [30.0, 60.0, 90.0])]
     beside = {"workload": "get", "axes": {"front_ends": [1, 2], "clients": 9}}
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": beside}, figures=mine)
@@ -307,45 +271,30 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
 def test_every_group_of_the_plan_is_along_and_no_other():
     written = told(sweeps={"s": SWEEP, "p": {"workload": "get", "axes": {"clients": [3, 4]}}})
     (one,) = couplings.of_plan(written)
-    table = throughput(
-        [
-            {"front_ends": f, "clients": c, "object_size_bytes": s}
-            for f in (1, 2, 3)
-            for c in (3, 4, 6, 9)
-            for s in (4000, 10**6, 5)
-        ],
-        lambda _: 1.0,
-    )
+    names = ["front_ends", "clients", "object_size_bytes"]
+    every = itertools.product((1, 2, 3), (3, 4, 6, 9), (4000, 10**6, 5))
+    table = throughput([dict(zip(names, row, strict=True)) for row in every], lambda _: 1.0)
     kept = table[one.along(table)]
-    assert set(zip(kept["front_ends"], kept["clients"], kept["object_size_bytes"], strict=True)) == {
-        (n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)
-    }
+    expected = {(n, 3 * n, s) for n in (1, 2, 3) for s in (4000, 10**6)}
+    assert {tuple(row) for row in kept[names].to_numpy().tolist()} == expected
     assert one.only(table).sum() == 5, "clients 3 of one front-end are of the product, too"
 
 
 def test_scaling_has_a_curve_along_the_rows():
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}})
     rng = np.random.default_rng(5)
-    rows = [
-        {"store": "a", "workload": "get"}
-        | {a.column: a.default for a in WORKLOADS["get"].axes}
-        | row
-        | {"rep": rep, "state": "ok"}
-        | {"overlap_rate_per_s": rate, "overlap_throughput_mb_per_s": rate}
-        for row in ROWS
-        for rep in range(6)
-        for rate in [350.0 * row["front_ends"] * np.exp(rng.normal(0, 0.01))]
-    ]
+    rows = [DEFAULTS | row | {"rep": rep, "state": "ok"} for row in ROWS for rep in range(6)]
     axes = {a.column: {"int": "Int64", "size": "Int64"}.get(a.kind, "string") for a in WORKLOADS["get"].axes}
     points = pd.DataFrame(rows)
+    rates = 350.0 * points["front_ends"] * np.exp(rng.normal(0, 0.01, len(points)))
+    points = points.assign(overlap_rate_per_s=rates, overlap_throughput_mb_per_s=rates)
     assert scaling.table(points, axes).empty, "no axis varies alone"
-    (curve,) = scaling.table(points, axes, couplings.of_plan(written)).to_dict("records")
+    found = scaling.table(points, axes, couplings.of_plan(written))
+    (curve,) = found.to_dict("records")
     assert curve["axis"] == "front_ends, clients" and pd.isna(curve["front_ends"]) and pd.isna(curve["clients"])
     assert (curve["least"], curve["most"], curve["values"], curve["n"]) == (1, 3, 3, 18)
-    assert curve["linearity_value"] == pytest.approx(1, abs=0.03) and curve["slope_value"] == pytest.approx(
-        350, rel=0.03
-    )
-    found = scaling.table(points, axes, couplings.of_plan(written))
+    assert curve["linearity_value"] == pytest.approx(1, abs=0.03)
+    assert curve["slope_value"] == pytest.approx(350, rel=0.03)
     numbers = {name: value for name, value, _ in scaling.numbers(found)}
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
