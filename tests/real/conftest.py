@@ -1,4 +1,4 @@
-"""The S file on the shared SeaweedFS, a proxy that counts on the wire, and prepared readers, for all real tests."""
+"""Fixtures of all real tests: the S file on the shared SeaweedFS, a proxy that counts, prepared readers, engines."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from counting_proxy import CountingProxy
+from laboratory import skip_without_loadgen
 from staged_root import prepared, staged_root
 
 BUCKET = "storelab-selections"
@@ -16,6 +17,20 @@ def staged(seaweedfs, tmp_path_factory) -> Iterator[tuple]:
     """Return (endpoint, folder, facts) of the S file, uploaded once."""
     with staged_root(seaweedfs, BUCKET, tmp_path_factory.mktemp("staged")) as found:
         yield found
+
+
+@pytest.fixture
+def external(seaweedfs) -> dict[str, str]:
+    """Return the settings of a store of kind `s3` that is the shared SeaweedFS."""
+    return {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+
+
+@pytest.fixture(params=["obstore", "loadgen"])
+def engine(request) -> str:
+    """Return the name of an engine; skip where its program is not built."""
+    if request.param == "loadgen":
+        skip_without_loadgen()
+    return request.param
 
 
 @pytest.fixture

@@ -68,10 +68,3 @@ def test_nothing_is_left(measured):
         not list((measured / ".storelab/nullserver/data/bodies").glob("*"))
         and storelab(measured, "check").returncode == 0
     )
-
-
-def test_measuring_again_measures_nothing(measured):
-    raw = measured / "results/bench/raw"
-    before = {p: p.stat().st_mtime_ns for p in raw.rglob("run.json")}
-    assert snakemake(measured, "--forceall", "--config", "measure=true", "--", "collect").returncode == 0
-    assert {p: p.stat().st_mtime_ns for p in raw.rglob("run.json")} == before

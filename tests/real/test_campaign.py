@@ -1,13 +1,11 @@
-"""A whole small campaign through Snakemake, and everything that must never measure, lose or mix records."""
+"""A small campaign through Snakemake, and all that must never measure, lose or mix records."""
 
-import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,8 @@ import pytest
 import yaml
 from common import BIN, ROOT, environ, laboratory
 from laboratory import in_process
+from managed import until
+from process_table import folder_of, having, read
 from snakemake_run import snakemake
 
 pytestmark = pytest.mark.real
@@ -34,30 +34,35 @@ def listed(folder: Path, *arguments: str) -> set[str]:
     return set(re.findall(r"^(\w+) +\d+$", done.stdout, re.MULTILINE))
 
 
-def storelab(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [str(BIN / "storelab"), *arguments], cwd=folder, env=environ(), capture_output=True, text=True, timeout=120
-    )
+def begin_to_measure(folder: Path, key: str) -> "subprocess.Popen[str]":
+    command = [str(BIN / "storelab"), "measure", key]
+    return subprocess.Popen(command, cwd=folder, env=environ(), stderr=subprocess.PIPE, text=True)
+
+
+def built(folder: Path, target: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Measure what is missing, and make a target of the workflow; it must succeed."""
+    done = snakemake(folder, *arguments, "--config", "measure=true", "--", target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def heads(folder: Path) -> dict[str, str]:
-    """Point -> attempt: tells a record from one measured anew."""
+    """Return the attempt of each point, which differs when a point is measured again."""
     raw = folder / "results/bench/raw"
     return {str(p.parent.relative_to(raw)): json.loads(p.read_text())["attempt"] for p in raw.rglob("run.json")}
 
 
 @pytest.fixture(scope="module")
 def measured():
-    """A laboratory in which the campaign was measured, from its configuration to the paper."""
+    """Return a laboratory in which the campaign was measured, from its configuration to the paper."""
     with laboratory(SWEEPS) as folder:
-        done = snakemake(folder, "--config", "measure=true", "--", "paper" if shutil.which("latexmk") else "figures")
-        assert done.returncode == 0, done.stdout + done.stderr
+        built(folder, "paper" if shutil.which("latexmk") else "figures")
         yield folder
 
 
 @pytest.fixture
 def lab(measured, tmp_path):
-    """A copy of its results to be harmed; the store is down."""
+    """Return a copy of its results to be damaged; the store is down."""
     for item in measured.iterdir():
         if item.is_symlink():
             (tmp_path / item.name).symlink_to(item.readlink())
@@ -103,8 +108,7 @@ def test_no_credentials_anywhere_in_the_records(measured):
 def test_measuring_again_measures_nothing(measured):
     """Not even where Snakemake is told to run every rule."""
     before = heads(measured)
-    done = snakemake(measured, "--forceall", "--config", "measure=true", "--", "collect")
-    assert done.returncode == 0, done.stdout + done.stderr
+    built(measured, "collect", "--forceall")
     assert heads(measured) == before
 
 
@@ -164,9 +168,7 @@ def test_a_sealed_campaign_is_not_measured_but_rebuilt(lab):
         in_process(lab, "--set", "sweeps.up.axes.clients=[2, 3]", "plan", "--write"),
     ):
         assert code == 2 and "sealed" in err, err
-    assert "make_tables" in listed(
-        lab, "--forceall", "--", "tables"
-    )  # test_snapshots.py builds the tables of sealed campaigns
+    assert "make_tables" in listed(lab, "--forceall", "--", "tables")  # test_snapshots.py builds sealed campaigns
 
 
 def test_a_changed_setting_is_shown_and_refused(lab):
@@ -180,8 +182,7 @@ def test_a_changed_setting_is_shown_and_refused(lab):
 def test_one_more_value_measures_only_the_new_point_and_one_less_is_refused(lab):
     before = heads(lab)
     (lab / "more.yaml").write_text("sweeps: {up: {axes: {clients: [1, 2]}}}\n")
-    done = snakemake(lab, "--configfile", "more.yaml", "--config", "measure=true", "--", "tables")
-    assert done.returncode == 0, done.stdout + done.stderr
+    built(lab, "tables", "--configfile", "more.yaml")
     after = heads(lab)
     assert len(after) == len(before) + 1 and {k: after[k] for k in before} == before
     assert "4 points" in in_process(lab, "--set", "sweeps.up.axes.clients=[1, 2]", "check")[1]
@@ -202,8 +203,7 @@ def test_a_damaged_record_is_measured_anew_and_told(lab):
     assert done.returncode == 2 and "has a wrong checksum" in done.stderr
     code, _, err = in_process(lab, "collect")
     assert code == 2 and f"storelab measure {key}" in err
-    done = snakemake(lab, "--config", "measure=true", "--", "tables")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = built(lab, "tables")
     after = heads(lab)
     assert {k for k in before if before[k] != after[k]} == {key} and "measured anew" in done.stdout + done.stderr
     run = json.loads((lab / "results/bench/raw" / key / "run.json").read_text())
@@ -213,7 +213,7 @@ def test_a_damaged_record_is_measured_anew_and_told(lab):
 
 @contextmanager
 def of_long_points(duration: str) -> Iterator[Path]:
-    """A laboratory of two points whose store is up."""
+    """Yield a laboratory of two points whose store is up."""
     sweep = {"workload": "put", "duration": duration, "warm_up": "100 ms", "axes": {"clients": 2, "workers": 1}}
     with laboratory({"up": sweep}, repetitions=2) as folder:
         assert in_process(folder, "up", "seaweedfs")[0] == 0
@@ -237,54 +237,26 @@ def point_of(folder: Path, rep: int) -> str:
     return key
 
 
-def wait_for(condition, seconds: float = 60.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def clients_of(folder: Path) -> list[int]:
-    """Pids of client processes and engines of this laboratory."""
-    out = []
-    for proc in Path("/proc").iterdir():
-        if proc.name.isdigit():
-            try:
-                line = (proc / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                cwd = (proc / "cwd").readlink()
-            except OSError:
-                continue
-            if ("storelab.gang.client" in line or "s5cmd" in line) and cwd == folder:
-                out.append(int(proc.name))
-    return out
+    """Return the client processes and engines of this laboratory."""
+    return [pid for pid in {*having("storelab.gang.client"), *having("s5cmd")} if folder_of(pid) == str(folder)]
 
 
 def measuring(folder: Path) -> bool:
-    """s5cmd runs there, so clients do; before them there is the process that loads what they need."""
-    for pid in clients_of(folder):
-        with contextlib.suppress(OSError):  # it has ended since
-            if Path(f"/proc/{pid}/exe").readlink().name == "s5cmd":
-                return True
-    return False
+    """Return whether s5cmd runs there: so clients do, which an earlier process has loaded."""
+    return any(read(Path(f"/proc/{pid}/comm")) == b"s5cmd\n" for pid in clients_of(folder))
 
 
 def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
     command = [str(BIN / "snakemake"), "--profile", "profiles/local", "--config", "measure=true", "--", "collect"]
-    process = subprocess.Popen(
-        command,
-        cwd=long_lab,
-        env=environ(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    wait_for(lambda: len(heads(long_lab)) >= 1 and clients_of(long_lab))
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=long_lab, env=environ(), start_new_session=True, **quiet)
+    until(lambda: len(heads(long_lab)) >= 1 and clients_of(long_lab))
     before = heads(long_lab)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    wait_for(lambda: not clients_of(long_lab), 10)
-    done = snakemake(long_lab, "--config", "measure=true", "--", "collect")
-    assert done.returncode == 0, done.stdout + done.stderr
+    until(lambda: not clients_of(long_lab), 10)
+    built(long_lab, "collect")
     after = heads(long_lab)
     assert len(after) == 2
     assert {k: after[k] for k in before} == before
@@ -293,11 +265,9 @@ def test_kill_9_of_snakemake_loses_nothing_and_leaves_no_client(long_lab):
 @pytest.mark.heavy
 def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_lab):
     key = point_of(shared_lab, 1)
-    process = subprocess.Popen(
-        [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
-    )
-    wait_for(lambda: measuring(shared_lab))
-    victim = next(p for p in clients_of(shared_lab) if b"gang.client" in Path(f"/proc/{p}/cmdline").read_bytes())
+    process = begin_to_measure(shared_lab, key)
+    until(lambda: measuring(shared_lab))
+    victim = next(p for p in having("gang.client") if folder_of(p) == str(shared_lab))
     os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "ended with status -9" in errors, errors
@@ -305,7 +275,9 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_
     assert "left no result" in failed["reason"]
     assert not (shared_lab / "results/bench/raw" / key / "run.json").exists()
     assert not clients_of(shared_lab)
-    assert storelab(shared_lab, "measure", key).returncode == 0
+    again = begin_to_measure(shared_lab, key)
+    again.communicate(timeout=120)
+    assert again.returncode == 0
     assert not (shared_lab / "results/bench/raw" / key / "failed.json").exists()
 
 
@@ -314,12 +286,10 @@ def test_kill_9_of_a_client_fails_the_point_and_the_next_run_measures_it(shared_
 def test_ctrl_c_leaves_no_client(shared_lab, begun):
     """Nor what would have forked them."""
     key = point_of(shared_lab, 2)
-    process = subprocess.Popen(
-        [str(BIN / "storelab"), "measure", key], cwd=shared_lab, env=environ(), stderr=subprocess.PIPE, text=True
-    )
+    process = begin_to_measure(shared_lab, key)
     try:
-        wait_for(lambda: begun(shared_lab))
-        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in clients_of(shared_lab)]
+        until(lambda: begun(shared_lab))
+        commands = [read(Path(f"/proc/{pid}/cmdline")) for pid in clients_of(shared_lab)]
         clients = [command for command in commands if b"gang.client" in command]
         assert clients and all(b"storelab.engines.s5cmd" in c for c in clients), "loaded while the point was prepared"
         process.send_signal(signal.SIGINT)
@@ -335,8 +305,7 @@ def test_a_lost_record_is_measured_again_and_nothing_else(lab):
     before = heads(lab)
     key = sorted(before)[0]
     shutil.rmtree(lab / "results/bench/raw" / key)
-    done = snakemake(lab, "--config", "measure=true", "--", "collect")
-    assert done.returncode == 0, done.stdout + done.stderr
+    built(lab, "collect")
     after = heads(lab)
     assert {k for k in before if before[k] != after[k]} == {key}
     in_process(lab, "down", "--all")

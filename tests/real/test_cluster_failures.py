@@ -1,6 +1,4 @@
-"""What goes wrong on a cluster, on a real Slurm of four slurmd: it ends by name, within a bounded time, and nothing
-is left.
-"""
+"""Failures on a real Slurm of four slurmd: each is named within a bounded time, and nothing is left."""
 
 import base64
 import json
@@ -18,7 +16,9 @@ import pytest
 import yaml
 from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab, up
 from common import BIN, environ, laboratory
+from managed import until
 from paths import ROOT
+from process_table import command_lines, folder_of
 
 from storelab.gang.testbed.folder import MARK
 
@@ -46,7 +46,7 @@ def lab():
 
 
 def scratch(lab: Path) -> list[str]:
-    """What gangs and clients have left on tmpfs."""
+    """Return what gangs and clients have left on tmpfs."""
     base = Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]) / f"storelab-{os.getuid()}"
     return [p.name for p in base.iterdir() if p.is_dir() and p.name != "bodies"] if base.exists() else []
 
@@ -56,15 +56,10 @@ def secrets_left(lab: Path) -> list[Path]:
 
 
 def measuring(lab: Path) -> psutil.Process:
-    """`storelab measure` itself."""
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-            if process.cwd() == str(lab) and words[1:3] == list(MEASURE[:2]):
-                return process
-        except psutil.Error:
-            continue
-    raise AssertionError("nobody measures")
+    """Return the process of `storelab measure`."""
+    wanted = [word.encode() for word in MEASURE[:2]]
+    found = [pid for pid, line in command_lines().items() if line.split(b"\0")[1:3] == wanted]
+    return psutil.Process(min(pid for pid in found if folder_of(pid) == str(lab)))
 
 
 def slurm(testbed: Path, *command: str) -> str:
@@ -103,10 +98,7 @@ def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
     """
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
     if how == signal.SIGTERM:
-        limit = time.monotonic() + 30
-        while not secrets_left(lab) and time.monotonic() < limit:
-            time.sleep(0.02)
-        assert secrets_left(lab)
+        until(lambda: secrets_left(lab), 30)
     else:
         agent(lab, 0)
     measuring(lab).send_signal(how)
@@ -139,11 +131,8 @@ def test_a_controller_that_is_down_for_a_while(testbed, lab):
     agent(lab, 0)
     os.kill(int((testbed / "slurmctld.pid").read_text()), signal.SIGTERM)
     time.sleep(6)
-    subprocess.run(
-        ["slurmctld", "-f", str(testbed / "slurm.conf")],
-        check=True,
-        env={**environ(), "PATH": os.environ["PATH"] + ":/usr/sbin"},
-    )
+    command = ["slurmctld", "-f", str(testbed / "slurm.conf")]
+    subprocess.run(command, check=True, env=environ() | {"PATH": os.environ["PATH"] + ":/usr/sbin"})
     _, err = process.communicate(timeout=90)
     assert set(runs(lab)) == {LONG_KEY} and gone(lab), err
 
@@ -195,10 +184,8 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
 
 
 def token(seconds: float, mark: str) -> str:
-    body = (
-        base64.urlsafe_b64encode(json.dumps({"exp": time.time() + seconds, "sub": mark}).encode()).decode().rstrip("=")
-    )
-    return f"head.{body}.sign"
+    claims = json.dumps({"exp": time.time() + seconds, "sub": mark})
+    return f"head.{base64.urlsafe_b64encode(claims.encode()).decode().rstrip('=')}.sign"
 
 
 class Watch(threading.Thread):
@@ -217,30 +204,21 @@ class Watch(threading.Thread):
                     self.modes.add(path.stat().st_mode & 0o777)
                 except FileNotFoundError:
                     continue
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    text = path.read_bytes()
-                except OSError:
-                    continue
-                self.told += [text for s in self.secrets if s.encode() in text]
+            lines = command_lines().values()
+            self.told += [line for line in lines if any(s.encode() in line for s in self.secrets)]
 
 
-def test_a_token_that_is_renewed_is_taken_anew_and_nothing_secret_is_told(testbed, lab, tmp_path):
+def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
     """Two points of one campaign; the first token ends before the second point would."""
-    configure(
-        lab,
-        sweeps={
-            "up": {"workload": "put", "duration": "3 s", "warm_up": "100 ms", "axes": {"clients": 4, "workers": [1, 2]}}
-        },
-    )
+    axes = {"clients": 4, "workers": [1, 2]}
+    configure(lab, sweeps={"up": {"workload": "put", "duration": "3 s", "warm_up": "100 ms", "axes": axes}})
     first, second = token(600, "first"), token(600, "second")
     file = tmp_path / "token"
     file.write_text(first)
     watch = Watch(Path(yaml.safe_load((lab / "config.yaml").read_text())["scratch"]), [first, second])
     watch.start()
-    for n, (key, renewed) in enumerate(
-        {LONG_KEY: second, LONG_KEY.replace("workers~0001", "workers~0002"): token(1, "old")}.items()
-    ):
+    tokens = {LONG_KEY: second, LONG_KEY.replace("workers~0001", "workers~0002"): token(1, "old")}
+    for n, (key, renewed) in enumerate(tokens.items()):
         command = ["env", f"BEARER_TOKEN_FILE={file}", "salloc", "-N4", *measure(key)]
         done = on(testbed, lab, *command)
         assert done.returncode == 0 and len(runs(lab)) == n + 1, done.stderr

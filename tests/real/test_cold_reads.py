@@ -4,11 +4,9 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import managed
 import pytest
-from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN
 
-from storelab import install
-from storelab.core.errors import UserError
 from storelab.host import page_cache
 from storelab.host.folders import filesystem
 
@@ -47,12 +45,9 @@ def test_cold_reads_come_from_disk(lab, port_block):
     assert told["ended_early_s"] is None and max(Counter(r["object"] for r in rows).values()) > 1
 
 
-@pytest.mark.parametrize("engine", ["s5cmd", "fsspec", "obstore", "loadgen"])
-def test_engines_read_each_object_once(lab, seaweedfs, keys, engine):
+@pytest.mark.parametrize("engine", ["s5cmd", "fsspec", "obstore", "loadgen"], indirect=True)
+def test_engines_read_each_object_once(lab, external, keys, engine):
     """An external store is never reported as cold."""
-    if engine == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    external = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
     (_, record, rows), *_ = lab(external, once=get("once", engine=engine))
     once(rows, 60)
     ends = [c["end_ns"] for c in record["clients"]]
@@ -63,24 +58,18 @@ def test_engines_read_each_object_once(lab, seaweedfs, keys, engine):
     assert record["cold"]["proven"] is None and "neither start it anew" in record["cold"]["why"]
 
 
-@pytest.mark.parametrize("engine", ["fsspec", "obstore", "loadgen"])
-def test_ranges_cover_each_object_once(lab, seaweedfs, keys, engine):
-    if engine == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
+@pytest.mark.parametrize("engine", ["fsspec", "obstore", "loadgen"], indirect=True)
+def test_ranges_cover_each_object_once(lab, external, keys, engine):
     axes = SMALL | {"access": "once", "engine": engine, "range_size": "50 kB", "offset": ["random", "sequential"]}
     sweep = {"workload": "get_range", "duration": "20 s", "warm_up": "1 ms", "objects": 30, "axes": axes}
-    for point, _, rows in lab({"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}, ranges=sweep):
+    for point, _, rows in lab(external, ranges=sweep):
         seen = Counter(r["object"] for r in rows)
         assert len(seen) == 30 and set(seen.values()) == {4 if point.axes["offset"] == "sequential" else 1}
 
 
-@pytest.mark.parametrize(("engine", "rate"), [("obstore", 200), ("loadgen", 200)])
-def test_operations_after_early_end_are_not_due(lab, seaweedfs, keys, engine, rate):
+def test_operations_after_early_end_are_not_due(lab, external, keys, engine):
     """An open loop ends early when all objects are read."""
-    if engine == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    external = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
-    (_, record, rows), *_ = lab(external, due=get("once", engine=engine, arrival_rate=rate, object_size="4 kB"))
+    (_, record, rows), *_ = lab(external, due=get("once", engine=engine, arrival_rate=200, object_size="4 kB"))
     once(rows, 60)
     assert sum(c["engine"]["not_begun"] for c in record["clients"]) < 60
 
@@ -89,14 +78,11 @@ def test_operations_after_early_end_are_not_due(lab, seaweedfs, keys, engine, ra
 @pytest.mark.parametrize("kind", ["versitygw", "nginx", "minio", "ceph", "directory"])
 def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
     """Whole objects and ranges; Ceph with bluestore on a file."""
-    if kind != "directory":
-        try:
-            install.program("radosgw" if kind == "ceph" else kind, kind, "tests")
-        except UserError as error:
-            pytest.skip(str(error))
     more = {"ceph": {"backing": "disk", "osd_size": "2 GB", "servers": 1, "redundancy": "none"}}.get(kind, {})
     settings = {"kind": kind, "port": port_block} | more
-    if kind == "directory":
+    if kind != "directory":
+        managed.made("look", settings, tmp_path)
+    else:
         (tmp_path / "data").mkdir()
         settings = {"kind": kind, "path": str(tmp_path / "data")}
     s3 = kind not in ("nginx", "directory")
@@ -111,22 +97,17 @@ def test_stores_are_as_cold_as_asked(lab, port_block, tmp_path, kind):
     for (workload, access), found in told.items():
         assert found["asked"] == access and found["why"] == "", found
         if access == "cold":
-            assert found["proven"] == "cold" and found["step"]["ratio"] > 0, "\n".join(
-                [workload, *(f"{k}: {v}" for k, v in found.items())]
-            )
+            assert found["proven"] == "cold" and found["step"]["ratio"] > 0, (workload, found)
     assert told["get", "cold"]["disk_share"] < 4, "not more than some read-ahead and metadata"
 
 
 @pytest.mark.parametrize(
     "settings", [{"kind": "seaweedfs", "backing": "tmpfs"}, {"kind": "ceph", "servers": 1, "redundancy": "none"}]
 )
-def test_store_in_memory_is_never_cold(lab, port_block, settings):
-    if settings["kind"] == "ceph":
-        try:
-            install.program("radosgw", "ceph", "tests")
-        except UserError as error:
-            pytest.skip(str(error))
-    (_, record, _), *_ = lab(settings | {"port": port_block}, cold=get("cold"))
+def test_store_in_memory_is_never_cold(lab, port_block, tmp_path, settings):
+    settings |= {"port": port_block}
+    managed.made("look", settings, tmp_path)
+    (_, record, _), *_ = lab(settings, cold=get("cold"))
     told = record["cold"]
     assert told["asked"] == "cold" and told["proven"] is None and told["done"] == [] and "in memory" in told["why"]
 
@@ -137,11 +118,8 @@ def test_jobs_read_cold_files_once(lab, port_block, engine, cache):
     axes = {"engine": engine, "cache": cache, "clients": 2, "files": 2}
     sweep = {"workload": "events", "duration": "20 s", "warm_up": "1 ms"}
     for access in ("warm", "once", "cold"):
-        measured = lab(
-            {"kind": "seaweedfs", "port": port_block},
-            jobs=sweep | {"axes": axes | {"access": access}, "duration": "4 s" if access == "warm" else "20 s"},
-        )
-        ((_, record, rows),) = measured
+        jobs = sweep | {"axes": axes | {"access": access}, "duration": "4 s" if access == "warm" else "20 s"}
+        ((_, record, rows),) = lab({"kind": "seaweedfs", "port": port_block}, jobs=jobs)
         told, steps = record["cold"], Counter(r["client"] for r in rows)
         assert told["asked"] == access and not told["why"]
         if access == "warm":

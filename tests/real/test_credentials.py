@@ -12,7 +12,6 @@ import shutil
 import socket
 import sqlite3
 import subprocess
-import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from laboratory import needs_xrootd
+from process_table import watched
 
 from storelab.core.errors import UserError
 from storelab.engines.davix import program
@@ -72,24 +72,6 @@ def written(folder, secrets, but=()):
     return [p for p in files if any(s.encode() in p.read_bytes() for s in secrets)]
 
 
-@contextlib.contextmanager
-def command_lines():
-    """All command lines that are seen meanwhile, as one text."""
-    seen, done = set(), threading.Event()
-
-    def look():
-        while not done.wait(0.05):
-            for path in Path("/proc").glob("[0-9]*/cmdline"):
-                with contextlib.suppress(OSError):
-                    seen.add(path.read_bytes())
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    yield seen
-    done.set()
-    thread.join()
-
-
 def engines(*names):
     """Those, and davix where it is installed."""
     with contextlib.suppress(UserError):
@@ -102,8 +84,15 @@ def small(workload="get", **axes):
     return {"workload": workload, "duration": "700 ms", "axes": {"object_size": "20 kB", "clients": 1} | axes}
 
 
+def good(measured):
+    """Check that every check holds, and that operations were done without an error."""
+    for _, record, rows in measured:
+        assert all(c["ok"] for c in record["checks"]), record["checks"]
+        assert {r["error"] for r in rows} == {None}
+
+
 def reachable(daemon):
-    """Whether somebody listens at each port: asked without a token, it answers nothing else."""
+    """Return whether a server listens at each port: without a token, it answers nothing else."""
     with contextlib.suppress(OSError):
         for port in daemon.ports:
             socket.create_connection((daemon.host, port), 1).close()
@@ -158,9 +147,8 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
     path.parent.mkdir()
     monkeypatch.setenv("DOOR_FILE", own(path, first))
     sweeps = {"get": small(engine="fsspec")}
-    with command_lines() as seen:
-        for _, record, rows in lab(door, **sweeps, probe={"workload": "probe", "duration": "20 s"}):
-            assert all(c["ok"] for c in record["checks"]) and {r["error"] for r in rows} <= {None}
+    with watched() as seen:
+        good(lab(door, **sweeps, probe={"workload": "probe", "duration": "20 s"}))
         own(path, second)
         with pytest.raises(
             UserError, match=r"stores.one.token: what DOOR_FILE holds end.*goes on with what is missing"
@@ -189,9 +177,7 @@ def test_certificate_opens_a_door(nginx, lab, tmp_path, monkeypatch):
     sweeps = {"get": small(engine=engines("fsspec")[-1])}
     several = {"engine": "planned", "transport": "http"}
     sweeps["reads"] = {"workload": "read_volume", "axes": several | {"volume_fraction": 5.0, "clients": 1}}
-    for _, record, rows in lab(door, **sweeps):
-        assert all(c["ok"] for c in record["checks"]), record["checks"]
-        assert {r["error"] for r in rows} == {None}
+    good(lab(door, **sweeps))
     strange = other.issue_cert(common_name="me")
     own(tmp_path / "proxy.pem", (strange.cert_chain_pems[0].bytes() + strange.private_key_pem.bytes()).decode())
     with pytest.raises(UserError, match=r"stores\.one"):
@@ -301,8 +287,7 @@ def test_xrootd_accepts_tokens(guarded, lab, tmp_path, monkeypatch, kind):
     path = tmp_path / "own"
     monkeypatch.setenv("DOOR_FILE", own(path, token))
     door = {"kind": "http", "endpoint": url, "ca_file": ca_file, "token": "DOOR_FILE", "prefix": f"storelab-{kind}"}
-    for _, record, rows in lab(door, get=small(engine=engines("fsspec")[-1]), put=small("put", engine="fsspec")):
-        assert all(c["ok"] for c in record["checks"]) and {r["error"] for r in rows} == {None}
+    good(lab(door, get=small(engine=engines("fsspec")[-1]), put=small("put", engine="fsspec")))
     if kind == "macaroon":
         assert 500 < tokens.expires(ask_macaroon(url, ca_file, jwt(600))) - time.time() < 610
         own(path, macaroon(0))
@@ -322,8 +307,7 @@ def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
     monkeypatch.setenv("X509_CERT_DIR", str(certificates))
     monkeypatch.setenv("BEARER_TOKEN_FILE", own(path, token))
     door = {"kind": "root", "endpoint": f"{way}://{guarded.namespace.server}:{guarded.settings.port}//"}
-    for _, record, rows in lab(door, get=small(engine="fsspec"), put=small("put", engine="fsspec")):
-        assert all(c["ok"] for c in record["checks"]) and {r["error"] for r in rows} == {None}
+    good(lab(door, get=small(engine="fsspec"), put=small("put", engine="fsspec")))
     own(path, jwt(-5))
     with pytest.raises(UserError, match=r"stores\.one: what BEARER_TOKEN_FILE holds ended"):
         lab(door, get=small(engine="fsspec"))
@@ -334,12 +318,8 @@ def test_token_opens_root(guarded, lab, tmp_path, monkeypatch, way):
 def test_xrootd_refuses_other_tokens(guarded, lab, monkeypatch, way):
     """Those of someone else, for another audience, for another folder, and text that is not a token."""
     stranger = ec.generate_private_key(ec.SECP256R1())
-    for token in (
-        jwt(600, stranger),
-        jwt(600, aud="https://another.example"),
-        jwt(600, scope="storage.read:/elsewhere"),
-        "opaque",
-    ):
+    audience, folder = {"aud": "https://another.example"}, {"scope": "storage.read:/elsewhere"}
+    for token in (jwt(600, stranger), jwt(600, **audience), jwt(600, **folder), "opaque"):
         monkeypatch.setenv("DOOR", token)
         with pytest.raises(UserError) as caught:
             lab({"kind": way, "endpoint": guarded.endpoints()[0].url, "token": "DOOR"}, get=small(engine="fsspec"))
@@ -362,21 +342,15 @@ def test_session_tokens_of_s3(lab, tmp_path, tmp_path_factory, monkeypatch):
             aws_access_key_id=keys.access_key,
             aws_secret_access_key=keys.secret_key,
         )
-        role = sts.assume_role(RoleArn="arn:aws:iam::1:role/x", RoleSessionName="storelab", DurationSeconds=3600)[
-            "Credentials"
-        ]
-        named = {
-            "AWS_ACCESS_KEY_ID": "AccessKeyId",
-            "AWS_SECRET_ACCESS_KEY": "SecretAccessKey",
-            "AWS_SESSION_TOKEN": "SessionToken",
-        }
-        for variable, name in named.items():
+        answer = sts.assume_role(RoleArn="arn:aws:iam::1:role/x", RoleSessionName="storelab", DurationSeconds=3600)
+        role = answer["Credentials"]
+        variables = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        for variable, name in zip(variables, ("AccessKeyId", "SecretAccessKey", "SessionToken"), strict=True):
             monkeypatch.setenv(variable, role[name])
         door = {"kind": "s3", "endpoint": url, "prefix": "storelab-sts"}
         sweeps = {e: small(engine=e) for e in engines("s5cmd", "obstore", "loadgen")}
-        with command_lines() as seen:
-            for _, record, rows in lab(door, **sweeps):
-                assert all(c["ok"] for c in record["checks"]) and {r["error"] for r in rows} == {None}
+        with watched() as seen:
+            good(lab(door, **sweeps))
         monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2023-11-14T22:13:20+00:00")
         with pytest.raises(UserError, match="AWS_SESSION_TOKEN holds ended"):
             lab(door, **sweeps)

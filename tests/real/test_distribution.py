@@ -1,13 +1,11 @@
-"""A release published and replicated between two places of a real SeaweedFS: records, tables, what lies in the
-store, what is nowhere.
-"""
+"""A release published and replicated between two buckets of a real SeaweedFS: records, tables and objects."""
 
 import pyarrow.parquet as pq
 import pytest
+from laboratory import configured
 
 from storelab.analysis.tables import build
-from storelab.core import evidence, plan, records
-from storelab.core.config import Config
+from storelab.core import evidence, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names, walk
 from storelab.measure import check, plan_file, point
@@ -22,25 +20,15 @@ REPOSITORY = "sw.example.org"
 
 @pytest.fixture
 def campaign(seaweedfs, keys, tmp_path):
-    """A function that plans the points of sweeps over two stores, which are buckets of one."""
+    """Return a function that plans the points of sweeps over two stores, which are buckets of one."""
     url = seaweedfs.endpoints(1)[0].url
+    stores = {n: {"kind": "s3", "endpoint": url, "prefix": n} for n in ("stratum-0", "stratum-1")}
 
     def planned(nights=7, **sweeps):
-        config = Config.model_validate(
-            {
-                "campaign": "lab",
-                "name": "nightly",
-                "results": str(tmp_path / "results"),
-                "state": str(tmp_path / "state"),
-                "stores": {n: {"kind": "s3", "endpoint": url, "prefix": n} for n in ("stratum-0", "stratum-1")},
-                "use_stores": ["stratum-1"],
-                "repetitions": 1,
-                "calibrate": False,
-                "release": {"repository": REPOSITORY, "factor": 0.0003, "days": 6, "nights": nights},
-                "sweeps": {n: {"duration": "60 s", "warm_up": "0 s"} | s for n, s in sweeps.items()},
-            }
-        )
-        return config, plan.make(config, WORKLOADS)
+        release = {"repository": REPOSITORY, "factor": 0.0003, "days": 6, "nights": nights}
+        sweeps = {n: {"duration": "60 s", "warm_up": "0 s"} | s for n, s in sweeps.items()}
+        more = {"name": "nightly", "use_stores": ["stratum-1"], "release": release}
+        return configured(tmp_path, stores, sweeps, **more)
 
     return planned
 
@@ -131,7 +119,7 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
     assert build.read(config.campaign_dir, "releases").empty
 
 
-def test_a_point_whose_time_is_too_short_fails_and_says_so(campaign):
+def test_point_without_enough_time_fails(campaign):
     config, points = campaign(short={"workload": "publish", "duration": "100 ms", "axes": {"days": 6}})
     plan_file.write(config, points, WORKLOADS)
     with pytest.raises(MeasurementFailed, match=r"of 6 days done, .*raise `duration`"):
@@ -146,7 +134,7 @@ def test_a_point_whose_time_is_too_short_fails_and_says_so(campaign):
         ({"stratum0": "stratum-1"}, "both strata lie on stratum-1"),
     ],
 )
-def test_a_second_store_that_cannot_be_is_refused(campaign, axes, told):
+def test_impossible_second_store_is_refused(campaign, axes, told):
     config, points = campaign(both={"workload": "replicate", "axes": axes})
     with pytest.raises(UserError, match=told):
         check.everything(config, points, WORKLOADS, all_stores(config))

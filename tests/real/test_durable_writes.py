@@ -24,15 +24,9 @@ pytestmark = [pytest.mark.real, needs_loadgen]  # without HEAVY: two that use th
 HEAVY = pytest.mark.heavy
 ENGINES = [pytest.param("obstore", marks=HEAVY), "loadgen"]
 AXES = {"clients": 2, "workers": 4, "buckets": 3}
-REWRITES = {
-    "workload": "rewrite",
-    "axes": AXES | {"keys_per_worker": 100, "object_size": "1 kB"},
-    "duration": "1500 ms",
-}
-
-
-def external(url: str) -> dict:
-    return {"kind": "s3", "endpoint": url}
+REWRITTEN = AXES | {"keys_per_worker": 100, "object_size": "1 kB"}
+REWRITES = {"workload": "rewrite", "axes": REWRITTEN, "duration": "1500 ms"}
+LIES = (("obstore", "drop"), ("loadgen", "flip"), ("obstore", "stale"), ("loadgen", "resurrect"), ("obstore", "all"))
 
 
 def only(sweep: dict, **axes) -> dict:
@@ -44,17 +38,14 @@ def faults(reading: dict) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_honest_store_raises_no_alarm(lab, seaweedfs, keys, engine, capsys):
+def test_honest_store_raises_no_alarm(lab, external, keys, engine, capsys):
     puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": engine, "object_size": "20 kB"}}
-    measured = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=only(REWRITES, engine=engine), put=puts)
+    measured = lab(external, rewrite=only(REWRITES, engine=engine), put=puts)
     for measured_point, record, rows in measured:
         durability = record["durability"]
         (reading,) = durability["readings"]
-        assert (
-            record["valid"]
-            and all(c["ok"] for c in record["checks"])
-            and "ledger" in {c["name"] for c in record["checks"]}
-        )
+        checks = {c["name"]: c["ok"] for c in record["checks"]}
+        assert record["valid"] and all(checks.values()) and "ledger" in checks
         assert reading["when"] == "end" and not faults(reading) and not reading["examples"]
         assert reading["read"] == reading["states"] > 0 and reading["time_ns"] > record["deadline_ns"]
         acked, done = durability["acknowledged"], Counter(r["op"] for r in rows if not r["error"])
@@ -77,7 +68,7 @@ def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, ki
     store = {"kind": "directory", "path": str(tmp_path / "files")}
     if kind == "s3":
         request.getfixturevalue("keys")
-        store = external(request.getfixturevalue("seaweedfs").endpoints(1)[0].url)
+        store = request.getfixturevalue("external")
     puts = {"workload": "put", "axes": AXES | {"ledger": "kept", "engine": "fsspec", "object_size": "20 kB"}}
     ((_, record, rows),) = lab(store, put=puts)
     (reading,) = record["durability"]["readings"]
@@ -88,18 +79,11 @@ def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, ki
 
 @pytest.mark.parametrize(
     ("engine", "lies"),  # each lie once, and all together with both engines
-    [
-        *(
-            pytest.param(*case, marks=HEAVY)
-            for case in (("obstore", "drop"), ("loadgen", "flip"), ("obstore", "stale"))
-        ),
-        *(pytest.param(*case, marks=HEAVY) for case in (("loadgen", "resurrect"), ("obstore", "all"))),
-        ("loadgen", "all"),
-    ],
+    [*(pytest.param(*case, marks=HEAVY) for case in LIES), ("loadgen", "all")],
 )
-def test_standing_lies_are_found(lab, seaweedfs, keys, engine, lies):
-    with LossyProxy(seaweedfs.endpoints(1)[0].url, lies, every=12, seed=5) as proxy:
-        ((_, record, _),) = lab(external(proxy.url), rewrite=only(REWRITES, engine=engine))
+def test_standing_lies_are_found(lab, external, keys, engine, lies):
+    with LossyProxy(external["endpoint"], lies, every=12, seed=5) as proxy:
+        ((_, record, _),) = lab(external | {"endpoint": proxy.url}, rewrite=only(REWRITES, engine=engine))
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     found = faults(reading)
@@ -114,19 +98,16 @@ def test_standing_lies_are_found(lab, seaweedfs, keys, engine, lies):
     assert record["valid"], "lost data are a result, and no failure"
     assert len(reading["examples"]) == min(10, sum(found.values()))
     for example in reading["examples"]:
-        assert (
-            example["fault"] in found
-            and example["acknowledged_ns"] < record["deadline_ns"] + 5e9
-            and "/put/" in example["key"]
-        )
+        assert example["fault"] in found and "/put/" in example["key"]
+        assert example["acknowledged_ns"] < record["deadline_ns"] + 5e9
 
 
 @HEAVY
 @pytest.mark.parametrize("engine", ["loadgen", "fsspec"])
-def test_dropped_puts_are_lost(lab, seaweedfs, keys, engine):
+def test_dropped_puts_are_lost(lab, external, keys, engine):
     axes = AXES | {"ledger": "kept", "engine": engine}
-    with LossyProxy(seaweedfs.endpoints(1)[0].url, "drop,flip", every=50) as proxy:
-        ((_, record, _),) = lab(external(proxy.url), put={"workload": "put", "axes": axes})
+    with LossyProxy(external["endpoint"], "drop,flip", every=50) as proxy:
+        ((_, record, _),) = lab(external | {"endpoint": proxy.url}, put={"workload": "put", "axes": axes})
         proxy.stop()
     (reading,) = record["durability"]["readings"]
     lies = {"lost": proxy.standing.get("drop"), "corrupted": proxy.standing.get("flip")}
@@ -135,7 +116,7 @@ def test_dropped_puts_are_lost(lab, seaweedfs, keys, engine):
 
 
 @HEAVY
-def test_reading_while_clients_write(lab, seaweedfs, keys, monkeypatch):
+def test_reading_while_clients_write(lab, external, keys, monkeypatch):
     """In the middle of the traffic an honest store raises no alarm, and a lying one does."""
     taken, original = [], Readings.__init__
 
@@ -153,12 +134,12 @@ def test_reading_while_clients_write(lab, seaweedfs, keys, monkeypatch):
 
     monkeypatch.setattr(Readings, "__init__", begun)
     sweep = only(REWRITES, engine="loadgen") | {"duration": "3 s"}
-    ((_, record, _),) = lab(external(seaweedfs.endpoints(1)[0].url), rewrite=sweep)
+    ((_, record, _),) = lab(external, rewrite=sweep)
     first, last = record["durability"]["readings"]
     assert first["when"] == "down" and first["time_ns"] < record["deadline_ns"] and first["read"] > 0
     assert not faults(first) and not faults(last), (first, last)
-    with LossyProxy(seaweedfs.endpoints(1)[0].url, "all", every=20) as proxy:
-        ((_, record, _),) = lab(external(proxy.url), rewrite=sweep)
+    with LossyProxy(external["endpoint"], "all", every=20) as proxy:
+        ((_, record, _),) = lab(external | {"endpoint": proxy.url}, rewrite=sweep)
     assert faults(record["durability"]["readings"][0]) and len(taken) == 2
 
 

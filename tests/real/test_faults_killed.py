@@ -1,15 +1,11 @@
-"""storelab itself is killed, or interrupted, in the middle of a fault: nothing stays as the fault made it, and the next
-one measures the point whole."""
+"""storelab is killed or interrupted in the middle of a fault: no harm stays, and the next run measures the point."""
 
-import json
-import os
 import signal
 import subprocess
-import sys
 
 import managed
 import ports
-import psutil
+import projects
 import pytest
 
 from storelab.core.records import read_json
@@ -29,59 +25,41 @@ ROLE = {"workload": "get", "objects": 20, "axes": {"engine": "obstore", "object_
 
 @pytest.fixture
 def lab(tmp_path):
-    """A campaign of one point in a folder of its own; its store is stopped at the end."""
+    """Return a project folder of one point, and its store, which is stopped at the end."""
     settings = SETTINGS | {"port": ports.block()}
     sweep = {"duration": "4 s", "warm_up": "100 ms", "axes": {"fault": "all"}, "roles": {"reads": ROLE}}
-    campaign = {"name": "k", "use_stores": ["sw"], "calibrate": False, "repetitions": 1, "faults": FAULTS}
-    (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns" / "k.yaml").write_text(json.dumps(campaign | {"sweeps": {"s": sweep}}))
-    (tmp_path / "config.yaml").write_text(json.dumps({"campaign": "k", "stores": {"sw": settings}}))
+    projects.write(tmp_path, "k", {"sw": settings}, {"s": sweep}, faults=FAULTS)
     store = SeaweedFS("sw", Settings(**settings), tmp_path / ".storelab")
     yield tmp_path, store
     store.down()
 
 
-def begin(folder, *arguments):
-    command = [sys.executable, "-m", "storelab", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def run(folder, *arguments) -> str:
-    process = begin(folder, *arguments)
-    text = process.communicate(timeout=120)[0]
-    assert process.returncode == 0, text
-    return text
-
-
-def stopped(store) -> set[str]:
-    return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
-
-
-def in_the_middle(folder, store) -> subprocess.Popen:
-    """A measurement whose fault has just happened."""
-    key = run(folder, "plan").split()[-1]
-    process = begin(folder, "measure", key)
+def in_the_middle(folder, store) -> tuple[subprocess.Popen, str]:
+    """Return a measurement whose fault has just happened, and the key of its point."""
+    key = projects.run(folder, "plan").split()[-1]
+    process = projects.begin(folder, "measure", key)
 
     def happened() -> bool:
         assert process.poll() is None, process.communicate()[0]
-        return stopped(store) == {"volume-1"} and not (store.data / "volume-2").exists()
+        return managed.stopped(store) == {"volume-1"} and not (store.data / "volume-2").exists()
 
     managed.until(happened, 120)
     return process, key
 
 
 def whole(store) -> bool:
-    return not stopped(store) and (store.data / "volume-2").is_dir() and not (store.folder / "faults.json").exists()
+    here = (store.data / "volume-2").is_dir()
+    return here and not managed.stopped(store) and not (store.folder / "faults.json").exists()
 
 
 @pytest.mark.parametrize("how", ["measure", "up", "down"])
 def test_next_run_takes_back_what_a_killed_one_left(lab, how):
     folder, store = lab
     process, key = in_the_middle(folder, store)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     assert not whole(store)
-    told = run(folder, *({"measure": ("measure", key), "up": ("up", "sw"), "down": ("down", "sw")}[how]))
+    told = projects.run(folder, how, key if how == "measure" else "sw")
     assert "sw: hang of volume-1 was left behind; taken back" in told and whole(store)
     assert "sw: remove_drive of volume-2 was left behind; taken back" in told
     if how == "down":

@@ -1,17 +1,15 @@
 """The link of a store that runs, slowed and cut under load.
 
-Every link is healed, by storelab itself or, where it was killed, by the next run. XRootD has a link of its own.
+Every link is healed, by storelab itself or, where it was killed, by the next run. XRootD has a separate link.
 """
 
 import json
 import os
-import signal
 import subprocess
-import sys
 from itertools import pairwise
 
 import managed
-import pyarrow.parquet as pq
+import projects
 import pytest
 from laboratory import needs_xrootd
 
@@ -41,30 +39,19 @@ ROLE = {"workload": "get", "objects": 20, "axes": {"engine": "fsspec", "object_s
 
 @pytest.fixture
 def lab(tmp_path):
-    """Campaigns of one point each in a folder of its own; their store is stopped at the end."""
+    """Return a project folder with a campaign of one point for each fault, and their store, which is stopped."""
     settings = SETTINGS | {"subnet": managed.subnet()}
-    campaign = {"use_stores": ["xr"], "calibrate": False, "repetitions": 1, "faults": FAULTS}
-    (tmp_path / "campaigns").mkdir()
     for fault in FAULTS:
         sweep = {"duration": "9 s", "warm_up": "100 ms", "axes": {"fault": fault}, "roles": {"reads": ROLE}}
-        told = campaign | {"name": fault, "sweeps": {"s": sweep}}
-        (tmp_path / "campaigns" / f"{fault}.yaml").write_text(json.dumps(told))
-    (tmp_path / "config.yaml").write_text(json.dumps({"campaign": "slowed", "stores": {"xr": settings}}))
+        projects.write(tmp_path, fault, {"xr": settings}, {"s": sweep}, faults=FAULTS)
     store = XRootD("xr", Settings(**settings), tmp_path / ".storelab")
     yield tmp_path, store
     store.down()
 
 
-def begin(folder, campaign, *arguments):
-    command = [sys.executable, "-m", "storelab", "--set", f"campaign={campaign}", *arguments]
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def run(folder, campaign, *arguments) -> str:
-    process = begin(folder, campaign, *arguments)
-    text = process.communicate(timeout=180)[0]
-    assert process.returncode == 0, text
-    return text
+def of(campaign, *arguments) -> tuple[str, ...]:
+    """Return the words of a command for one of the campaigns."""
+    return "--set", f"campaign={campaign}", *arguments
 
 
 def slowed(link) -> bool:
@@ -78,14 +65,13 @@ def down(link) -> bool:
 
 
 def measured(lab, campaign):
-    """(bytes that came in each second from the start, longest time without an operation in ns, record)."""
+    """Return (bytes in each second from the start, longest time without an operation in ns, record)."""
     folder, store = lab
-    key = run(folder, campaign, "plan").split()[-1]
-    run(folder, campaign, "measure", key)
+    key = projects.run(folder, *of(campaign, "plan")).split()[-1]
+    projects.run(folder, *of(campaign, "measure", key))
     raw = folder / "results" / campaign / "raw" / key
     record = read_json(raw / "run.json")
-    rows = [row for path in raw.glob("ops.*.parquet") for row in pq.read_table(path).to_pylist()]
-    ends = sorted(row["end_ns"] - record["start_ns"] for row in rows if not row["error"])
+    ends = sorted(row["end_ns"] - record["start_ns"] for row in managed.rows_of(raw, "ops") if not row["error"])
     seconds = [SIZE * sum(i * S <= end < (i + 1) * S for end in ends) for i in range(9)]
     link = store.link("front.0", "")
     assert not slowed(link) and not down(link) and not (store.folder / "faults.json").exists()
@@ -112,8 +98,8 @@ def test_cut_link(lab):
 @pytest.mark.parametrize("how", ["measure", "up", "down"])
 def test_next_run_heals_what_a_killed_one_left(lab, how):
     folder, store = lab
-    key = run(folder, "both", "plan").split()[-1]
-    process = begin(folder, "both", "measure", key)
+    key = projects.run(folder, *of("both", "plan")).split()[-1]
+    process = projects.begin(folder, *of("both", "measure", key))
 
     def harmed():
         assert process.poll() is None, process.communicate()[0]
@@ -121,10 +107,10 @@ def test_next_run_heals_what_a_killed_one_left(lab, how):
         return link if link and down(link) and slowed(link) else None
 
     link = managed.until(harmed, 120)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     assert down(link) and slowed(link)
-    told = run(folder, "both", *{"measure": ("measure", key), "up": ("up", "xr"), "down": ("down", "xr")}[how])
+    told = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
     assert "xr: cut of xrootd-1 was left behind; taken back" in told and "xr: slow of xrootd-1 was" in told, told
     assert not (store.folder / "faults.json").exists()
     if how == "down":

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import managed
-import psutil
 import pytest
 from laboratory import bucket_for
+from managed import stopped
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
@@ -30,10 +30,6 @@ def store(tmp_path_factory):
     with managed.running(managed.made("sw", given, tmp_path_factory.mktemp("state"))) as it:
         it.up(2)
         yield it
-
-
-def stopped(store) -> set[str]:
-    return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
 
 
 def run(store, seconds, *given):
@@ -200,16 +196,14 @@ def test_point_with_a_fault(store, tmp_path):
     kill = next(e for e in record["events"] if e.get("act") == "kill")
     assert kill["time_ns"] - record["start_ns"] >= S == kill["due_ns"] - record["start_ns"]
     assert {c["name"]: c["ok"] for c in record["checks"]}["fault f"]
-    wrong = [
-        replace(p, fixed=p.fixed | {"acts": managed.acts({"at": "1 s", "act": "kill", "actor": "data.7"})})
-        for p in faulty
-    ]
-    with pytest.raises(UserError, match=r"store sw has no data\.7; it has data\.0 to data\.2"):
-        point.point(config, wrong, wrong[0].key, again=True)
-    bad = managed.acts({"at": "1 s", "act": "command", "command": "exit 7"})
-    wrong = [replace(p, fixed=p.fixed | {"acts": bad}) for p in faulty]
-    with pytest.raises(MeasurementFailed, match="check 'fault f' failed: command of a user: `exit 7` ended with"):
-        point.point(config, wrong, wrong[0].key, again=True)
+    unknown, failing = {"act": "kill", "actor": "data.7"}, {"act": "command", "command": "exit 7"}
+    for act, refused, said in (
+        (unknown, UserError, r"store sw has no data\.7; it has data\.0 to data\.2"),
+        (failing, MeasurementFailed, "check 'fault f' failed: command of a user: `exit 7` ended with"),
+    ):
+        wrong = [replace(p, fixed=p.fixed | {"acts": managed.acts({"at": "1 s", **act})}) for p in faulty]
+        with pytest.raises(refused, match=said):
+            point.point(config, wrong, wrong[0].key, again=True)
 
 
 def test_nothing_is_left(store):

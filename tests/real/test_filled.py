@@ -5,18 +5,13 @@ import shutil
 from pathlib import Path
 
 import managed
-import ports
 import pytest
 
-from storelab.core import clock, plan
-from storelab.core.campaign.faults import Act, resolved
-from storelab.core.config import Config
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import cleaning, point
+from storelab.measure import cleaning
 from storelab.measure.faults.runner import Runner
-from storelab.stores import all_stores
 from storelab.stores.faults.acts import Acts
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import filling
 
 pytestmark = [
@@ -34,26 +29,19 @@ def mounts(folder: Path) -> dict[str, str]:
     return {place: kind for _, place, kind, *_ in lines if place.startswith(str(folder))}
 
 
-def made(folder, **store):
-    put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 1, "arrival_rate": 50}}
-    sweep = {"duration": "2 s", "warm_up": "200 ms", "axes": {"fill": [0, 60]}, "roles": {"uploads": put}}
-    config = Config.model_validate(
-        {
-            **{"campaign": "f", "name": "f", "use_stores": ["s"], "repetitions": 1, "calibrate": False},
-            **{"results": str(folder / "results"), "state": str(folder / "state"), "sweeps": {"s": sweep}},
-            "stores": {"s": store | {"port": ports.block()}},
-        }
-    )
-    return config, all_stores(config)["s"]
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    config, store = made(tmp_path_factory.mktemp("filled"), kind="versitygw", drive_size="100 MB")
+    """Return a laboratory whose store has a drive of 100 MB, and two points: empty, and filled to 60 %."""
+    put = {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 1, "arrival_rate": 50}}
+    common = {"duration": "2 s", "warm_up": "200 ms", "roles": {"uploads": put}}
+    settings = managed.settings_of("versitygw", drive_size="100 MB")
+    sweeps = {f"to-{fill}": common | {"axes": {"fill": fill}} for fill in (0, 60)}
+    lab = managed.Lab(tmp_path_factory.mktemp("filled"), settings, sweeps)
+    store = lab.store
     managed.skip_unless_usable(store)
     store.up(1)
     try:
-        yield config, store
+        yield lab
     finally:
         store.down()
         assert not mounts(store.data) and store.images.exists(), "nothing stays mounted, the data stay"
@@ -63,7 +51,7 @@ def site(tmp_path_factory):
 @pytest.mark.parametrize("backing", ["disk", "tmpfs"])
 def test_volume_servers_have_their_own_drives(tmp_path, backing):
     size = {"drive_size": "100 MB", "servers": 2, "redundancy": "replica-2", "max_volumes": 8}
-    _, store = made(tmp_path, kind="seaweedfs", backing=backing, **size)
+    store = managed.made("s", managed.settings_of("seaweedfs", backing=backing, **size), tmp_path)
     store.up(1)
     try:
         drives = {str(store.data / f"volume-{i}"): "ext4" for i in (1, 2)}
@@ -78,27 +66,25 @@ def test_volume_servers_have_their_own_drives(tmp_path, backing):
 
 
 def test_point_at_a_fill_level(site):
-    config, store = site
-    points = {filling.level(p): p for p in plan.make(config, WORKLOADS)}
-    run = point.point(config, list(points.values()), points[60].key)
+    store = site.store
+    _, run, _ = site.measured("to-60")
     told = run["fill"]
     assert run["valid"] and told["asked_percent"] == 60 and abs(told["begin_percent"] - 60) <= 2
     assert told["begin_percent"] <= told["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
     used = sum(shutil.disk_usage(d).used for d in store.disks().values())
     assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it lies on the drive"
-    run = point.point(config, list(points.values()), points[0].key)
-    assert run["valid"] and "fill" not in run and not filling.there(config, store)
+    _, run, _ = site.measured("to-0")
+    assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
     assert sum(shutil.disk_usage(d).used for d in store.disks().values()) < 0.2 * store.capacity_bytes(), "it is gone"
-    assert not cleaning.clean(config, store).stays
+    assert not cleaning.clean(site.config, store).stays
 
 
 def test_filled_to_the_last_block_and_emptied(site):
-    _, store = site
-    acts = [{"at": "100 ms", "act": "fill", "actor": "data.0"}]
-    Acts(store).require(acts[0], "drive-1", "f")
+    store, act = site.store, {"at": "100 ms", "act": "fill", "actor": "data.0"}
+    Acts(store).require(act, "drive-1", "f")
     way = store.access()
     way.make_bucket("full")
-    with Runner(store, "f", resolved([Act.model_validate(a) for a in acts], 10**10, 1.0, "f"), report=print) as runner:
+    with Runner(store, "f", managed.acts(act), report=print) as runner:
         runner.start(clock.now_ns())
         managed.until(lambda: any(e["kind"] == "act" for e in runner.events))
         assert all(shutil.disk_usage(d).free < 4096 for d in store.disks().values()), "none is left"

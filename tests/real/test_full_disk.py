@@ -5,14 +5,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import managed
+import projects
 import psutil
 import pytest
-import yaml
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 GET = {"workload": "get", "duration": "4 s", "warm_up": "100 ms", "objects": 16, "axes": {"workers": 2}}
@@ -21,36 +20,18 @@ KEYS = {"s5cmd": "one/get/workers~0002_rep~001", "obstore": "one/get/engine~obst
 
 @pytest.fixture
 def site(tmp_path, seaweedfs, keys) -> dict[str, str]:
-    """A campaign of one point for each engine on a running store, staged; the points' keys by engine."""
-    (tmp_path / "config.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "campaign": "lab",
-                "stores": {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}},
-                "use_stores": ["one"],
-            }
-        )
-    )
-    (tmp_path / "campaigns").mkdir()
+    """Return the keys of a campaign of one point for each engine on a running store; its data sets are staged."""
     sweeps = {e: GET | {"axes": GET["axes"] | {"engine": e}} for e in KEYS}
-    lab = {"name": "lab", "repetitions": 1, "calibrate": False, "sweeps": sweeps}
-    (tmp_path / "campaigns/lab.yaml").write_text(yaml.safe_dump(lab))
-    done = storelab(tmp_path, "stage")
-    assert done.returncode == 0, done.stderr
+    projects.write(tmp_path, "lab", {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}}, sweeps)
+    projects.run(tmp_path, "stage")
     return KEYS
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "storelab", *arguments]
-
-
-def storelab(folder: Path, *arguments: str, size: str = "") -> subprocess.CompletedProcess[str]:
-    """The command in `folder`; size: its results lie on a disk of that size, with what they hold now."""
-    line = command(*arguments)
-    if size:
-        small = f'mount -t tmpfs -o size={size} none results && cp -a kept/. results/ && exec "$@"'
-        shutil.copytree(folder / "results", folder / "kept", dirs_exist_ok=True)
-        line = ["unshare", "--mount", "sh", "-c", small, "sh", *line]
+def measured(folder: Path, key: str, size: str) -> subprocess.CompletedProcess[str]:
+    """Measure a point whose results are on a disk of this size, together with the present ones."""
+    small = f'mount -t tmpfs -o size={size} none results && cp -a kept/. results/ && exec "$@"'
+    shutil.copytree(folder / "results", folder / "kept", dirs_exist_ok=True)
+    line = ["unshare", "--mount", "sh", "-c", small, "sh", *projects.command("measure", key)]
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
@@ -59,29 +40,25 @@ def storelab(folder: Path, *arguments: str, size: str = "") -> subprocess.Comple
 @pytest.mark.parametrize(("size", "engine"), [("24k", "s5cmd"), ("40k", "s5cmd"), ("40k", "obstore")])
 def test_full_disk_is_reported_on_one_line(tmp_path, site, engine, size):
     """Full before the start, or when the client writes what it measured."""
-    done = storelab(tmp_path, "measure", site[engine], size=size)
+    done = measured(tmp_path, site[engine], size)
     said = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
     assert done.returncode in (1, 2) and len(said) == 1 and "Traceback" not in done.stderr, done.stderr
     assert re.search(r"results/lab/\S+: no space left on device; make room on this disk", said[0]), said
     assert not (tmp_path / "results/lab/raw" / site[engine]).exists(), "the other disk held all of it"
-    again = storelab(tmp_path, "measure", site[engine])
-    assert again.returncode == 0, again.stderr
+    projects.run(tmp_path, "measure", site[engine])
     assert json.loads((tmp_path / "results/lab/raw" / site[engine] / "run.json").read_text())["valid"]
 
 
 def test_work_folder_removed_in_mid_point(tmp_path, site):
-    measuring = subprocess.Popen(
-        command("measure", site["s5cmd"]), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    measuring = projects.begin(tmp_path, "measure", site["s5cmd"])
     work = tmp_path / "results/lab/work"
     managed.until(lambda: list(work.rglob("go")) or measuring.poll() is not None)
     time.sleep(1)  # clients are in the middle of their window of 4 s
     shutil.rmtree(work / "one")
     family = psutil.Process(measuring.pid).children(recursive=True)
-    _, err = measuring.communicate(timeout=60)
+    err, _ = measuring.communicate(timeout=60)
     assert measuring.returncode in (1, 2) and "Traceback" not in err, err
     said = [line for line in err.splitlines() if line.startswith("storelab: ")]
     assert len(said) == 1 and "work/one/get" in said[0], err
     assert not psutil.wait_procs(family, timeout=10)[1]
-    again = storelab(tmp_path, "measure", site["s5cmd"])
-    assert again.returncode == 0, again.stderr
+    projects.run(tmp_path, "measure", site["s5cmd"])

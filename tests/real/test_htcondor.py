@@ -1,4 +1,4 @@
-"""Gangs on a real HTCondor pool: head and four nodes on this machine, from the chroot (testbed c, root)."""
+"""Gangs on a real HTCondor pool: head and four nodes on this machine, from the chroot (needs root)."""
 
 import json
 import os
@@ -11,8 +11,10 @@ from pathlib import Path
 import cluster_lab
 import ports
 import pytest
-from cluster_lab import LONG, LONG_KEY, begin, measure, on, runs, storelab
+from cluster_lab import LONG, LONG_KEY, begin, children, measure, on, runs, snakemake, storelab
 from common import BIN, environ, laboratory
+from managed import until
+from process_table import command_lines, having
 
 from storelab import install
 from storelab.gang.testbed.pool import PREFIX, Pool
@@ -43,16 +45,9 @@ def pool(tmp_path_factory):
     assert str(chroot.folder(install.tools_folder())) not in Path("/proc/self/mounts").read_text()
 
 
-def of(folder: Path) -> list[Path]:
-    """Processes that were started with a file of the folder."""
-    return [p for p in Path("/proc").glob("[0-9]*") if _has(p / "cmdline", folder) or _has(p / "environ", folder)]
-
-
-def _has(path: Path, folder: Path) -> bool:
-    try:
-        return f"{folder}/".encode() in path.read_bytes()
-    except OSError:
-        return False
+def of(folder: Path) -> list[int]:
+    """Return the processes that were started with a file of the folder."""
+    return [*{*having(f"{folder}/"), *having(f"{folder}/", file="environ")}]
 
 
 @pytest.fixture
@@ -78,46 +73,20 @@ def hosts(folder: Path) -> set[str]:
 
 
 def agents(folder: Path) -> dict[int, int]:
-    """Node -> pid of its agent, of those that have clients."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_text().split("\0")
-            if (
-                "storelab.gang.agent" in words
-                and any(str(folder) in w for w in words)
-                and (path / f"task/{path.name}/children").read_text()
-            ):
-                found[int(words[words.index("storelab.gang.agent") + 2])] = int(path.name)
-        except OSError:
-            continue
-    return found
+    """Return the process of the agent of each node whose clients have begun."""
+    lines = {pid: line.decode(errors="replace").split("\0") for pid, line in command_lines().items()}
+    found = [pid for pid in having("\0storelab.gang.agent\0", str(folder)) if pid in lines and children(pid)]
+    return {int(lines[pid][lines[pid].index("storelab.gang.agent") + 2]): pid for pid in found}
 
 
 def all_began(folder: Path, nodes: int) -> dict[int, int]:
-    limit = time.monotonic() + 40
-    while len(found := agents(folder)) < nodes:
-        assert time.monotonic() < limit, f"only {len(found)} agents came"
-        time.sleep(0.2)
+    until(lambda: len(agents(folder)) >= nodes, 40, 0.2)
     time.sleep(2)
-    return found
+    return agents(folder)
 
 
-def clients_left(folder: Path) -> bool:
-    limit = time.monotonic() + 10
-    while time.monotonic() < limit:
-        left = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _names_gang(p)]
-        if not left and not agents(folder):
-            return False
-        time.sleep(0.3)
-    return True
-
-
-def _names_gang(cmdline: Path) -> bool:
-    try:
-        return f"storelab-{chroot.USER}/gang-" in cmdline.read_text()
-    except OSError:
-        return False
+def no_client_left(folder: Path) -> None:
+    until(lambda: not having(f"storelab-{chroot.USER}/gang-") and not agents(folder), 10, 0.3)
 
 
 def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
@@ -128,18 +97,13 @@ def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
     broken.parent.mkdir(parents=True)
     broken.touch()
     command = [str(BIN / "storelab"), "testbed", "up", "--htcondor", "--folder", str(tmp_path / "tb"), "--nodes", "2"]
-    done = subprocess.run(
-        command, env=environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}, capture_output=True, text=True, timeout=60
-    )
-    assert (
-        done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr) and "Traceback" not in done.stderr
-    ), done.stderr
+    variables = environ() | {"STORELAB_TOOLS": str(tmp_path / "tools")}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and re.search(r"testbed: \w+ ended \(", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
     assert not of(tmp_path / "tb") and not list(Path("/run/netns").glob(f"{PREFIX}*"))
     process = subprocess.Popen(command, env=environ(), stderr=subprocess.DEVNULL)
-    limit = time.monotonic() + 20
-    while not (tmp_path / "tb/node1/first.pid").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    until((tmp_path / "tb/node1/first.pid").exists, 20)
     process.kill()
     process.wait()
     storelab(tmp_path, "testbed", "down", "--folder", str(tmp_path / "tb"))
@@ -147,11 +111,9 @@ def test_a_pool_that_does_not_come_up_leaves_nothing(tmp_path):
 
 
 def test_a_campaign_of_vanilla_gangs(pool, lab):
-    """One and four nodes, and two of four; every client on the node where it was asked, though one slot has room for
-    all.
-    """
+    """One and four nodes, and two of four; each client runs on its node, though one slot has room for all."""
     configure(lab, {"up": PUT | {"axes": {"clients": [1, 8], "workers": 2, "clients_per_node": [0, 4]}}})
-    done = on(pool, lab, "snakemake", "--profile", "profiles/htcondor", "--config", "measure=true", "--", "tables")
+    done = on(pool, lab, *snakemake("htcondor", "tables"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = runs(lab)
     assert len(found) == 4
@@ -182,20 +144,15 @@ def test_the_parallel_universe(pool, lab):
 
 
 def test_no_folder_is_shared(pool, lab):
-    """The agents are given the post office and a ticket; HTCondor runs them in its own scratch folder and brings
-    nothing back.
-    """
-    configure(
-        lab, {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}, shared_folder=False, options=["getenv = PYTHONPATH"]
-    )
+    """The agents receive the address of the relay and a ticket; HTCondor runs them in its own scratch folder."""
+    sweeps = {"up": PUT | {"axes": {"clients": 2, "workers": 2}}}
+    configure(lab, sweeps, shared_folder=False, options=["getenv = PYTHONPATH"])
     done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
     assert done.returncode == 0 and len(hosts(lab)) == 2, done.stderr
-    jobs = on(
-        pool, lab, "condor_history", "-limit", "2", "-af", "Arguments", "ShouldTransferFiles", "TransferInput"
-    ).stdout.splitlines()
-    assert len(jobs) == 2 and all(
-        "https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs
-    )
+    shown = ("Arguments", "ShouldTransferFiles", "TransferInput")
+    jobs = on(pool, lab, "condor_history", "-limit", "2", "-af", *shown).stdout.splitlines()
+    assert len(jobs) == 2
+    assert all("https://" in j and " YES " in j and j.endswith("ticket") and str(lab) not in j for j in jobs)
 
 
 def test_slots_that_come_late_are_waited_for(pool, lab):
@@ -205,10 +162,7 @@ def test_slots_that_come_late_are_waited_for(pool, lab):
     busy = ["executable = /bin/sleep", "arguments = 20", "transfer_executable = false", "request_cpus = 14"]
     (lab / "busy.sub").write_text("\n".join([*busy, 'requirements = Machine == "node1.pool"', "queue\n"]))
     assert on(pool, lab, "condor_submit", "busy.sub").returncode == 0
-    limit = time.monotonic() + 20
-    while "2" not in on(pool, lab, "condor_q", "-af", "JobStatus").stdout:
-        assert time.monotonic() < limit
-        time.sleep(0.2)
+    until(lambda: "2" in on(pool, lab, "condor_q", "-af", "JobStatus").stdout, 20, 0.2)
     since = time.monotonic()
     done = on(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0002_rep~001"))
     assert done.returncode == 0 and hosts(lab) == {"node1", "node2"} and time.monotonic() - since > 15, done.stderr
@@ -251,7 +205,8 @@ def test_an_agent_that_dies_fails_the_point(pool, lab, universe):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1 and time.monotonic() - since < 45, err
     assert "ended by signal 9" in err or "no sign of life" in err, err
-    assert not runs(lab) and not clients_left(lab)
+    assert not runs(lab)
+    no_client_left(lab)
 
 
 def test_ctrl_c_removes_the_jobs(pool, lab):
@@ -259,7 +214,8 @@ def test_ctrl_c_removes_the_jobs(pool, lab):
     all_began(lab, 4)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=40)
-    assert process.returncode == 130 and not clients_left(lab)
+    assert process.returncode == 130
+    no_client_left(lab)
     assert not on(pool, pool, "condor_q", "-af", "ClusterId").stdout.strip()
 
 
@@ -268,24 +224,21 @@ def test_a_scheduler_that_is_gone_for_a_while(pool, lab):
     configure(lab, {"up": PUT | {"duration": "12 s", "axes": {"clients": 2, "workers": 1}}})
     process = begin(pool, lab, *measure("seaweedfs/put/clients~0002_workers~0001_rep~001"))
     all_began(lab, 2)
-    (schedd,) = [p for p in of(pool) if (p / "comm").read_text().startswith("condor_schedd")]
-    os.kill(int(schedd.name), signal.SIGKILL)
+    (schedd,) = [pid for pid in of(pool) if Path(f"/proc/{pid}/comm").read_text().startswith("condor_schedd")]
+    os.kill(schedd, signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0 and len(runs(lab)) == 1, err
 
 
 def test_a_node_lost_in_the_middle(pool, lab):
-    """All of a node dies in a point, which fails; the next gang of three does without it, though it still stands in
-    the pool.
-    """
+    """All of a node dies in a point, which fails; the next gang of three does without it, though the pool lists it."""
     process = begin(pool, lab, *measure(LONG_KEY))
     all_began(lab, 4)
     os.kill(Pool(pool).pids()["node3"], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and re.search(
-        r"node 2 \(node3\) has given no sign of life for 8 s: it is lost", err
-    ), err
-    assert not clients_left(lab)
+    lost = r"node 2 \(node3\) has given no sign of life for 8 s: it is lost"
+    assert process.returncode == 1 and re.search(lost, err), err
+    no_client_left(lab)
     configure(lab, {"up": PUT | {"axes": {"clients": 3, "workers": 2}}})
     done = on(pool, lab, *measure("seaweedfs/put/clients~0003_workers~0002_rep~001"))
     assert done.returncode == 0 and hosts(lab) == {"node1", "node2", "node4"}, done.stderr

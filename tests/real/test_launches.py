@@ -1,16 +1,14 @@
-"""Applications started from a release in a real SeaweedFS, with and without a real Squid in front: who served what,
-and what is left behind.
-"""
+"""Applications started from a release in a real SeaweedFS, with and without a real Squid in front of it."""
 
 import os
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from laboratory import configured
 
 from storelab.analysis.tables import build
-from storelab.core import evidence, plan
-from storelab.core.config import Config
+from storelab.core import evidence
 from storelab.core.errors import UserError
 from storelab.install import debian
 from storelab.measure import check, plan_file, point
@@ -25,26 +23,12 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 @pytest.fixture
 def campaign(seaweedfs, keys, tmp_path):
-    """A function that plans the points of sweeps."""
+    """Return a function that plans the points of a sweep with these axes."""
 
-    def planned(**sweeps):
-        config = Config.model_validate(
-            {
-                "campaign": "lab",
-                "name": "starts",
-                "results": str(tmp_path / "results"),
-                "state": str(tmp_path / "state"),
-                "stores": {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url, "prefix": "sw"}},
-                "use_stores": ["one"],
-                "repetitions": 1,
-                "calibrate": False,
-                "release": {"factor": 0.0003, "days": 2},
-                "sweeps": {
-                    n: {"duration": "1 s", "warm_up": "0 s", "workload": "launch"} | s for n, s in sweeps.items()
-                },
-            }
-        )
-        return config, plan.make(config, WORKLOADS)
+    def planned(**axes):
+        stores = {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url, "prefix": "sw"}}
+        sweep = {"workload": "launch", "duration": "1 s", "warm_up": "0 s", "axes": axes}
+        return configured(tmp_path, stores, {"starts": sweep}, name="starts", release={"factor": 0.0003, "days": 2})
 
     return planned
 
@@ -55,14 +39,8 @@ def squids() -> set[int]:
 
 @pytest.mark.skipif(not debian.installed("squid"), reason="Squid is not installed: storelab install squid")
 def test_starts_through_squid_and_past_it(campaign):
-    axes = {
-        "days": 2,
-        "start_files": 20,
-        "clients": 2,
-        "http_cache": ["none", "squid"],
-        "client_cache": ["none", "kept"],
-    }
-    config, points = campaign(starts={"axes": axes})
+    caches = {"http_cache": ["none", "squid"], "client_cache": ["none", "kept"]}
+    config, points = campaign(days=2, start_files=20, clients=2, **caches)
     check.everything(config, points, WORKLOADS, all_stores(config))
     plan_file.write(config, points, WORKLOADS)
     before, ports = squids(), {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)}
@@ -116,10 +94,10 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
     assert not list(squid.SHARED.glob(f"{squid.NAME}{own.port}-*"))
 
 
-def test_a_store_that_serves_nobody_unsigned_is_refused(campaign, monkeypatch):
+def test_store_that_needs_signatures_is_refused(campaign, monkeypatch):
     monkeypatch.setattr("storelab.workloads.distribution.launch.public.policy", lambda *_: b"no policy")
     monkeypatch.setattr("storelab.workloads.distribution.launch.public.SPREADS_S", 0.5)
-    config, points = campaign(starts={"axes": {"days": 1, "start_files": 5}})
+    config, points = campaign(days=1, start_files=5)
     plan_file.write(config, points, WORKLOADS)
     with pytest.raises(UserError, match=r"stores\.one: cannot serve GETs without a signature"):
         point.point(config, points, points[0].key)

@@ -1,6 +1,4 @@
-"""Looking on at a campaign that is measured on SeaweedFS: browser, terminal, metrics; the measurement is killed
-under them.
-"""
+"""A campaign that is measured on SeaweedFS, and killed, as browser, terminal and metrics show it."""
 
 import json
 import os
@@ -9,73 +7,48 @@ import re
 import select
 import signal
 import subprocess
-import sys
-import time
 import urllib.request
-from pathlib import Path
 
 import browser
 import ports
+import projects
 import psutil
 import pytest
-import yaml
+from managed import until
 
 from storelab.core.campaign import live
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
-BIN = Path(sys.executable).parent
-KEYS = ["seaweedfs/get/rep~001", "seaweedfs/get/rep~002"]
-LIMIT_S = 60.0
-
-
-def storelab(folder: Path, *arguments: str, check: bool = True) -> str:
-    command = [str(BIN / "storelab"), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A campaign of two points of 6 s and 60 s, staged; its store is stopped at the end."""
+    """Return the project folder of two points of 6 s and 60 s, staged; stop its store at the end."""
     folder = tmp_path_factory.mktemp("live")
-    config = {
-        "campaign": "look",
-        "stores": {"seaweedfs": {"kind": "seaweedfs", "port": ports.block()}},
-        "state": str(folder / "state"),
-    }
-    sweeps = {
-        "one": {"workload": "get", "duration": "6 s", "warm_up": "1 s", "objects": 20, "repetitions": 1},
-        "two": {"workload": "stat", "duration": "60 s", "warm_up": "1 s", "objects": 20, "repetitions": 1},
-    }
-    axes = {"object_size": "4 kB", "engine": "obstore"}
-    body = {"name": "look", "use_stores": ["seaweedfs"], "calibrate": False, "repetitions": 1}
-    body["sweeps"] = {name: sweep | {"axes": axes} for name, sweep in sweeps.items()}
-    (folder / "campaigns").mkdir()
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    (folder / "campaigns" / "look.yaml").write_text(yaml.safe_dump(body))
+    common = {"warm_up": "1 s", "objects": 20, "axes": {"object_size": "4 kB", "engine": "obstore"}}
+    sweeps = {"get": common | {"duration": "6 s"}, "stat": common | {"duration": "60 s"}}
+    sweeps = {name: sweep | {"workload": name} for name, sweep in sweeps.items()}
+    projects.write(folder, "look", {"seaweedfs": {"kind": "seaweedfs", "port": ports.block()}}, sweeps)
     try:
-        storelab(folder, "up", "seaweedfs")
-        storelab(folder, "plan", "--write")
-        storelab(folder, "stage")
+        for words in (("up", "seaweedfs"), ("plan", "--write"), ("stage",)):
+            projects.run(folder, *words)
         yield folder
     finally:
-        storelab(folder, "down", "--all", check=False)
+        projects.run(folder, "down", "--all")
 
 
 @pytest.fixture(scope="module")
 def keys(project) -> dict[str, str]:
-    """Workload -> key of its point."""
+    """Return the key of the point of each workload."""
     plan = json.loads((project / "results" / "look" / "raw" / "plan.json").read_text())
     return {p["workload"]: p["key"] for p in plan["points"]}
 
 
 @pytest.fixture(scope="module")
 def address(project):
-    command = [str(BIN / "storelab"), "live", "look", "--port", "0"]
-    with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True) as server:
+    with projects.begin(project, "live", "look", "--port", "0") as server:
         try:
-            yield re.search(r"http://\S+", server.stderr.readline())[0]
+            yield re.search(r"http://\S+", server.stdout.readline())[0]
         finally:
             server.send_signal(signal.SIGINT)
             assert server.wait(20) == 130
@@ -86,20 +59,11 @@ def told(address: str) -> dict:
         return json.load(answer)
 
 
-def until(look, what: str):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(what)
-
-
-def test_a_terminal_shows_the_point_and_the_page_its_numbers(project, keys, address):
+def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
     """`storelab measure` on a pseudo-terminal; what the page says at the end of the point is what its record says."""
     ours, theirs = pty.openpty()
     environ = dict(os.environ, TERM="xterm")
-    command = [str(BIN / "storelab"), "measure", keys["get"]]
+    command = projects.command("measure", keys["get"])
     with subprocess.Popen(
         command, cwd=project, stderr=theirs, stdout=theirs, env=environ, start_new_session=True
     ) as run:
@@ -125,25 +89,23 @@ def test_a_terminal_shows_the_point_and_the_page_its_numbers(project, keys, addr
     run_json = json.loads((project / "results" / "look" / "raw" / keys["get"] / "run.json").read_text())
     done = sum(c["operations"] for c in run_json["clients"])
     assert counts[-1] <= done and counts[-1] >= 0.3 * done, "it was told while it went on"
-    (row,) = until(lambda: told(address)["recent"], "the record is not read")
+    (row,) = until(lambda: told(address)["recent"])
     assert (
         row["key"] == keys["get"] and row["state"] == "ok" and row["operations_per_s"] == pytest.approx(done / 6, 0.01)
     )
 
 
-def test_a_killed_measurement_is_told_by_a_page_that_still_answers(project, keys, address):
+def test_page_reports_killed_measurement(project, keys, address):
     """kill -9 in the middle of a point: page, metrics and state say so; the next run goes on."""
-    with subprocess.Popen(
-        [str(BIN / "storelab"), "measure", keys["stat"]], cwd=project, stderr=subprocess.DEVNULL
-    ) as run:
+    with subprocess.Popen(projects.command("measure", keys["stat"]), cwd=project, stderr=subprocess.DEVNULL) as run:
         try:
-            until(lambda: (told(address)["state"] or {}).get("operations"), "nobody told an operation")
+            until(lambda: (told(address)["state"] or {}).get("operations"))
             children = psutil.Process(run.pid).children(recursive=True)
             looked = looked_on(address, run)
         finally:
             run.kill()
         run.wait(20)
-    assert until(lambda: told(address)["mood"] == "killed", "nobody told of the kill")
+    until(lambda: told(address)["mood"] == "killed")
     with urllib.request.urlopen(f"{address}metrics", timeout=10) as answer:
         assert 'storelab_mood{campaign="look",mood="killed"} 1.0' in answer.read().decode()
     state = live.read(project / "results" / "look")
@@ -157,7 +119,7 @@ def test_a_killed_measurement_is_told_by_a_page_that_still_answers(project, keys
 
 
 def looked_on(address: str, run: subprocess.Popen) -> tuple[str, str] | None:
-    """What the page says of the operations, twice, in a browser; and that it says when the measurement is killed."""
+    """Return the operations on the page at two moments; check that it reports when the measurement is killed."""
     if browser.program() is None:
         return None
     with browser.page(network=True) as tab:

@@ -1,7 +1,6 @@
 """The workloads `stat` and `list` at SeaweedFS: requests by a proxy, and listings that differ from what was staged."""
 
 import pytest
-from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN
 
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets import keys as named
@@ -9,13 +8,6 @@ from storelab.workloads.staging import many_keys
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 AXES = {"object_size": "20 kB", "workers": 3, "buckets": 2}
-
-
-@pytest.fixture(params=["obstore", "loadgen"])
-def engine(request) -> str:
-    if request.param == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    return request.param
 
 
 def test_stat_is_one_request_without_body(lab, proxy, keys, engine):
@@ -47,9 +39,9 @@ def test_listing_is_one_request_a_page(lab, proxy, keys, engine):
         assert all(r["start_ns"] < r["first_byte_ns"] < r["end_ns"] for r in rows)
 
 
-def test_changed_keys_are_errors_by_name(lab, seaweedfs, keys, engine, monkeypatch):
+def test_changed_keys_are_errors_by_name(lab, external, keys, engine, monkeypatch):
     """The staged keys change after staging, before the clients begin."""
-    store, whole = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}, many_keys.stage
+    whole = many_keys.stage
     for count, reason, change in (
         (50, "1 of 50 keys did not come", lambda access, bucket, folder: access.delete(bucket, [f"{folder}17"])),
         (60, "keys/9x' is not a key", lambda access, bucket, folder: access.write(bucket, f"{folder}9x", b"1")),
@@ -63,5 +55,5 @@ def test_changed_keys_are_errors_by_name(lab, seaweedfs, keys, engine, monkeypat
         monkeypatch.setattr(many_keys, "stage", stage)
         axes = {"engine": engine, "keys": count, "workers": 2}
         with pytest.raises(MeasurementFailed) as failed:
-            lab(store, listed={"workload": "list", "axes": axes})
+            lab(external, listed={"workload": "list", "axes": axes})
         assert reason in str(failed.value).replace('"', "'")

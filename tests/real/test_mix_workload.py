@@ -4,24 +4,18 @@ import itertools
 from collections import Counter
 
 import pytest
-from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN, anything, bucket_for
+from laboratory import anything, bucket_for, needs_loadgen
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed
 from storelab.install import golang
+from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.versitygw import PROGRAM as VERSITYGW
 from storelab.workloads.staging import buckets, by_loadgen, upload
 from storelab.workloads.staging.upload import Shown
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SHARES = {"GET": 0.4, "PUT": 0.2, "HEAD": 0.15, "LIST": 0.1, "DELETE": 0.15}
-
-
-@pytest.fixture(params=["obstore", "loadgen"])
-def engine(request) -> str:
-    if request.param == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    return request.param
 
 
 def holds(measured, objects: int):
@@ -53,12 +47,11 @@ def holds(measured, objects: int):
     return rows
 
 
-def test_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
-    store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+def test_mix_at_seaweedfs(lab, seaweedfs, external, keys, engine):
     foreign = bucket_for(seaweedfs, "lab")
     seaweedfs.access(0).write(foreign.name, "put/mine", b"mine")
     axes = {"engine": engine, "mix": "all", "sizes": "site", "workers": 3, "clients": 2, "buckets": 2}
-    rows = holds(lab(store, it={"workload": "mix", "objects": 40, "axes": axes}), 40)
+    rows = holds(lab(external, it={"workload": "mix", "objects": 40, "axes": axes}), 40)
     assert {r["bytes"] for r in rows if r["op"] == "PUT"} == {0, 4000, 300_000}
     assert seaweedfs.access(0).read(foreign.name, "put/mine") == b"mine", "foreign objects are not touched"
     buckets.delete_prefix(seaweedfs.access(0), foreign, ours=anything)
@@ -70,26 +63,19 @@ def test_mix_at_seaweedfs(lab, seaweedfs, keys, engine):
 )
 def test_mix_at_rate_at_versitygw(lab, engine, port_block):
     axes = {"engine": engine, "mix": "all", "sizes": "logs", "workers": 8, "arrival_rate": 150, "arrivals": "poisson"}
-    rows = holds(
-        lab(
-            {"kind": "versitygw", "port": port_block},
-            it={"workload": "mix", "duration": "3 s", "objects": 60, "axes": axes},
-        ),
-        60,
-    )
+    sweep = {"workload": "mix", "duration": "3 s", "objects": 60, "axes": axes}
+    rows = holds(lab({"kind": "versitygw", "port": port_block}, it=sweep), 60)
     assert abs(len(rows) - 450) < 5 * 450**0.5 and all(r["start_ns"] >= r["intended_ns"] for r in rows)
     due = sorted(r["intended_ns"] for r in rows)
     gaps = [b - a for a, b in itertools.pairwise(due)]
     mean = sum(gaps) / len(gaps)
-    assert sum(g > mean for g in gaps) / len(gaps) == pytest.approx(0.368, abs=0.12), (
-        "exp(-1) of the gaps are longer than the mean"
-    )
+    longer = sum(g > mean for g in gaps) / len(gaps)
+    assert longer == pytest.approx(0.368, abs=0.12), "exp(-1) of the gaps are longer than the mean"
 
 
-def test_vanished_objects_fail_check(lab, seaweedfs, keys, monkeypatch):
+@needs_loadgen
+def test_vanished_objects_fail_check(lab, external, keys, monkeypatch):
     """Something else deletes them after the clients ended."""
-    if not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
     listed = buckets.list_keys
 
     def fewer(access, place, prefix=""):
@@ -98,13 +84,11 @@ def test_vanished_objects_fail_check(lab, seaweedfs, keys, monkeypatch):
 
     monkeypatch.setattr(buckets, "list_keys", fewer)
     with pytest.raises(MeasurementFailed, match=r"check 'what is left' failed: .* 1 missing"):
-        store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
-        lab(store, it={"workload": "mix", "objects": 20, "axes": {"mix": "all", "workers": 2}})
+        lab(external, it={"workload": "mix", "objects": 20, "axes": {"mix": "all", "workers": 2}})
 
 
+@needs_loadgen
 def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
-    if not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
     places = [bucket_for(seaweedfs, "by-loadgen", i) for i in range(2)]
     files = [tmp_path / "a", tmp_path / "b"]
     for i, path in enumerate(files):
@@ -122,11 +106,8 @@ def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
         buckets.delete_prefix(access, place, ours=anything)
 
 
+@needs_loadgen
 def test_failed_staging_is_an_error(seaweedfs, keys, tmp_path):
-    if not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    from storelab.stores.protocols.endpoint import Bucket
-
     (tmp_path / "a").write_bytes(b"1")
     nowhere = Bucket("no-such-bucket-of-ours", "", 0)
     items = [by_loadgen.Item(nowhere, f"k{n}", 0, 1) for n in range(5)]

@@ -16,15 +16,17 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
+from laboratory import configured
+from managed import until
+from process_table import having
 
-from storelab.core import plan, records
-from storelab.core.config import Config, Launcher
+from storelab.core import records
+from storelab.core.config import Launcher
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import coordinator, credentials, nodes, post
 from storelab.gang.launchers.remote import RemoteLauncher
 from storelab.host import scratch
 from storelab.measure import jobs
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
 pytestmark = pytest.mark.real
@@ -94,22 +96,9 @@ def gang(seaweedfs, tmp_path):
     return run
 
 
-def gone(folder: Path) -> bool:
-    """No agent and no client of this gang is left."""
-    for cmdline in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if str(folder.name).encode() in cmdline.read_bytes():
-                return False
-        except OSError:
-            continue
-    return True
-
-
-def wait_gone(folder: Path) -> bool:
-    limit = time.monotonic() + 15
-    while not gone(folder) and time.monotonic() < limit:
-        time.sleep(0.1)
-    return gone(folder)
+def wait_gone(folder: Path) -> None:
+    """Wait until no agent and no client of this gang is left."""
+    until(lambda: not having(folder.name), 15)
 
 
 def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
@@ -133,7 +122,8 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
         assert n["watched"]["monitor_samples"] > 2 and (folder / f"monitor.{n['node']}.parquet").exists()
     assert found["host"]["cores"] == os.cpu_count()  # three nodes, and one machine
     here = scratch.folder(tmp_path)
-    assert wait_gone(folder) and not [p for p in here.iterdir() if p.is_dir()]
+    wait_gone(folder)
+    assert not [p for p in here.iterdir() if p.is_dir()]
     secret = seaweedfs.credentials()
     told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
     assert (
@@ -155,7 +145,8 @@ def test_a_node_that_is_killed_fails_the_point_by_name(gang):
     begun = time.monotonic()
     with pytest.raises(MeasurementFailed, match=r"node 1 \(node1\) has given no sign of life for 5 s"):
         gang([[0], [1]], at_start=kill, duration="60 s", settings={"silence": "5 s"})
-    assert time.monotonic() - begun < 45 and wait_gone(folders[0])
+    assert time.monotonic() - begun < 45
+    wait_gone(folders[0])
 
 
 @pytest.mark.heavy
@@ -228,28 +219,13 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
 
 @pytest.mark.heavy
 def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
-    """Two roles read two data sets, of which the nodes know by the post office alone; one of them begins later."""
-    small, large = (
-        {"workload": "get", "axes": {"engine": "obstore", "object_size": size, "workers": 2}}
-        for size in ("4 kB", "50 kB")
-    )
-    small["axes"]["clients"] = 2
-    sweep = {
-        "duration": "1500 ms",
-        "warm_up": "100 ms",
-        "roles": {"small": small, "large": large | {"begin": "500 ms"}},
-    }
-    told = {
-        "campaign": "gang",
-        "name": "gang",
-        "results": str(tmp_path / "results"),
-        "use_stores": ["sw"],
-        "calibrate": False,
-    }
-    config = Config.model_validate(
-        told | {"repetitions": 1, "stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": sweep}}
-    )
-    (point,) = plan.make(config, WORKLOADS)
+    """Two roles read two data sets, which the nodes receive through the relay; one role begins later."""
+    axes = {"engine": "obstore", "workers": 2}
+    small = {"workload": "get", "axes": axes | {"object_size": "4 kB", "clients": 2}}
+    large = {"workload": "get", "axes": axes | {"object_size": "50 kB"}, "begin": "500 ms"}
+    sweep = {"duration": "1500 ms", "warm_up": "100 ms", "roles": {"small": small, "large": large}}
+    stores = {"sw": {"kind": "seaweedfs"}}
+    config, (point,) = configured(tmp_path, stores, {"s": sweep}, name="gang", campaign="gang")
     with scratch.using(config.scratch):  # as `stage` does
         manifests = {p.point.dataset["name"]: stage.ensure(config, seaweedfs, p.point.dataset) for p in point.parts()}
     assert len(manifests) == 2

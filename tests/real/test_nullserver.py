@@ -5,10 +5,8 @@ import subprocess
 
 import psutil
 import pytest
-from laboratory import NO_GO, gone, needs_loadgen
+from laboratory import NO_GO, configured, gone, needs_loadgen
 
-from storelab.core import plan
-from storelab.core.config import Config
 from storelab.install import golang
 from storelab.measure import point as measure
 from storelab.stores import all_stores
@@ -60,11 +58,15 @@ def test_engines(lab, port_block, operation, engine, more):
 
 @pytest.mark.heavy
 def test_https(lab, port_block):
-    axes = {"engine": ["s5cmd", "fsspec", "obstore"], "scheme": ["default", "https"], "object_size": "100 kB"}
+    axes = {
+        "engine": ["s5cmd", "fsspec", "obstore", "loadgen"],
+        "scheme": ["default", "https"],
+        "object_size": "100 kB",
+    }
     measured = lab(
         {"kind": "nullserver", "port": port_block}, it={"workload": "calibrate", "duration": "600 ms", "axes": axes}
     )
-    assert len(measured) == 6
+    assert len(measured) == 8
     for point, record, rows in measured:
         scheme = "https" if point.axes["scheme"] == "https" else "http"
         assert all(c["endpoint"].startswith(f"{scheme}://") for c in record["clients"]) and rows
@@ -72,23 +74,13 @@ def test_https(lab, port_block):
 
 @pytest.mark.heavy
 def test_memory_and_files(lab, port_block, tmp_path):
-    sweeps = {
-        "memory": {
-            "workload": "calibrate",
-            "axes": {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"},
-        },
-        "files": {
-            "workload": "calibrate",
-            "axes": {
-                "operation": ["write", "read"],
-                "target": ["tmpfs", "disk"],
-                "engine": "none",
-                "object_size": "10 kB",
-                "workers": 3,
-            },
-        },
-    }
-    measured = lab({"kind": "nullserver", "port": port_block}, **sweeps)
+    memory = {"operation": "copy", "target": "memory", "engine": "none", "object_size": "1 MB"}
+    files = {"operation": ["write", "read"], "target": ["tmpfs", "disk"], "engine": "none", "object_size": "10 kB"}
+    sweeps = {"memory": memory, "files": files | {"workers": 3}}
+    measured = lab(
+        {"kind": "nullserver", "port": port_block},
+        **{name: {"workload": "calibrate", "axes": axes} for name, axes in sweeps.items()},
+    )
     assert len(measured) == 5
     for point, record, rows in measured:
         assert sum(r["count"] for r in rows) > 100 and all(
@@ -98,33 +90,24 @@ def test_memory_and_files(lab, port_block, tmp_path):
     assert not list((tmp_path / "state" / "one" / "calibrate").iterdir())
 
 
-def configured(tmp_path, port, **more) -> Config:
-    base = {
-        "campaign": "x",
-        "name": "x",
-        "use_stores": ["null"],
-        "results": str(tmp_path / "results"),
-        "state": str(tmp_path / "state"),
-    }
+@pytest.fixture
+def limited(tmp_path, port_block):
+    """Return the configuration and the point of a calibration, with limits that a system could not respect."""
     sweep = {"workload": "calibrate", "axes": {"operation": "put", "object_size": "1 MB"}}
-    return Config.model_validate(
-        base
-        | {"stores": {"null": {"kind": "nullserver", "port": port}}, "calibrate": False, "sweeps": {"up": sweep}}
-        | more
-    )
+    limits = {"throughput": "1 kB/s", "requests_per_s": 1}
+    return configured(tmp_path, {"null": {"kind": "nullserver", "port": port_block}}, {"up": sweep}, limits=limits)
 
 
 @pytest.fixture
-def store(tmp_path, port_block):
-    store = all_stores(configured(tmp_path, port_block))["null"]
+def store(limited):
+    store = all_stores(limited[0])["null"]
     yield store
     store.down()
 
 
 @pytest.mark.heavy
-def test_a_limit_that_guards_systems_does_not_hold_here(tmp_path, port_block, store):
-    config = configured(tmp_path, port_block, limits={"throughput": "1 kB/s", "requests_per_s": 1}, repetitions=1)
-    (point,) = plan.make(config, WORKLOADS)
+def test_limits_of_systems_do_not_hold_here(limited, store):
+    config, (point,) = limited
     assert measure.point(config, [point], point.key)["host"]["client_cpu_s"] > 0
 
 
@@ -165,14 +148,8 @@ def test_the_go_tests(scratch, command):
     """With the race detector where there is a gcc; both commands then share what is compiled for it."""
     race = ["-race"] if shutil.which("gcc") else []
     environ = golang.go_environ(scratch) | ({"CGO_ENABLED": "1"} if race else {})
-    done = subprocess.run(
-        ["go", command, *race, "./..."],
-        cwd=golang.LOADGEN.own,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
+    words, quiet = ["go", command, *race, "./..."], {"capture_output": True, "text": True}
+    done = subprocess.run(words, cwd=golang.LOADGEN.own, env=environ, timeout=900, **quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     if not race and command == "test":
         pytest.skip("passed, but without the race detector, which needs gcc: apt install gcc")

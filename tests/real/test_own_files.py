@@ -3,22 +3,17 @@
 import json
 from pathlib import Path
 
-import awkward as ak
-import numpy as np
 import ports
-import pyarrow.parquet as pq
 import pytest
-import uproot
+import small_root
+from laboratory import configured
+from managed import rows_of
 from paths import SHARED
 
-from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.measure import point as measure
 from storelab.stores import everywhere
 from storelab.stores.protocols import s3_clients
-from storelab.stores.seaweedfs.store import Settings
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -27,55 +22,32 @@ SHORT = {"duration": "1500 ms", "warm_up": "100 ms"}
 
 
 def written(path: Path) -> Path:
-    """Write a TTree `events`, one branch of it broken, and an RNTuple `tuple`: 3000 entries in three clusters."""
-    rng = np.random.default_rng(1)
-    with uproot.recreate(path) as file:
-        tree = file.mktree("events", {"x": "f8", "n": "i4", "hits": "var * float32", "name": "string", "broken": "f8"})
-        made = None
-        for begin in range(0, 3000, 1000):
-            hits = ak.unflatten(rng.random(5000, "f4"), np.full(1000, 5))
-            data = {
-                "x": rng.random(1000),
-                "n": np.arange(1000, dtype="i4"),
-                "hits": hits,
-                "name": [f"event {begin + i}" for i in range(1000)],
-            }
-            tree.extend({**data, "name": ak.Array(data["name"]), "broken": rng.random(1000)})
-            fields = {k: ak.Array(v) for k, v in data.items()}
-            made = file.mkrntuple("tuple", fields) if made is None else made.extend(fields) or made
-    with uproot.open(path) as file:
-        branch = file["events"]["broken"]
-        places = list(
-            zip(branch.member("fBasketSeek")[:3].tolist(), branch.member("fBasketBytes")[:3].tolist(), strict=True)
-        )
-    bad = bytearray(path.read_bytes())
-    for offset, size in places:
-        bad[offset : offset + size] = bytes(size)
-    path.write_bytes(bad)
+    """Write a TTree `events` of 3000 entries in three clusters, whose branch `n` is broken."""
+    small_root.tree(path, entries=1000)
+    data = bytearray(path.read_bytes())
+    for number in range(3):
+        offset, size, *_ = small_root.place(path, "n", number)
+        data[offset : offset + size] = bytes(size)
+    path.write_bytes(data)
     return path
 
 
 @pytest.fixture
-def configured(tmp_path):
-    """`configured(files, **sweeps)`: the configuration and its points; the store is stopped at the end."""
+def planned(tmp_path):
+    """Return `planned(files, **sweeps)`: the configuration and its points; stop the store at the end."""
     used = []
 
     def one(files, **sweeps):
-        base = {"campaign": "own", "name": "own", "calibrate": False, "repetitions": 1, "use_stores": ["one"]}
-        base |= {k: str(tmp_path / k) for k in ("results", "state")}
-        base |= {"stores": {"one": Settings(kind="seaweedfs", port=ports.block())}, "files": files}
-        base |= {"sweeps": {n: SHORT | s for n, s in sweeps.items()}}
-        used.append(Config.model_validate(base))
-        return used[-1], plan.make(used[-1], WORKLOADS)
+        stores = {"one": {"kind": "seaweedfs", "port": ports.block()}}
+        sweeps = {name: SHORT | sweep for name, sweep in sweeps.items()}
+        config, points = configured(tmp_path, stores, sweeps, files=files)
+        used.append(config)
+        return config, points
 
     yield one
     for config in used:
         for store in everywhere(config).values():
             store.down()
-
-
-def rows(folder, table):
-    return [row for path in sorted(folder.glob(f"{table}.*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
 def measured(config, points):
@@ -84,18 +56,18 @@ def measured(config, points):
     for point in points:
         record = measure.point(config, points, point.key)
         assert all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
-        reads = rows(config.raw / point.key, "reads")
-        assert reads and {row["error"] for row in rows(config.raw / point.key, "ops")} == {None}, point.key
+        reads = rows_of(config.raw / point.key, "reads")
+        assert reads and {row["error"] for row in rows_of(config.raw / point.key, "ops")} == {None}, point.key
         out.append((point, record, reads))
     return out
 
 
-def test_tree_and_rntuple_are_read(configured, tmp_path):
-    path = written(tmp_path / "mine.root")
-    files = {"mine": {"path": str(path), "tree": "events"}, "tuple": {"path": str(path), "tree": "tuple"}}
+def test_tree_and_rntuple_are_read(planned, tmp_path):
+    paths = {"mine": written(tmp_path / "mine.root"), "tuple": small_root.ntuple(tmp_path / "tuple.root", (1000,) * 3)}
+    files = {name: {"path": str(path), "tree": "events"} for name, path in paths.items()}
     scale, engine = ["mine", "tuple"], ["uproot-s3fs", "planned"]
     axes = {"scale": scale, "engine": engine}
-    config, points = configured(
+    config, points = planned(
         files,
         volume={"workload": "read_volume", "axes": axes | {"volume_fraction": [100, 30]}},
         entries={"workload": "read_entries", "axes": axes | {"entry_fraction": 0.1, "buckets": 2, "clients": 2}},
@@ -114,14 +86,14 @@ def test_tree_and_rntuple_are_read(configured, tmp_path):
     assert all(len(v) == 1 for v in needed.values()), "both engines need the same bytes"
     manifest = json.loads(stage.manifest_path(config, "one", {"name": "root-mine"}).read_text())
     ((name, reason),) = manifest["root"]["unreadable"].items()
-    assert name == "broken" and str(tmp_path) not in reason
+    assert name == "n" and str(tmp_path) not in reason
     assert manifest["root"]["sha256"] == manifest["bodies"][0]["sha256"]
 
 
-def test_missing_object_is_counted_error(configured, tmp_path):
+def test_missing_object_is_counted_error(planned, tmp_path):
     files = {"mine": {"path": str(written(tmp_path / "mine.root")), "tree": "events"}}
     axes = {"scale": "mine", "engine": ["uproot-s3fs", "planned"], "buckets": 2, "clients": 2}
-    config, points = configured(files, volume={"workload": "read_volume", "axes": axes})
+    config, points = planned(files, volume={"workload": "read_volume", "axes": axes})
     measured(config, points)
     manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
     (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
@@ -134,20 +106,17 @@ def test_missing_object_is_counted_error(configured, tmp_path):
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
-def test_real_files_are_read(configured):
+def test_real_files_are_read(planned):
     files = {
         "nano": {"path": str(REAL / "nanoAOD_2015_CMS_Open_Data_ttbar.root")},
         "xaod": {"path": str(REAL / "uproot-issue-123b.root"), "tree": "CollectionTree"},
         "physlite": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventTag"},
         "event-data": {"path": str(REAL / "uproot-physlite-rntuple_v1-0-0-0.root"), "tree": "EventData"},
     }
-    config, points = configured(
+    axes = {"scale": ["nano", "xaod", "physlite"], "engine": ["uproot-s3fs", "planned"]}
+    config, points = planned(
         files,
-        volume={
-            "workload": "read_volume",
-            "duration": "6 s",
-            "axes": {"scale": ["nano", "xaod", "physlite"], "engine": ["uproot-s3fs", "planned"]},
-        },
+        volume={"workload": "read_volume", "duration": "6 s", "axes": axes},
         ranges={"workload": "replay", "axes": {"scale": list(files)}},
     )
     left_out = {"nano": 0, "xaod": 576, "physlite": 0, "event-data": 0}

@@ -1,27 +1,24 @@
-"""Days of a release published by cvmfs_swissknife itself to a real SeaweedFS, through a proxy that counts: what lies
-there, what was asked, what is left behind.
-"""
+"""Days of a release published by cvmfs_swissknife to a real SeaweedFS, through a proxy that counts."""
 
 import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
-import time
 from urllib.parse import urlsplit
 
+import projects
 import psutil
 import pyarrow.parquet as pq
 import pytest
 from counting_proxy import HttpProxy
+from laboratory import configured
+from managed import until
 from release_reader import restore
 
 from storelab.analysis.tables import build
-from storelab.core import evidence, plan
+from storelab.core import evidence
 from storelab.core.campaign.release import Release as Settings
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names, walk
 from storelab.datasets.release.build import Release
@@ -66,29 +63,12 @@ def proxy(seaweedfs):
         yield one
 
 
-def campaign(url, tmp_path, seconds=60, **axes):
-    config = Config.model_validate(
-        {
-            "campaign": "lab",
-            "name": "nightly",
-            "results": str(tmp_path / "results"),
-            "state": str(tmp_path / "state"),
-            "stores": {"one": {"kind": "s3", "endpoint": url, "prefix": "tool"}},
-            "use_stores": ["one"],
-            "repetitions": 1,
-            "calibrate": False,
-            "release": RELEASE,
-            "sweeps": {
-                "own": {
-                    "workload": "publish",
-                    "duration": f"{seconds} s",
-                    "warm_up": "0 s",
-                    "axes": {"days": 3, "engine": "cvmfs"} | axes,
-                }
-            },
-        }
-    )
-    return config, plan.make(config, WORKLOADS)
+def campaign(url, tmp_path, seconds=60):
+    """Return the configuration and the points of a campaign, whose project folder is `tmp_path`."""
+    stores, axes = {"one": {"kind": "s3", "endpoint": url, "prefix": "tool"}}, {"days": 3, "engine": "cvmfs"}
+    sweeps = {"own": {"workload": "publish", "duration": f"{seconds} s", "warm_up": "0 s", "axes": axes}}
+    projects.write(tmp_path, "lab", stores, sweeps, release=RELEASE)
+    return configured(tmp_path, stores, sweeps, release=RELEASE, state=str(tmp_path / ".storelab"))
 
 
 def shown_by_the_generator(tmp_path) -> dict:
@@ -116,15 +96,12 @@ def running() -> list[int]:
     return [p.pid for p in found if (p.info["name"] or "").startswith(program.NAME[:15])]
 
 
-def still_running() -> list[int]:
-    """The same 10 s later at most: its watchdog ends when it sees that the program is gone."""
-    end = time.monotonic() + 10
-    while running() and time.monotonic() < end:
-        time.sleep(0.05)
-    return running()
+def all_ended() -> None:
+    """Wait for its watchdog, which ends when it sees that the program is gone."""
+    until(lambda: not running(), 10)
 
 
-def test_three_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path):
+def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path):
     config, (planned,) = campaign(proxy.url, tmp_path)
     check.everything(config, [planned], WORKLOADS, all_stores(config))
     plan_file.write(config, [planned], WORKLOADS)
@@ -166,7 +143,7 @@ def test_three_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tm
     }
 
     # Nothing is left behind: no process, no policy, no key, nothing on tmpfs.
-    assert not still_running()
+    all_ended()
     url = f"{public.url_of(store.endpoints(1)[0], bucket, prefix)}/{REPOSITORY}/{names.MANIFEST}"
     assert "403" in public.asked(url, store.endpoints(1)[0])
     secret = seaweedfs.credentials().secret_key.encode()
@@ -180,36 +157,23 @@ def test_three_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tm
     assert not gone.stays and gone.objects == len(listed)
 
 
-def test_a_run_that_was_killed_in_the_middle_of_a_day_is_whole_the_next_time(proxy, keys, tmp_path):
+def test_run_after_a_killed_one_is_whole(proxy, keys, tmp_path):
     config, (planned,) = campaign(proxy.url, tmp_path)
-    sweeps = {
-        "own": {"workload": "publish", "duration": "60 s", "warm_up": "0 s", "axes": {"days": 3, "engine": "cvmfs"}}
-    }
-    more = {"name": "nightly", "use_stores": ["one"], "repetitions": 1, "calibrate": False, "release": RELEASE}
-    (tmp_path / "campaigns").mkdir()
-    (tmp_path / "campaigns" / "lab.yaml").write_text(json.dumps(more | {"sweeps": sweeps}))
-    stores = {"one": {"kind": "s3", "endpoint": proxy.url, "prefix": "tool"}}
-    own = {"campaign": "lab", "stores": stores, "results": str(tmp_path / "results"), "state": str(tmp_path / "state")}
-    (tmp_path / "config.yaml").write_text(json.dumps(own))
     held(proxy, lambda: proxy.kinds["PUT", ".cvmfspublished"] == 2 and proxy.kinds["PUT", "data"] > 60)
-    command = [sys.executable, "-m", "storelab", "measure", planned.key]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = projects.begin(tmp_path, "measure", planned.key)
     try:
-        end = time.monotonic() + 60
         # The second day: its data come, and its manifest is not there (the empty repository's and the first day's are).
-        while proxy.flowing.is_set():
-            assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
-            time.sleep(0.02)
+        until(lambda: not proxy.flowing.is_set() or process.poll() is not None)
+        assert process.poll() is None, process.communicate()[0]
         assert proxy.kinds["PUT", ".cvmfspublished"] == 2 and running()
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         proxy.kind = kind
         proxy.flowing.set()
-    assert not still_running(), "the program outlived storelab"
+    all_ended()
     assert not (config.raw / planned.key / "run.json").exists()
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    projects.run(tmp_path, "measure", planned.key)
     run = json.loads((config.raw / planned.key / "run.json").read_text())
     assert run["valid"] and all(c["ok"] for c in run["checks"]), run["checks"]
     store = all_stores(config)["one"]
@@ -217,7 +181,7 @@ def test_a_run_that_was_killed_in_the_middle_of_a_day_is_whole_the_next_time(pro
     assert not gone.stays
 
 
-def test_a_deadline_in_the_middle_of_a_day_leaves_no_process(proxy, keys, tmp_path):
+def test_deadline_in_mid_day_leaves_no_process(proxy, keys, tmp_path):
     short, (planned,) = campaign(proxy.url, tmp_path, seconds=3)
     plan_file.write(short, [planned], WORKLOADS)
     timers = []
@@ -232,4 +196,4 @@ def test_a_deadline_in_the_middle_of_a_day_leaves_no_process(proxy, keys, tmp_pa
     held(proxy, in_the_middle)
     with pytest.raises(MeasurementFailed, match=r"of 3 days done, .*raise `duration`"):
         point.point(short, [planned], planned.key)
-    assert not still_running()
+    all_ended()

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from common import BIN, environ, laboratory, storelab
 from laboratory import gone
+from managed import until
 
 pytestmark = pytest.mark.real
 S = 10**9
@@ -88,14 +89,6 @@ def test_open_loop_role_counts_from_its_begin(lab):
         assert run["valid"] and {r["client"] for r in rows} == {0, 1, 2, 3}, "each reaches its account's buckets"
 
 
-def wait_for(look, seconds=60):
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
-    return found
-
-
 def children(pid):
     return [p.pid for p in psutil.Process(pid).children(recursive=True) if "gang.client" in " ".join(p.cmdline())]
 
@@ -111,13 +104,13 @@ def test_killed_roles_resume_and_leave_nothing():
         key = storelab(folder, "--set", "scale=2", "plan").stdout.split()[-1]
         process = subprocess.Popen([*command, "measure", key], cwd=folder, env=environ(), stderr=subprocess.DEVNULL)
         work = folder / "results/bench/work"
-        wait_for(lambda: [*work.rglob("go")])
+        until(lambda: [*work.rglob("go")])
         pids = children(process.pid)
         time.sleep(4)  # uploads and deletions go on: from 3 s to 6 s
         process.kill()
         process.wait()
         assert len(pids) >= 4, "and what they forked"
-        wait_for(lambda: gone(pids), 10)
+        until(lambda: gone(pids), 10)
         (attempt,) = (p.parent.name for p in work.rglob("job.json"))
         assert storelab(folder, "--set", "scale=2", "measure", key).returncode == 0
         run = json.loads((folder / "results/bench/raw" / key / "run.json").read_text())

@@ -1,6 +1,4 @@
-"""A campaign on a real Slurm: four slurmd on this machine (testbed a), and nodes with shaped links (testbed b,
-root).
-"""
+"""A campaign on a real Slurm: four slurmd on this machine, and nodes with shaped links (needs root)."""
 
 import json
 import os
@@ -14,7 +12,20 @@ from pathlib import Path
 import ports
 import pytest
 import yaml
-from cluster_lab import LONG, LONG_KEY, agent, begin, configure, four_nodes, gone, measure, on, runs, storelab
+from cluster_lab import (
+    LONG,
+    LONG_KEY,
+    agent,
+    begin,
+    configure,
+    four_nodes,
+    gone,
+    measure,
+    on,
+    runs,
+    snakemake,
+    storelab,
+)
 from common import BIN, environ, laboratory
 
 from storelab.engines.s5cmd import client
@@ -23,19 +34,10 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("test
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
     pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
 
+UP, ENTRIES = {"clients": 8, "workers": 2, "clients_per_node": [0, 4]}, {"entry_fraction": 1, "clients": 4}
 SWEEPS = {
-    "up": {
-        "workload": "put",
-        "duration": "2 s",
-        "warm_up": "200 ms",
-        "axes": {"clients": 8, "workers": 2, "clients_per_node": [0, 4]},
-    },
-    "entries": {
-        "workload": "read_entries",
-        "duration": "3 s",
-        "warm_up": "100 ms",
-        "axes": {"entry_fraction": 1, "clients": 4},
-    },
+    "up": {"workload": "put", "duration": "2 s", "warm_up": "200 ms", "axes": UP},
+    "entries": {"workload": "read_entries", "duration": "3 s", "warm_up": "100 ms", "axes": ENTRIES},
 }
 
 
@@ -54,17 +56,7 @@ def lab():
 
 
 def test_a_campaign_in_an_allocation(testbed, lab):
-    command = [
-        "salloc",
-        "-N4",
-        "--licenses=storelab:1",
-        "snakemake",
-        "--profile",
-        "profiles/slurm-allocation",
-        "--config",
-        "measure=true",
-    ]
-    done = on(testbed, lab, *command, "--", "figures")
+    done = on(testbed, lab, "salloc", "-N4", "--licenses=storelab:1", *snakemake("slurm-allocation", "figures"))
     assert done.returncode == 0, done.stdout + done.stderr
     found = runs(lab)
     assert len(found) == 3
@@ -131,7 +123,7 @@ def test_a_walltime_that_is_too_short(testbed, lab):
     assert done.returncode == 1 and "of walltime left, the point takes 120 s" in done.stderr, done.stderr
 
 
-def test_a_node_lost_in_the_middle_fails_the_point_and_nothing_is_left(testbed, lab):
+def test_lost_node_fails_the_point(testbed, lab):
     """The agent of one node is killed, as when its node dies; then the same point is measured, by the same plan."""
     configure(lab, sweeps=LONG)
     process = begin(testbed, lab, "salloc", "-N4", *measure(LONG_KEY))
@@ -158,20 +150,14 @@ def test_ctrl_c_ends_everything(testbed, lab):
 
 @pytest.mark.root
 def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
-    """Who may write nothing but a folder of its own: a testbed, a store, gangs, tables.
+    """A user who may write only one folder runs a testbed, a store, gangs and tables.
 
-    (It may read all: Python may live in root's home.)
+    The user may read all, because Python may be in root's home.
     """
     if os.geteuid() != 0:
         pytest.skip("privilege: this user is already without root")
-    who = [
-        "setpriv",
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "--inh-caps=+dac_read_search",
-        "--ambient-caps=+dac_read_search",
-    ]
+    who = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    who += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     home = Path(tempfile.mkdtemp(prefix="storelab-user-"))
     with laboratory(SWEEPS) as lab:
         configure(lab, launcher={"kind": "srun", "address": "127.0.0.1", "silence": "10 s"})
@@ -188,16 +174,7 @@ def test_all_of_it_as_an_ordinary_user(tmp_path_factory):
         try:
             done = run("up", *folder, "--nodes", "4", "--port", str(ports.block()))
             assert done.returncode == 0, done.stderr
-            snakemake = [
-                "snakemake",
-                "--profile",
-                "profiles/slurm-allocation",
-                "--config",
-                "measure=true",
-                "--",
-                "tables",
-            ]
-            done = run("run", *folder, "--", "salloc", "-N4", *snakemake)
+            done = run("run", *folder, "--", "salloc", "-N4", *snakemake("slurm-allocation", "tables"))
             assert done.returncode == 0 and len(runs(lab)) == 3, done.stdout + done.stderr
         finally:
             done = run("down", *folder)
@@ -214,47 +191,16 @@ def test_links_are_shaped_and_nothing_is_left(tmp_path):
     if Path("/run/netns/storelab-tb-head").exists():
         pytest.skip("another testbed is up on this machine")
     folder = tmp_path / "tb"
-    up = [
-        "--nodes",
-        "2",
-        "--links",
-        "--rate",
-        "100mbit",
-        "--rate",
-        "50mbit",
-        "--front-ends",
-        "1",
-        "--front-end-rate",
-        "120mbit",
-    ]
-    done = storelab(tmp_path, "testbed", "up", "--folder", str(folder), *up)
+    up = "--nodes 2 --links --rate 100mbit --rate 50mbit --front-ends 1 --front-end-rate 120mbit"
+    done = storelab(tmp_path, "testbed", "up", "--folder", str(folder), *up.split())
     assert done.returncode == 0, done.stderr
     try:
-        sweeps = {
-            "down": {
-                "workload": "get",
-                "duration": "5 s",
-                "warm_up": "1 s",
-                "objects": 8,
-                "axes": {"engine": "obstore", "object_size": "1 MB", "clients": [1, 2], "workers": 4},
-            }
-        }
-        with laboratory(
-            sweeps, {"seaweedfs": {"kind": "seaweedfs", "port": ports.block(), "address": "10.99.0.241"}}
-        ) as lab:
+        axes = {"engine": "obstore", "object_size": "1 MB", "clients": [1, 2], "workers": 4}
+        down = {"workload": "get", "duration": "5 s", "warm_up": "1 s", "objects": 8, "axes": axes}
+        store = {"kind": "seaweedfs", "port": ports.block(), "address": "10.99.0.241"}
+        with laboratory({"down": down}, {"seaweedfs": store}) as lab:
             configure(lab, launcher={"kind": "srun", "address": "10.99.0.254"})
-            command = [
-                "salloc",
-                "-N2",
-                "snakemake",
-                "--profile",
-                "profiles/slurm-allocation",
-                "--config",
-                "measure=true",
-                "--",
-                "tables",
-            ]
-            done = on(folder, lab, *command)
+            done = on(folder, lab, "salloc", "-N2", *snakemake("slurm-allocation", "tables"))
             assert done.returncode == 0, done.stdout + done.stderr
             rates = {}
             for run in runs(lab).values():

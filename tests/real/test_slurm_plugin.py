@@ -1,6 +1,4 @@
-"""A campaign whose points are jobs of their own: Snakemake's executor plugin for Slurm, on a real Slurm of four
-slurmd on this machine.
-"""
+"""A campaign whose points are separate jobs: Snakemake's executor for Slurm, on a real Slurm of four slurmd."""
 
 import importlib.util
 import json
@@ -12,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_lab import LONG, LONG_KEY, begin, configure, four_nodes, measure, on, runs, storelab
+from cluster_lab import LONG, LONG_KEY, begin, configure, four_nodes, measure, on, runs, snakemake, storelab
 from common import BIN, laboratory
+from managed import until
+from process_table import folder_of, having, read
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
 if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
@@ -47,7 +47,7 @@ def lab(request):
 
 
 def campaign(target: str, *options: str) -> list[str]:
-    return ["snakemake", "--profile", "profiles/slurm", *options, "--config", "measure=true", "--", target]
+    return snakemake("slurm", target, *options)
 
 
 def jobs(testbed: Path, lab: Path) -> list[str]:
@@ -55,30 +55,13 @@ def jobs(testbed: Path, lab: Path) -> list[str]:
 
 
 def has_clients(process: subprocess.Popen, lab: Path) -> None:
-    until(lambda: len(processes("storelab.gang.client", lab)) >= 4 or process.poll() is not None, 90)
+    until(lambda: len(processes("storelab.gang.client", lab)) >= 4 or process.poll() is not None, 90, 0.3)
     assert process.poll() is None, process.communicate()
 
 
-def until(true, seconds: float):
-    """What `true` gives as soon as it gives something."""
-    limit = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < limit, f"not within {seconds} s"
-        time.sleep(0.3)
-    return found
-
-
 def processes(word: str, lab: Path) -> list[int]:
-    """Agents or clients that work for this laboratory, and coordinators."""
-    out = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words, where = (path / "cmdline").read_text(), str((path / "cwd").readlink())
-        except OSError:
-            continue
-        if word in words and where.startswith(str(lab)):
-            out.append(int(path.name))
-    return out
+    """Return agents or clients that work for this laboratory, and coordinators."""
+    return [pid for pid in having(word) if folder_of(pid).startswith(str(lab))]
 
 
 def test_a_campaign_of_jobs(testbed, lab):
@@ -106,27 +89,15 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
     shown = on(testbed, lab, "scontrol", "show", "job", "-dd", job.split()[0]).stdout
     script = on(testbed, lab, "scontrol", "write", "batch_script", job.split()[0], "-").stdout
     assert "Licenses=storelab:1" in shown and "NumNodes=4" in shown and "storelab" in script
-    told = [path for path in Path("/proc").glob("[0-9]*/cmdline") if SECRET.encode() in _read(path)]
-    kept = [
-        path
-        for folder in (lab, testbed)
-        for path in folder.rglob("*")
-        if path.is_file() and SECRET.encode() in _read(path)
-    ]
-    assert SECRET not in shown + script and not told
+    files = [path for folder in (lab, testbed) for path in folder.rglob("*") if path.is_file()]
+    kept = [path for path in files if SECRET.encode() in read(path)]
+    assert SECRET not in shown + script and not having(SECRET)
     # sbatch exports the environment: Slurm's controller keeps it, for its own user alone.
     assert all(path.name == "environment" and path.stat().st_mode & 0o077 == 0 for path in kept), kept
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
-    until(lambda: not jobs(testbed, lab) and not processes("storelab.gang", lab), 30)
+    until(lambda: not jobs(testbed, lab) and not processes("storelab.gang", lab), 30, 0.3)
     assert process.returncode != 0 and not runs(lab)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
 
 
 @pytest.mark.parametrize("lab", [LONG], indirect=True)
@@ -174,17 +145,8 @@ def test_more_nodes_than_there_are(testbed, lab):
 
 
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):
-    done = on(
-        testbed,
-        lab,
-        "sbatch",
-        "--wait",
-        "-N1",
-        "-o",
-        "job.out",
-        "--wrap",
-        " ".join(measure("seaweedfs/put/workers~0002_rep~001")),
-    )
+    job = " ".join(measure("seaweedfs/put/workers~0002_rep~001"))
+    done = on(testbed, lab, "sbatch", "--wait", "-N1", "-o", "job.out", "--wrap", job)
     told = (lab / "job.out").read_text()
     assert done.returncode != 0 and "stores.seaweedfs: " in told and "no store is started in a measuring job" in told
     assert "down" in storelab(lab, "status").stdout

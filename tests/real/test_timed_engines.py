@@ -12,9 +12,7 @@ from urllib.parse import unquote, urlsplit
 import latency_truth
 import ports
 import pytest
-from counting_proxy import CountingProxy
 from delay_server import DelayServer
-from laboratory import LOADGEN_IS_BUILT, NO_LOADGEN
 from lying_proxy import LyingProxy
 
 from storelab.core import clock
@@ -28,14 +26,7 @@ AXES = {"object_size": "20 kB", "clients": 2, "workers": 5, "buckets": 3}
 RANGE = {"object_size": "1 MB", "range_size": "5 kB"}
 
 
-@pytest.fixture(params=["obstore", "loadgen"])
-def engine(request) -> str:
-    if request.param == "loadgen" and not LOADGEN_IS_BUILT:
-        pytest.skip(NO_LOADGEN)
-    return request.param
-
-
-def external(url) -> dict:
+def at(url) -> dict:
     return {"kind": "s3", "endpoint": url}
 
 
@@ -44,14 +35,14 @@ def port_of(store) -> int:
 
 
 @pytest.mark.heavy
-def test_parts_and_offsets(lab, seaweedfs, keys, engine):
+def test_parts_and_offsets(lab, external, keys, engine):
     """Ranges at random, in sequence and at a place; uploads and downloads in parts; a connection for each worker."""
-    axes, url = AXES | {"engine": engine}, seaweedfs.endpoints(1)[0].url
+    axes = AXES | {"engine": engine}
     parts = axes | {"object_size": "11 MB", "part_size": "5 MiB", "parallel_parts": 2, "buckets": 1}
     parts |= {"clients": 1, "workers": 2}  # few: an upload must end within the time granted after the deadline
     ranges = RANGE | {"engine": engine, "offset": ["random", "sequential", "100 kB"]}
     measured = lab(
-        external(url),
+        external,
         ranges={"workload": "get_range", "axes": ranges},
         parts={"workload": "put", "duration": "1200 ms", "axes": parts},
         ranged={"workload": "get", "duration": "1200 ms", "axes": parts},
@@ -80,21 +71,12 @@ def test_parts_and_offsets(lab, seaweedfs, keys, engine):
 
 
 @pytest.mark.heavy
-def test_https_verifies_certificate_of_store(lab, port_block, engine):
-    axes = AXES | {"engine": engine, "clients": 1}
-    store = {"kind": "seaweedfs", "port": port_block, "tls": True}
-    ((_, record, rows),) = lab(store, get={"workload": "get", "axes": axes})
-    assert record["valid"] and rows and record["clients"][0]["endpoint"].startswith("https://")
-
-
-@pytest.mark.heavy
-def test_download_is_one_request(lab, seaweedfs, keys, engine):
+def test_download_is_one_request(lab, proxy, keys, engine):
     """A connection serves many buckets."""
-    with CountingProxy("127.0.0.1", port_of(seaweedfs)) as proxy:
-        axes = AXES | {"engine": engine, "object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
-        ((_, record, rows),) = lab(external(proxy.url), get={"workload": "get", "axes": axes})
-        around = 200  # staging, checks and markers are requests too
-        assert record["valid"] and len(rows) <= proxy.requests <= len(rows) + around
+    axes = AXES | {"engine": engine, "object_size": "4 kB", "clients": 1, "workers": 2, "buckets": 4}
+    ((_, record, rows),) = lab(at(proxy.url), get={"workload": "get", "axes": axes})
+    around = 200  # staging, checks and markers are requests too
+    assert record["valid"] and len(rows) <= proxy.requests <= len(rows) + around
 
 
 class Noting(LyingProxy):
@@ -130,7 +112,7 @@ def test_uploads_cost_recorded_requests(lab, noting, keys, engine):
         noting.seen.clear()
         axes = AXES | {"engine": engine, "clients": 1, "workers": 2, "buckets": 1} | parts
         put = {"workload": "put", "duration": "3 s" if parts else "1200 ms", "axes": axes}
-        ((_, record, rows),) = lab(external(noting.urls[0]), put=put)
+        ((_, record, rows),) = lab(at(noting.urls[0]), put=put)
         assert record["valid"] and rows and len({r["object"] for r in rows}) == len(rows)
         for row in rows:
             seen = {k[:2]: n for k, n in noting.seen.items() if k[2] == row["object"] and k[0] in ("PUT", "POST")}
@@ -145,7 +127,7 @@ def test_deletions_cost_recorded_requests(lab, noting, keys, engine):
         noting.seen.clear()
         noting.deleted.clear()
         delete = {"workload": "delete", "objects": 400, "duration": "20 s", "axes": axes | {"batch": batch}}
-        ((_, record, rows),) = lab(external(noting.urls[0]), it=delete)
+        ((_, record, rows),) = lab(at(noting.urls[0]), it=delete)
         assert record["valid"] and sum(r["count"] for r in rows) == 400
         assert {r["op"] for r in rows} == {"DELETE" if batch == 1 else "DELETE_MULTI"}
         if batch == 1:
@@ -168,14 +150,12 @@ class Refusing(LyingProxy):
         self.every, self.numbers = every, itertools.count(1)
 
     def change(self, method, target, sent, status, answer):
-        if (
-            method == "GET"
-            and "/data/payload" in target
-            and not target.endswith(".staged")
-            and next(self.numbers) % self.every == 0
-        ):
-            return 503, b"<Error><Code>SlowDown</Code></Error>"
-        return status, answer
+        content = method == "GET" and "/data/payload" in target and not target.endswith(".staged")
+        return self.content(next(self.numbers), status, answer) if content else (status, answer)
+
+    def content(self, number, status, answer):
+        """Return the answer to a request for the content of an object."""
+        return (status, answer) if number % self.every else (503, b"<Error><Code>SlowDown</Code></Error>")
 
 
 def refusing(seaweedfs, every: int) -> Refusing:
@@ -190,7 +170,7 @@ def refusing(seaweedfs, every: int) -> Refusing:
 def test_refused_requests_are_a_result(lab, seaweedfs, keys, engine):
     with refusing(seaweedfs, 2) as proxy:
         get = {"workload": "get", "axes": {"engine": engine, "workers": 2}}
-        ((_, record, rows),) = lab(external(proxy.urls[0]), get=get)
+        ((_, record, rows),) = lab(at(proxy.urls[0]), get=get)
     failed, budget = [r for r in rows if r["error"]], record["budget"]
     assert not record["valid"] and 0.3 < budget["fraction"] < 0.7 and len(failed) == budget["errors"]
     assert "more than failure_budget = 1 %" in budget["reason"]
@@ -203,7 +183,7 @@ def test_refused_requests_are_a_result(lab, seaweedfs, keys, engine):
 @pytest.mark.heavy
 def test_without_success_nothing_was_measured(lab, seaweedfs, keys, engine):
     with refusing(seaweedfs, 1) as proxy, pytest.raises(MeasurementFailed, match=r"something moved.*SlowDown"):
-        lab(external(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
+        lab(at(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
 
 
 def direct(server, folder, workers: int, rate: int, seconds: float, engine: str):
@@ -292,9 +272,8 @@ def test_hanging_operations_are_recorded(tmp_path, anybody, body, engine, opened
 class Holding(Refusing):
     """A proxy that never answers seven requests for the content of objects, after 20 that it answers."""
 
-    def change(self, method, target, sent, status, answer):
-        content = method == "GET" and "/data/payload" in target and not target.endswith(".staged")
-        if content and 20 < next(self.numbers) <= 27:
+    def content(self, number, status, answer):
+        if 20 < number <= 27:
             self.over.wait(60)
         return status, answer
 
@@ -306,7 +285,7 @@ def test_run_with_hanging_workers_is_invalid(lab, seaweedfs, keys, engine):
     with Holding([("127.0.0.1", port_of(seaweedfs))], 0) as proxy:
         proxy.over = threading.Event()
         get = {"workload": "get", "duration": "3 s", "axes": {"engine": engine, "workers": 8, "clients": 1}}
-        ((_, record, rows),) = lab(external(proxy.urls[0]), get=get)
+        ((_, record, rows),) = lab(at(proxy.urls[0]), get=get)
         proxy.over.set()
     facts = record["clients"][0]["engine"]
     good = [r for r in rows if not r["error"]]

@@ -1,9 +1,8 @@
-"""A laboratory whose clients run on the nodes of a testbed: its configuration, commands in it, who of it still runs."""
+"""A laboratory whose clients run on the nodes of a testbed: configuration, commands, and running processes."""
 
 import contextlib
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import ports
 import yaml
 from common import BIN, environ
+from managed import until
+from process_table import having, read
 
 LONG = {"long": {"workload": "put", "duration": "60 s", "axes": {"clients": 4, "workers": 1}}}
 LONG_KEY = "seaweedfs/put/clients~0004_workers~0001_rep~001"
@@ -27,7 +28,7 @@ def on(testbed: Path, folder: Path, *command: str, timeout: float = 300) -> subp
 
 
 def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subprocess.Popen:
-    """In a session of its own: Ctrl-C is a signal to all of it (`os.killpg`)."""
+    """Start a command in a separate session, to which Ctrl-C is a signal (`os.killpg`)."""
     full = [str(BIN / "storelab"), "testbed", "run", "--folder", str(testbed), "--", *command]
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -35,40 +36,38 @@ def begin(testbed: Path, folder: Path, *command: str, **variables: str) -> subpr
     )
 
 
+def snakemake(profile: str, target: str, *options: str) -> list[str]:
+    """Return a command that measures a campaign and makes a target of the workflow."""
+    return ["snakemake", "--profile", f"profiles/{profile}", *options, "--config", "measure=true", "--", target]
+
+
 def measure(key: str) -> tuple[str, ...]:
     return str(BIN / "storelab"), "measure", key
 
 
 def up(folder: Path) -> None:
-    """A Slurm of four nodes on loopback."""
+    """Start a Slurm of four nodes on loopback."""
     done = storelab(folder, "testbed", "up", "--folder", str(folder), "--nodes", "4", "--port", str(ports.block()))
     assert done.returncode == 0, done.stderr
 
 
 @contextlib.contextmanager
 def four_nodes(folder: Path) -> Iterator[Path]:
-    """Up, and down again with all that belongs to it."""
+    """Start a Slurm of four nodes, and stop it at the end with all that belongs to it."""
     up(folder)
     yield folder
     done = storelab(folder, "testbed", "down", "--folder", str(folder))
     assert done.returncode == 0, done.stderr
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if started_in(p, folder)]
+    assert not having(f"{folder}/slurm.conf")
 
 
 def configure(folder: Path, **changes: Any) -> None:
-    """Other sweeps for its campaign, and whatever else for its config.yaml."""
+    """Change the sweeps of its campaign, and other keys of its config.yaml."""
     for name, keys in (("campaigns/bench.yaml", {"sweeps"}), ("config.yaml", changes.keys() - {"sweeps"})):
         path = folder / name
         path.write_text(
             yaml.safe_dump(yaml.safe_load(path.read_text()) | {k: v for k, v in changes.items() if k in keys})
         )
-
-
-def started_in(cmdline: Path, folder: Path) -> bool:
-    try:
-        return f"{folder}/slurm.conf".encode() in cmdline.read_bytes()
-    except OSError:
-        return False
 
 
 def runs(folder: Path) -> dict[str, dict]:
@@ -77,41 +76,23 @@ def runs(folder: Path) -> dict[str, dict]:
 
 
 def agent(lab: Path, number: int) -> int:
-    """pid of a node's agent, as soon as it has clients."""
-    limit = time.monotonic() + 40
-    while time.monotonic() < limit:
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"storelab.gang.agent" in words and any(str(lab).encode() in w for w in words):
-                pid = int(path.parent.name)
-                try:
-                    variables = (path.parent / "environ").read_bytes().split(b"\0")
-                    children = (path.parent / "task" / str(pid) / "children").read_text()
-                except OSError:
-                    continue
-                if f"SLURM_PROCID={number}".encode() in variables and children:
-                    return pid
-        time.sleep(0.2)
-    raise AssertionError("no agent came")
+    """Return the process of a node's agent, as soon as it has clients."""
+    variable = f"SLURM_PROCID={number}".encode()
+
+    def found() -> list[int]:
+        pids = having("\0storelab.gang.agent\0", str(lab))
+        pids = [pid for pid in pids if variable in read(Path(f"/proc/{pid}/environ")).split(b"\0")]
+        return [pid for pid in pids if children(pid)]
+
+    return until(found, 40, 0.2)[0]
+
+
+def children(pid: int) -> bytes:
+    """Return the numbers of the processes that a process has started."""
+    return read(Path(f"/proc/{pid}/task/{pid}/children"))
 
 
 def gone(lab: Path, within_s: float = 25) -> bool:
-    """No agent and no client of this laboratory runs any more."""
+    """Wait until no agent and no client of this laboratory runs any more."""
     scratch = yaml.safe_load((lab / "config.yaml").read_text()).get("scratch", "/gang-")
-    limit = time.monotonic() + within_s
-    while time.monotonic() < limit:
-        if not any(_client_of(p, lab, scratch) for p in Path("/proc").glob("[0-9]*/cmdline")):
-            return True
-        time.sleep(0.3)
-    return False
-
-
-def _client_of(cmdline: Path, lab: Path, scratch: str) -> bool:
-    try:
-        text = cmdline.read_bytes()
-        return b"storelab.gang" in text and (str(lab).encode() in text or scratch.encode() in text)
-    except OSError:
-        return False
+    return until(lambda: not [*having("storelab.gang", str(lab)), *having("storelab.gang", scratch)], within_s, 0.3)

@@ -5,25 +5,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from storelab.core import plan
-from storelab.core.config import Config
+from laboratory import configured
+
 from storelab.host import scratch
-from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, stage
 
 
 def prepared(store: Any, tmp_path: Path, sweep: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
     """Stage the data set of a sweep's first point; return a folder for its gang and the content of its job.json."""
-    base = {
-        "campaign": "gang",
-        "name": "gang",
-        "results": str(tmp_path / "results"),
-        "use_stores": ["sw"],
-        "calibrate": False,
-    }
-    fixed = {"warm_up": "100 ms", "objects": 20}
-    config = Config.model_validate(base | {"stores": {"sw": {"kind": "seaweedfs"}}, "sweeps": {"s": fixed | sweep}})
-    point = plan.make(config, WORKLOADS)[0]
+    sweeps = {"s": {"warm_up": "100 ms", "objects": 20} | sweep}
+    config, (point,) = configured(tmp_path, {"sw": {"kind": "seaweedfs"}}, sweeps, name="gang", campaign="gang")
     places = stage.buckets_of(config, store, point.axes["buckets"])
     buckets.ensure(store, config.name, places)
     with scratch.using(config.scratch):  # as `stage` does, so that the end of another gang does not remove it

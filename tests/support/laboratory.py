@@ -1,6 +1,4 @@
-"""What tests of stores and engines share: buckets of a campaign, processes that are gone, commands, what every record
-must say.
-"""
+"""What tests of stores and engines share: campaigns, their buckets, processes that are gone, commands, records."""
 
 import contextlib
 import io
@@ -9,6 +7,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import psutil
@@ -16,12 +15,16 @@ import pytest
 
 from storelab import install
 from storelab.cli import main
+from storelab.core import plan
+from storelab.core.config import Config
+from storelab.core.model import Point
 from storelab.install import golang
+from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
 
 
 def _no_xrootd() -> str:
-    """Why XRootD cannot run here; empty where it can."""
+    """Return why XRootD cannot run here; empty where it can."""
     if os.geteuid() != 0:
         return "privilege: needs root for the network namespace of XRootD"
     if not shutil.which("ip"):
@@ -42,15 +45,29 @@ NO_GO = "Go is not installed: there is no program go in PATH"
 needs_xrootd = (pytest.mark.root, pytest.mark.skipif(bool(_no_xrootd()), reason=_no_xrootd()))
 
 
+def skip_without_loadgen() -> None:
+    """Skip where the programs in Go are not built."""
+    if not LOADGEN_IS_BUILT:
+        pytest.skip(NO_LOADGEN)
+
+
+def configured(folder: Path, stores: dict[str, Any], sweeps: dict[str, Any], **more: Any) -> tuple[Config, list[Point]]:
+    """Return the configuration of a campaign below `folder`, with its points; `more`: other keys of it."""
+    base = {"campaign": "lab", "name": "lab", "repetitions": 1, "calibrate": False, "use_stores": [*stores]}
+    base |= {key: str(folder / key) for key in ("results", "state")} | {"stores": stores, "sweeps": sweeps}
+    config = Config.model_validate(base | more)
+    return config, plan.make(config, WORKLOADS)
+
+
 def bucket_for(store, campaign: str, index: int = 0, account: int = 0):
-    """A bucket of the campaign, made and marked."""
+    """Return a bucket of the campaign, made and marked."""
     bucket = store.bucket(campaign, index, account)
     buckets.ensure(store, campaign, [bucket])
     return bucket
 
 
 def anything(bucket: str, key: str, size: int | None) -> bool:
-    """Every object is ours: of tests that write objects of their own into buckets of their own."""
+    """Treat every object as ours, in tests that write into their own buckets."""
     return True
 
 
@@ -76,7 +93,7 @@ def holds(measured, protocol):
 
 
 def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of the command `storelab`, run in this process: it need not start anew."""
+    """Return exit code, stdout and stderr of the command `storelab`, run in this process."""
     out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
     handlers = {told: signal.getsignal(told) for told in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     os.chdir(folder)

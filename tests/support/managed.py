@@ -18,17 +18,14 @@ import ports
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from laboratory import bucket_for, gone
+from laboratory import bucket_for, configured, gone
 
-from storelab import install
-from storelab.core import plan, stores
+from storelab.core import stores
 from storelab.core.campaign.faults import Act, resolved
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import point
 from storelab.stores import all_stores, make
 from storelab.stores.protocols import s3_clients
-from storelab.workloads import WORKLOADS
 
 S = 10**9
 # Parts of the messages of `require` that name a missing privilege or kernel feature, not a missing program.
@@ -69,25 +66,17 @@ def skip_unless_usable(store: Any) -> None:
         pytest.skip(f"privilege: {error}" if missing else str(error))
 
 
-def skip_without(kind: str) -> None:
-    """Skip where the program of this kind is not installed."""
-    try:
-        install.program(kind, kind, "tests")
-    except UserError:
-        pytest.skip(f"{kind} is not installed: storelab install {kind}")
-
-
 def again(store: Any) -> Any:
     """Return the same store as a second storelab process sees it: it knows only what is in the folder."""
     return type(store)(store.name, store.settings, store.state)
 
 
-def until(done: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(done: Callable[[], Any], seconds: float = 60.0, every: float = 0.02) -> Any:
     """Wait for an event; return what `done` then returns. Fail after a bound that only a hanging system reaches."""
     end = time.monotonic() + seconds
     while not (found := done()):
         assert time.monotonic() < end, f"nothing happened in {seconds} s"
-        time.sleep(0.02)
+        time.sleep(every)
     return found
 
 
@@ -124,7 +113,7 @@ def listening(pids: Iterable[int]) -> set[tuple[str, int]]:
     return {tuple(c.laddr) for c in connections if c.status == "LISTEN"}
 
 
-def sleeps_and_wakes(store: Any, *up: int) -> None:
+def sleeps_and_wakes(store: Any, *up: int, seconds: float = 0.3) -> None:
     """Check that a suspended store takes no CPU, and that `resume` and `up` wake the same processes."""
     bucket, processes = bucket_for(store, "sleep"), [psutil.Process(p) for p in store.actors().values()]
     store.suspend()
@@ -132,7 +121,7 @@ def sleeps_and_wakes(store: Any, *up: int) -> None:
     states = {p.status() for p in processes}
     assert psutil.STATUS_STOPPED in states and states <= {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
     before = [p.cpu_times()[:2] for p in processes]
-    time.sleep(0.3)
+    time.sleep(seconds)
     assert [p.cpu_times()[:2] for p in processes] == before
     store.resume()
     store.access().write(bucket.name, "k", b"awake")
@@ -243,6 +232,11 @@ def states(runner: Any) -> list[str]:
     return [e["state"] for e in runner.events if e["kind"] == "state"]
 
 
+def stopped(store: Any) -> set[str]:
+    """Return the actors whose process a signal has stopped."""
+    return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
+
+
 class Lab:
     """A store, and points of a campaign that are measured on it.
 
@@ -252,11 +246,9 @@ class Lab:
     def __init__(
         self, folder: Path, settings: dict[str, Any], sweeps: dict[str, Any], called: str = "one", **more: Any
     ):
-        common = {"campaign": "lab", "name": "lab", "results": str(folder / "results"), "state": str(folder / "state")}
-        common |= {"repetitions": 1, "calibrate": False, "use_stores": [called], "sweeps": sweeps}
         self.settings = settings
-        self.config = Config.model_validate(common | {"stores": {called: settings}} | more)
-        self.points = {p.sweep: p for p in plan.make(self.config, WORKLOADS)}
+        self.config, points = configured(folder, {called: settings}, sweeps, **more)
+        self.points = {p.sweep: p for p in points}
         self.store: Any = all_stores(self.config)[called]
 
     def measured(self, sweep: str) -> tuple[list[dict], dict, Path]:

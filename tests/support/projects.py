@@ -1,0 +1,33 @@
+"""Project folders of one campaign, and `storelab` run in them as a program."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def write(folder: Path, name: str, stores: dict[str, Any], sweeps: dict[str, Any], **campaign: Any) -> None:
+    """Write config.yaml (JSON is YAML) and the file of a campaign on these stores; `campaign`: its other keys."""
+    (folder / "campaigns").mkdir(exist_ok=True)
+    body = {"name": name, "use_stores": list(stores), "calibrate": False, "repetitions": 1, "sweeps": sweeps}
+    (folder / "campaigns" / f"{name}.yaml").write_text(json.dumps(body | campaign))
+    (folder / "config.yaml").write_text(json.dumps({"campaign": name, "stores": stores}))
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "storelab", *arguments]
+
+
+def begin(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """Start the command; its output and its errors share one pipe."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command(*arguments), cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Return the output of a command that must succeed."""
+    process = begin(folder, *arguments)
+    text = process.communicate(timeout=180)[0]
+    assert process.returncode == 0, text
+    return text
