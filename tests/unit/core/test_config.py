@@ -112,8 +112,7 @@ def test_file_with_the_mistake_is_named(folder):
         points(folder)
     for text in ("a: [", "- a", "a: b: c"):
         (folder / "config.yaml").write_text(text)
-        with pytest.raises(UserError, match=r"config\.yaml"):
-            points(folder)
+        assert "config.yaml" in refusal(points, folder)
 
 
 def test_rebuild_needs_no_store(folder):
@@ -132,8 +131,7 @@ def test_buckets_that_s3_allows():
 def test_growing_aliases_are_refused():
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(UserError, match="200000 values"):
-        yaml_text.parse("\n".join(rows), "f")
+    assert "200000 values" in refusal(yaml_text.parse, "\n".join(rows), "f")
     assert yaml_text.parse("a: &x {b: 1}\nc: {<<: *x, d: *x}", "f")["c"] == {"b": 1, "d": {"b": 1}}
 
 

@@ -1,33 +1,26 @@
 """Units: sizes, durations and rates are read with their unit, and printed so that they can be read back."""
 
 import pytest
+from refusals import refusal
 
 from storelab.core import units
 from storelab.core.errors import UserError
 
 
 def test_values_are_read_with_their_unit():
-    for text, kind, value in (
-        ("100 MB", "size", 100_000_000),
-        ("4kB", "size", 4000),
-        ("4 KiB", "size", 4096),
-        ("1 MiB", "size", 2**20),
-        ("0.5 GB", "size", 500_000_000),
-        ("10 s", "duration", 10**10),
-        ("500 ms", "duration", 5 * 10**8),
-        ("2 min", "duration", 120 * 10**9),
-        ("1 Gbit/s", "rate", 125_000_000),
-        ("100 MB/s", "rate", 100_000_000),
-    ):
-        assert units.parse(text, kind, "here") == value
+    for kind, values in {
+        "size": {"100 MB": 10**8, "4kB": 4000, "4 KiB": 4096, "1 MiB": 2**20, "0.5 GB": 5 * 10**8},
+        "duration": {"10 s": 10**10, "500 ms": 5 * 10**8, "2 min": 120 * 10**9},
+        "rate": {"1 Gbit/s": 125_000_000, "100 MB/s": 10**8},
+    }.items():
+        assert {text: units.parse(text, kind, "here") for text in values} == values
 
 
 def test_sizes_without_a_right_unit_are_refused():
     for text in ("100", 100, "100 KB", "MB", "-1 MB", "1 parsec", "", None, True, "1 MB/s"):
         with pytest.raises(UserError, match=r"^here: "):
             units.parse(text, "size", "here")
-    with pytest.raises(UserError, match="'kB'"):
-        units.parse("4 KB", "size", "here")
+    assert "'kB'" in refusal(units.parse, "4 KB", "size", "here")
 
 
 def test_printed_sizes_are_exact():

@@ -5,9 +5,9 @@ import random
 import collected
 import pytest
 from collected import FINE, flip, looks, settings
+from refusals import refusal
 
 from storelab.core import evidence, plan, records
-from storelab.core.errors import UserError
 from storelab.measure import collect
 from storelab.workloads import WORKLOADS
 
@@ -32,8 +32,7 @@ def test_damaged_files_are_not_collected(copy, campaign):
         was, sums = path.read_bytes(), (copy / "raw/SHA256SUMS").read_bytes()
         for _ in range(5):
             flip(path, rng.randrange(len(was)), rng.randrange(1, 256))
-            with pytest.raises(UserError, match="example"):
-                collect.write_sums(*campaign)
+            assert "example" in refusal(collect.write_sums, *campaign)
             assert (copy / "raw/SHA256SUMS").read_bytes() == sums
             path.write_bytes(was)
 
@@ -46,8 +45,7 @@ def test_older_heads_are_compared_with_their_sums(copy, campaign):
     evidence.write_sums(copy / "raw")
     assert collect.write_sums(*campaign)
     records.write_json(head, run | {"start_ns": run["start_ns"] + 1})
-    with pytest.raises(UserError, match=r"run\.json: was altered"):
-        collect.write_sums(*campaign)
+    assert "run.json: was altered" in refusal(collect.write_sums, *campaign)
 
 
 def test_damaged_records_are_measured_again(copy, campaign):

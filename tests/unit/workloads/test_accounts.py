@@ -4,8 +4,8 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from refusals import refusal
 
-from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines.common import s3_library
 from storelab.engines.common.transfers import TransferClient
@@ -40,8 +40,7 @@ def test_client_gets_the_keys_of_its_accounts(monkeypatch):
             monkeypatch.setenv(name, value)
         for account in own:
             assert s3_library.keys(account) == keys_of(account)
-    with pytest.raises(UserError, match="STORELAB_ACCOUNT_9_ACCESS_KEY_ID"):
-        s3_library.keys(9)
+    assert "STORELAB_ACCOUNT_9_ACCESS_KEY_ID" in refusal(s3_library.keys, 9)
     every = f"{first}\n{second}"
     assert all(every.count(f"'secret{i}'") == 1 for i in range(5)), "each account's keys go to one client"
 

@@ -15,20 +15,13 @@ from storelab.stores.faults.journal import Journal
 
 
 def test_actors_have_names_of_store_and_of_kind(tmp_path):
-    for name, actor, daemon in (
-        ("sw", "data.0", "volume-1"),
-        ("sw", "data.2", "volume-3"),
-        ("sw", "front.1", "s3-2"),
-        ("sw", "master", "master"),
-        ("ceph", "data.0", "osd-0"),
-        ("ceph", "osd.2", "osd-2"),
-        ("ceph", "front.0", "s3-1"),
-        ("minio", "data.11", "drive-12"),
-        ("minio", "front.0", "minio-1"),
-        ("hdfs", "data.1", "datanode-2"),
-        ("hdfs", "namenode.1", "namenode-1"),
-    ):
-        assert resolve(store(name, tmp_path), actor, 2, "p") == daemon
+    for name, actors in {
+        "sw": {"data.0": "volume-1", "data.2": "volume-3", "front.1": "s3-2", "master": "master"},
+        "ceph": {"data.0": "osd-0", "osd.2": "osd-2", "front.0": "s3-1"},
+        "minio": {"data.11": "drive-12", "front.0": "minio-1"},
+        "hdfs": {"data.1": "datanode-2", "namenode.1": "namenode-1"},
+    }.items():
+        assert {actor: resolve(store(name, tmp_path), actor, 2, "p") for actor in actors} == actors
 
 
 def test_unknown_actors_are_refused(tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from answer_server import answering
 from refusals import NONE, refusal
 
-from storelab.core.errors import UserError
 from storelab.stores import make
 from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.stores.s3.store import Settings
@@ -46,8 +45,7 @@ def test_endpoint_must_be_a_url():
 def test_front_ends_are_counted():
     two = store(endpoint=["http://a:1", "http://b:2/"])
     assert [e.url for e in two.endpoints(2)] == ["http://a:1", "http://b:2"]
-    with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
-        two.endpoints(3)
+    assert "3 front-ends asked, 2 known" in refusal(two.endpoints, 3)
 
 
 def test_resolve_all_gives_an_endpoint_for_each_address(monkeypatch):
@@ -70,8 +68,7 @@ def test_resolve_all_gives_an_endpoint_for_each_address(monkeypatch):
 def test_names_of_buckets_are_valid():
     assert store().bucket("Run.1", 7) == Bucket("storelab-run-1-0007")
     assert store(bucket="given", prefix="lab").bucket("Run.1", 7) == Bucket("given", "lab/Run.1/b0007/")
-    with pytest.raises(UserError, match="longer than 63"):
-        store().bucket("c" * 60, 0)
+    assert "longer than 63" in refusal(store().bucket, "c" * 60, 0)
 
 
 def test_presets_decide_about_multipart_uploads():
@@ -89,8 +86,7 @@ def test_credentials_come_from_environment(keys, monkeypatch):
     assert "NOTREAL" not in repr(found)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    with pytest.raises(UserError, match="AWS_ACCESS_KEY_ID"):
-        store().credentials()
+    assert "AWS_ACCESS_KEY_ID" in refusal(store().credentials)
 
 
 def test_credentials_come_from_a_profile(keys, monkeypatch, tmp_path):
