@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.engines.common.error_classes import classify
 from storelab.engines.davix import program
@@ -157,11 +156,6 @@ def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     (tmp_path / "bin" / program.NAME).write_text("x")
     (tmp_path / "bin" / f"{program.NAME}.json").write_text('{"source": "of another day", "bytes": 1}')
     assert not program.present(tmp_path), "a program of an older source does not count"
-
-
-def test_catalogue_lists_uses_of_davix():
-    one = CATALOGUE["davix"]
-    assert one.protocols == ("s3", "http") and set(one.uses) == {"get", "get_range", "read_volume", "read_entries"}
 
 
 class Answering:

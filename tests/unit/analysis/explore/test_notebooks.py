@@ -210,12 +210,6 @@ def test_what_has_no_engine_or_size_stays():
     assert len(opened.kept(rows, {"engine": []})) == 3
 
 
-def test_the_first_view_says_what_was_measured(there, example):
-    head, facts = list(overview.campaign(opened.open_campaign(example)))[:2]
-    assert head == "**An example with imagined records**"
-    assert dict(facts.to_numpy())["Points"] == "90 planned, 89 count, 1 failed"
-
-
 def test_all_figures_of_a_campaign_are_shown(lab, there):
     index = json.loads((campaigns.typeset("several") / "figures/index.json").read_text())["figures"]
     names = {name: entry["caption"] for name, entry in index.items()}

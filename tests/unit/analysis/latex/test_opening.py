@@ -75,9 +75,8 @@ def test_where_every_read_opens_the_file_each_is_freed_of_it(tmp_path):
         assert (r["wire_median_mb_per_read"], r["requests_median_per_read"]) == READ[r["entry_fraction_percent"]]
         assert opening(r) == pytest.approx([3, 1.0, 0.001])
     assert events["requests_median_per_event"].tolist() == [0.5, 0.5]  # ten for twenty events
-    assert events["moved_median_mb"].tolist() == pytest.approx(
-        [40 * 1.1, 80 * 1.1]
-    )  # all of it: 10 steps a second for 4 s
+    moved = [40 * 1.1, 80 * 1.1]  # all of it: 10 steps a second for 4 s
+    assert events["moved_median_mb"].tolist() == pytest.approx(moved)
 
 
 def test_an_opening_that_nobody_told_makes_no_number(tmp_path):

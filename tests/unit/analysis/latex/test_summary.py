@@ -64,25 +64,13 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
     )
     best = summary.best(points("alpha"), table, NONE, NONE, NONE, told)
     text = summary.summary(best)
-    assert [h in text for h in ("Download, large [MB/s]", "Upload, large [MB/s]", "Download, small [objects/s]")] == [
-        True
-    ] * 3
+    for heading in ("Download, large [MB/s]", "Upload, large [MB/s]", "Download, small [objects/s]"):
+        assert heading in text
     assert "Upload, small" not in text and "Latency" not in text and "Sparse" not in text
-    assert cells(text) == [
-        [
-            "alpha",
-            "800|[720, 880]|100~MB, n~=~5",
-            "100|10~MB, n~=~1",
-            "900|[810, 990]|4~kB, n~=~6",
-            r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}",
-        ]
-    ]
-    assert summary.flags(best) == {
-        "summary": True,
-        "summary_several": False,
-        "summary_gaps": False,
-        "summary_intervals": True,
-    }
+    speeds = ["800|[720, 880]|100~MB, n~=~5", "100|10~MB, n~=~1", "900|[810, 990]|4~kB, n~=~6"]
+    limits = r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}"
+    assert cells(text) == [["alpha", *speeds, limits]]
+    assert {name for name, holds in summary.flags(best).items() if holds} == {"summary", "summary_intervals"}
 
 
 def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
@@ -109,20 +97,12 @@ def test_a_point_that_failed_and_the_rate_of_an_arrival_process_are_no_best():
 
 def latency(**columns) -> pd.DataFrame:
     """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
-    return pd.DataFrame(
-        {
-            "store": "alpha",
-            "workload": ["get", "get", "get", "put", "read_entries"],
-            "op": ["GET", "GET", "GET", "PUT", "READ"],
-            "object_size_bytes": [4000, 4000, 10**6, 1000, None],
-            "concurrency": [16, 1, 1, 1, 1],
-            "n": [6, 5, 6, 6, 6],
-            "lower_bounds": None,
-            "latency_p50_median_ms": [9.0, 2.5, 1.5, 0.5, 0.1],
-            "latency_p99_median_ms": [90.0, 25.0, 15.0, 5.0, 1.0],
-        }
-        | columns
-    )
+    names = ["workload", "op", "object_size_bytes", "concurrency", "n"]
+    rows = [("get", "GET", 4000, 16, 6), ("get", "GET", 4000, 1, 5), ("get", "GET", 10**6, 1, 6)]
+    rows += [("put", "PUT", 1000, 1, 6), ("read_entries", "READ", None, 1, 6)]
+    table = pd.DataFrame(rows, columns=names).assign(store="alpha", lower_bounds=None)
+    p50, p99 = [9.0, 2.5, 1.5, 0.5, 0.1], [90.0, 25.0, 15.0, 5.0, 1.0]
+    return table.assign(**{"latency_p50_median_ms": p50, "latency_p99_median_ms": p99} | columns)
 
 
 def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
@@ -131,20 +111,18 @@ def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
 
     assert told(latency()) == "p50~2.50|p99~25|GET 4~kB, 1 in flight, n~=~5"
     assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5|PUT 1~kB, 1 in flight, n~=~6"
-    assert (
-        told(latency(lower_bounds="latency_p99, latency_p999")) == r"p50~2.50|p99~$\geq$25|GET 4~kB, 1 in flight, n~=~5"
-    )
+    bounds = latency(lower_bounds="latency_p99, latency_p999")
+    assert told(bounds) == r"p50~2.50|p99~$\geq$25|GET 4~kB, 1 in flight, n~=~5"
     few = latency(latency_p99_median_ms=float("nan"))
     assert told(few) == "p50~2.50|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
     assert not summary.best(points("alpha"), NONE, latency()[lambda t: t["op"] == "READ"], NONE, NONE, verdicts())
 
 
 def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
+    readers = [("uproot-s3fs", 0.1, 30.0), ("planned", 0.1, 60.0), ("planned", 1.0, 500.0), ("planned", 100.0, 9000.0)]
     rows = [
-        {"workload": "read_entries", "engine": "uproot-s3fs", "entry_fraction_percent": 0.1, "value": 30.0},
-        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 0.1, "value": 60.0},
-        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 1.0, "value": 500.0},
-        {"workload": "read_entries", "engine": "planned", "entry_fraction_percent": 100.0, "value": 9000.0},
+        {"workload": "read_entries", "engine": engine, "entry_fraction_percent": percent, "value": value}
+        for engine, percent, value in readers
     ]
     sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0)
     told = verdicts(

@@ -195,15 +195,6 @@ def test_numbers_of_ceilings():
     assert [n for n, *_ in calibration.numbers(runs, t, ceilings[3:])] == ["bound_from", "idle_below"]
 
 
-def test_names_of_calibrations():
-    cases = {
-        **{("network", "get_range"): "get range", ("memory", "copy"): "memory copy"},
-        **{("tmpfs", "write"): "write to tmpfs", ("disk", "read"): "read from disk"},
-    }
-    for (target, operation), name in cases.items():
-        assert calibration.shown({"target": target, "operation": operation}) == name
-
-
 def test_group_is_bound_above_80_percent_of_its_ceiling():
     """docs/calibration.md: shared cores bind nothing."""
     cases = [(79.5, "link", None), (80.5, "link", "link"), (80.0, "client", None), (99.0, "shared cores", None)]

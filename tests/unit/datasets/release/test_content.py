@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import zlib
 
 import numpy as np
 import pytest
@@ -147,8 +146,3 @@ def test_names_on_disk_are_a_set(tmp_path):
         assert known.remove([*gone, "00" * 20]) == 50 and len(known) == len(truth) - 50
     with Known(tmp_path / "known") as known:
         assert sorted(known.missing(truth)) == sorted(gone)
-
-
-def test_streams_are_zlib_streams():
-    data = b"".join(content.blocks(1, b"a", 1, "code", 100_000))
-    assert zlib.decompress(zlib_ng.compress(data, 6)) == data

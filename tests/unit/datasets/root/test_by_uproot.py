@@ -42,12 +42,6 @@ def test_script_writes_kept_values(tmp_path):
     assert sum(p.stat().st_size for p in made.FOLDER.glob("*.root")) < 200_000
 
 
-def test_small_tree_reads_as_by_uproot(tmp_path):
-    path = small_root.tree(tmp_path / "f.root", 2, 50)
-    for entries in (range(100), [3, 49, 50, 99], [0]):
-        assert hold_against_uproot(path, "events", np.array(entries)) == 5, "x, n, hits and its counter, word"
-
-
 def test_rntuple_reads_as_by_uproot(tmp_path):
     path = small_root.ntuple(tmp_path / "n.root")
     facts, table = own_file.look(path, "mine", None)

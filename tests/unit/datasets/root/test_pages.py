@@ -102,16 +102,6 @@ def test_damaged_list_of_pages_is_reported(file, by, tmp_path):
         assert by == "ROOT" or (isinstance(error.value, decode.Broken) and "list of pages" in str(error.value))
 
 
-def test_uproot_does_not_see_damage(file):
-    """Otherwise storelab would not need to compare the checksums."""
-    pages = Pages.of(opened(file))
-    plain = [i for i in range(len(pages.layout)) if pages.unpacked[i] == pages.layout.size[i] - 8]
-    assert plain
-    flipped(file, int(pages.layout.offset[plain[0]]))
-    name = pages.layout.names[pages.layout.branch[plain[0]]]
-    assert len(opened(file)[name].array()) == 200
-
-
 def test_pages_without_checksums_are_read(tmp_path):
     """uproot writes none, and ROOT has an option for it: damage of uncompressed pages is invisible then."""
     path = tmp_path / "u.root"

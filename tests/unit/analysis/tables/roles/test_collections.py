@@ -43,17 +43,11 @@ def test_summary_is_over_valid_runs(table):
     assert [one[f"deletes_per_s_{p}"] for p in ("median", "low", "high")] == [200, 100, 300]
     assert [one[f"uploads_during_ratio_{p}"] for p in ("median", "low", "high")] == pytest.approx([0.7, 0.6, 0.8])
     assert (one["lingering"], one["failures"], one["dead"]) == (4, 5, 900)
-    assert collections.numbers(table) == [
-        ("collected_dead", 900, ""),
-        ("collected_alive", 50, ""),
-        ("collected_rate", 900, "per second"),
-        ("collected_lingering", 4, ""),
-        ("collected_uploads", "70.0 [60.0, 80.0]", "%"),
-        ("collected_uploads_where", "alpha, replica-2", ""),
-    ]
-    assert [name for name, *_ in collections.numbers(table.iloc[4:])] == [
-        f"collected_{name}" for name in ("dead", "alive", "rate", "lingering")
-    ]
+    numbers = [("dead", 900, ""), ("alive", 50, ""), ("rate", 900, "per second"), ("lingering", 4, "")]
+    uploads = [("uploads", "70.0 [60.0, 80.0]", "%"), ("uploads_where", "alpha, replica-2", "")]
+    expected = [(f"collected_{name}", *rest) for name, *rest in numbers + uploads]
+    assert collections.numbers(table) == expected
+    assert [name for name, *_ in collections.numbers(table.iloc[4:])] == [name for name, *_ in expected[:4]]
 
 
 def test_paper_has_row_for_each_point(table):

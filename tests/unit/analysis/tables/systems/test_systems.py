@@ -121,17 +121,6 @@ def test_space_counts_runs_that_reclaimed():
 # Consistency
 
 
-def test_upper_bound_of_anomalies():
-    """At the bound, so few anomalies have a probability of one in twenty."""
-    for anomalies, tried in ((0, 1), (0, 100), (1, 100), (7, 20), (19, 20)):
-        bound = consistency.upper_bound(anomalies, tried)
-        assert stats.binom.cdf(anomalies, tried, bound) == pytest.approx(0.05), (anomalies, tried)
-    assert consistency.upper_bound(5, 5) == 1.0 and math.isnan(consistency.upper_bound(0, 0))
-    for wrong in ((-1, 5), (6, 5)):
-        with pytest.raises(ValueError, match="anomalies of"):
-            consistency.upper_bound(*wrong)
-
-
 def test_row_of_consistency():
     tries = pd.DataFrame({"point": ["a", "a", "b"], "tried": [10, 20, 30], "anomalies": [1, 0, 2], "errors": [4, 0, 1]})
     lasted = {"lasted_ns": [2 * S, None, 6 * S], "watched_ns": [7 * S, 9 * S, 8 * S]}
