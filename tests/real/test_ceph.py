@@ -1,21 +1,18 @@
-"""What is peculiar to Ceph: redundancy, memory and disk; the rest is in test_store_contract.py."""
+"""Tests of Ceph only: redundancy, memory and disk; test_store_contract.py has the others."""
 
 import contextlib
-import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import managed
 import ports
-import psutil
 import pytest
+from managed import intact
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import everywhere
 from storelab.stores.ceph.store import Ceph, Settings
-from storelab.stores.protocols.access import BucketExists
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
@@ -26,16 +23,11 @@ def new(state: Path, port: int, **settings) -> Ceph:
 
 @pytest.fixture(scope="module")
 def port() -> int:
-    """Return the first port of the clusters of this file, which run one after the other, but for `memory`."""
+    """Return the first port of all clusters of this file but `memory`, which run one after the other."""
     return ports.block()
 
 
-@pytest.fixture(scope="module")
-def memory(tmp_path_factory) -> Iterator[Ceph]:
-    """Return a cluster in memory with three copies of everything."""
-    with managed.running(new(tmp_path_factory.mktemp("state"), ports.block())) as store:
-        store.up()
-        yield store
+memory = managed.kept_up("ceph", "ceph", osd_size="2 GB")  # three copies of everything
 
 
 @pytest.fixture
@@ -49,21 +41,9 @@ def fresh(port, tmp_path) -> Iterator[Callable[..., Ceph]]:
         yield make
 
 
-def fill(store: Ceph, bucket: str, objects: int = 12) -> dict[str, bytes]:
-    """Write objects of up to 5.5 MB, more than RGW keeps in one piece."""
-    way = store.access()
-    with contextlib.suppress(BucketExists):
-        way.make_bucket(bucket)
-    bodies = {f"k/{i}": os.urandom(500_000 * i + 1) for i in range(objects)}
-    for key, body in bodies.items():
-        way.write(bucket, key, body)
-    return bodies
-
-
-def holds(store: Ceph, bucket: str, bodies: dict[str, bytes], front_end: int = 0) -> bool:
-    way = store.access(front_end=front_end)
-    listed = dict(way.keys(bucket))
-    return listed == {k: len(b) for k, b in bodies.items()} and all(way.read(bucket, k) == b for k, b in bodies.items())
+def fill(store: Ceph, campaign: str) -> tuple[str, dict[str, bytes]]:
+    """Write objects of up to 7.3 MB, more than RGW keeps in one piece."""
+    return managed.filled(store, campaign, 7_300_000)
 
 
 def test_default_deployment(memory):
@@ -76,42 +56,32 @@ def test_default_deployment(memory):
 
 def test_only_the_killed_daemon_is_started_again(memory):
     memory.up(2)
-    bodies = fill(memory, "killed")
+    bucket, bodies = fill(memory, "killed")
     for victim in ("osd-1", "s3-2", "mon", "osd-2"):  # osd-1 has all its copies again when osd-2 goes
         pids = memory.actors()
         managed.kill(memory, victim)
         assert memory.status().state == ("up" if victim == "s3-2" else "partly")  # one front-end is enough
-        assert holds(memory, "killed", bodies)
+        assert intact(memory, bucket, bodies)
         memory.up(2)
         now = memory.actors()
         assert memory.status().state == "up" and {n for n in pids if now[n] != pids[n]} == {victim}
         for i in range(2):
-            assert holds(memory, "killed", bodies, i)
+            assert intact(memory, bucket, bodies, i)
             bodies[f"after-{victim}/{i}"] = b"after"
-            memory.access(front_end=i).write("killed", f"after-{victim}/{i}", b"after")
+            memory.access(front_end=i).write(bucket, f"after-{victim}/{i}", b"after")
 
 
 def test_suspended_longer_than_a_heartbeat(memory):
-    bodies = fill(memory, "sleep", 3)
-    processes = [psutil.Process(p) for p in memory.actors().values()]
-    memory.suspend()
-    memory.suspend()
-    before = [p.cpu_times()[:2] for p in processes]
-    time.sleep(6)  # longer than an OSD may miss another one
-    assert [p.cpu_times()[:2] for p in processes] == before
-    memory.up(len(memory.front_ends()))  # wakes it
-    memory.resume()
-    assert holds(memory, "sleep", bodies)
-    assert [psutil.Process(p) for p in memory.actors().values()] == processes
+    managed.sleeps_and_wakes(memory, len(memory.front_ends()), seconds=6)  # longer than an OSD may miss another one
 
 
 def test_used_bytes_and_reclaim(memory):
     memory.reclaim()
-    before, bodies = memory.used_bytes(), fill(memory, "space", 20)
+    before, (bucket, bodies) = memory.used_bytes(), managed.filled(memory, "space", 20_000_000)
     stored = sum(map(len, bodies.values()))
     memory.reclaim()
     assert 3 * stored <= memory.used_bytes() - before < 3.02 * stored + 1e6
-    memory.access().delete("space", list(bodies))
+    memory.access().delete(bucket, list(bodies))
     memory.reclaim()
     assert memory.used_bytes() - before < 1e6
 
@@ -120,12 +90,12 @@ def test_memory_cluster_without_osds_begins_again(memory):
     """Last of those that share it: more OSDs are gone than there are copies, so nothing is left to find."""
     memory.up(2, 2)
     keys = memory.keys()
-    fill(memory, "gone", 2)
+    fill(memory, "gone")
     managed.kill(memory, "osd-0", "osd-1", "osd-2")
     memory.up(2, 2)
     assert memory.keys() == keys and memory.access(1).bucket_names() == []
     assert set(memory.access().bucket_names()) == {"storelab-warmup"}
-    assert holds(memory, "gone", fill(memory, "gone", 2), 1)
+    assert intact(memory, *fill(memory, "gone"), 1)
     memory.down()
     assert {p.name for p in memory.data.iterdir()} == {".storelab"} and memory.down() == []
     assert memory.status().state == "down" and memory.used_bytes() is None
@@ -135,29 +105,27 @@ def test_data_on_disk_outlive_every_stop(fresh):
     """Copies on two of three OSDs; down and up, kill of everything, other ports, other settings, a broken store."""
     store = fresh(backing="disk", redundancy="replica-2")
     store.up(2, 2)
-    bodies, keys = fill(store, "kept"), store.keys()
+    (bucket, bodies), keys = fill(store, "kept"), store.keys()
     assert store.deployment()["objectstore"] == "bluestore" and store.deployment()["backing"] not in ("memory", "?")
     assert len(store.down()) == 6
     assert managed.left_behind(store) == []
     store.up(2, 2)
-    assert store.keys() == keys and holds(store, "kept", bodies, 1)
+    assert store.keys() == keys and intact(store, bucket, bodies, 1)
     store.access(1).make_bucket("second")  # the account is still there
     managed.kill(store, *store.actors())
     store.up(2)
-    assert holds(store, "kept", bodies, 1)
+    assert intact(store, bucket, bodies, 1)
     moved = fresh(backing="disk", redundancy="replica-2", port=ports.block())
     moved.up()
-    assert holds(moved, "kept", bodies) and f":{moved.settings.port}" in moved.endpoints()[0].url
-    with pytest.raises(
-        UserError, match=r"stores\.ceph\.redundancy: none asked, but the data in .* are of a cluster with replica-2"
-    ):
+    assert intact(moved, bucket, bodies) and f":{moved.settings.port}" in moved.endpoints()[0].url
+    other = r"stores\.ceph\.redundancy: none asked, but the data in .* are of a cluster with replica-2"
+    with pytest.raises(UserError, match=other):
         fresh(backing="disk", redundancy="none", port=moved.settings.port).up()
-    assert holds(moved, "kept", bodies)
+    assert intact(moved, bucket, bodies)
     moved.down()
     (moved.data / "mon" / "store.db" / "CURRENT").write_text("nonsense")
-    with pytest.raises(
-        MeasurementFailed, match=r"stores\.ceph: mon ended while it started; its log says: .*[Cc]orrupt"
-    ):
+    damaged = r"stores\.ceph: mon ended while it started; its log says: .*[Cc]orrupt"
+    with pytest.raises(MeasurementFailed, match=damaged):
         moved.up()
     assert moved.actors() == {}
 
@@ -165,14 +133,14 @@ def test_data_on_disk_outlive_every_stop(fresh):
 def test_erasure_coded_over_https(fresh):
     store = fresh(redundancy="ec-2-1", tls=True)
     store.up(2)
-    empty, bodies = store.used_bytes(), fill(store, "coded")
+    empty, (bucket, bodies) = store.used_bytes(), fill(store, "coded")
     assert store.endpoints()[0].url.startswith("https://") and store.endpoints()[0].ca_file
     store.reclaim()
     assert 1.5 <= (store.used_bytes() - empty) / sum(map(len, bodies.values())) < 1.56
     managed.kill(store, "osd-0")
-    assert holds(store, "coded", bodies)  # from two of three
+    assert intact(store, bucket, bodies)  # from two of three
     store.up(2)
-    assert holds(store, "coded", bodies, 1)
+    assert intact(store, bucket, bodies, 1)
 
 
 def test_twelve_osds_lose_three(fresh):
@@ -180,12 +148,12 @@ def test_twelve_osds_lose_three(fresh):
     store = fresh(redundancy="ec-9-3", servers=12)
     store.up()
     assert store.deployment()["daemons"] == {"mon": 1, "osd": 12, "s3": 1}
-    empty, bodies = store.used_bytes(), fill(store, "shards")
+    empty, (bucket, bodies) = store.used_bytes(), fill(store, "shards")
     store.reclaim()
     assert 1.33 <= (store.used_bytes() - empty) / sum(map(len, bodies.values())) < 1.5
     managed.kill(store, "osd-0", "osd-5", "osd-11")
     store.up()
-    assert holds(store, "shards", bodies)
+    assert intact(store, bucket, bodies)
 
 
 def test_without_redundancy_and_with_a_manager(fresh):
@@ -194,10 +162,10 @@ def test_without_redundancy_and_with_a_manager(fresh):
     assert store.deployment()["daemons"] == {"mon": 1, "mgr": 1, "osd": 1, "s3": 1}
     assert "active+clean" in store.admin.tool("ceph", "pg", "stat", timeout=20)
     cluster = store.cluster()["fsid"]
-    fill(store, "lost", 2)
+    bucket, _ = fill(store, "lost")
     managed.kill(store, "osd-0")
     store.up()
-    assert store.cluster()["fsid"] != cluster and "lost" not in store.access().bucket_names()
+    assert store.cluster()["fsid"] != cluster and bucket not in store.access().bucket_names()
 
 
 def test_taken_port_of_any_daemon_is_named(fresh):

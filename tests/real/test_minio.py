@@ -1,4 +1,4 @@
-"""What is peculiar to MinIO: redundancy and lost drives; the rest is in test_store_contract.py."""
+"""Tests of MinIO only: redundancy and lost drives; test_store_contract.py has the others."""
 
 import os
 
@@ -19,19 +19,8 @@ def new(folder, **settings):
     return managed.made("mio", managed.settings_of("minio", **settings), folder)
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    """Return a store that was never up; stop it at the end."""
-    with managed.running(new(tmp_path)) as store:
-        yield store
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    """Return a store with four drives, two of them parity."""
-    with managed.running(new(tmp_path_factory.mktemp("mio"))) as store:
-        store.up()
-        yield store
+fresh = managed.never_up("mio", "minio")
+running = managed.kept_up("mio", "minio")  # four drives, two of them parity
 
 
 def test_default_deployment(running):
@@ -133,10 +122,6 @@ def test_changed_redundancy_restarts_it(tmp_path):
             fewer.up()
 
 
-def test_taken_port_leaves_nothing_running(fresh):
-    managed.refuses_a_taken_port(fresh, fresh.settings.port, "minio-1")
-
-
 def test_server_that_cannot_start_says_why(tmp_path):
     store = new(tmp_path, tls=True)
     managed.spoil_certificates(store)
@@ -147,4 +132,7 @@ def test_server_that_cannot_start_says_why(tmp_path):
 
 
 def test_missing_program_is_named(fresh, monkeypatch, tmp_path):
-    managed.is_refused_without_program(fresh, "minio", monkeypatch, tmp_path)
+    for variable in ("STORELAB_TOOLS", "PATH"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(UserError, match="storelab install minio"):
+        fresh.up()

@@ -1,8 +1,6 @@
-"""What is peculiar to nginx, and HTTP doors that point at it; the rest is in test_store_contract.py."""
+"""Tests of nginx only, and of HTTP gateways that point at it; test_store_contract.py has the others."""
 
-import http.client
 import os
-import re
 import signal
 import socket
 from pathlib import Path
@@ -22,19 +20,8 @@ from storelab.workloads.staging import buckets
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
-@pytest.fixture(scope="module")
-def nginx(tmp_path_factory):
-    """Return a running store with two front-ends."""
-    with managed.running(managed.made("ng", managed.settings_of("nginx"), tmp_path_factory.mktemp("nginx"))) as store:
-        store.up(2)
-        yield store
-
-
-@pytest.fixture
-def fresh(tmp_path):
-    """Return a store that was never up; stop it at the end."""
-    with managed.running(managed.made("ng", managed.settings_of("nginx"), tmp_path / "state")) as store:
-        yield store
+nginx = managed.kept_up("ng", "nginx", 2)
+fresh = managed.never_up("ng", "nginx")
 
 
 def test_master_and_its_workers_are_known(fresh):
@@ -44,15 +31,9 @@ def test_master_and_its_workers_are_known(fresh):
     assert fresh.deployment()["daemons"] == {"http": 2} and fresh.deployment()["processes"] == 2
 
 
-def test_prefixes_and_missing_buckets(nginx):
-    bucket, way = bucket_for(nginx, "both"), nginx.access(front_end=1)
-    for key, data in (("a/b/c", b"new"), ("a/b/d", b"2"), ("a/bc", b""), ("z", b"3")):
-        way.write(bucket.name, key, data)
-    everything = [("a/b/c", 3), ("a/b/d", 1), ("a/bc", 0), ("z", 1)]
-    for prefix, number in (("", 4), ("a/b", 3), ("a/b/", 2), ("a/b/c", 1), ("none/", 0)):
-        assert sorted(buckets.list_keys(way, bucket, prefix)) == everything[:number], prefix
+def test_put_makes_no_bucket(nginx):
     with pytest.raises(NoSuchBucket):
-        way.write("storelab-none", "k", b"")
+        nginx.access().write("storelab-none", "k", b"")
 
 
 def test_foreign_file_keeps_its_folder(nginx):
@@ -63,27 +44,6 @@ def test_foreign_file_keeps_its_folder(nginx):
         access.drop_bucket(bucket.name)
     assert access.read(bucket.name, "a/b/mine") == b"precious"
     buckets.remove(nginx, "foreign", anything)
-
-
-def get(endpoint, path: str, ranges: str) -> tuple[int, str, bytes]:
-    host, port = endpoint.url.removeprefix("http://").split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
-    connection.request("GET", path, headers={"Range": f"bytes={ranges}"})
-    answer = connection.getresponse()
-    out = answer.status, answer.getheader("Content-Type", ""), answer.read()
-    connection.close()
-    return out
-
-
-def test_many_ranges_in_one_get(nginx):
-    bucket, body = bucket_for(nginx, "ranges"), os.urandom(500_000)
-    nginx.access().write(bucket.name, "o", body)
-    for n in (2, 200, 1500):
-        starts = [i * 300 for i in range(n)]
-        status, kind, data = get(nginx.endpoints()[0], f"/{bucket.name}/o", ",".join(f"{s}-{s + 99}" for s in starts))
-        assert status == 206 and kind.startswith("multipart/byteranges"), n
-        parts = re.split(rb"\r\n--" + kind.partition("boundary=")[2].encode() + rb"(?:--)?\r\n", data)[1:-1]
-        assert [p.partition(b"\r\n\r\n")[2] for p in parts] == [body[s : s + 100] for s in starts], n
 
 
 def test_killed_master_leaves_no_worker(nginx):
@@ -104,18 +64,6 @@ def test_down_finds_workers_of_a_killed_master(fresh):
     managed.kill(fresh, "http-1")
     fresh.down()
     assert gone(pids.values())
-
-
-def test_unrecorded_master_is_taken_over(tmp_path):
-    settings = managed.settings_of("nginx")
-    with managed.running(managed.made("ng", settings, tmp_path)) as store:
-        managed.kill_in_up(store, settings, "http-1")
-        assert store.actors() == {}
-        store.up()
-        pids = store.actors()
-        store.daemons.file.unlink()
-        after = managed.again(store)
-        assert sorted(after.down()) == sorted(pids.values()) and gone(pids.values())
 
 
 def test_changed_settings_restart_it(tmp_path):
@@ -191,19 +139,6 @@ def test_door(nginx):
     assert buckets.remove(store, "door", anything)[:2] == (1, 3)
 
 
-def test_door_to_a_folder(nginx):
-    (nginx.data / "objects" / "site" / "given").mkdir(parents=True)
-    store = door(nginx, endpoint=f"{nginx.endpoints()[0].url}/site/given/")
-    store.up()
-    bucket = bucket_for(store, "below")
-    store.access().write(bucket.name, "x/y", b"1")
-    assert store.access().bucket_names() == [bucket.name] and list(store.access().keys(bucket.name, "x")) == [
-        ("x/y", 1)
-    ]
-    assert (nginx.data / "objects" / "site" / "given" / bucket.name / "x" / "y").read_bytes() == b"1"
-    buckets.remove(store, "below", anything)
-
-
 def test_unusable_doors_are_refused(nginx, port_block, monkeypatch):
     for url, said in (
         (f"http://127.0.0.1:{port_block}", "cannot be reached"),
@@ -226,14 +161,15 @@ def test_read_only_door_writes_nothing(nginx):
     store.up()
     with pytest.raises(UserError, match="read-only"):
         buckets.ensure(store, "ro", [store.bucket("ro", 0)])
-    for act in (
-        lambda a: a.write("b", "k", b""),
-        lambda a: a.make_bucket("b"),
-        lambda a: a.drop_bucket("b"),
-        lambda a: a.delete("b", ["k"]),
+    way = store.access()
+    for act, *given in (
+        (way.write, "b", "k", b""),
+        (way.make_bucket, "b"),
+        (way.drop_bucket, "b"),
+        (way.delete, "b", []),
     ):
         with pytest.raises(UserError, match="read-only"):
-            act(store.access())
+            act(*given)
 
 
 def test_installed_parts_are_present():

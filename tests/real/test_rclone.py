@@ -1,4 +1,4 @@
-"""What is peculiar to `rclone serve s3`; the rest is in test_store_contract.py."""
+"""Tests of `rclone serve s3` only; test_store_contract.py has the others."""
 
 import os
 
@@ -11,11 +11,7 @@ from storelab.install import wheels
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    """Return a store that was never up; stop it at the end."""
-    with managed.running(managed.made("rcl", managed.settings_of("rclone"), tmp_path)) as store:
-        yield store
+fresh = managed.never_up("rcl", "rclone")
 
 
 def test_knows_all_keys_from_its_start(fresh):
@@ -38,7 +34,3 @@ def test_every_key_reaches_every_bucket(fresh):
     bucket = bucket_for(fresh, "own", 0, account=0)
     fresh.access(0).write(bucket.name, "k", b"of the first")
     assert fresh.access(1).read(bucket.name, "k") == b"of the first" and bucket.name in fresh.access(1).bucket_names()
-
-
-def test_taken_port_leaves_nothing_running(fresh):
-    managed.refuses_a_taken_port(fresh, fresh.settings.port, "s3-1")

@@ -1,4 +1,4 @@
-"""What is peculiar to SeaweedFS; the rest is in test_store_contract.py.
+"""Tests of SeaweedFS only; test_store_contract.py has the others.
 
 Tests without the mark `heavy` use the store that all smoke tests share.
 """
@@ -25,11 +25,7 @@ pytestmark = pytest.mark.real
 HEAVY = pytest.mark.heavy
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    """Return a store that was never up; stop it at the end."""
-    with managed.running(managed.made("sw", managed.settings_of("seaweedfs"), tmp_path / "state")) as store:
-        yield store
+fresh = managed.never_up("sw", "seaweedfs")
 
 
 def disk_use(folder: Path) -> int:

@@ -10,6 +10,7 @@ import managed
 import psutil
 import pytest
 from laboratory import anything, bucket_for, gone, holds, nightly_garage
+from managed import filled, intact
 
 from storelab.core import stores
 from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
@@ -80,16 +81,12 @@ def sweeps(case: str) -> dict:
     """Return a small sweep of each operation, by fsspec and, where the store speaks S3, by s5cmd."""
     put = BOTH | ALONE.get(case, {})
     some = BOTH | {"object_size": "1 MB", "range_size": "5 kB", "engine": "fsspec"}
+    asked = {"duration": "50 ms" if protocol(case) == "file" else "60 s"}
     out = {
         "put": {"workload": "put", "axes": put | {"engine": "fsspec"}, **WINDOW},
         "get": {"workload": "get", "objects": 12, "axes": BOTH | {"engine": "fsspec"}, **WINDOW},
         "range": {"workload": "get_range", "objects": 12, "axes": some, **WINDOW},
-        "asked": {
-            "workload": "probe",
-            "axes": {},
-            **WINDOW,
-            "duration": "50 ms" if protocol(case) == "file" else "60 s",
-        },
+        "asked": {"workload": "probe", "axes": {}} | WINDOW | asked,
         "judged": {"workload": "consistency", "axes": {"engine": "fsspec", "clients": 2}, **WINDOW, "duration": "4 s"},
     }
     if protocol(case) == "s3":
@@ -144,22 +141,6 @@ def store(lab):
 def leaders(store) -> dict[str, int]:
     """Return the daemons without their workers."""
     return {name: pid for name, pid in store.actors().items() if "/" not in name}
-
-
-def filled(store, campaign: str, largest: int = 200_000, front_end: int = 0) -> tuple[str, dict[str, bytes]]:
-    """Write objects into a bucket of the campaign; return (name of the bucket, bodies by key)."""
-    bucket, way = bucket_for(store, campaign), store.access(front_end=front_end)
-    bodies = {f"d/k{i}": os.urandom(largest * i // 8) for i in range(9)}
-    for key, body in bodies.items():
-        way.write(bucket.name, key, body)
-    return bucket.name, bodies
-
-
-def intact(store, bucket: str, bodies: dict[str, bytes], front_end: int = 0) -> bool:
-    """Return whether all objects are listed and read as they were written."""
-    way = store.access(front_end=front_end)
-    listed = {key: size for key, size in way.keys(bucket) if key in bodies}
-    return listed == {k: len(b) for k, b in bodies.items()} and all(way.read(bucket, k) == b for k, b in bodies.items())
 
 
 class TestContract:

@@ -1,10 +1,10 @@
-"""What is peculiar to the Versity gateway; the rest is in test_store_contract.py."""
+"""Tests of the Versity gateway only; test_store_contract.py has the others."""
 
 import os
 
 import managed
 import pytest
-from laboratory import bucket_for, gone
+from laboratory import bucket_for
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
@@ -15,11 +15,7 @@ from storelab.stores.versitygw import PROGRAM
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
-@pytest.fixture
-def fresh(tmp_path):
-    """Return a store that was never up; stop it at the end."""
-    with managed.running(managed.made("vgw", managed.settings_of("versitygw"), tmp_path)) as store:
-        yield store
+fresh = managed.never_up("vgw", "versitygw")
 
 
 def test_version_is_the_pinned_one(fresh):
@@ -55,22 +51,6 @@ def test_other_gateways_go_on_without_a_killed_one(fresh):
     assert fresh.access(0, 1).read(bucket.name, "k") == b"before"
 
 
-def test_unrecorded_gateway_is_replaced(fresh):
-    """It leaves its working folder, so it is found by its log."""
-    fresh.up(2)
-    pids = fresh.actors()
-    fresh.daemons.file.unlink()
-    after = managed.again(fresh)
-    after.up(2)
-    assert gone(pids.values()) and set(after.actors()) == set(pids)
-    after.daemons.file.unlink()
-    assert len(managed.again(fresh).down()) == 2
-
-
-def test_taken_port_leaves_nothing_running(fresh):
-    managed.refuses_a_taken_port(fresh, fresh.settings.port + 1, "s3-2", 2)
-
-
 def test_gateway_that_cannot_start_says_why(tmp_path):
     store = managed.made("vgw", managed.settings_of("versitygw", tls=True), tmp_path)
     managed.spoil_certificates(store)
@@ -86,7 +66,3 @@ def test_file_system_without_extended_attributes_is_refused(fresh, monkeypatch):
     monkeypatch.setattr(os, "setxattr", refuse)
     with pytest.raises(UserError, match=r"stores\.vgw\.directory: .* keeps no extended attributes"):
         fresh.up()
-
-
-def test_missing_program_is_named(fresh, monkeypatch, tmp_path):
-    managed.is_refused_without_program(fresh, "versitygw", monkeypatch, tmp_path)

@@ -189,14 +189,6 @@ def spoil_certificates(store: Any) -> None:
         (store.folder / "tls" / name).write_text("no certificate")
 
 
-def is_refused_without_program(store: Any, kind: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Check that `up` names the command that installs a missing program."""
-    monkeypatch.setenv("STORELAB_TOOLS", str(folder))
-    monkeypatch.setenv("PATH", str(folder))
-    with pytest.raises(UserError, match=f"storelab install {kind}"):
-        store.up()
-
-
 KILLED = """
 import json, os, sys
 from pathlib import Path
@@ -235,6 +227,45 @@ def states(runner: Any) -> list[str]:
 def stopped(store: Any) -> set[str]:
     """Return the actors whose process a signal has stopped."""
     return {n for n, pid in store.actors().items() if psutil.Process(pid).status() == psutil.STATUS_STOPPED}
+
+
+def never_up(name: str, kind: str, **settings: Any) -> Any:
+    """Return a fixture: a store that was never up, which is stopped at the end."""
+
+    @pytest.fixture
+    def fresh(tmp_path: Path) -> Iterator[Any]:
+        with running(made(name, settings_of(kind, **settings), tmp_path)) as store:
+            yield store
+
+    return fresh
+
+
+def kept_up(name: str, kind: str, *up: int, **settings: Any) -> Any:
+    """Return a fixture of a module: a store that is up, with so many front-ends and accounts."""
+
+    @pytest.fixture(scope="module")
+    def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+        with running(made(name, settings_of(kind, **settings), tmp_path_factory.mktemp(name))) as store:
+            store.up(*up)
+            yield store
+
+    return kept
+
+
+def filled(store: Any, campaign: str, largest: int = 200_000, front_end: int = 0) -> tuple[str, dict[str, bytes]]:
+    """Write objects into a bucket of the campaign; return (name of the bucket, bodies by key)."""
+    bucket, way = bucket_for(store, campaign), store.access(front_end=front_end)
+    bodies = {f"d/k{i}": os.urandom(largest * i // 8) for i in range(9)}
+    for key, body in bodies.items():
+        way.write(bucket.name, key, body)
+    return bucket.name, bodies
+
+
+def intact(store: Any, bucket: str, bodies: dict[str, bytes], front_end: int = 0) -> bool:
+    """Return whether all objects are listed and read as they were written."""
+    way = store.access(front_end=front_end)
+    listed = {key: size for key, size in way.keys(bucket) if key in bodies}
+    return listed == {k: len(b) for k, b in bodies.items()} and all(way.read(bucket, k) == b for k, b in bodies.items())
 
 
 class Lab:
