@@ -15,7 +15,7 @@ from itertools import count
 from types import SimpleNamespace
 from urllib.parse import parse_qsl, unquote
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from probed import Handler, served
 
@@ -67,7 +67,11 @@ def quoted(mark: str) -> str:
 
 
 class Answers(Handler):
-    """Answers from `store`: `buckets`, `uploads` (id -> parts), `faults`, `writers` (connections that put objects)."""
+    """Answers from `store`.
+
+    It has `buckets`, `uploads` (id -> parts), `faults`, `writers` (connections that put objects below `list/`), and
+    `asked`: (method, key, range) of each request.
+    """
 
     store: SimpleNamespace
 
@@ -77,6 +81,7 @@ class Answers(Handler):
         name, _, self.key = unquote(self.path).lstrip("/").partition("/")
         self.query = dict(parse_qsl(self.text, keep_blank_values=True))
         try:
+            self.store.asked.append((self.command, self.key, self.headers.get("Range", "")))
             self.check_query()
             account = self.account(body)
             if self.key and self.command == "PUT" and "/list/" in self.key:
@@ -168,9 +173,13 @@ class Answers(Handler):
             del self.store.buckets[name]
             return 204, b""
         if "delete" in self.query:
-            for entry in ElementTree.fromstring(body).iter("{http://s3.amazonaws.com/doc/2006-03-01/}Key"):
-                bucket.objects.pop(entry.text, None)
-            return 200, b"<DeleteResult/>"
+            names = [unescape(name) for name in re.findall("<Key>(.*?)</Key>", body.decode())]
+            for name in names:
+                bucket.objects.pop(name, None)
+            rows = (
+                "" if b"<Quiet>true" in body else "".join(f"<Deleted><Key>{escape(n)}</Key></Deleted>" for n in names)
+            )
+            return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
         if "uploads" in self.query:
             begun = [f"<Upload><Key>{key}</Key><UploadId>{i}</UploadId></Upload>" for i, (key, _) in self.uploads()]
             return 200, f"<R>{''.join(begun)}</R>".encode()
@@ -320,6 +329,6 @@ def honest_s3(*faults: str, buckets: dict[str, Bucket] | None = None):
     """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`."""
     usual = {"b": Bucket(FIRST.access_key), "b-a1": Bucket(SECOND.access_key)}
     store = SimpleNamespace(buckets=usual | (buckets or {}), uploads={}, aborted={}, faults=set(faults))
-    store.writers, store.numbers = set(), count()
+    store.writers, store.numbers, store.asked = set(), count(), []
     with served(Answers, store=store) as url:
         yield url, store
