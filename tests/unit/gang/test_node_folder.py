@@ -1,9 +1,6 @@
 """A gang's folder on a node: it has the files of its clients, and is swept where its agent was killed."""
 
-import os
-import signal
-import subprocess
-import sys
+from programs import python
 
 from storelab.gang.node_folder import GangFolder, sweep
 from storelab.host import scratch
@@ -38,14 +35,11 @@ sys.stdin.read()
 
 
 def test_only_folders_of_killed_agents_are_swept(tmp_path):
-    command = [sys.executable, "-c", AGENT, str(tmp_path)]
-    agent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert agent.stdout.readline()
-    mine = GangFolder(tmp_path, "mine", 0, [0])
-    (mine.scratch / "mine-0").mkdir()
-    assert (mine.scratch / "gang-dead-3").exists()
-    os.kill(agent.pid, signal.SIGKILL)
-    agent.communicate()
+    with python(AGENT, tmp_path) as agent:
+        assert agent.stdout.readline()
+        mine = GangFolder(tmp_path, "mine", 0, [0])
+        (mine.scratch / "mine-0").mkdir()
+        assert (mine.scratch / "gang-dead-3").exists()
     assert sweep(mine.scratch) == ["gang-dead-3"]
     assert folders(mine.scratch) == ["gang-mine-0", "mine-0"]
     mine.remove()

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from laboratory import gone
 from managed import until
+from programs import script
 
 from storelab.core import clock
 from storelab.gang import client, prefork
@@ -61,10 +62,8 @@ def started(tmp_path, monkeypatch):
     module = tmp_path / "code" / "storelab_client.py"
     module.parent.mkdir()
     module.write_text(CLIENT)
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{module}" "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
+    python = script(tmp_path / "python", f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{module}" "$@"\n')
+    monkeypatch.setattr(sys, "executable", str(python))
     launchers = []
 
     def start(ranks, environs=({},), mark="", **more):

@@ -1,9 +1,9 @@
 """Folders of testbeds: only their own files and processes are removed."""
 
 import subprocess
-import sys
 
 import pytest
+from programs import python, script
 from refusals import NONE, refusal
 
 from storelab.gang.testbed.folder import claim, started_with
@@ -17,12 +17,11 @@ def mine(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state/results").touch()
     (tmp_path / "node1").mkdir()
-    program = subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path / "mine")], stdin=subprocess.PIPE)
-    for name in ("mine.pid", "node1/first.pid", "node1/outer.pid"):
-        (tmp_path / name).write_text(str(program.pid))
-    yield tmp_path
-    program.communicate(b"\n")
-    assert program.returncode == 0
+    with python("input()", tmp_path / "mine") as program:
+        for name in ("mine.pid", "node1/first.pid", "node1/outer.pid"):
+            (tmp_path / name).write_text(str(program.pid))
+        yield tmp_path
+        assert program.poll() is None
 
 
 def test_folder_of_other_work_is_left_alone(mine):
@@ -41,9 +40,7 @@ def test_folder_of_a_testbed_is_used_again(tmp_path):
 
 def test_process_that_starts_a_program_is_known(tmp_path):
     """At each start of a program the kernel shows an empty command line for a moment."""
-    again = tmp_path / "again"
-    again.write_text('#!/bin/sh\n[ "$1" -eq 0 ] || exec "$0" $(( $1 - 1 ))\nread -r _\n')
-    again.chmod(0o755)
+    again = script(tmp_path / "again", '#!/bin/sh\n[ "$1" -eq 0 ] || exec "$0" $(( $1 - 1 ))\nread -r _\n')
     program = subprocess.Popen([again, "300"], stdin=subprocess.PIPE)
     try:
         looks = [started_with(program.pid, tmp_path) for _ in range(3000)]
@@ -54,8 +51,5 @@ def test_process_that_starts_a_program_is_known(tmp_path):
 
 
 def test_process_with_a_similar_folder_is_not_ours(tmp_path):
-    program = subprocess.Popen([sys.executable, "-c", "input()", f"{tmp_path}-other/file"], stdin=subprocess.PIPE)
-    try:
+    with python("input()", f"{tmp_path}-other/file") as program:
         assert not started_with(program.pid, tmp_path)
-    finally:
-        program.communicate(b"\n")

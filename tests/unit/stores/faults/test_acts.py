@@ -1,10 +1,8 @@
 """Acts on the actors of a store: their names, the journal, drives and links, and versions of programs."""
 
-import subprocess
-import sys
-
 import pytest
 from fault_stores import store
+from programs import python
 from refusals import all_refused, refusal
 
 from storelab.core.errors import UserError
@@ -68,17 +66,13 @@ def test_faults_of_a_killed_process_are_taken_back(tmp_path):
     drive = sw.drives()[0]
     drive.mkdir(parents=True)
     (drive / "f").write_text("x")
-    child = subprocess.Popen([sys.executable, "-c", HOLD, str(sw.folder)], stdout=subprocess.PIPE, text=True)
-    try:
+    with python(HOLD, sw.folder) as child:
         assert child.stdout.readline() == "held\n"
         Journal(sw.folder).add({"act": "remove_drive", "actor": "drive-1", "drive": str(drive), "how": "gone"})
         drives.remove(drive, "gone")
         assert sw.mend() == [] and not drive.exists()
         with pytest.raises(UserError, match="another storelab process"), Journal(sw.folder).taken("p"):
             pass
-    finally:
-        child.kill()
-        child.wait()
     (line,) = sw.mend()
     assert "remove_drive of drive-1" in line and (drive / "f").read_text() == "x" and sw.mend() == []
 

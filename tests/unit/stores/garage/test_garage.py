@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from answer_server import answering
+from programs import script
 from refusals import refusal
 
 from storelab import install
@@ -41,9 +42,7 @@ def store(state: Path, **settings):
 def installed(tmp_path, monkeypatch):
     """A program of that name, which prints its version."""
     tools = tmp_path / "tools"
-    (tools / "bin").mkdir(parents=True)
-    (tools / "bin" / "garage").write_text("#!/bin/sh\necho 'garage cargo:2.5.0 [features: bundled-libs, lmdb]'\n")
-    (tools / "bin" / "garage").chmod(0o755)
+    script(tools / "bin" / "garage", "#!/bin/sh\necho 'garage cargo:2.5.0 [features: bundled-libs, lmdb]'\n")
     monkeypatch.setenv("STORELAB_TOOLS", str(tools))
     return tools
 

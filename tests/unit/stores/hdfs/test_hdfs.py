@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 import requests
+from programs import script
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed
@@ -99,9 +100,7 @@ def test_java_needs_a_usable_version(tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "JVMS", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
     for version in ("11.0.2", "25.0.3", "21.0.1+12"):
-        program = tmp_path / version / "bin" / "java"
-        program.parent.mkdir(parents=True)
-        program.touch(mode=0o755)
+        program = script(tmp_path / version / "bin" / "java", "")
         (tmp_path / version / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))
         assert recipe.java() == (program if version.startswith("21") else None)

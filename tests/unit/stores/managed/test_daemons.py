@@ -1,16 +1,16 @@
 """Daemons and their workers: started, recognised, suspended, stopped and swept up."""
 
-import contextlib
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 
 import psutil
 import pytest
+from laboratory import gone
+from managed import until
+from programs import python
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -68,8 +68,7 @@ def test_daemon_is_started_recognised_and_stopped(daemons, server):
 
 
 def test_another_process_of_same_pid_is_never_signalled(daemons, server):
-    bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
+    with python() as bystander:
         pid = daemons.start(server)
         record = daemons.records()["web"]
         mine = psutil.Process(bystander.pid)
@@ -83,9 +82,6 @@ def test_another_process_of_same_pid_is_never_signalled(daemons, server):
             assert daemons.stop() == []
         assert bystander.poll() is None
         assert daemons.adopt(server) == pid  # found again by its command line
-    finally:
-        bystander.kill()
-        bystander.wait()
 
 
 def test_daemon_that_ends_at_once_shows_its_log(daemons, server):
@@ -160,14 +156,6 @@ def master(daemons):
     return daemon
 
 
-def alive(pids) -> list[int]:
-    out = []
-    for pid in pids:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            out += [pid] if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else []
-    return out
-
-
 def test_daemon_is_known_by_its_command_line():
     argv = ("/usr/sbin/nginx", "-c", "x.conf")
     for same in (argv, ["nginx:", "master", "process", *argv, ""], ["ip", "netns", "exec", "sl-1", *argv]):
@@ -184,21 +172,19 @@ def test_workers_are_suspended_and_stopped_too(daemons, master):
     assert daemons.resume() == ["web-1"] and daemons.resume() == []
     assert psutil.STATUS_STOPPED not in {psutil.Process(p).status() for p in pids.values()}
     daemons.suspend()
-    assert sorted(daemons.stop()) == sorted(pids.values()) and alive(pids.values()) == []
+    assert sorted(daemons.stop()) == sorted(pids.values()) and gone(pids.values())
 
 
 def test_workers_of_a_killed_daemon_are_swept_up(daemons, master):
     pids = daemons.everyone()
     os.kill(pids["web-1"], signal.SIGKILL)
     os.kill(pids["web-1/1"], signal.SIGSTOP)
-    until = time.monotonic() + 20
-    while daemons.running() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert daemons.stop() == [] and len(alive(pids.values())) == 2
+    until(lambda: not daemons.running())
+    assert daemons.stop() == [] and not gone([pids["web-1/1"]]) and not gone([pids["web-1/2"]])
     daemons.file.unlink()  # as if it had never been recorded
     assert daemons.sweep(["web-2"]) == []
     assert sorted(daemons.sweep(["web-1"])) == sorted([pids["web-1/1"], pids["web-1/2"]])
-    assert alive(pids.values()) == [] and daemons.sweep() == []
+    assert gone(pids.values()) and daemons.sweep() == []
 
 
 def test_running_daemon_is_not_swept(daemons, master):

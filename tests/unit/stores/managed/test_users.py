@@ -1,11 +1,12 @@
 """Users of stores: `down` of one campaign leaves a store on which another measures; the last user stops it."""
 
 import os
-import subprocess
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from click.testing import CliRunner
+from programs import python
 
 from storelab.cli import cli
 from storelab.stores.managed import base, users
@@ -20,25 +21,22 @@ sys.stdin.read()
 """
 
 
-def another(state: Path) -> subprocess.Popen:
-    """Start a process that uses two stores."""
-    command = [sys.executable, "-c", CODE, str(state)]
-    out = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert out.stdout and out.stdout.readline() == "there\n"
-    return out
+@contextmanager
+def another(state: Path) -> Iterator[int]:
+    """Run a process that uses two stores; yield its pid."""
+    with python(CODE, state) as process:
+        assert process.stdout and process.stdout.readline() == "there\n"
+        yield process.pid  # it is killed at the end: the kernel releases what it used
 
 
 def test_users_come_and_go(tmp_path):
     users.use(tmp_path, ["sw"])
     users.use(tmp_path, ["sw"])  # twice is once
     assert users.others(tmp_path, "sw") == [] and users.others(tmp_path, "none") == []
-    one, two = another(tmp_path), another(tmp_path)
-    assert users.others(tmp_path, "sw") == sorted([one.pid, two.pid]) == users.others(tmp_path, "sw+ec-2-1")
-    two.kill()  # kill -9: the kernel releases it
-    two.wait()
-    assert users.others(tmp_path, "sw") == [one.pid] and users.others(tmp_path, "other") == [one.pid]
-    one.kill()
-    one.wait()
+    with another(tmp_path) as one:
+        with another(tmp_path) as two:
+            assert users.others(tmp_path, "sw") == sorted([one, two]) == users.others(tmp_path, "sw+ec-2-1")
+        assert users.others(tmp_path, "sw") == [one] and users.others(tmp_path, "other") == [one]
     assert users.others(tmp_path, "sw") == []
     assert [p.name for p in (tmp_path / "sw.users").iterdir()] == [str(os.getpid())], "what was left is forgotten"
 
@@ -54,10 +52,8 @@ def test_down_leaves_a_store_in_use(tmp_path, monkeypatch):
     stopped = []
     monkeypatch.setattr(base.Managed, "down", lambda self: stopped.append(self.name) or [1, 2])
     monkeypatch.chdir(tmp_path)
-    there = another(tmp_path / "state")
-    output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
-    assert f"sw: stays, process {there.pid}" in output and "sw" not in stopped
-    there.kill()
-    there.wait()
+    with another(tmp_path / "state") as pid:
+        output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
+        assert f"sw: stays, process {pid}" in output and "sw" not in stopped
     output = CliRunner().invoke(cli, ["down", "--all"], catch_exceptions=False).output
     assert "sw: stopped 2 processes" in output and "sw" in stopped

@@ -5,13 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from programs import python
 from refusals import refusal
 
 from storelab.core import stores
@@ -206,14 +206,10 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
 
 
 def test_stopped_process_counts_as_lost():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    try:
+    with python() as child:
         assert not mounted.held(child.pid)
         family.hold([psutil.Process(child.pid)])
         assert mounted.held(child.pid)
-    finally:
-        child.kill()
-        child.communicate()
     assert mounted.held(child.pid)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from answer_server import answering
+from programs import script
 from refusals import refusal
 
 from storelab import install
@@ -18,12 +19,9 @@ def store(state: Path, **settings):
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """A program where `storelab install rclone` puts it, which prints a version."""
-    program = tmp_path / "tools" / "rclone-1.75.2" / "bin" / "rclone"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho 'rclone v1.75.2'\necho '- os/version: debian 12'\n")
-    program.chmod(0o755)
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path / "tools"))
-    return program
+    text = "#!/bin/sh\necho 'rclone v1.75.2'\necho '- os/version: debian 12'\n"
+    return script(tmp_path / "tools" / "rclone-1.75.2" / "bin" / "rclone", text)
 
 
 def test_server_is_started_with_its_options(tmp_path, installed):

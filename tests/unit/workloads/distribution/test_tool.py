@@ -17,6 +17,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from paths import DATA
+from programs import script
 from refusals import all_refused, refusal
 from repositories import REPOSITORY, point, ran
 
@@ -138,10 +139,7 @@ if words[0] in ("sync", "sign"):
 def fake(tmp_path, monkeypatch):
     """The folder of a program in PATH that does nothing but write a log."""
     here = tmp_path / "fake"
-    here.mkdir()
-    path = here / program.NAME
-    path.write_text(FAKE.format(python=sys.executable, here=str(here), secret=KEYS.secret_key))
-    path.chmod(0o755)
+    script(here / program.NAME, FAKE.format(python=sys.executable, here=str(here), secret=KEYS.secret_key))
     monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
     for name, value in KEYS.environ().items():
         monkeypatch.setenv(name, value)
@@ -329,9 +327,7 @@ def test_output_of_the_real_program_is_read(tmp_path):
 def test_unusable_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     all_refused([("engine cvmfs: cvmfs_swissknife is not installed", "; ", program.binary)])
-    broken = tmp_path / program.NAME
-    broken.write_text("#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
-    broken.chmod(0o755)
+    broken = script(tmp_path / program.NAME, "#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
     all_refused([("engine cvmfs: ", "libcvmfs_crypto", program.binary)])
     broken.write_text("#!/bin/sh\necho 2.12.0\n")
     monkeypatch.setattr(program, "_alone", lambda: ("false",))
