@@ -176,12 +176,11 @@ def test_engine_root_refuses_rntuple(mine, ntuple, tmp_path):
     check_axes.files(by_root)
     _, points = checked(tmp_path, path=str(ntuple))
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
-    with pytest.raises(
-        UserError, match=r"sweeps.v.axes.engine: root reads TTrees, and mine is an RNTuple; sweep planned"
-    ):
+    reason = r"axes.engine: root reads TTrees, and mine is an RNTuple"
+    with pytest.raises(UserError, match=rf"sweeps.v.{reason}; sweep planned"):
         check_axes.files(by_root)
     client = RootClient.__new__(RootClient)
-    with pytest.raises(UserError, match=r"axes.engine: root reads TTrees, and mine is an RNTuple"):
+    with pytest.raises(UserError, match=reason):
         client.connect({"format": "RNTuple", "scale": "mine"})
 
 
@@ -196,10 +195,8 @@ def test_changed_file_is_refused(mine, ntuple, tmp_path):
     with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
         plan_file.refuse_differences(*checked(tmp_path, path=str(mine), tree="other"))
     mine.write_bytes(ntuple.read_bytes())
-    with pytest.raises(
-        UserError,
-        match=r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file",
-    ):
+    reason = r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file"
+    with pytest.raises(UserError, match=reason):
         own_file.unchanged(points[0].dataset, manifest)
 
 

@@ -99,13 +99,12 @@ def cost_of(link, thrift, seconds, wire, requests):
     return wire if math.isinf(thrift) else seconds + thrift * (wire / link.bandwidth + requests * occupied_of(link))
 
 
+THRIFTS = st.sampled_from([0.0, 0.0, 0.5, 3.0, 20.0, math.inf])
+BOUNDS = st.sampled_from([None, None, 1.0, 1.0002, 1.1, 1.5, 4.0])
+
+
 @settings(PROPERTY, max_examples=150)
-@given(
-    ranges_,
-    links(),
-    st.sampled_from([0.0, 0.0, 0.5, 3.0, 20.0, math.inf]),
-    st.sampled_from([None, None, 1.0, 1.0002, 1.1, 1.5, 4.0]),
-)
+@given(ranges_, links(), THRIFTS, BOUNDS)
 def test_plan_of_few_runs_is_near_best(ranges, link, thrift, bound):
     """Weigh splits as merges by thrift and bound, and report the figures of the planned requests."""
     found, every = chosen(ranges, link, thrift=thrift, max_amplification=bound), every_plan(ranges, link, PIECES)
@@ -356,13 +355,8 @@ def test_plan_of_nothing_and_of_overlaps():
 
 
 def test_impossible_input_is_refused():
-    for offsets, sizes, options, word in (
-        ([0, 5], [1], {}, "one size"),
-        ([-1], [4], {}, "before the file"),
-        ([1], [-4], {}, "shorter"),
-        ([1], [4], {"thrift": -1}, "thrift"),
-        ([1], [4], {"thrift": float("nan")}, "thrift"),
-        ([1], [4], {"max_amplification": 0.5}, "max_amplification"),
-    ):
+    wrong = ({"thrift": -1}, {"thrift": float("nan")}, {"max_amplification": 0.5})
+    cases = [([0, 5], [1], {}, "one size"), ([-1], [4], {}, "before the file"), ([1], [-4], {}, "shorter")]
+    for offsets, sizes, options, word in cases + [([1], [4], one, next(iter(one))) for one in wrong]:
         with pytest.raises(ValueError, match=word):
             plan(np.array(offsets), np.array(sizes), LAN, **options)

@@ -271,10 +271,8 @@ def test_missing_days_are_made_too(tmp_path, undisturbed):
 def test_day_file_is_json_and_streams(tmp_path):
     day = Release(SETTINGS, 1).day(1, tmp_path)
     told = json.loads((day.folder / "day.json").read_text())
-    assert [tuple(o) for o in told.pop("objects")] == list(day.objects()) and told == day.facts == days.read(
-        day.folder
-    ).facts
-    assert day.n == 1
+    assert [tuple(o) for o in told.pop("objects")] == list(day.objects())
+    assert told == day.facts == days.read(day.folder).facts and day.n == 1
 
 
 def test_reflog_leaves_out_collected_roots(tmp_path):

@@ -18,6 +18,7 @@ from storelab.datasets.root import baskets, generated
 
 PROPERTY = settings(max_examples=60, deadline=None, database=None, derandomize=True)
 REAL = SHARED / "data" / "root"
+VOLUMES = st.lists(st.integers(1, 30), min_size=1, max_size=8)
 COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
 
 
@@ -120,11 +121,7 @@ def test_branch_without_baskets_is_never_chosen():
 
 
 @PROPERTY
-@given(
-    st.lists(st.integers(1, 30), min_size=1, max_size=8),
-    st.sampled_from([0.1, 1, 10, 33.3, 50, 99.9, 100]),
-    st.sets(st.integers(0, 7)),
-)
+@given(VOLUMES, st.sampled_from([0.1, 1, 10, 33.3, 50, 99.9, 100]), st.sets(st.integers(0, 7)))
 def test_smallest_branches_fill_volume(sizes, percent, without):
     branch = pa.array([f"b{i}" for i, s in enumerate(sizes) for _ in range(2)]).dictionary_encode()
     t = pa.table({"branch": branch, "size": [x for s in sizes for x in (s, 1)]})

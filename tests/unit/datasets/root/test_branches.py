@@ -41,10 +41,8 @@ def test_each_branch_reads_as_itself(doubled):
     names = sorted(set(table["branch"].to_pylist()))
     assert names == ["nya", "xa", "xa#2", "ya", "ya#2"] and facts["unreadable"] == {}
     entries = np.array([0, 7, 20, 39])
-    for found in (
-        by_the_decoder(doubled, "events", names, entries),
-        by_uproot(doubled, "events", table, names, entries),
-    ):
+    by_us = by_the_decoder(doubled, "events", names, entries)
+    for found in (by_us, by_uproot(doubled, "events", table, names, entries)):
         assert found["xa"].tolist() == entries.tolist() and found["xa#2"].tolist() == (-entries).tolist()
         assert found["ya"].tolist() == [[float(e % 20)] * (e % 20 % 4) for e in entries]
         assert found["ya#2"].tolist() == [f"word {e}" for e in entries]
@@ -55,9 +53,8 @@ def test_root_walks_tree_in_same_order(doubled):
     """Use copies of the objects that the engine `root` asks ROOT for."""
 
     def as_root(found):
-        return SimpleNamespace(
-            GetName=lambda: found.name, GetListOfBranches=lambda: [as_root(b) for b in found.branches], of=found
-        )
+        below = lambda: [as_root(b) for b in found.branches]  # noqa: E731
+        return SimpleNamespace(GetName=lambda: found.name, GetListOfBranches=below, of=found)
 
     with uproot.open(doubled) as file:
         tree = file["events"]

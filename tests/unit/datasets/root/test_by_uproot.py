@@ -54,9 +54,8 @@ def test_rntuple_reads_as_by_uproot(tmp_path):
         by_cluster = by_the_decoder(path, "events", ["x", "hits"], entries, batch=1)
         assert ak.array_equal(by_cluster["hits"], hits[entries])
         rows, needed, ranges = baskets.ranges(table, ["x"], entries)
-        assert len(rows) == len({(e >= 40) + (e >= 80) for e in entries.tolist()}) and needed == sum(
-            s for _, s in ranges
-        )
+        assert len(rows) == len({(e >= 40) + (e >= 80) for e in entries.tolist()})
+        assert needed == sum(size for _, size in ranges)
 
 
 @pytest.mark.heavy

@@ -20,44 +20,33 @@ from storelab.datasets.root import baskets, decode, generated
 
 PROPERTY = settings(max_examples=30, deadline=None, database=None, derandomize=True)
 REAL = SHARED / "data" / "root"
+METHODS = st.sampled_from([None, *PACKED])
+NUMBERS = st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=60)
+LISTS = st.lists(st.lists(st.integers(0, 65535), max_size=5), min_size=1, max_size=20)
 PLAIN = struct.pack(">4i", 1, 2, 3, 4)
 
 
 @PROPERTY
-@given(
-    st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=60),
-    st.sampled_from([None, *PACKED]),
-    st.integers(9, 300),
-    st.data(),
-)
+@given(NUMBERS, METHODS, st.integers(9, 300), st.data())
 def test_numbers_are_decoded(numbers, method, longest, data):
-    content = decode.unpack(
-        basket(struct.pack(f">{len(numbers)}i", *numbers), entries=len(numbers), method=method, longest=longest)
-    )
-    assert content.offsets is None and content.entries == len(numbers)
-    wanted = sorted(data.draw(st.sets(st.integers(0, len(numbers) - 1))))
-    found = decode.take(
-        decode.Flat(np.dtype(">i4")), [content, content], [np.array(wanted, int), np.arange(len(numbers))]
-    )
+    n = len(numbers)
+    content = decode.unpack(basket(struct.pack(f">{n}i", *numbers), entries=n, method=method, longest=longest))
+    assert content.offsets is None and content.entries == n
+    wanted = sorted(data.draw(st.sets(st.integers(0, n - 1))))
+    found = decode.take(decode.Flat(np.dtype(">i4")), [content] * 2, [np.array(wanted, int), np.arange(n)])
     assert found.tolist() == [numbers[i] for i in wanted] + numbers and found.dtype == np.dtype("=i4")
 
 
 @PROPERTY
-@given(
-    st.lists(st.lists(st.integers(0, 65535), max_size=5), min_size=1, max_size=20),
-    st.sampled_from([None, *PACKED]),
-    st.sampled_from([0, 3, 10]),
-    st.data(),
-)
+@given(LISTS, METHODS, st.sampled_from([0, 3, 10]), st.data())
 def test_lists_are_decoded(lists, method, header, data):
     parts = [bytes(header) + struct.pack(f">{len(v)}H", *v) for v in lists]
     starts = np.cumsum([0, *map(len, parts)])[:-1].tolist()
     content = decode.unpack(basket(b"".join(parts), starts, len(lists), method))
     assert content.entries == len(lists) and content.offsets.tolist() == [*starts, sum(map(len, parts))]
     wanted = [sorted(data.draw(st.sets(st.integers(0, len(lists) - 1)))) for _ in range(2)]
-    offsets, values = decode.take(
-        decode.Lists(np.dtype(">u2"), header), [content] * 2, [np.array(w, int) for w in wanted]
-    )
+    form = decode.Lists(np.dtype(">u2"), header)
+    offsets, values = decode.take(form, [content] * 2, [np.array(w, int) for w in wanted])
     assert [values[a:b].tolist() for a, b in itertools.pairwise(offsets)] == [lists[i] for w in wanted for i in w]
 
 
@@ -166,10 +155,8 @@ def test_plain_branches_of_experiments_are_decoded():
 @pytest.mark.heavy
 @pytest.mark.skipif(not REAL.is_dir(), reason="data: the real files are missing (../shared/data/root)")
 def test_real_files_are_decoded():
-    for name, tree, branches in (
-        ("uproot-HZZ-zstd.root", "events", 40),
-        ("uproot-issue-123b.root", "CollectionTree", 600),
-    ):
+    files = (("uproot-HZZ-zstd.root", "events", 40), ("uproot-issue-123b.root", "CollectionTree", 600))
+    for name, tree, branches in files:
         assert compare(REAL / name, tree, np.array([0, 3, 17, 42, 99])) >= branches, name
 
 

@@ -45,11 +45,7 @@ LIMITS = {
 
 
 @PROPERTY
-@given(
-    st.lists(st.tuples(SPANS, *COUNTS), min_size=1, max_size=8),
-    st.sampled_from([1, 2, 4]),
-    st.fixed_dictionaries(LIMITS),
-)
+@given(STEPS, st.sampled_from([1, 2, 4]), st.fixed_dictionaries(LIMITS))
 def test_limits_hold_over_spans_of_a_second(steps, clients, limits):
     seen = [tuple(map(int, row)) for row in np.cumsum(np.array(steps), axis=0)]
     guard = Guard(limits, clients)

@@ -110,9 +110,8 @@ def test_full_disk_ends_client_before_it_writes(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
     tasks = [Task(n, 0, "k", note=(n, 1, ledger.NEW)) for n in range(2 * room)]
     now = clock.now_ns()
-    work = loop.Loop(
-        lambda t, keep: done.append(t) or Outcome(1, 0, 0), lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), book
-    )
+    operation = lambda task, keep: done.append(task) or Outcome(1, 0, 0)  # noqa: E731
+    work = loop.Loop(operation, lambda worker: iter(tasks), [0], 1, 1, Guard({}, 1), book)
     with pytest.raises(LimitExceeded, match=r"the ledger cannot be written \(No space left on device\)"):
         work.run(now, now + 60 * S, Closed(now + 60 * S))
     assert path.stat().st_size == ledger.PAGE + ledger.REGION
@@ -129,9 +128,8 @@ def test_header_has_the_place_of_each_object(tmp_path):
     ledger.begin(job(tmp_path, rank=3), rewritten=False)
     assert [ledger.Ledger(tmp_path / "ledger.3").body(5, g) for g in (1, 2)] == [1, 1]
     ledger.begin(job(tmp_path, clients=4, rank=3, buckets=4), rewritten=False)
-    assert [ledger.Ledger(tmp_path / "ledger.3").place(n)[0].name for n in (4, 5)] == ["b2", "b0"], (
-        "as uploads go round"
-    )
+    other = ledger.Ledger(tmp_path / "ledger.3")
+    assert [other.place(n)[0].name for n in (4, 5)] == ["b2", "b0"], "as uploads go round"
     marks = {ledger.mark(a, c) for a in ("a1b2", "a1b") for c in (2, 22)}
     assert len(marks) == 4 and ledger.stamped(ledger.stamp(read.mark, 5, 6) + b"rest") == (read.mark, 5, 6)
 

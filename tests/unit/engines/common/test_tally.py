@@ -38,11 +38,8 @@ def test_checks_name_what_is_wrong():
     unopened = by_name(tally.checks(4, [], {}, 0, False))["side-car"]
     assert unopened.ok and unopened.detail != good["side-car"].detail
     assert failed(tally.checks(0, [], {}, 0, True)) == {"reads"}
-    for kind, name in (
-        ("ChecksumMismatch", "crc32"),
-        ("SideCarMismatch", "side-car"),
-        ("EntriesMismatch", "entries decoded"),
-    ):
+    kinds = {"ChecksumMismatch": "crc32", "SideCarMismatch": "side-car", "EntriesMismatch": "entries decoded"}
+    for kind, name in kinds.items():
         checks = tally.checks(4, [kind, "Other"], {kind: "words", "Other": "x"}, 2, True)
         assert failed(checks) == {name} and "words" in by_name(checks)[name].detail
         assert checks[0].detail.startswith("4 completed, 2 failed, 2 ") and f"{kind}: words" in checks[0].detail

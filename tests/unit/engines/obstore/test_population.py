@@ -13,17 +13,9 @@ EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
 
 def population(start=20, most=30, weights=EVERY, seed=1) -> Population:
     sizes = mixing.Sizes({"size": [0, 20, 100], "count": [1, 2, 3]})
-    folder = ["a/put/", "b/put/"]
-    return Population(
-        weights,
-        sizes,
-        [10 + n for n in range(start)],
-        most,
-        lambda n: n % 2,
-        lambda n: f"{folder[n % 2]}{n:08d}",
-        folder,
-        random.Random(seed),
-    )
+    folder, first = ["a/put/", "b/put/"], [10 + n for n in range(start)]
+    key = lambda n: f"{folder[n % 2]}{n:08d}"  # noqa: E731
+    return Population(weights, sizes, first, most, lambda n: n % 2, key, folder, random.Random(seed))
 
 
 class Play:
@@ -112,10 +104,8 @@ def test_mix_without_deletions_overwrites():
 
 
 def page(known: Population, place=0):
-    folder = known.folder[place]
-    return sorted(
-        (known.key(o.number), o.size) for o in known.slots if o.at >= 0 and known.key(o.number).startswith(folder)
-    )
+    there = {known.key(o.number): o.size for o in known.slots if o.at >= 0}
+    return sorted((key, size) for key, size in there.items() if key.startswith(known.folder[place]))
 
 
 def test_wrong_pages_are_recognised():

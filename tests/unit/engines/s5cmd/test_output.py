@@ -37,16 +37,9 @@ def test_operations_and_errors_become_rows():
         found = output.parse(3, op, 10, out + stat, lines)
         assert found.summary == {"operation": "cp", "success": 2, "error": 2}
         assert found.messages == {"SlowDown": {"count": 2, "message": errors[0]}}
-        assert found.ops == {
-            "client": [3] * 4,
-            "op": [op] * 4,
-            "object": ["a/1", "b", None, None],
-            "count": [1] * 4,
-            "bytes": [10, 10, 0, 0],
-            "end_ns": [10, 20, 40, 41],
-            "status": [0, 0, 503, 0],
-            "error": [None, None, "SlowDown", "SlowDown"],
-        }
+        expected = {"client": [3] * 4, "op": [op] * 4, "object": ["a/1", "b", None, None], "count": [1] * 4}
+        expected |= {"bytes": [10, 10, 0, 0], "end_ns": [10, 20, 40, 41], "status": [0, 0, 503, 0]}
+        assert found.ops == expected | {"error": [None, None, "SlowDown", "SlowDown"]}
 
 
 def test_unexpected_output_fails_the_point():
