@@ -6,11 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import small_plan
-from refusals import refusal
 
 from storelab.core import calibration, plan
-from storelab.measure import check
-from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
 SWEEPS = {
@@ -125,26 +122,6 @@ def test_null_server_is_added_with_its_settings():
     for more, names in ({}, {"a", "nullserver"}), ({"calibrate": False}, {"a"}):
         data = plan.to_json(configured(**more), planned(**more), WORKLOADS)
         assert set(data["stores"]) == names
-
-
-def test_impossible_calibrations_are_refused(tmp_path):
-    """Store, workload, axes; the place of the error and a value that it names."""
-    copy = {"operation": "copy"}
-    cases = [
-        ("nullserver", "put", {}, "workload", "put"),
-        ("a", "calibrate", {}, "workload", "calibrate"),
-        ("nullserver", "calibrate", copy, "axes.operation", "'copy'"),
-        ("nullserver", "calibrate", {"target": "memory"}, "axes.operation", "'get'"),
-        ("nullserver", "calibrate", {"operation": "delete", "engine": "s5cmd"}, "axes.engine", "'s5cmd'"),
-        ("nullserver", "calibrate", copy | {"target": "memory"}, "axes.engine", "'loadgen'"),
-        ("nullserver", "calibrate", {"operation": "get_range", "engine": "obstore"}, "axes.range_size", "get_range"),
-    ]
-    for store, workload, axes, place, value in cases:
-        sweeps = {"s": {"workload": workload, "axes": axes}}
-        settings = configured(use_stores=[store], sweeps=sweeps, state=str(tmp_path))
-        points = plan.make(settings, WORKLOADS)
-        message = refusal(check.rights, settings, points, WORKLOADS, all_stores(settings))
-        assert message.startswith(f"sweeps.s.{place}: ") and value in message, (store, workload, axes)
 
 
 def test_clients_that_use_https():

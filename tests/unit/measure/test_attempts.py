@@ -7,15 +7,12 @@ import sys
 from pathlib import Path
 
 import collected
-import make_examples
 import pytest
 from collected import FINE, looks, settings
 
-from storelab.core import evidence, plan, records
-from storelab.core.config import Config
+from storelab.core import evidence, records
 from storelab.core.errors import MeasurementFailed
 from storelab.measure import attempts, record
-from storelab.workloads import WORKLOADS
 
 POINT = {"store": "a", "workload": "get", "axes": {}, "rep": 1}
 EARLIER = {"nothing": 0, "failed": 1, "record": 1, "record and later": 2}  # what there was -> earlier tries
@@ -85,16 +82,6 @@ def killed_at(act: int, below: Path, call) -> bool:
     _, status = os.waitpid(child, 0)
     assert status in (0, signal.SIGKILL), status
     return status != 0
-
-
-def test_failure_and_record_exclude_each_other(tmp_path):
-    point = plan.make(Config.model_validate(make_examples.CONFIG), WORKLOADS)[0]
-    folder = tmp_path / point.key
-    records.fail(folder, point, "first")
-    assert [p.name for p in folder.iterdir()] == ["failed.json"]
-    records.finish(folder, {"point": records.as_json(point.identity()), "start_ns": 1})
-    records.fail(folder, point, "again, in vain")
-    assert sorted(p.name for p in folder.iterdir()) == ["later.json", "run.json"] and evidence.load_run(folder, point)
 
 
 def test_killed_attempts_are_removed(tmp_path):

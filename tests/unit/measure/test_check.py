@@ -11,7 +11,6 @@ from store_on_paper import StoreOnPaper
 
 from storelab.core import plan
 from storelab.core.errors import UserError
-from storelab.core.model import Point
 from storelab.measure import check
 from storelab.workloads import WORKLOADS
 
@@ -290,11 +289,3 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
         asked |= sweep(object_size="1 MB") if staged else {}
         campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
         all_refused([("limits.stored_bytes: sweep w", expected, check.limits, *campaign)])
-
-
-def test_deletions_stage_objects_of_one_point_at_a_time():
-    axes = {a.name: a.default for a in WORKLOADS["delete"].axes}
-    fixed = {"objects": 500, "duration_ns": 1}
-    points = [Point("uds", "delete", axes | {"workers": n}, 1, "", "s", 1, 1, fixed) for n in (1, 2)]
-    total = check.summarise(points, "uds")
-    assert (total.staged_objects, total.staged_bytes) == (500, 2_000_000)

@@ -33,6 +33,7 @@ POSSIBLE = [
     *(("get", {"engine": engine, "access": "cold"}) for engine in ("s5cmd", "fsspec", "obstore", "loadgen")),
     ("put", {"engine": "loadgen", "payload": "sha256", "balance": "round_robin", "arrival_rate": 5}),
     ("delete", {"batch": 1000}),
+    ("mix", {"arrivals": "poisson", "arrival_rate": 10}),
     ("read_volume", {"engine": "planned", "thrift": 3, "max_amplification": 4, "scale": "L", "buckets": 64}),
     ("replay", {"merge": "gap", "max_range_gap": 0, "engine": "fsspec", "transport": "http"}),
     ("read_entries", {"engine": "planned", "transport": "http"}),
@@ -67,6 +68,7 @@ IMPOSSIBLE = [
     ("replay", {"merge": "gap", "max_amplification": 3}, "max_amplification", "sweep merge planned"),
     ("replay", {"max_range_gap": 0}, "max_range_gap", "sweep merge gap"),
     ("delete", {"batch": 1001}, "batch", "at most 1000"),
+    ("mix", {"arrivals": "poisson"}, "arrivals", "poisson arrivals need a rate"),
 ]
 
 

@@ -31,11 +31,9 @@ IMPOSSIBLE = [
     ({"servers": 3}, {"store": URL}, "axes.servers", "store a (kind s3)"),
     ({"front_ends": 99}, {}, "sweeps.s.axes.front_ends", "at most 23"),
     ({"accounts": 2}, {"store": URL}, "sweeps.s.axes.accounts", "at most 1"),
-    ({"accounts": 2, "clients": 2}, {}, "sweeps.s.axes.accounts", "`buckets` to 2"),
     ({}, {"store": FILES}, "sweeps.s.axes.engine", "(kind directory) speaks file; sweep engine `fsspec`"),
     ({}, {"workload": "read_entries", "store": {"kind": "nginx"}}, "sweeps.s.axes.engine", "`planned`"),
     ({"buckets": 101}, {"store": PRESET}, "sweeps.s.axes.buckets", "100 buckets, 101 are asked"),
-    ({"range_size": "2 MB", "object_size": "1 MB"}, {"workload": "get_range"}, "sweeps.s.axes.range_size", "2 MB"),
     ({}, {"workload": "space", "store": URL}, "sweeps.s.workload", "store a (kind s3)"),
 ]
 

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -12,7 +11,7 @@ from small_plan import URL, configured
 from storelab.core import plan
 from storelab.core.axes import mixes
 from storelab.core.config import Config
-from storelab.measure import check_axes, plan_file
+from storelab.measure import plan_file
 from storelab.workloads import WORKLOADS
 
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
@@ -112,10 +111,3 @@ def test_mean_of_a_cut_log_normal_distribution_by_integration():
             density = math.exp(-((y - mu) ** 2) / (2 * s * s))
             top, below = top + math.exp(y) * density, below + density
         assert mixes.mean(cut) == pytest.approx(top / below, rel=1e-5)
-
-
-def test_poisson_arrivals_need_a_rate(tmp_path):
-    store = SimpleNamespace(protocol="s3", name="mine", settings=SimpleNamespace(kind="s3"))
-    one = point(tmp_path, {"arrivals": "poisson"})
-    all_refused([("sweeps.it.axes.", "poisson arrivals need a rate", check_axes.possible, one, store)])
-    check_axes.possible(point(tmp_path, {"arrivals": "poisson", "arrival_rate": 10}), store)

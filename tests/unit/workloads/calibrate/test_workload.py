@@ -149,6 +149,7 @@ def test_possible_calibrations():
     copy, local = {"operation": "copy"}, {"engine": "none"}
     cases = [
         *[({}, None), ({"operation": "put"}, None), ({"operation": "delete"}, None)],
+        ({"operation": "delete", "engine": "s5cmd"}, "engine"),
         *[({"operation": "get_range", "range_size": 5}, None), ({"operation": "get_range"}, "range_size")],
         *[(copy, "operation"), ({"target": "memory"}, "operation"), (local, "engine")],
         *[({"target": "memory"} | copy, "engine"), ({"target": "memory"} | copy | local, None)],

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import json
 import random
 import re
 import shutil
@@ -503,14 +502,6 @@ def test_impossible_points_are_refused():
     repositories.all_refused_at_axes(
         (f"{axis}: ", text, point(workload, RELEASE, **{"days": 3} | axes)) for workload, axes, axis, text in refused
     )
-
-
-def test_settings_of_a_release_come_back_from_a_record():
-    chunks = {"minimum": "1 MiB", "average": "2 MiB", "maximum": "5 MB"}
-    tree = {"path": "/t", "versions": ["a"]}
-    given = Settings(factor=0.5, bytes_a_day="3 GB", bytes_deviation="0 B", chunks=chunks, tree=tree)
-    for settings in (Settings(), given):
-        assert Settings.model_validate(json.loads(json.dumps(settings.told()))) == settings
 
 
 def test_objects_of_an_attempt_are_known_before():

@@ -3,10 +3,8 @@
 import random
 from itertools import pairwise
 
-import pytest
 from probed import Handler, job, served
 
-from storelab.readplan.multipart import Malformed, boundary, content_range, parse, range_header
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads.probe import answers, multirange
 from storelab.workloads.probe.context import known_body
@@ -128,18 +126,6 @@ def test_lies_about_one_range_are_recognised():
     ):
         assert plain(body, said, status, ONE) == found, (said, status)
     assert kind(multipart(ONE), ranges=ONE) == RIGHT, "allowed, if odd"
-
-
-def test_headers_of_ranges_are_parsed():
-    assert boundary("multipart/byteranges; boundary=x") == boundary('MULTIPART/byteranges;boundary="x"') == "x"
-    assert boundary("multipart/mixed; boundary=x") is None and boundary("multipart/byteranges") is None
-    assert content_range("bytes 0-9/100") == content_range("Bytes  0-9/100 ") == (0, 9, 100)
-    assert content_range("bytes 0-9/*") == (0, 9, None)
-    for text in (None, "", "bytes */100", "bytes 9-0/100", "bytes 0-100/100", "0-9/100"):
-        assert content_range(text) is None, text
-    assert range_header([(0, 9), (20, 29)]) == "bytes=0-9,20-29"
-    with pytest.raises(Malformed):
-        parse(b"nothing", "cut")
 
 
 class Liar(Handler):
