@@ -195,7 +195,7 @@ def test_unreadable_files_are_left_out(odd, tmp_path, monkeypatch):
     assert facts["skipped"] == [[path, "Permission denied"] for path in ("a-b", "big", "circle")]
     wanted = there(os.fsencode(odd / "one"), b"/one")
     for lost in (b"/one/big", b"/one/circle", b"/one/a-b/x"):
-        del wanted[lost]
+        wanted.pop(lost, None)
     assert read_back(what, facts, bucket) == wanted
 
 
