@@ -1,6 +1,4 @@
-"""The whole way of a campaign: packed here, taken apart elsewhere, rebuilt; and a wheel, far from any checkout, that
-does all of it.
-"""
+"""A campaign is packed, unpacked elsewhere and rebuilt; an installed wheel does the same without a checkout."""
 
 import os
 import shutil
@@ -65,15 +63,12 @@ def test_it_is_rebuilt_elsewhere(packed, tmp_path):
     folder, _, _ = packed
     code, out, err = in_process(tmp_path, "unpack", str(folder / PACK))
     assert code == 0, err
-    tables, figures = (
-        len(list((folder / f"results/{NAME}/{kind}").glob(glob)))
-        for kind, glob in (("tables", "*.csv"), ("figures", "*.json"))
-    )
+    made = folder / "results" / NAME
+    tables, figures = len([*made.glob("tables/*.csv")]), len([*made.glob("figures/*.json")])
     assert f"{tables} tables, bit-identical" in out and f"{figures - 1} figures, the same data" in out
     assert "every checksum holds" in out and "pictures, the same bytes" in out
-    sums = subprocess.run(
-        ["sha256sum", "--quiet", "-c", archive.SUMS], cwd=tmp_path / NAME, capture_output=True, text=True
-    )
+    command = ["sha256sum", "--quiet", "-c", archive.SUMS]
+    sums = subprocess.run(command, cwd=tmp_path / NAME, capture_output=True, text=True)
     assert sums.returncode == 0, sums.stdout + sums.stderr
     code, out, err = in_process(tmp_path, "unpack", str(folder / PACK), NAME, "--no-rebuild")
     assert code == 0 and "is there already, and as it was packed" in out and "rebuilt" not in out
@@ -106,17 +101,14 @@ def test_records_that_were_forged_are_named(packed, tmp_path):
     with zipfile.ZipFile(folder / PACK) as old:
         name = next(n for n in old.namelist() if n.startswith(raw) and n.endswith("run.json"))
         run = old.read(name)
-    pack = forged(
-        folder / PACK, tmp_path / "forged.zip", **{name: run.replace(b'"valid": true', b'"valid":false', 1) + b" "}
-    )
+    other = run.replace(b'"valid": true', b'"valid":false', 1) + b" "
+    pack = forged(folder / PACK, tmp_path / "forged.zip", **{name: other})
     code, _, err = in_process(tmp_path, "unpack", str(pack), "new")
     assert code == 2 and Path(name).name in err and err.count("\n") == 1
 
 
 def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
-    """Built, installed into a fresh environment (which borrows the packages of this one), and asked to plan, rebuild
-    and pack.
-    """
+    """Build it, install it into a fresh environment that borrows the packages of this one, plan and rebuild."""
     site = next(p for p in map(Path, sys.path) if p.name == "site-packages")
     uv, quiet = [str(Path(sys.executable).parent / "uv")], {"capture_output": True, "text": True}
 
@@ -133,30 +125,15 @@ def test_a_wheel_makes_a_project_far_from_any_checkout(packed, tmp_path):
     run(*uv, "pip", "install", "--offline", "--no-deps", "--python", tmp_path / "venv/bin/python", wheel)
     own = next((tmp_path / "venv").glob("lib/*/site-packages"))
     (own / "borrowed.pth").write_text(f"{site}\n")
-    told = run(
-        "python",
-        "-c",
-        "import storelab; from storelab.install import golang, project; "
-        "print(storelab.__file__, golang.pinned(golang.LOADGEN))",
-    )
+    code = "import storelab; from storelab.install import golang as go; print(storelab.__file__, go.pinned(go.LOADGEN))"
+    told = run("python", "-c", code)
     assert told.split()[0].startswith(str(own)), "the wheel's, not this checkout's"
     run("storelab", "init", "lab")
     lab = tmp_path / "lab"
     lay_down(lab)
     assert "seaweedfs/" in run("storelab", "--set", "campaign=demo", "plan", where=lab)
-    run(
-        "python",
-        "-m",
-        "snakemake",
-        "--profile",
-        "profiles/local",
-        "--config",
-        f"campaign={NAME}",
-        "measure=false",
-        "--",
-        "tables",
-        where=lab,
-    )
+    options = ("--profile", "profiles/local", "--config", f"campaign={NAME}", "measure=false")
+    run("python", "-m", "snakemake", *options, "--", "tables", where=lab)
     made = {p.name: p.read_bytes() for p in (lab / f"results/{NAME}/tables").iterdir()}
     assert made == {p.name: p.read_bytes() for p in (packed[0] / f"results/{NAME}/tables").iterdir()}, "as a checkout's"
     assert f"loadgen {told.split()[1]}" in run("storelab", "install", "--dry-run", "loadgen", where=lab)

@@ -1,6 +1,4 @@
-"""docs/extending.md to the letter: what the page adds to a copy of the checkout is measured, tabled, drawn and
-typeset there.
-"""
+"""What docs/extending.md adds to a copy of the checkout is measured, tabled, drawn and typeset there."""
 
 import json
 import os
@@ -28,7 +26,7 @@ sweeps:
 
 
 def extend(house: Path) -> list[str]:
-    """Does what the page says below `house`; returns the files that it makes or changes."""
+    """Do what the page shows in a copy of the checkout; return the files that it makes or changes."""
     touched = []
     for block in BLOCK.findall((ROOT / "docs/extending.md").read_text()):
         head, _, body = block.partition("\n")
@@ -52,9 +50,7 @@ def extend(house: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    """A copy of the checkout with all that the page adds, and its campaign measured: (folder, environment, files
-    touched).
-    """
+    """Return a copy of the checkout with all that the page adds, measured: (folder, environment, changed files)."""
     folder = tmp_path_factory.mktemp("house")
     for part in ("src", "paper"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
@@ -76,31 +72,19 @@ def house(tmp_path_factory):
 
 
 def storelab(folder: Path, environ: dict[str, str], *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "storelab", *words],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command, quiet = [sys.executable, "-m", "storelab", *words], {"capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=folder, env=environ, timeout=120, check=False, **quiet)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_a_new_thing_touches_what_the_page_says(house):
-    """A store: one file and its line; an engine: one and its entry; an axis: its declaration; a workload: one, its
-    line, its use.
-    """
+    """A store is a file and its line, an engine a file and its entry, an axis its declaration."""
     _, _, touched = house
-    assert [t for t in touched if t.startswith("src/storelab/stores") or t.endswith("core/stores.py")] == [
-        "src/storelab/stores/memory.py",
-        "src/storelab/core/stores.py",
-    ]
-    assert (
-        touched.count("src/storelab/core/engines.py") == 2 and touched.count("src/storelab/core/axes/clients.py") == 1
-    )
+    stores = [t for t in touched if t.startswith("src/storelab/stores") or t.endswith("core/stores.py")]
+    assert stores == ["src/storelab/stores/memory.py", "src/storelab/core/stores.py"]
+    assert touched.count("src/storelab/core/engines.py") == 2
+    assert touched.count("src/storelab/core/axes/clients.py") == 1
     assert touched.count("src/storelab/workloads/__init__.py") == 1
 
 

@@ -41,9 +41,8 @@ def gang(seaweedfs, tmp_path):
         records.write_json(folder / "job.json", job)
         started = launcher(folder, clients, [seaweedfs.credentials().environ()])
         with scratch.using(job["scratch_base"]):  # as `measure` does: else another `down --all` clears it
-            results = coordinator.run(
-                started, folder, clients, job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9, at_start
-            )
+            timeout_s, seconds = job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9
+            results = coordinator.run(started, folder, clients, timeout_s, seconds, at_start)
         assert len(started.ended()) == clients
         return folder, job, results
 
@@ -87,14 +86,11 @@ def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
 
 @pytest.mark.heavy
 def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
-    _, _, results = gang(
-        "put", change=lambda job: job.update(buckets=[{"name": "storelab-nobody-made-this", "prefix": ""}])
-    )
+    missing = [{"name": "storelab-nobody-made-this", "prefix": ""}]
+    _, _, results = gang("put", change=lambda job: job.update(buckets=missing))
     for r in results:
-        assert r["operations"] == 0 < r["errors"]
-        assert [(c["name"], "NoSuchBucket" in c["detail"]) for c in r["checks"] if not c["ok"]] == [
-            ("something moved", True)
-        ]
+        failed = [(c["name"], "NoSuchBucket" in c["detail"]) for c in r["checks"] if not c["ok"]]
+        assert r["operations"] == 0 < r["errors"] and failed == [("something moved", True)]
 
 
 def test_a_corrupted_object_fails_the_check(gang, seaweedfs):

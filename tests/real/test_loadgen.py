@@ -7,24 +7,19 @@ import subprocess
 import time
 
 import latency_truth
+import managed
 import ports
 import pyarrow.parquet as pq
 import pytest
 from delay_server import DelayServer
 from laboratory import needs_loadgen
 
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.engines.common import bins
 from storelab.engines.loadgen import client
-from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Credentials
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.heavy,
-    needs_loadgen,
-]
+pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_loadgen]
 KEYS = Credentials("any", "body").environ()
 
 
@@ -44,14 +39,10 @@ def job(url: str, tmp_path, **more) -> dict:
 
 
 def started(values: dict, environ=None) -> subprocess.Popen:
-    now = time.time_ns()
+    now, pipe = time.time_ns(), subprocess.PIPE
     values = {"start_ns": now + 200_000_000, "deadline_ns": now + 60_000_000_000} | values
-    process = subprocess.Popen(
-        [client.binary()],
-        stdin=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | (KEYS if environ is None else environ),
-    )
+    variables = os.environ | (KEYS if environ is None else environ)
+    process = subprocess.Popen([client.binary()], stdin=pipe, stderr=pipe, env=variables)
     process.stdin.write(json.dumps(values).encode())
     process.stdin.close()
     process.stdin = None
@@ -75,42 +66,26 @@ def summary(lines: bytes) -> dict:
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, change, says):
-    process = started(job("http://127.0.0.1:1", tmp_path) | change)
+    is_refused(tmp_path, says, job("http://127.0.0.1:1", tmp_path) | change)
+
+
+def is_refused(folder, says: str, *arguments) -> None:
+    """Check that the program ends with one line, and writes no records."""
+    process = started(*arguments)
     _, said = process.communicate(timeout=20)
-    assert (
-        process.returncode == 2
-        and said.count(b"\n") == 1
-        and says in said.decode()
-        and not (tmp_path / "ops.parquet").exists()
-    )
+    assert process.returncode == 2 and said.count(b"\n") == 1 and says in said.decode()
+    assert not (folder / "ops.parquet").exists()
 
 
 def test_credentials_missing(tmp_path):
-    process = started(job("http://127.0.0.1:1", tmp_path), {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""})
-    _, said = process.communicate(timeout=20)
-    assert process.returncode == 2 and b"AWS_ACCESS_KEY_ID" in said and said.count(b"\n") == 1
+    none = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    is_refused(tmp_path, "AWS_ACCESS_KEY_ID", job("http://127.0.0.1:1", tmp_path), none)
 
 
-def test_a_certificate_that_is_not_trusted(tmp_path, port_block):
-    stores = {"null": {"kind": "nullserver", "port": port_block, "tls": True}}
-    sweeps = {"it": {"workload": "calibrate", "duration": "1 s"}}
-    values = {
-        "campaign": "lab",
-        "name": "lab",
-        "state": str(tmp_path / "state"),
-        "stores": stores,
-        "use_stores": ["null"],
-        "sweeps": sweeps,
-    }
-    store = all_stores(Config.model_validate(values))["null"]
-    try:
+def test_certificate_that_is_not_trusted(tmp_path):
+    with managed.running(managed.made("null", managed.settings_of("nullserver", tls=True), tmp_path)) as store:
         store.up(1)
-        process = started(job(store.endpoints(1)[0].url, tmp_path))
-        _, said = process.communicate(timeout=20)
-    finally:
-        store.down()
-    assert process.returncode == 2 and b"certificate is not trusted" in said and said.count(b"\n") == 1
-    assert not (tmp_path / "ops.parquet").exists()
+        is_refused(tmp_path, "certificate is not trusted", job(store.endpoints(1)[0].url, tmp_path))
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
@@ -173,18 +148,15 @@ def test_many_operations_are_bins_like_those_of_other_engines(tmp_path):
         for name, most in (("single", 5_000_000), ("binned", 10)):
             now = time.time_ns()
             times = {"start_ns": now + 200_000_000, "deadline_ns": now + 900_000_000}
-            process = started(
-                job(server.url, tmp_path, most_single=most, records=str(tmp_path / name), workers=3) | times
-            )
+            more = {"most_single": most, "records": str(tmp_path / name), "workers": 3}
+            process = started(job(server.url, tmp_path, **more) | times)
             process.communicate(timeout=20)
             assert process.returncode == 0
     single, binned = (pq.read_table(tmp_path / name).to_pydict() for name in ("single", "binned"))
     assert set(binned["worker"]) == set(binned["start_ns"]) == set(binned["object"]) == {None}
     uppers = {b["upper_ns"] for hist in binned["latency_hist"] for b in hist}
     assert uppers <= set(bins.EDGES.tolist()), "buckets are those of the other engines"
-    assert all(
-        sum(b["count"] for b in hist) == n for hist, n in zip(binned["latency_hist"], binned["count"], strict=True)
-    )
+    assert [sum(b["count"] for b in hist) for hist in binned["latency_hist"]] == binned["count"]
     assert all(hist is None or not hist for hist in single["latency_hist"]) and None not in single["start_ns"]
 
 

@@ -1,6 +1,4 @@
-"""Gangs over several nodes, without a batch system: agents are started by hand, each with a node's name of its own;
-a real store.
-"""
+"""Gangs over several nodes on a real store, without a batch system: agents are started by hand, with node names."""
 
 import json
 import os
@@ -44,11 +42,8 @@ class ByHand(RemoteLauncher):
     def command(self) -> list[str]:
         agent = " ".join(self.agent())
         names = self.names or tuple(f"node{n}" for n in range(len(self.nodes)))
-        lines = [
-            f"SLURMD_NODENAME={name} {agent} {n} & echo $! > {self.folder}/pid.{n}"
-            for n, name in enumerate(names)
-            if name
-        ]
+        start = "SLURMD_NODENAME={} {} {} & echo $! > {}/pid.{}"
+        lines = [start.format(name, agent, n, self.folder, n) for n, name in enumerate(names) if name]
         return ["bash", "-c", "\n".join([*lines, "wait"])]
 
 
@@ -83,9 +78,8 @@ def gang(seaweedfs, tmp_path):
         shared = job["scratch_base"]
         job |= job_changes
         records.write_json(folder / "job.json", job)
-        started = launcher(
-            folder, ranks, [seaweedfs.credentials().environ()], Launcher(address="127.0.0.1", **(settings or {}))
-        )
+        given = Launcher(address="127.0.0.1", **(settings or {}))
+        started = launcher(folder, ranks, [seaweedfs.credentials().environ()], given)
         seconds = job["point"]["fixed"]["duration_ns"] / 1e9
         with scratch.using(shared):  # as `measure` does: else another `down --all` clears it
             results = coordinator.run(
@@ -105,13 +99,7 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     with scratch.using(tmp_path):  # as the coordinator does
         folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
     assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
-    assert [(r["node"], r["host"]) for r in results] == [
-        (0, "node0"),
-        (1, "node1"),
-        (2, "node2"),
-        (0, "node0"),
-        (1, "node1"),
-    ]
+    assert [(r["node"], r["host"]) for r in results] == [(n, f"node{n}") for n in (0, 1, 2, 0, 1)]
     for rank, r in enumerate(results):
         ops = pq.read_table(folder / f"ops.{rank}.parquet")
         assert r["saw_go_in_time"] and all(c["ok"] for c in r["checks"]) and len(ops) == r["operations"] > 0
@@ -126,11 +114,8 @@ def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     assert not [p for p in here.iterdir() if p.is_dir()]
     secret = seaweedfs.credentials()
     told = b"".join(p.read_bytes() for p in folder.iterdir() if p.is_file())
-    assert (
-        secret.secret_key.encode() not in told
-        and secret.access_key.encode() not in told
-        and not (folder / "keys").exists()
-    )
+    assert secret.secret_key.encode() not in told and secret.access_key.encode() not in told
+    assert not (folder / "keys").exists()
 
 
 @pytest.mark.heavy
@@ -181,10 +166,8 @@ def test_a_clock_that_is_off_is_taken_off_or_refused(gang):
     found = launcher.about()
     assert all(35_000_000 < n["clock_offset_ns"] < 45_000_000 for n in found)
     Shifted.shift = 3_000_000_000
-    with pytest.raises(
-        MeasurementFailed,
-        match=r"node ([01]) \(node\1\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s",
-    ):
+    off = r"node ([01]) \(node\1\): its clock is \+3\.0\d\d s from the coordinator's, more than clock_bound = 1 s"
+    with pytest.raises(MeasurementFailed, match=off):
         gang([[0], [1]], launcher=Shifted)
 
 
@@ -202,16 +185,12 @@ def test_the_batch_systems_own_words_are_told(gang):
 def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
-    folder, _, results, launcher = gang(
-        [[0, 2], [1]], launcher=Posted, settings={"shared_folder": False}, scratch_base=str(tmpfs)
-    )
+    more = {"settings": {"shared_folder": False}, "scratch_base": str(tmpfs)}
+    folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, **more)
     assert not list(tmpfs.iterdir())  # where nobody else uses it, agents leave nothing on a node's tmpfs
     assert [r["host"] for r in results] == ["node0", "node1", "node0"]
-    assert (
-        sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3))
-        == sum(r["operations"] for r in results)
-        > 0
-    )
+    rows = sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3))
+    assert rows == sum(r["operations"] for r in results) > 0
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
         post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
@@ -252,15 +231,9 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
         place = post.RemoteFolder(office.url, office.ticket())
         place.put("ready.0", {"a": 1})
         assert place.put_once("ready.1", {}) and not place.put_once("ready.1", {"b": 2})
-        assert (
-            place.present("ready") == {0, 1}
-            and place.get("ready.0") == {"a": 1}
-            and place.get("ready.1") == {}
-            and place.get("go") is None
-        )
-        assert place.put_once("seen.0", {"clients": {7: 1}}) and place.put_once(
-            "seen.0", {"clients": {7: 1}}
-        )  # tried again
+        assert place.present("ready") == {0, 1} and place.get("go") is None
+        assert place.get("ready.0") == {"a": 1} and place.get("ready.1") == {}
+        assert all(place.put_once("seen.0", {"clients": {7: 1}}) for _ in range(2))  # the second time: tried again
         with pytest.raises(OSError, match="403"):
             post.RemoteFolder(office.url, {**office.ticket(), "token": "guessed"}).get("ready.0")
         with pytest.raises(OSError, match="400"):
@@ -280,29 +253,22 @@ def test_the_post_office_serves_who_knows_the_token(tmp_path):
 def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch):
     proxy = tmp_path / "proxy.pem"
     proxy.write_text("a proxy")
-    parcel = credentials.collect(
-        [{"AWS_ACCESS_KEY_ID": "k"}], {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"}
-    )
+    environ = {"X509_USER_PROXY": str(proxy), "BEARER_TOKEN": "t", "HOME": "/h"}
+    parcel = credentials.collect([{"AWS_ACCESS_KEY_ID": "k"}], environ)
     credentials.send(tmp_path, "keys", parcel)
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o600
     there = tmp_path / "there"
     there.mkdir()
     (environ,) = credentials.receive(json.loads((tmp_path / "keys").read_text()), there)
     assert environ["AWS_ACCESS_KEY_ID"] == "k" and environ["BEARER_TOKEN"] == "t" and "HOME" not in environ
-    assert (
-        Path(environ["X509_USER_PROXY"]).read_text() == "a proxy" and Path(environ["X509_USER_PROXY"]).parent == there
-    )
-    assert Path(environ["X509_USER_PROXY"]).stat().st_mode & 0o777 == 0o600
+    brought = Path(environ["X509_USER_PROXY"])
+    assert brought.read_text() == "a proxy" and brought.parent == there and brought.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.heavy
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
     """Its folder is not the coordinator's: it is told, and nothing hangs."""
-    done = subprocess.run(
-        [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"],
-        env={**os.environ, post.TICKET: str(tmp_path / "none")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    command = [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"]
+    environ = os.environ | {post.TICKET: str(tmp_path / "none")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "none" in done.stderr

@@ -6,17 +6,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import ports
-import pyarrow.parquet as pq
 import pytest
 from counting_proxy import CountingProxy, RootProxy
 from laboratory import needs_xrootd
+from managed import made, rows_of
 from range_server import range_server
 from staged_root import failed, prepared, read, s_file, staged_root
 
-from storelab.core import stores
-from storelab.core.errors import UserError
 from storelab.readplan import measure
-from storelab.stores import make
 
 pytestmark = pytest.mark.real
 BUCKET = "storelab-protocol-reads"
@@ -26,12 +23,8 @@ SETTINGS = {
     "root": {"kind": "xrootd", "protocol": "root", "subnet": "10.213.96.0/30"},
     "xrdhttp": {"kind": "xrootd", "protocol": "http", "subnet": "10.213.97.0/30"},
 }
-SPEAKS = {
-    "directory": ("file", "fsspec"),
-    "nginx": ("http", "aiohttp"),
-    "root": ("root", "fsspec-xrootd"),
-    "xrdhttp": ("http", "aiohttp"),
-}
+HTTP = ("http", "aiohttp")
+SPEAKS = {"directory": ("file", "fsspec"), "nginx": HTTP, "root": ("root", "fsspec-xrootd"), "xrdhttp": HTTP}
 XROOTD = [pytest.param(kind, marks=[*needs_xrootd, pytest.mark.heavy]) for kind in ("root", "xrdhttp")]
 NGINX = pytest.param("nginx", marks=pytest.mark.heavy)
 
@@ -39,13 +32,9 @@ NGINX = pytest.param("nginx", marks=pytest.mark.heavy)
 def settings(kind, folder):
     """Return the settings of a store; skip with the line that installs it."""
     more = {"directory": {"path": str(folder / "data")}, "nginx": {"port": ports.block()}}.get(kind, {})
-    found = SETTINGS[kind] | more
     (folder / "data").mkdir(exist_ok=True)
-    try:
-        make("one", stores.load(found["kind"]).Settings(**found), folder / "look").require()
-    except UserError as error:
-        pytest.skip(str(error))
-    return found
+    made("one", SETTINGS[kind] | more, folder / "look")
+    return SETTINGS[kind] | more
 
 
 @pytest.mark.parametrize("kind", ["directory", NGINX, *XROOTD])
@@ -59,8 +48,7 @@ def test_records_of_protocols(lab, tmp_path, kind):
     )
     needed = set()
     for point, record, rows in measured:
-        folder = tmp_path / "results" / "lab" / "raw" / point.key
-        reads = [r for table in folder.glob("reads.*.parquet") for r in pq.read_table(table).to_pylist()]
+        reads = rows_of(tmp_path / "results" / "lab" / "raw" / point.key, "reads")
         assert {r["client"] for r in reads} == {0, 1} and {r["error"] for r in rows} == {None}
         assert all(c["ok"] for c in record["checks"])
         known = record["engine"]["settings"]
@@ -95,8 +83,7 @@ def test_bytes_are_counted_beneath_tls(lab, port_block, kind, several):
 def store(request, tmp_path_factory):
     """Return (endpoint, folder, facts) of a running store with the S file in it."""
     folder = tmp_path_factory.mktemp(request.param)
-    found = settings(request.param, folder)
-    one = make("one", stores.load(found["kind"]).Settings(**found), folder / "state")
+    one = made("one", settings(request.param, folder), folder / "state")
     one.up()
     try:
         with staged_root(one, BUCKET, folder) as found:

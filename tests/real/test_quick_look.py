@@ -10,17 +10,18 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from common import BIN, ROOT, environ
 from laboratory import in_process, needs_loadgen
+from managed import until
+from process_table import having
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder to start it in: config and campaigns as they ship, temporary files of its own."""
+    """Return a folder to start it in, with the shipped configuration and a separate folder of temporary files."""
     shutil.copy(ROOT / "config.yaml", tmp_path)
     (tmp_path / "campaigns").symlink_to(ROOT / "campaigns")
     (tmp_path / "tmp").mkdir()
@@ -34,18 +35,16 @@ def ours(store) -> list[str]:
 
 
 def nothing_left(store, folder: Path) -> None:
-    end = time.monotonic() + 10
-    while ours(store) and time.monotonic() < end:  # a busy SeaweedFS lists a bucket for a moment that it has deleted
-        time.sleep(0.2)
-    assert ours(store) == [] and list((folder / "tmp").iterdir()) == []
+    until(lambda: ours(store) == [], 10)  # a busy SeaweedFS lists a deleted bucket for a moment
+    assert list((folder / "tmp").iterdir()) == []
     assert {p.name for p in folder.iterdir()} <= {"config.yaml", "campaigns", "tmp", ".storelab"}
     assert {p.name for p in (folder / ".storelab").glob("*")} <= {"measuring.lock"}
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
+    assert not having(str(folder))
 
 
 @contextmanager
 def taken(port: int):
-    """Somebody listens at the port: this test, where nobody else does."""
+    """Listen at the port, unless another process does."""
     try:
         listening = socket.create_server(("127.0.0.1", port))
     except OSError:
@@ -59,15 +58,9 @@ def taken(port: int):
 def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
     url = seaweedfs.endpoints()[0].url
     fast = ("--set", "scale=0.3", "--set", "repetitions=1")
+    command, quiet = [*fast, "quick", url, "--output", "page.html"], {"capture_output": True, "text": True}
     with taken(25000):  # the near-null server's
-        done = subprocess.run(
-            [str(BIN / "storelab"), *fast, "quick", url, "--output", "page.html"],
-            cwd=here,
-            env=environ(),
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        done = subprocess.run([str(BIN / "storelab"), *command], cwd=here, env=environ(), timeout=300, **quiet)
     assert done.returncode == 0, done.stderr[-3000:]
     page = done.stdout
     for words in ("What it can do", "upload of 4 kB", "download of 16 MB", "half within", "1 % of entries, planned"):
@@ -89,17 +82,9 @@ def test_ctrl_c_leaves_nothing(here, seaweedfs, keys, when, later):
     url = seaweedfs.endpoints()[0].url
     command = [str(BIN / "storelab"), "--set", "calibrate=false", "quick", url]
     with (here / "said").open("w") as said:
-        started = subprocess.Popen(
-            command,
-            cwd=here,
-            env=environ(),
-            stdout=said,
-            stderr=said,
-            start_new_session=True,
-        )
-    end = time.monotonic() + 60
-    while when not in (here / "said").read_text() and time.monotonic() < end and started.poll() is None:
-        time.sleep(0.02)
+        output = {"stdout": said, "stderr": said}
+        started = subprocess.Popen(command, cwd=here, env=environ(), start_new_session=True, **output)
+    until(lambda: when in (here / "said").read_text() or started.poll() is not None)
     time.sleep(later)
     os.killpg(started.pid, signal.SIGINT)
     assert started.wait(60) == 130

@@ -13,26 +13,21 @@ from managed import until
 
 pytestmark = pytest.mark.real
 S = 10**9
+UPLOADS = {"engine": "loadgen", "object_size": "10 kB", "clients": 2, "workers": 2}
+READS = {"engine": "obstore", "object_size": "100 kB", "workers": 2}
 BESIDE = {
     "duration": "3 s",
     "axes": {"buckets": 2},
     "roles": {
-        "uploads": {
-            "workload": "put",
-            "axes": {"engine": "loadgen", "object_size": "10 kB", "clients": 2, "workers": 2},
-        },
+        "uploads": {"workload": "put", "axes": UPLOADS},
         "deletions": {"workload": "delete", "axes": {"workers": 4}, "begin": "30 %", "end": "60 %", "objects": 2000},
-        "readers": {
-            "workload": "get",
-            "axes": {"engine": "obstore", "object_size": "100 kB", "workers": 2},
-            "objects": 8,
-        },
+        "readers": {"workload": "get", "axes": READS, "objects": 8},
     },
 }
 
 
-def test_roles_share_one_record(lab, seaweedfs, keys):
-    ((_, run, rows),) = lab({"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}, beside=BESIDE)
+def test_roles_share_one_record(lab, external, keys):
+    ((_, run, rows),) = lab(external, beside=BESIDE)
     roles = [(r["name"], r["workload"], r["clients"]) for r in run["roles"]]
     assert roles == [("uploads", "put", [0, 1]), ("deletions", "delete", [2]), ("readers", "get", [3])]
     start = run["start_ns"]
@@ -58,22 +53,12 @@ def test_roles_share_one_record(lab, seaweedfs, keys):
 @pytest.mark.heavy
 def test_open_loop_role_counts_from_its_begin(lab):
     """Sweep the workers of the aggressor, which has another account. The victim's schedule starts with its window."""
-    roles = {
-        "victim": {
-            "workload": "get",
-            "axes": {"engine": "obstore", "arrival_rate": 50, "clients": 2, "workers": 2},
-            "begin": "500 ms",
-            "objects": 6,
-        },
-        "aggressor": {
-            "workload": "put",
-            "axes": {"engine": "loadgen", "object_size": "20 kB", "clients": 2, "workers": [1, 4]},
-        },
-    }
-    measured = lab(
-        {"kind": "seaweedfs", "port": ports.block()},
-        beside={"duration": "2500 ms", "axes": {"accounts": 2, "buckets": 2}, "roles": roles},
-    )
+    steady = {"engine": "obstore", "arrival_rate": 50, "clients": 2, "workers": 2}
+    swept = {"engine": "loadgen", "object_size": "20 kB", "clients": 2, "workers": [1, 4]}
+    victim = {"workload": "get", "axes": steady, "begin": "500 ms", "objects": 6}
+    roles = {"victim": victim, "aggressor": {"workload": "put", "axes": swept}}
+    sweep = {"duration": "2500 ms", "axes": {"accounts": 2, "buckets": 2}, "roles": roles}
+    measured = lab({"kind": "seaweedfs", "port": ports.block()}, beside=sweep)
     assert sorted(p.axes["aggressor.workers"] for p, _, _ in measured) == [1, 4]
     for point, run, rows in measured:
         victim, aggressor = run["roles"]

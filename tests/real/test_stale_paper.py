@@ -1,6 +1,4 @@
-"""The reference paper is rebuilt in a fresh copy of the repository, without a network; and it is never stale: a file of
-that copy is edited, and Snakemake is asked what it would make anew. Run by .ci/run.
-"""
+"""The reference paper is rebuilt in a copy of the repository without a network, and edits make it stale."""
 
 import os
 import re
@@ -17,14 +15,12 @@ from rebuild import bare_environ, copy_tree, without_network
 
 from storelab.analysis.tables import build
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.heavy,  # unit/test_dag.py guards the same at each `make test`
-    pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed"),
-]
+needs_latex = pytest.mark.skipif(not shutil.which("latexmk"), reason="LaTeX is not installed")
+pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_latex]  # unit/test_dag.py has the same in `make test`
 
 FROM_TABLES = {"make_tables", "draw_figures", "write_latex", "typeset_paper"}
 FROM_FIGURES, FROM_LATEX = FROM_TABLES - {"make_tables"}, {"write_latex", "typeset_paper"}
+QUIET = {"capture_output": True, "text": True}
 EDITS = {  # one of each kind: test_dag.py holds what each command rests on against what it loads
     "src/storelab/core/units.py": FROM_TABLES,
     "src/storelab/analysis/records/printed/systems_2015.csv": FROM_TABLES,
@@ -37,9 +33,7 @@ EDITS = {  # one of each kind: test_dag.py holds what each command rests on agai
 
 def snakemake(clone: Path, *arguments: str) -> subprocess.CompletedProcess:
     env = environ() | {"PYTHONPATH": str(clone / "src")}  # the copy's storelab, not the installed one
-    return subprocess.run(
-        [str(BIN / "snakemake"), *arguments], cwd=clone, env=env, capture_output=True, text=True, timeout=300
-    )
+    return subprocess.run([str(BIN / "snakemake"), *arguments], cwd=clone, env=env, timeout=300, **QUIET)
 
 
 def made(done: subprocess.CompletedProcess) -> set[str]:
@@ -49,18 +43,14 @@ def made(done: subprocess.CompletedProcess) -> set[str]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory) -> Path:
-    """A copy of the repository in which `make paper` has built the paper: without a network (as root), s5cmd,
-    credentials.
-    """
+    """Return a copy of the repository in which `make paper` ran without network (as root), s5cmd and credentials."""
     folder = tmp_path_factory.mktemp("copies") / "clone"
     copy_tree(folder)
     # Compiled once, by what it says and not by its time: a test edits it.
     compiled = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "src/storelab"]
     subprocess.run(compiled, cwd=folder, check=True)
     env = bare_environ() | {"PYTHONPATH": str(folder / "src")}
-    done = subprocess.run(
-        [*without_network(), "make", "paper"], cwd=folder, env=env, capture_output=True, text=True, timeout=400
-    )
+    done = subprocess.run([*without_network(), "make", "paper"], cwd=folder, env=env, timeout=400, **QUIET)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -81,7 +71,7 @@ def edited(path: Path) -> Iterator[None]:
 def test_the_reference_paper_is_rebuilt_without_network_s5cmd_and_credentials(clone):
     assert (clone / "results/reference/paper.pdf").read_bytes().startswith(b"%PDF")
     assert not (clone / ".venv/bin/s5cmd").exists()
-    made_here = subprocess.run(["git", "status", "--porcelain", "results"], cwd=ROOT, capture_output=True, text=True)
+    made_here = subprocess.run(["git", "status", "--porcelain", "results"], cwd=ROOT, **QUIET)
     assert made_here.stdout == ""
 
 
