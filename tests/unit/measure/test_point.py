@@ -1,0 +1,68 @@
+"""One point, measured in a folder: its record, what it leaves, and what a point that fails leaves."""
+
+import pytest
+from small_plan import configured
+
+from storelab.core import plan, records
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.measure import point
+from storelab.stores import all_stores
+from storelab.workloads import WORKLOADS
+from storelab.workloads.staging import left_over
+
+
+@pytest.fixture
+def campaign(tmp_path, monkeypatch):
+    """A configuration of one point of `put` in a folder, and its points."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("files", "scratch"):
+        (tmp_path / name).mkdir()
+    axes = {"engine": "fsspec", "object_size": "10 kB", "clients": 2, "workers": 2}
+    sweep = {"workload": "put", "duration": "1 s", "warm_up": "100 ms", "axes": axes}
+    config = configured(
+        stores={"a": {"kind": "directory", "path": str(tmp_path / "files")}},
+        sweeps={"s": sweep},
+        **{name: str(tmp_path / name) for name in ("results", "scratch", "state")},
+    )
+    return config, plan.make(config, WORKLOADS)
+
+
+def test_point_is_measured_once(campaign, tmp_path, capsys):
+    config, points = campaign
+    (chosen,) = points
+    run = point.point(config, points, chosen.key)
+    folder = config.raw / chosen.key
+    kept = records.read_json(folder / "run.json")
+    assert run and run.items() <= kept.items()
+    assert all(check["ok"] for check in run["checks"]) and run["engine"]["name"] == "fsspec"
+    assert {"monitor.0.parquet", "ops.0.parquet", "ops.1.parquet"} <= {path.name for path in folder.iterdir()}
+    assert "[1/1] a put" in capsys.readouterr().err
+
+    written = [path for path in (tmp_path / "files").rglob("put/**/*") if path.is_file()]
+    left = left_over.left(config, "a")
+    assert 0 < left["objects"] <= len(written) and left["bytes"] == 10_000 * left["objects"] and left["buckets"] == 1
+    assert point.point(config, points, chosen.key) is None
+    assert left_over.remove(config, all_stores(config)["a"], always=True) == len(written)
+    assert left_over.left(config, "a")["objects"] == 0
+
+
+def test_failures_leave_their_reason(campaign, monkeypatch):
+    """A store that fails is a failed point; a mistake of the user is one that was not tried, and goes on."""
+    config, points = campaign
+    key = points[0].key
+    failed = config.raw / key / records.FAILED
+    for error, begin in (
+        (MeasurementFailed("the store is slow"), "the store is slow"),
+        (UserError("stores.a.path", "is away", "mount it"), "not tried: stores.a.path: is away"),
+    ):
+
+        def fails(*_, error=error):
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(point.stage, "ensure", fails)
+            patch.setattr(point.filling, "ensure", fails)
+            with pytest.raises(type(error), match=str(error)):
+                point.point(config, points, key)
+        assert records.read_json(failed)["reason"].startswith(begin)
+        assert records.read_json(failed)["point"]["key"] == key
