@@ -3,11 +3,12 @@
 import json
 import os
 
+from memory_access import MemoryAccess
 from refusals import refusal
 
 from storelab.stores import make
 from storelab.stores.managed import elsewhere
-from storelab.stores.protocols.access import BucketExists, NoSuchBucket
+from storelab.stores.protocols.access import NoSuchBucket
 from storelab.stores.seaweedfs.store import Settings, volumes_of
 
 
@@ -60,24 +61,15 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
     assert not sw.daemons.elsewhere(), "the same host after a reboot"
 
 
-class Way:
+class Way(MemoryAccess):
     """Access to a front-end that may lose what it is given, or refuse it."""
 
-    def __init__(self):
-        self.kept, self.loses, self.refuses = {}, False, False
-
-    def make_bucket(self, bucket):
-        if bucket in self.kept:
-            raise BucketExists(bucket)
-        self.kept[bucket] = {}
+    loses = refuses = False
 
     def write(self, bucket, key, data):
         if self.refuses:
             raise NoSuchBucket(bucket)
-        self.kept[bucket][key] = b"" if self.loses else data
-
-    def read(self, bucket, key):
-        return self.kept[bucket][key]
+        super().write(bucket, key, b"" if self.loses else data)
 
 
 def test_front_end_is_warm_when_it_reads_back(tmp_path, monkeypatch):
@@ -87,7 +79,7 @@ def test_front_end_is_warm_when_it_reads_back(tmp_path, monkeypatch):
     monkeypatch.setattr("storelab.stores.protocols.open_access.open_access", lambda *given: way)
     for _ in range(2):  # the bucket is there the second time
         sw.warm_up_one(sw.endpoint("s3-1"))
-    (keys,) = way.kept.values()
+    (keys,) = way.files.values()
     assert list(keys.values()) == [b"warm"]
     way.loses = True
     assert "not read back" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))

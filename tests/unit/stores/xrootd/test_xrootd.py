@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from memory_access import MemoryAccess
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -13,7 +14,7 @@ from storelab.engines.fsspec.answered import Answered
 from storelab.stores.managed import netns
 from storelab.stores.managed.answered import difference
 from storelab.stores.managed.lan import Lan
-from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
+from storelab.stores.protocols.access import BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
 from storelab.stores.xrootd import store as module
 from storelab.stores.xrootd.joined import JoinedAccess
@@ -208,51 +209,20 @@ def test_difference_of_statistics():
 # One tree over all servers
 
 
-class Way(Access):
-    """A data server in memory."""
+class Way(MemoryAccess):
+    """A data server in memory, which may be lost."""
 
-    def __init__(self):
-        self.files: dict[str, dict[str, bytes]] = {}
-        self.lost = False
+    lost = False
 
-    def holds(self, bucket, key=""):
-        self._there()
-        return key in self.files.get(bucket, {}) if key else bucket in self.files
-
-    def _there(self):
+    def _bucket(self, bucket):
         if self.lost:
             raise UserError("stores.x", "it cannot be reached")
+        return super()._bucket(bucket)
 
-    def read(self, bucket, key):
-        self._there()
-        if bucket not in self.files:
-            raise NoSuchBucket(bucket)
-        return self.files[bucket].get(key)
-
-    def write(self, bucket, key, data):
-        self._there()
-        self.files[bucket][key] = data
-
-    def keys(self, bucket, prefix=""):
-        yield from ((k, len(v)) for k, v in self.files[bucket].items() if k.startswith(prefix))
-
-    def delete(self, bucket, keys):
-        for key in keys:
-            self.files[bucket].pop(key, None)
-
-    def bucket_names(self):
-        return list(self.files)
-
-    def prefixes(self, bucket, above):
-        return [f"{above}{k.removeprefix(above).split('/')[0]}/" for k in self.files[bucket] if k.startswith(above)]
-
-    def make_bucket(self, bucket):
-        if bucket in self.files:
-            raise BucketExists(bucket)
-        self.files[bucket] = {}
-
-    def drop_bucket(self, bucket, ours=None):
-        del self.files[bucket]
+    def holds(self, bucket, key=""):
+        if self.lost:
+            self._bucket(bucket)
+        return key in self.files.get(bucket, {}) if key else bucket in self.files
 
 
 @pytest.fixture

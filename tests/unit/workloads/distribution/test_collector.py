@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import release_reader
+from memory_access import MemoryAccess
 from refusals import all_refused
 from repositories import MANIFEST, REFLOG, REPOSITORY, all_refused_at_axes, changed, damaged, ran, stratum
 from repositories import point as point_of
@@ -388,26 +389,17 @@ def was(published) -> staged.Staged:
     return staged.Staged(sizes, roots, frozenset(alive(published)))
 
 
-class Access:
-    """A store in a mapping: what is written is there; what is deleted goes, or stays."""
+class Access(MemoryAccess):
+    """A bucket in a mapping: what is written is there; what is deleted goes, or stays."""
 
     def __init__(self, objects, deletes=True):
-        self.objects, self.deletes = objects, deletes
-
-    def read(self, bucket, key):
-        return self.objects.get(key)
-
-    def write(self, bucket, key, data):
-        self.objects[key] = data
+        super().__init__({"b": objects})
+        self.deletes = deletes
 
     def delete(self, bucket, keys):
         if isinstance(self.deletes, Exception):
             raise self.deletes
-        for key in keys if self.deletes else ():
-            self.objects.pop(key, None)
-
-    def keys(self, bucket, prefix=""):
-        return ((key, len(body)) for key, body in self.objects.items() if key.startswith(prefix))
+        super().delete(bucket, keys if self.deletes else ())
 
 
 def test_days_are_staged_whole(published, was, monkeypatch):
