@@ -58,7 +58,7 @@ prefork.run(preload, work)
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """A function that starts clients in a new folder; `python -m storelab.gang.client` is CLIENT here."""
+    """A function that starts clients in a new folder and waits for them. CLIENT replaces `storelab.gang.client`."""
     module = tmp_path / "code" / "storelab_client.py"
     module.parent.mkdir()
     module.write_text(CLIENT)
@@ -73,6 +73,8 @@ def started(tmp_path, monkeypatch):
             (folder / mark).touch()
         launchers.append(LocalLauncher(folder, ranks, list(environs), **more))
         launchers[-1].start()
+        if mark != "broken":
+            there(folder, range(ranks) if isinstance(ranks, int) else ranks)
         return folder, launchers[-1]
 
     yield start
@@ -97,7 +99,6 @@ def log(folder, rank):
 def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):
     monkeypatch.delenv("KEY", raising=False)
     folder, launcher = started([3, 5, 8], [{"KEY": "a", clock.OFFSET: "-7"}, {"KEY": "b"}])
-    there(folder, [3, 5, 8])
     printed = ["client 3 b True 0\n", "client 5 b True 0\n", "client 8 a True -7\n"]
     assert [log(folder, rank) for rank in (3, 5, 8)] == printed
     pids = running(launcher, 3)
@@ -115,8 +116,7 @@ def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):
 
 
 def test_keys_are_in_no_command_line_and_no_parent(started):
-    folder, launcher = started(2, [{"KEY": "secret-0"}, {"KEY": "secret-1"}])
-    there(folder, [0, 1])
+    _, launcher = started(2, [{"KEY": "secret-0"}, {"KEY": "secret-1"}])
     pids = running(launcher, 2)
     for pid in (psutil.Process(pids[0]).ppid(), *pids.values()):
         proc = Path(f"/proc/{pid}")
@@ -125,7 +125,6 @@ def test_keys_are_in_no_command_line_and_no_parent(started):
 
 def test_stop_asks_each_client_once(started):
     folder, launcher = started(3)
-    there(folder, range(3))
     pids = running(launcher, 3)
     launcher.started[0].process.terminate()
     there(folder, range(3), "asked")
@@ -136,16 +135,14 @@ def test_stop_asks_each_client_once(started):
 
 
 def test_client_that_ignores_the_end_is_killed(started):
-    folder, launcher = started(2, mark="deaf")
-    there(folder, range(2))
+    _, launcher = started(2, mark="deaf")
     launcher.stop()
     assert launcher.ended() == {0: -9, 1: -9}
     assert launcher.started[0].process.returncode == 0, "by what forked them, which saw them end"
 
 
 def test_clients_end_with_their_parent(started):
-    folder, launcher = started(2, mark="deaf")
-    there(folder, range(2))
+    _, launcher = started(2, mark="deaf")
     pids = running(launcher, 2)
     os.kill(psutil.Process(pids[0]).ppid(), signal.SIGKILL)
     until(lambda: gone(pids.values()))
@@ -183,7 +180,6 @@ def test_spare_process_forks_clients_of_this_host(started, tmp_path):
         until((tmp_path / "early").exists)
         assert spare.poll() is None, "it waits for its clients"
         folder, launcher = started(4, [{"KEY": "a"}], beside=lambda rank: enters if rank % 2 else (), spare=spare)
-        there(folder, range(4))
         parents = {rank: psutil.Process(pid).ppid() for rank, pid in running(launcher, 4).items()}
         assert parents[0] == parents[2] == spare.pid != parents[1] == parents[3]
         assert psutil.Process(parents[1]).environ()["HOST"] == "other"
@@ -203,7 +199,6 @@ def test_unused_or_ended_spare_process_is_no_loss(started):
         spare.kill()
         spare.wait()
         folder, launcher = started(2, spare=spare)
-        there(folder, range(2))
         (folder / "end.1").write_text("0")
         until(lambda: launcher.ended() == {1: 0})
 

@@ -62,6 +62,12 @@ class Written:
         if acked:
             self.writer[1](at + 10)
 
+    def put(self, held, *numbers):
+        """Note new objects, and put them into the store."""
+        for number in numbers:
+            self.note(number, 1, ledger.NEW)
+            held.objects[self.path_of(number)] = self.content(number, 1)
+
     def path_of(self, number):
         bucket, key = self.book.place(number)
         return f"{bucket.name}/{key}"
@@ -86,9 +92,7 @@ def test_complete_store_has_no_faults(tmp_path, held):
         for rewritten in (True, False):
             it = Written(tmp_path / f"{piece}-{rewritten}", rewritten)
             held.piece, held.objects = piece, {}
-            for number in range(8):
-                it.note(number, 1, ledger.NEW)
-                held.objects[it.path_of(number)] = it.content(number, 1)
+            it.put(held, *range(8))
             if rewritten:
                 it.note(0, 2, ledger.OVERWRITE)
                 it.note(1, 2, ledger.DELETE)
@@ -156,9 +160,7 @@ def test_failed_look_uses_next_front_end(tmp_path, held):
 
 def test_looks_are_bounded_in_number_and_time(tmp_path, held, monkeypatch):
     it = Written(tmp_path / "x", False)
-    for number in range(40):
-        it.note(number, 1, ledger.NEW)
-        held.objects[it.path_of(number)] = it.content(number, 1)
+    it.put(held, *range(40))
     found = it.read(most=7)
     assert (found["states"], found["read"]) == (40, 7)
     for number in range(40):
@@ -206,8 +208,7 @@ def test_every_acknowledgement_counts_after_the_clients(tmp_path, held):
 def test_ledgers_of_several_clients_are_read(tmp_path, held):
     first, second = Written(tmp_path / "x", True), Written(tmp_path / "x", False, rank=1)
     for it in (first, second):
-        it.note(3, 1, ledger.NEW)
-        held.objects[it.path_of(3)] = it.content(3, 1)
+        it.put(held, 3)
     both = [str(first.path), str(second.path)]
     assert first.path_of(3) != second.path_of(3) and not faults(first.read(ledgers=both))
     del held.objects[second.path_of(3)]

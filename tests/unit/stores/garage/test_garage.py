@@ -38,6 +38,12 @@ def store(state: Path, **settings):
     return make("g", Settings(kind="garage", **settings), state)
 
 
+def prepared(state: Path, **settings):
+    s = store(state, **settings)
+    s.prepare()
+    return s
+
+
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """A program of that name, which prints its version."""
@@ -69,8 +75,7 @@ GONE = admin.Node("stores.g", "node-2", "127.0.0.1", 1, SECRET)
 
 
 def test_configuration_of_a_node(tmp_path, installed):
-    s = store(tmp_path / "state", port=27000, servers=3, redundancy="replica-3", front_end_addresses=["127.0.0.5"])
-    s.prepare()
+    s = prepared(tmp_path / "state", port=27000, servers=3, redundancy="replica-3", front_end_addresses=["127.0.0.5"])
     found = tomllib.loads((s.folder / "node-2.toml").read_text())
     assert found["replication_factor"] == 3 and found["disable_scrub"] is True
     node = s.data / "node-2"
@@ -86,16 +91,14 @@ def test_configuration_of_a_node(tmp_path, installed):
 
 
 def test_ports_of_nodes_are_separate_and_in_the_block(tmp_path, installed):
-    s = store(tmp_path / "state")
-    s.prepare()
+    s = prepared(tmp_path / "state")
     ports = [port for i in range(1, 11) for port in s.daemon(f"node-{i}").ports]
     (block,) = s.ports()
     assert len(set(ports)) == 30 and set(ports) <= set(block) and max(block) < 32768
 
 
 def test_secrets_are_only_in_environment_of_nodes(tmp_path, installed):
-    s = store(tmp_path / "state")
-    s.prepare()
+    s = prepared(tmp_path / "state")
     daemon, root = s.daemon("node-1"), s.root_keys()
     assert daemon.environ["GARAGE_ADMIN_TOKEN"] == root.secret_key
     assert len(bytes.fromhex(daemon.environ["GARAGE_RPC_SECRET"])) == 32, "as Garage wants it"
@@ -105,8 +108,7 @@ def test_secrets_are_only_in_environment_of_nodes(tmp_path, installed):
 
 
 def test_front_ends_beyond_nodes_are_gateways(tmp_path, installed):
-    s = store(tmp_path / "state", servers=2)
-    s.prepare()
+    s = prepared(tmp_path / "state", servers=2)
     assert s.stages(["node-1"]) == (["node-1", "node-2"],)
     assert s.stages(["node-1", "node-2", "node-3", "node-10"]) == (["node-1", "node-2", "node-3", "node-10"],)
     (s.data / "layout.json").write_text('{"servers": 2, "redundancy": "none", "nodes": 4}')

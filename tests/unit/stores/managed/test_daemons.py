@@ -55,9 +55,15 @@ def server(port_block):
     return web(port_block)
 
 
+def begun(daemons, daemon):
+    """Start a daemon and wait until it is healthy; return its pid."""
+    pid = daemons.start(daemon)
+    daemons.wait_healthy(daemon)
+    return pid
+
+
 def test_daemon_is_started_recognised_and_stopped(daemons, server):
-    pid = daemons.start(server)
-    daemons.wait_healthy(server)
+    pid = begun(daemons, server)
     assert daemons.running() == {"web": pid} == Daemons(daemons.folder, "stores.d").running()
     assert os.getsid(pid) == pid
     columns = {"pid", "created", "argv", "grace", "host", "ports", "machine", "boot_id"}
@@ -101,15 +107,13 @@ def test_log_tail_has_last_lines_with_text(daemons):
 
 def test_daemon_that_ignores_sigterm_is_killed(daemons, port_block):
     deaf = web(port_block, f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SERVER}", grace=0.1)
-    pid = daemons.start(deaf)
-    daemons.wait_healthy(deaf)
+    pid = begun(daemons, deaf)
     assert daemons.stop() == [pid]
     assert not psutil.pid_exists(pid)
 
 
 def test_suspended_daemon_is_resumed_and_stopped(daemons, server):
-    pid = daemons.start(server)
-    daemons.wait_healthy(server)
+    pid = begun(daemons, server)
     daemons.suspend()
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     assert daemons.resume() == ["web"]

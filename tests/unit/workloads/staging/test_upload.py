@@ -2,21 +2,24 @@
 
 import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from honest_s3 import FIRST, honest_s3
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.s3.store import S3, Settings
-from storelab.workloads.staging import upload
+from storelab.workloads.staging import by_loadgen, upload
 
 
 @pytest.fixture
@@ -43,7 +46,8 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     with pytest.raises(MeasurementFailed, match="staging small into mine: nothing moved for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
     assert next(clock) < 500, "60 s, and what s5cmd does when it starts"
-    assert "staging small into mine: nothing moved" in capsys.readouterr().err and not programs(os.getpid())
+    waited = re.findall(r"staging small into mine: nothing moved for (\d+) s", capsys.readouterr().err)
+    assert waited and all(0 < int(seconds) < 60 for seconds in waited) and not programs(os.getpid())
 
 
 def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
@@ -53,7 +57,7 @@ def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
         from pathlib import Path
         from storelab.stores.protocols.endpoint import Bucket
         from storelab.stores.s3.store import S3, Settings
-        from storelab.workloads.staging import upload
+        from storelab.workloads.staging import by_loadgen, upload
         store = S3("mine", Settings(kind="s3", endpoint={deaf!r}), Path("."))
         upload.put_items(store, "small", [(Bucket("b"), "k", Path({str(tmp_path / "body")!r}))])
     """
@@ -65,3 +69,52 @@ def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     assert found and not psutil.wait_procs(found, timeout=60)[1]
+
+
+def test_every_object_arrives_or_is_reported(tmp_path, monkeypatch):
+    """By s5cmd; an account cannot write into a bucket of another."""
+    for name, text in FIRST.environ().items():
+        monkeypatch.setenv(name, text)
+    body = tmp_path / "body"
+    body.write_bytes(b"some bytes")
+    with honest_s3("any signature") as (url, there):
+        store = S3("mine", Settings(kind="s3", endpoint=url), tmp_path)
+        items = [(Bucket("b", "p/"), f"k{i}", body) for i in range(5)]
+        upload.put_items(store, "small", items)
+        assert {key: one.body for key, one in there.buckets["b"].objects.items()} == {
+            f"p/k{i}": b"some bytes" for i in range(5)
+        }
+        with pytest.raises(MeasurementFailed, match="1 of 6 objects failed: .*AccessDenied"):
+            upload.put_items(store, "small", [*items, (Bucket("b-a1"), "k", body)])
+
+
+def test_many_small_objects_go_to_loadgen(tmp_path, monkeypatch):
+    """Its items name a bucket, a key, the place of the body among all files, and its size."""
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path in paths:
+        path.write_bytes(path.name.encode() * 10)
+    buckets, given = [Bucket("one", "p/"), Bucket("two", "", 1)], []
+    items = [(buckets[i % 2], f"k{i}", paths[i // 2 % 2]) for i in range(2 * upload.MANY)]
+    monkeypatch.setattr(by_loadgen, "able", lambda store: True)
+    monkeypatch.setattr(by_loadgen, "put", lambda store, name, named, files, step: given.append((named, files)))
+    upload.put_items(SimpleNamespace(name="mine"), "many", items)
+    assert [files for _, files in given] == [paths, paths]
+    wanted = [(bucket, key, paths.index(path), 10) for bucket, key, path in items]
+    assert [tuple(item) for named, _ in given for item in named] == wanted[::2] + wanted[1::2]
+
+
+def test_slow_uploads_are_reported(tmp_path, monkeypatch):
+    """The first write ends only when a report has said that nothing is done."""
+    body, reports, reported = tmp_path / "body", [], threading.Event()
+    body.write_bytes(b"x")
+    monkeypatch.setattr(upload, "TELL_S", 0.01)
+    monkeypatch.setattr(upload, "report", lambda line: (reports.append(line), reported.set()))
+    written = []
+
+    def write(bucket, key, data):
+        assert reported.wait(20)
+        written.append(key)
+
+    store = SimpleNamespace(name="mine", protocol="file", access=lambda account: SimpleNamespace(write=write))
+    upload.put_items(store, "small", [(Bucket("b", "p/"), "k", body)])
+    assert written == ["p/k"] and "0 of 1 objects" in reports[0]
