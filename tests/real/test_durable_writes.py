@@ -1,5 +1,6 @@
 """Ledgers and their reading back, on a real store and behind a proxy that loses data."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ import managed
 import pytest
 from laboratory import needs_loadgen
 from lossy_proxy import LossyProxy
+from serving import serving
 
 from storelab.core.model import Point
 from storelab.engines.common import ledger
@@ -185,28 +187,22 @@ class Counting(BaseHTTPRequestHandler):
 def test_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
     """What the server got is in the ledger as begun, what it answered as acknowledged, but for one of each worker."""
     Counting.got, Counting.answered, workers = [], [], 6
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     attempt = tmp_path / "attempt"
     attempt.mkdir()
     axes = {"object_size": 4000, "workers": workers, "clients": 1, "ledger": "kept"}
     told = Point("s", "put", axes, 1, "k", "s", 5, 0, {"data_seed": 7, "duration_ns": 60 * 10**9})
-    end = Endpoint(f"http://127.0.0.1:{server.server_address[1]}")
     scratch = tmp_path / "scratch" / "c"
-    client = LoadgenPut(Job(told, 0, end, [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0"))
-    try:
-        client.prepare()
-        now = time.time_ns()
-        client._tell({"start_ns": now, "deadline_ns": now + 60 * 10**9})
-        managed.until(lambda: len(Counting.answered) >= 500)
-        client.process.send_signal(signal.SIGKILL)
-        client.process.wait(10)
-    finally:
-        client.close()
-        server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Counting)) as url:
+        job = Job(told, 0, Endpoint(url), [Bucket("b")], scratch, None, "a1b2", ledger=attempt / "ledger.0")
+        with contextlib.closing(LoadgenPut(job)) as client:
+            client.prepare()
+            now = time.time_ns()
+            client._tell({"start_ns": now, "deadline_ns": now + 60 * 10**9})
+            managed.until(lambda: len(Counting.answered) >= 500)
+            client.process.send_signal(signal.SIGKILL)
+            client.process.wait(10)
     assert client.process.returncode == -signal.SIGKILL
     entries = ledger.Ledger(attempt / "ledger.0").entries()
     read = ledger.Ledger(attempt / "ledger.0")

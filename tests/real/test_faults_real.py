@@ -20,16 +20,11 @@ from storelab.stores.protocols import s3_clients
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 S = 10**9
-SETTINGS = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50}
+REDUNDANT = {"servers": 3, "redundancy": "replica-2", "max_volumes": 50}
+SETTINGS = REDUNDANT | {"kind": "seaweedfs"}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """Return three volume servers with two copies, and two front-ends."""
-    given = managed.settings_of(**SETTINGS)
-    with managed.running(managed.made("sw", given, tmp_path_factory.mktemp("state"))) as it:
-        it.up(2)
-        yield it
+store = managed.kept_up("sw", "seaweedfs", 2, **REDUNDANT)  # three volume servers with two copies
 
 
 def run(store, seconds, *given):
@@ -56,14 +51,9 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     )
     assert still == {"s3-2"} and "volume-3" not in alive
     acts = [e for e in runner.events if e["kind"] == "act"]
-    assert [(e["act"], e["actor"], e["due_ns"] - t0_ns) for e in acts] == [
-        ("kill", "volume-1", 6 * S // 10),
-        ("hang", "volume-2", S),
-        ("hang", "s3-2", S),
-        ("restart", "volume-1", 2 * S),
-        ("resume", "volume-2", 5 * S // 2),
-        ("kill", "volume-3", 3 * S),
-    ]
+    wanted = [("kill", "volume-1", 6), ("hang", "volume-2", 10), ("hang", "s3-2", 10), ("restart", "volume-1", 20)]
+    wanted += [("resume", "volume-2", 25), ("kill", "volume-3", 30)]
+    assert [(e["act"], e["actor"], (e["due_ns"] - t0_ns) / 1e8) for e in acts] == wanted
     assert all(e["error"] is None and e["due_ns"] <= e["time_ns"] <= e["done_ns"] for e in acts), acts
     undone = [(e["act"], e["actor"], e["error"]) for e in runner.events if e["kind"] == "undone"]
     assert undone == [("kill", "volume-3", None), ("hang", "s3-2", None)]
@@ -87,10 +77,8 @@ def test_killed_and_hung_daemons_are_taken_back(store):
 
 def test_impossible_act_is_reported(store):
     managed.kill(store, "volume-2")
-    said = []
-    with Runner(
-        store, "f", managed.acts({"at": "0 s", "act": "kill", "actor": "data.1"}), report=said.append
-    ) as runner:
+    said, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.1"})
+    with Runner(store, "f", acts, report=said.append) as runner:
         runner.start(0)
         managed.until(runner.failed)
     assert runner.failed() == ["kill of volume-2: volume-2 does not run"] and "volume-2 does not run" in said[0]
@@ -147,11 +135,9 @@ def test_next_run_repairs_after_a_killed_one(store):
 
 
 def test_store_that_never_recovers_is_reported(store, monkeypatch):
-    said = []
-    monkeypatch.setattr(Runner, "_take_back", lambda self: None)  # nobody starts it again
-    with Runner(
-        store, "f", managed.acts({"at": "0 s", "act": "kill", "actor": "data.0"}), report=said.append
-    ) as runner:
+    said, acts = [], managed.acts({"at": "0 s", "act": "kill", "actor": "data.0"})
+    monkeypatch.setattr(Runner, "_take_back", lambda self: None)  # it is not started again
+    with Runner(store, "f", acts, report=said.append) as runner:
         runner.start(clock.now_ns())
         managed.until(lambda: "degraded" in managed.states(runner))
         runner.settle(1.5)

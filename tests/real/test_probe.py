@@ -16,7 +16,7 @@ import urllib3
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from laboratory import anything
+from laboratory import anything, bucket_for
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
@@ -77,13 +77,8 @@ SEAWEEDFS = {
 def probed(seaweedfs, tmp_path_factory):
     """(configuration, record, answers) of one probe of the running SeaweedFS with two accounts, after a killed one."""
     lab = configured(seaweedfs, tmp_path_factory.mktemp("probe"), "probed", most_buckets=4, accounts=2)
-    own, spare, foreign = (
-        seaweedfs.bucket("probed", 0),
-        seaweedfs.bucket("probed", workload.SPARE + 2),
-        seaweedfs.bucket("other", 0),
-    )
-    buckets.ensure(seaweedfs, "probed", [own, spare])
-    buckets.ensure(seaweedfs, "other", [foreign])
+    own, spare = (bucket_for(seaweedfs, "probed", index) for index in (0, workload.SPARE + 2))
+    foreign = bucket_for(seaweedfs, "other")
     point = Point("", "probe", {"clients": 1}, 1, "", "", 0, 0)
     written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.makes(point, "dead"))
     s3 = s3_clients.for_store(seaweedfs)
@@ -116,11 +111,8 @@ def test_probe_leaves_nothing(probed, seaweedfs):
     s3 = s3_clients.for_store(seaweedfs)
     own = buckets.own_buckets(seaweedfs, "probed")
     assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
-    for b in own:
-        ways = buckets.accesses(seaweedfs, [b])
-        assert [k for k, _ in buckets.list_keys(ways[b.account], b)] == (
-            ["data/kept", "probe/mine"] if b.account == 0 else []
-        )
+    left = [[k for k, _ in buckets.list_keys(buckets.accesses(seaweedfs, [b])[b.account], b)] for b in own]
+    assert left == [["data/kept", "probe/mine"], []]
     assert not s3.list_multipart_uploads(Bucket=own[0].name).get("Uploads")
     other = seaweedfs.bucket("other", 0)
     assert s3.get_object(Bucket=other.name, Key="probe/a")["Body"].read() == b"of another campaign"
@@ -130,8 +122,7 @@ def test_probe_leaves_nothing(probed, seaweedfs):
 @HEAVY
 def test_clean_removes_bucket_with_versions(seaweedfs):
     """Of a probe that was killed; but an object that can be read, of whomever, is never taken with them."""
-    bucket, s3 = seaweedfs.bucket("versions", workload.SPARE), s3_clients.for_store(seaweedfs)
-    buckets.ensure(seaweedfs, "versions", [bucket])
+    bucket, s3 = bucket_for(seaweedfs, "versions", workload.SPARE), s3_clients.for_store(seaweedfs)
     s3.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
     for body in (b"1", b"2", b"3"):
         s3.put_object(Bucket=bucket.name, Key="v", Body=body)
@@ -147,9 +138,8 @@ def test_operations_have_no_bytes(probed):
     config, _, found = probed
     rows = pq.read_table(next(config.raw.rglob("ops.0.parquet"))).to_pylist()
     assert len(rows) == len(found) and {r["op"] for r in rows} == {"PROBE"} and {r["bytes"] for r in rows} == {0}
-    assert {r["error"] for r in rows} == {None} and "answers.0.parquet" in json.loads(
-        next(config.raw.rglob("run.json")).read_text()
-    )["files"]
+    files = json.loads(next(config.raw.rglob("run.json")).read_text())["files"]
+    assert {r["error"] for r in rows} == {None} and "answers.0.parquet" in files
 
 
 @HEAVY
@@ -173,8 +163,7 @@ def raw(seaweedfs):
     """A function that sends one request as it is: urllib3, signed by botocore, nothing followed or repeated."""
     end, keys = seaweedfs.endpoints(1)[0], seaweedfs.credentials()
     pool = urllib3.PoolManager(retries=False)
-    bucket = seaweedfs.bucket("crosscheck", 0)
-    buckets.ensure(seaweedfs, "crosscheck", [bucket])
+    bucket = bucket_for(seaweedfs, "crosscheck")
 
     def send(method, key, body=b"", sign=True, query="", **headers):
         url = f"{end.url}/{bucket.name}/{key}{query}"
@@ -200,12 +189,8 @@ def test_ranges_cross_checked(probed, raw):
     found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "ranges"}
     one, suffix, rest, beyond = get("123456-133455"), get("-5000"), get("2393000-"), get("2399900-2400100")
     assert [r.status for r in (one, suffix, rest, beyond)] == [206] * 4
-    assert (one.data, suffix.data, rest.data, beyond.data) == (
-        BODY[123456:133456],
-        BODY[-5000:],
-        BODY[2393000:],
-        BODY[-100:],
-    )
+    assert (one.data, suffix.data) == (BODY[123456:133456], BODY[-5000:])
+    assert (rest.data, beyond.data) == (BODY[2393000:], BODY[-100:])
     assert {found[c] for c in ("single range", "suffix range", "open range", "range beyond the end")} == {"yes"}
     assert get("2400010-2400020").status == 416 and found["unsatisfiable range"] == "yes"
     for count in (2, 200, 1500):
@@ -234,10 +219,8 @@ def test_conditions_cross_checked(probed, raw):
 @HEAVY
 def test_checksums_cross_checked(probed, raw):
     found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "checksums"}
-    wrong = hashlib.sha256(b"other").hexdigest()
-    assert (
-        raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200
-    )  # signed with it: botocore takes what is there
+    wrong = hashlib.sha256(b"other").hexdigest()  # signed with it: botocore takes what is there
+    assert raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200
     assert raw("GET", "s").data == b"body" and found["SHA-256 of the payload verified"] == "no"
     assert raw("PUT", "m", b"body", Content_MD5=b64encode(hashlib.md5(b"other").digest()).decode()).status == 400
     assert raw("GET", "m").status == 404 and found["Content-MD5 verified"] == "yes"

@@ -1,6 +1,4 @@
-"""The page in a browser, opened as a file without a network: what it asks for, says, shows, and does on click and
-key.
-"""
+"""The page in a browser, opened as a file without a network: its requests, its content, clicks and keys."""
 
 import json
 import shutil
@@ -13,7 +11,7 @@ import pytest
 from paths import ROOT
 
 import campaigns
-from storelab.analysis.report import build, page
+from storelab.analysis.report import build, library, page
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 AXE = ROOT / ".storelab" / "node" / "node_modules" / "axe-core" / "axe.min.js"
@@ -41,7 +39,13 @@ def tab():
         yield found
 
 
+def count(tab, selector: str) -> int:
+    """Return the number of elements that a selector of CSS finds."""
+    return tab.evaluate(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+
 def quiet(tab, path: Path) -> None:
+    """Check that the page asked for nothing but itself, and made no error."""
     assert [r for r in tab.requests if r.partition("#")[0] != path.resolve().as_uri()] == []
     assert tab.errors == []
 
@@ -53,27 +57,11 @@ def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
     assert "points" in tab.evaluate("document.querySelector('main').textContent").lower()
     tab.go("#print")
     tab.until("[...document.querySelectorAll('.chart')].every((c) => c.children.length)", 60)
-    charts, panels = (
-        tab.evaluate("document.querySelectorAll('.chart').length"),
-        [f["panels"] for f in blocks["figures"].values()],
-    )
-    some = [
-        p
-        for own in panels
-        for p in own
-        if any(line["x"] for line in p["lines"]) or any(a["x"] for a in p.get("areas", []))
-    ]
-    assert charts == sum(map(len, panels)) and len(some) == tab.evaluate(
-        "document.querySelectorAll('.chart svg').length"
-    )
-    for view in (
-        "figures",
-        "tables",
-        "points",
-        "table/points",
-        f"point/{blocks['tables']['points']['cells'][-1][0]}",
-        "nonsense",
-    ):
+    panels = [panel for figure in blocks["figures"].values() for panel in figure["panels"]]
+    drawn = [p for p in panels if any(part["x"] for part in p["lines"] + p.get("areas", []))]
+    assert (count(tab, ".chart"), count(tab, ".chart svg")) == (len(panels), len(drawn))
+    point = f"point/{blocks['tables']['points']['cells'][-1][0]}"
+    for view in ("figures", "tables", "points", "table/points", point, "nonsense"):
         tab.go(f"#{view}")
         assert tab.evaluate("document.querySelector('main h1').textContent")
     quiet(tab, made[name])
@@ -119,18 +107,16 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
 def test_filters_and_scale_stand_in_the_address_and_hold_everywhere(made, tab):
     path = made["reference"]
     tab.open(path, "#table/throughput")
-    every = tab.evaluate("document.querySelectorAll('main tbody tr').length")
+    every = count(tab, "main tbody tr")
     tab.evaluate("[...document.querySelectorAll('.chip')].find((c) => c.textContent === '1 MB').click()")
     tab.until(f"document.querySelectorAll('main tbody tr').length < {every}")
-    left = tab.evaluate("document.querySelectorAll('main tbody tr').length")
+    left = count(tab, "main tbody tr")
     cells = page.read(path.read_text())["tables"]["throughput"]
     sizes = cells["cells"][cells["columns"].index("object_size_bytes")]
     assert left == sum(s in ("", "1000000") for s in sizes) and "size=1000000" in tab.evaluate("location.hash")
     tab.evaluate("document.querySelector('nav a[href^=\"#figures\"]').click()")
     tab.until("document.querySelector('main h1').textContent === 'Figures'")
-    tab.evaluate(
-        "document.getElementById('figure-metadata_stat').scrollIntoView()"
-    )  # charts are drawn where they are in sight
+    tab.evaluate("document.getElementById('figure-metadata_stat').scrollIntoView()")  # only charts in sight are drawn
     tab.until(
         "[...document.querySelectorAll('#figure-metadata_stat .chart')].some((c) => c.textContent.startsWith('No value'))"
     )
@@ -171,20 +157,15 @@ def test_a_table_is_sorted_by_click_and_key_and_downloaded_as_its_file(made, tab
 
 def test_planted_markup_stays_text(made, tab, tmp_path):
     blocks = {k: v for k, v in page.read(made["broad"].read_text()).items() if k not in ("library", "licences")}
-    text = (
-        json.dumps(blocks)
-        .replace('"alpha', f'"{json.dumps(HOSTILE)[1:-1]}')
-        .replace('"nullserver', f'"{json.dumps(HOSTILE)[1:-1]}')
-        .replace("operations/s due", json.dumps(HOSTILE)[1:-1])
-    )
+    text, hostile = json.dumps(blocks), json.dumps(HOSTILE)[1:-1]
+    for word in ('"alpha', '"nullserver', "operations/s due"):
+        text = text.replace(word, ('"' if word[0] == '"' else "") + hostile)
     planted = json.loads(text)
     planted["head"]["title"] = HOSTILE
     for figure in planted["figures"].values():
         for panel in figure["panels"]:
             panel["title"] = panel["x"]["label"] = HOSTILE
             panel["x"]["names"] = {"1": HOSTILE, "50": "'];planted();['", "100": '"];planted();["'}
-    from storelab.analysis.report import library
-
     target = tmp_path / "report.html"
     target.write_text(page.filled(HOSTILE, planted, library.packed()))
     tab.open(target)
@@ -212,17 +193,8 @@ def axe() -> str:
             pytest.skip("npm is not installed, which fetches axe-core")
         folder = AXE.parents[2]
         folder.mkdir(parents=True, exist_ok=True)
-        command = [
-            "npm",
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--ignore-scripts",
-            "--prefix",
-            str(folder),
-            "axe-core@4.10.3",
-        ]
+        options = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
+        command = ["npm", "install", *options, "axe-core@4.10.3"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if done.returncode:
             pytest.skip(f"axe-core cannot be fetched: {done.stderr.strip()[-200:]}")
@@ -232,12 +204,8 @@ def axe() -> str:
 @pytest.mark.parametrize("dark", (False, True))
 def test_axe_finds_nothing_serious(made, tab, dark):
     script = axe()
-    for name, view in (
-        ("reference", "overview"),
-        ("reference", "figures"),
-        ("reference", "table/throughput?sort=n"),
-        ("broad", "overview"),
-    ):
+    views = [("reference", view) for view in ("overview", "figures", "table/throughput?sort=n")]
+    for name, view in [*views, ("broad", "overview")]:
         tab.open(made[name], f"#{view}", dark=dark)
         tab.evaluate("new Promise((done) => setTimeout(done, 500))")
         tab.evaluate(f"{script}; true")
@@ -264,24 +232,14 @@ def test_on_a_narrow_page_a_row_is_a_card_with_all_of_it_in_sight(made, tab):
     rows = page.read(made["reference"].read_text())["tables"]["verdicts"]["rows"]
     assert len(found) == rows > 5 and max(found) <= 500
     tab.open(made["reference"])
-    assert (
-        tab.evaluate(inside)
-        and tab.evaluate("getComputedStyle(document.querySelector('.cards tr')).display") != "block"
-    )
+    assert tab.evaluate(inside)
+    assert tab.evaluate("getComputedStyle(document.querySelector('.cards tr')).display") != "block"
 
 
 def test_a_value_between_two_that_are_missing_has_a_dot(made, tab):
     tab.open(made["reference"], "#overview")
-    lines = [
-        {
-            "name": "p50",
-            "colour": "#0173b2",
-            "marker": "none",
-            "dash": "-",
-            "x": [1, 2, 3, 4, 5, 6],
-            "y": [2, None, 3, None, 4, 5],
-        }
-    ]
+    line = {"name": "p50", "colour": "#0173b2", "marker": "none", "dash": "-"}
+    lines = [line | {"x": [1, 2, 3, 4, 5, 6], "y": [2, None, 3, None, 4, 5]}]
     axis = {"label": "", "scale": "linear"}
     panel = {"title": "", "x": axis, "y": axis, "value": "y", "lines": lines, "levels": []}
     figures = {"f": {"title": "f", "caption": "", "note": "", "table": "points", "filtered": False, "panels": [panel]}}

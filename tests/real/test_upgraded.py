@@ -10,10 +10,7 @@ import managed
 import psutil
 import pytest
 
-from storelab.core import plan
 from storelab.core.errors import UserError
-from storelab.measure import point
-from storelab.workloads import WORKLOADS
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 OLD, NEW = "4.47", "4.48"
@@ -30,14 +27,13 @@ def site(tmp_path):
     sweep = {"duration": "10 s", "warm_up": "200 ms", "axes": {"fault": "up", "front_ends": 2}, "roles": {"w": writes}}
     settings, more = managed.settings_of(**STORE), {"faults": {"up": acts}, "failure_budget": 1.0}
     lab = managed.Lab(tmp_path, settings, {"s": sweep}, "sw", **more)
-    config, store = lab.config, lab.store
-    managed.skip_unless_usable(store)
+    managed.skip_unless_usable(lab.store)
     try:
-        store.require_version(NEW, "u")
+        lab.store.require_version(NEW, "u")
     except UserError as error:
         pytest.skip(str(error))
-    yield config, store
-    store.down()
+    yield lab
+    lab.store.down()
 
 
 def programs(store) -> dict[str, str]:
@@ -46,9 +42,8 @@ def programs(store) -> dict[str, str]:
 
 
 def test_upgrade_under_load_loses_nothing(site):
-    config, store = site
-    points = plan.make(config, WORKLOADS)
-    run = point.point(config, points, points[0].key)
+    store = site.store
+    _, run, _ = site.measured("s")
     events = [e for e in run["events"] if e["kind"] != "state"]
     assert [e["kind"] for e in events] == ["act"] * 3 + ["undone"] * 3
     assert [e["actor"] for e in events[3:]] == ["volume-1", "s3-2", "s3-1"], "the last first"
@@ -79,10 +74,10 @@ with journal_of(store).taken("u"):
 
 
 def test_next_run_brings_back_what_a_killed_one_upgraded(site):
-    config, store = site
+    store = site.store
     store.up(1)
     told = json.dumps({**STORE, "port": store.settings.port})
-    command = [sys.executable, "-c", KILLED, told, config.state, NEW]
+    command = [sys.executable, "-c", KILLED, told, site.config.state, NEW]
     child = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert child.stdout == "upgraded\n" and child.returncode == -9, child.stderr
     assert len(set(programs(store).values())) == 2, "one runs the other version"

@@ -1,12 +1,15 @@
 """XRootD with three data servers: clients are redirected, or served by a proxy, with TLS; a server is lost."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 
 import managed
 import pytest
+import trustme
 from laboratory import anything, bucket_for, needs_xrootd
 
 from storelab.core.errors import MeasurementFailed, UserError
@@ -52,13 +55,9 @@ def cluster(tmp_path_factory):
 
 def ask(store: XRootD, front_end: int, folder: str, *names: str) -> list[str]:
     """The data server of each file that a client wrote and read through a door."""
-    import json
-    from dataclasses import asdict
-
     endpoint = json.dumps(asdict(store.endpoints(front_end + 1)[front_end]))
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, endpoint, folder, *names], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", CLIENT, endpoint, folder, *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-500:]
     return done.stdout.split()
 
@@ -77,9 +76,8 @@ def test_clients_are_sent_to_all_servers(cluster):
         node = next(f"s{i}" for i in (1, 2, 3) if cluster.address_of(f"s{i}") == server.rpartition(":")[0])
         assert (cluster.objects(node) / bucket.name / name).read_bytes() == name.encode() * 1000
     access = cluster.access()
-    assert sorted(access.keys(bucket.name, "")) == [(".storelab", len(access.read(bucket.name, ".storelab")))] + [
-        (n, 1000) for n in "abc"
-    ]
+    mark = (".storelab", len(access.read(bucket.name, ".storelab")))
+    assert sorted(access.keys(bucket.name, "")) == [mark, *((n, 1000) for n in "abc")]
     assert set(ask(cluster, 1, bucket.name, "a", "b", "c")) == set(servers)  # the other redirector finds them there
     assert buckets.remove(cluster, "sent", anything)[0] == 3 and bucket.name not in access.bucket_names()
 
@@ -94,8 +92,6 @@ def test_tls_servers_refuse_clear_text(cluster):
 
 
 def test_other_authority_is_not_trusted(cluster, tmp_path):
-    import trustme
-
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
     with pytest.raises(MeasurementFailed, match="certificate verify failed"):
         asking.served(cluster.address_of("s1"), cluster.settings.port, str(tmp_path / "other.pem"))

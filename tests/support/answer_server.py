@@ -1,11 +1,13 @@
-"""A web server that answers every request as a test says."""
+"""A web server that answers every request as a test wants."""
 
-import threading
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+
+from serving import serving
 
 
 class Request(NamedTuple):
@@ -39,14 +41,8 @@ def answering(answer: Callable[[Request], Answer], certificate: Path | None = No
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if certificate:
-        import ssl
-
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with serving(server):
         yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()

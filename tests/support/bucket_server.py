@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
 
+from serving import serving
+
 
 class Bucket(http.server.ThreadingHTTPServer):
     """A server of one bucket.
@@ -20,8 +22,6 @@ class Bucket(http.server.ThreadingHTTPServer):
     hang up. It is called for each key of a request that deletes several as of a `DELETE`, and returns the `code` of its
     error in the headers; for the whole request as of a `POST`. most: the largest number of requests in flight.
     """
-
-    daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
@@ -123,11 +123,5 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 def bucket() -> Iterator[Bucket]:
     """Serve a bucket until the context ends."""
     server = Bucket()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from serving import serving
+
 KEY = re.compile(r"put/[0-9a-f]+/(\d+)/(\d+)/(\d{7})\Z")
 BUCKET = re.compile(r"/([a-z0-9-]+-x[0-9a-f]+-(\d{5}))/?\Z")
 PHANTOM = "storelab-phantom"
@@ -78,20 +80,16 @@ class LyingProxy:
         self.urls = [f"http://127.0.0.1:{s.server_address[1]}" for s in self.servers]
 
     def _server(self, target: tuple[str, int]) -> Server:
-        handler = type("Handler", (Handler,), {"proxy": self, "target": target})
-        server = Server(("127.0.0.1", 0), handler)
-        server.daemon_threads = True
-        return server
+        return Server(("127.0.0.1", 0), type("Handler", (Handler,), {"proxy": self, "target": target}))
 
     def __enter__(self) -> Self:
+        self.context = contextlib.ExitStack()
         for server in self.servers:
-            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+            self.context.enter_context(serving(server))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for server in self.servers:
-            server.shutdown()
-            server.server_close()
+        self.context.close()
 
     def _tell(self, scenario: str | None) -> bool:
         if scenario not in self.lies:

@@ -1,8 +1,7 @@
 """A small synthetic campaign with known numbers, for tests only: written by the same writers as measured records.
 
-`make(folder)` writes `raw/` as the measuring side would. No number in it was measured: every rate follows from RATES
-and
-`jitter`, so that tests can assert tables exactly. Run as a script to look at its figures and paper:
+`make(folder)` writes `raw/` as the measuring side would. Every rate follows from PER_CLIENT and `jitter`, so that tests
+can assert tables exactly. Run it as a script to look at its figures and paper:
 `python tests/support/make_examples.py FOLDER [repetitions] [stores]`.
 """
 
@@ -22,12 +21,11 @@ S = 10**9
 ENTRIES = 10_000  # entries of the imagined ROOT file
 VOLUME = 80_000_000  # its compressed bytes
 DURATION, WARM_UP = 4 * S, 1 * S
-PER_CLIENT = {
-    "put": {4_000: 100, 10_000_000: 10},
-    "get": {4_000: 200, 10_000_000: 20},
-    "list": {100: 5},
-}  # operations/s of one client, rep 1
+# Operations/s of one client in the first repetition, by workload and size.
+PER_CLIENT = {"put": {4_000: 100, 10_000_000: 10}, "get": {4_000: 200, 10_000_000: 20}, "list": {100: 5}}
 
+_MOVED = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]}
+_FRACTIONS = {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]}
 CONFIG = {
     "campaign": "example",
     "name": "example",
@@ -38,21 +36,9 @@ CONFIG = {
     "calibrate": False,
     "stores": {"alpha": {"kind": "seaweedfs"}, "beta": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
-        "upload": {
-            "workload": "put",
-            "duration": "4 s",
-            "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
-        },
-        "download": {
-            "workload": "get",
-            "duration": "4 s",
-            "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2]},
-        },
-        "entries": {
-            "workload": "read_entries",
-            "duration": "4 s",
-            "axes": {"entry_fraction": [100, 1, 0.1], "clients": [1, 2]},
-        },
+        "upload": {"workload": "put", "duration": "4 s", "axes": _MOVED},
+        "download": {"workload": "get", "duration": "4 s", "axes": _MOVED},
+        "entries": {"workload": "read_entries", "duration": "4 s", "axes": _FRACTIONS},
     },
 }
 _TIMED = {"workload": "get", "duration": "4 s"}
@@ -169,22 +155,17 @@ def times(point: Point, ends: list[int]) -> dict[str, list[Any]]:
     """
     begins = [end - (1 + 37 * i % 100) * 1_000_000 for i, end in enumerate(ends)]
     first = [b + (e - b) // 2 for b, e in zip(begins, ends, strict=True)]
-    due = (
-        {"intended_ns": [b - i % 5 * 10_000_000 for i, b in enumerate(begins)]}
-        if point.axes.get("arrival_rate")
-        else {}
-    )
-    return {"start_ns": begins, "first_byte_ns": first, **due}
+    out = {"start_ns": begins, "first_byte_ns": first}
+    if point.axes.get("arrival_rate"):
+        out["intended_ns"] = [b - i % 5 * 10_000_000 for i, b in enumerate(begins)]
+    return out
 
 
 def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """The same, but to every second operation the store answered 503."""
-    n = len(ops["end_ns"])
-    answer = {
-        "error": ["SlowDown" if i % 2 else None for i in range(n)],
-        "status": [503 if i % 2 else 200 for i in range(n)],
-    }
-    return ops | answer | {"bytes": [0 if i % 2 else b for i, b in enumerate(ops["bytes"])]}
+    odd = [i % 2 for i in range(len(ops["end_ns"]))]
+    answer = {"error": ["SlowDown" if o else None for o in odd], "status": [503 if o else 200 for o in odd]}
+    return ops | answer | {"bytes": [0 if o else b for o, b in zip(odd, ops["bytes"], strict=True)]}
 
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -244,20 +225,10 @@ def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]],
     first = [1] + [0] * (n - 1)
     moved = {"wire_bytes": [wire + 1_000_000 * f for f in first], "requests": [requests + 3 * f for f in first]}
     times = {"start_ns": [e - S // rate for e in ends], "end_ns": ends}
-    ops = {
-        "client": [client] * n,
-        "op": ["READ"] * n,
-        "object": [f"events-{client:04d}.root"] * n,
-        "count": [1] * n,
-        "bytes": [100_000] * n,
-    }
-    reads = {
-        "client": [client] * n,
-        "read": list(range(n)),
-        "entries": [point.axes["step"]] * n,
-        "branches": [50] * n,
-        "baskets": [10] * n,
-    }
+    ops = {"client": [client] * n, "op": ["READ"] * n, "object": [f"events-{client:04d}.root"] * n}
+    ops |= {"count": [1] * n, "bytes": [100_000] * n}
+    reads = {"client": [client] * n, "read": list(range(n)), "entries": [point.axes["step"]] * n}
+    reads |= {"branches": [50] * n, "baskets": [10] * n}
     reads |= {"needed_bytes": [100_000] * n, "asked_bytes": moved["wire_bytes"], **moved, **times}
     reads |= {f"{p}_ns": [10**6] * n for p in ("plan", "transfer", "decompress", "deserialise")} | {
         "open_ns": [10**6 * f for f in first]
@@ -291,13 +262,8 @@ def run_json(point: Point, start: int, endpoint: str) -> dict[str, Any]:
         quiet = {"count": 0, "sum_ns": 0, "longest_ns": 0, "longest": []}
         clients = [c | {"engine": {"hung": 0, "hung_s": 0.0, "not_begun": 0, "pauses": quiet}} for c in clients]
     if point.workload in ("read_volume", "read_entries", "replay", "events"):
-        opening = {
-            "requests": 3,
-            "asked_bytes": 1_000_000,
-            "body_bytes": 1_000_000,
-            "wire_bytes": 1_000_000,
-            "ns": 10**6,
-        }
+        sizes = dict.fromkeys(("asked_bytes", "body_bytes", "wire_bytes"), 1_000_000)
+        opening = {"requests": 3, **sizes, "ns": 10**6}
         clients = [c | {"engine": {"opening": opening}} for c in clients]
     engine = {
         "name": point.axes["engine"],
@@ -341,14 +307,8 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
     folder, start, done = raw / point.key, T0 + point.order * 10 * S, []
     for client in range(point.axes["clients"]):
         if point.workload in ("probe", "consistency"):
-            ops = {
-                "client": [client],
-                "op": ["PROBE"],
-                "count": [1],
-                "bytes": [0],
-                "start_ns": [start],
-                "end_ns": [start + S],
-            }
+            ops = {"client": [client], "op": ["PROBE"], "count": [1], "bytes": [0]}
+            ops |= {"start_ns": [start], "end_ns": [start + S]}
         elif point.workload in ("read_volume", "read_entries", "replay", "events"):
             ops, reads = (events if point.workload == "events" else read_entries)(point, client, start)
             records.write_table(folder / f"reads.{client}.parquet", records.READS, reads)
@@ -357,13 +317,8 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
             ops |= times(point, ops["end_ns"]) if point.axes.get("engine") == "obstore" else {}
             ops = ops if valid else refused(ops)
         records.write_table(folder / f"ops.{client}.parquet", records.OPS, ops)
-        done.append(
-            sum(
-                n
-                for n, error in zip(ops["count"], ops.get("error", [None] * len(ops["count"])), strict=True)
-                if error is None
-            )
-        )
+        errors = ops.get("error", [None] * len(ops["count"]))
+        done.append(sum(n for n, error in zip(ops["count"], errors, strict=True) if error is None))
         beside(point, folder, client, start)
     if point.store == "alpha":
         example_monitor.write(point, folder, start, DURATION)
@@ -373,10 +328,8 @@ def write_point(raw: Path, point: Point, valid: bool = True) -> None:
         client["operations"] = operations
     run["host"] |= example_monitor.of_host(point) if point.store == "alpha" else {}
     run |= {"observed": observed(point)} if point.workload == "space" else {}
-    broken = {
-        "valid": False,
-        "budget": {"reason": "50 % of the operations failed, more than failure_budget = 1 %", "failure_budget": 0.01},
-    }
+    reason = "50 % of the operations failed, more than failure_budget = 1 %"
+    broken = {"valid": False, "budget": {"reason": reason, "failure_budget": 0.01}}
     records.finish(folder, run if valid else run | broken)
 
 

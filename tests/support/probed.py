@@ -1,10 +1,11 @@
 """HTTP servers that answer the probe's questions in a chosen mode."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from serving import serving
 
 from storelab.core.model import Point
 from storelab.engines.contract import Job
@@ -34,13 +35,8 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def served(handler: type[Handler], **facts) -> Iterator[str]:
     """Serve with a subclass of `handler` that has these attributes; yield the URL."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Configured", (handler,), facts)) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), type("Configured", (handler,), facts))) as url:
+        yield url
 
 
 def job(endpoint: Endpoint, places: list[Bucket], **more) -> Job:

@@ -2,9 +2,10 @@
 
 import http.server
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from serving import serving
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -71,10 +72,6 @@ def range_server(data: bytes) -> Iterator[http.server.ThreadingHTTPServer]:
     """Serve `data` under every path, without errors until `mode` is set."""
     one = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     one.handle_error = lambda *_: None  # clients break off on purpose
-    one.data, one.mode, one.asked, one.daemon_threads = data, "right", [], True
-    threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    try:
+    one.data, one.mode, one.asked = data, "right", []
+    with serving(one):
         yield one
-    finally:
-        one.shutdown()
-        one.server_close()
