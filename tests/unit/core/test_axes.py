@@ -18,8 +18,6 @@ from storelab.workloads.base import Workload
 
 SEALED = sorted(ROOT.glob("results/*/raw/plan.json"))
 EVERY = {a.name: a for w in WORKLOADS.values() for a in w.axes} | dict(axes.ALL)
-
-
 ROLES = {
     # A point and its ceiling agree in these.
     "ceiling": (
@@ -135,9 +133,6 @@ def test_axes_with_choices_take_no_other_word():
         seen.add(axis.name)
     assert seen >= {"engine", "balance", "payload", "merge", "navigation", "cache", "access", "codec", "scheme"}
     assert seen >= {"target", "operation", "phase"}
-
-
-# Words
 
 
 def test_axes_have_headings_and_values_have_words():

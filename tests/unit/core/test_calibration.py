@@ -18,8 +18,6 @@ STORES = {
     **{"a": {"kind": "seaweedfs"}, "web": {"kind": "nginx"}},
     "far": {"kind": "s3", "endpoint": ["https://a", "https://b"]},
 }
-
-
 configured = partial(small_plan.configured, stores=STORES, sweeps=SWEEPS, repetitions=2, calibrate=True)
 planned = partial(small_plan.planned, stores=STORES, sweeps=SWEEPS, repetitions=2, calibrate=True)
 

@@ -125,9 +125,6 @@ def test_buckets_that_s3_allows():
         assert Settings(kind="s3", endpoint="https://a", bucket=bucket).bucket == bucket
 
 
-# YAML
-
-
 def test_growing_aliases_are_refused():
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]

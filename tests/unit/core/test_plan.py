@@ -24,16 +24,11 @@ BLOCKS = {  # two deployments of each of two stores
     "one": {"workload": "get", "axes": {"clients": [1, 2, 4], "redundancy": ["default", "replica-2"]}},
     "two": {"workload": "put", "axes": {"clients": [1, 2]}},
 }
-
-
 configured, make = (partial(call, stores=STORES, repetitions=8) for call in (small_plan.configured, small_plan.planned))
 
 
 def keys_of(points: list[Point]) -> list[str]:
     return [p.key for p in points]
-
-
-# Identity
 
 
 def test_keys_leave_out_defaults_and_pad_numbers():
@@ -101,9 +96,6 @@ def test_missing_axes_count_as_their_default():
         assert deployment(**every | {axis.name: "other"}) != deployment(**every), axis.name
 
 
-# Order
-
-
 @PROPERTY
 @given(st.integers(0, 2**40))
 def test_order_is_seeded_and_in_blocks(seed):
@@ -132,9 +124,6 @@ def test_order_ignores_the_sequence_of_sweeps():
     given = {f"s{n}": {"workload": "get", "axes": {"object_size": f"{n} kB", "clients": [1, 2]}} for n in range(1, 6)}
     one, other = (keys_of(make(sweeps=dict(items), repetitions=4)) for items in (given.items(), [*given.items()][::-1]))
     assert one == other and len(one) == 40
-
-
-# Scaling
 
 
 def test_scaled_axes_follow_the_factor():
@@ -198,9 +187,6 @@ def test_files_scale_to_the_nearest_by_ratio():
         assert found == nearest == by_ratio, (scale, factor)
 
 
-# Data sets
-
-
 def test_own_file_is_a_data_set_by_its_name():
     entries = {"e": {"workload": "read_entries", "axes": {"scale": ["mine", "S"], "buckets": [1, 2]}}}
     points = make(sweeps=entries, files={"mine": {"path": "/data/a.root", "tree": "events"}}, repetitions=1)
@@ -221,9 +207,6 @@ def test_one_account_has_no_name_in_a_data_set():
     found = {p.axes["accounts"]: p.dataset for p in points}
     assert "accounts" not in found[1] and found[1]["name"] == "payload-4kB-6x3"
     assert found[3]["accounts"] == 3 and found[3]["name"] == "payload-4kB-6x3a3"
-
-
-# Calibrations
 
 
 def calibrations(**campaign) -> list[Point]:

@@ -29,9 +29,6 @@ def point(sweep: dict):
     return one
 
 
-# What a point asks for
-
-
 def test_more_clients_than_objects_are_refused():
     few = point(GET | {"objects": 3, "axes": {"access": "once", "clients": 4}})
     message = refusal(WORKLOADS["get"].possible, few)
@@ -71,9 +68,6 @@ def test_check_notes_stores_that_cannot_be_cold(tmp_path):
     config = configured(GET | axes, {"kind": "seaweedfs"}, state=str(tmp_path))
     (line,) = cold.notes(plan.make(config, WORKLOADS), all_stores(config))
     assert line.startswith("sweep s: a working set of 1 GB is "), "its size, and nothing of a store on disk"
-
-
-# What its disks prove
 
 
 class Store:

@@ -128,9 +128,6 @@ def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
     assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is False
 
 
-# Estimates
-
-
 def test_damaged_lines_change_no_estimate(tmp_path):
     config = settings(tmp_path / "x", results=str(tmp_path))
     point = plan.make(config, WORKLOADS)[0]
@@ -144,9 +141,6 @@ def test_damaged_lines_change_no_estimate(tmp_path):
         assert lines._typical_overhead(config) == 2.0, "of 1, 2 and 3 s in addition to windows of 4 s"
         lines.note_overhead(config, point, 6.0)
         assert lines._typical_overhead(config) == 2.0
-
-
-# The terminal
 
 
 def drawn(width, **more):

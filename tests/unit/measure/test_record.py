@@ -26,12 +26,8 @@ def client(number, **changes):
 
 def run_json(*results, budget=0.01):
     config = SimpleNamespace(name="c", failure_budget=budget, launcher=SimpleNamespace(kind="srun"), lead=77)
-    store = SimpleNamespace(
-        settings=SimpleNamespace(kind="s3"),
-        version=lambda: "9.1",
-        on_this_host=lambda: False,
-        deployment=lambda: DEPLOYMENT,
-    )
+    store = SimpleNamespace(version=lambda: "9.1", on_this_host=lambda: False, deployment=lambda: DEPLOYMENT)
+    store.settings = SimpleNamespace(kind="s3")
     return record.run_json(config, POINT, store, "2-x", list(results), [{"name": "n", "ok": True}], {"cores": 4})
 
 
@@ -94,9 +90,6 @@ def test_new_tables_replace_old_ones_before_the_head(tmp_path, monkeypatch):
     assert found["files"][table.name]["bytes"] == table.stat().st_size
     assert pq.read_table(table)["client"].to_pylist() == [5]
     assert found["campaign"] == "c" and [(t["time_ns"], t["outcome"]) for t in found["earlier"]] == [(1, "measured")]
-
-
-# The failure budget
 
 
 def budget(results, share=0.01):

@@ -25,12 +25,8 @@ UPLOADS = {"workload": "put", "axes": {"engine": "loadgen", "object_size": "1 MB
 DELETIONS = {"workload": "delete", "axes": {"workers": 40}, "begin": "30 %", "end": "36 s", "objects": 200}
 READERS = {"workload": "get", "axes": {"engine": "obstore", "clients": 3}, "objects": 10}
 ROLES = {"uploads": UPLOADS, "deletions": DELETIONS, "readers": READERS}
-
-
-KILLED = [
-    {"at": "40 %", "act": "restart", "actor": "data.0"},
-    {"at": "10 s", "act": "kill", "actor": "data.0"},
-]
+KILL = {"at": "10 s", "act": "kill", "actor": "data.0"}
+KILLED = [{"at": "40 %", "act": "restart", "actor": "data.0"}, KILL]
 
 
 def configured(sweep=None, roles=ROLES, **more):
@@ -333,14 +329,9 @@ def test_client_finds_its_role_by_its_rank(tmp_path, shared):
         role["endpoints"] = [{"url": f"http://127.0.0.1:{n}", "protocol": "s3"} for n in (1, 2)]
     records.write_json(tmp_path / "job.json", job)
     found = [load_job(tmp_path, rank) for rank in range(one.clients)]
-    assert [(g["role"], j.client, j.number, j.account) for j, g in found] == [
-        ("uploads", 0, 0, 0),
-        ("uploads", 1, 1, 1),
-        ("deletions", 0, 2, 0),
-        ("readers", 0, 3, 0),
-        ("readers", 1, 4, 1),
-        ("readers", 2, 5, 0),
-    ]
+    assert [g["role"] for _, g in found] == ["uploads"] * 2 + ["deletions"] + ["readers"] * 3
+    assert [(j.client, j.number) for j, _ in found] == [*zip((0, 1, 0, 0, 1, 2), range(6), strict=True)]
+    assert [j.account for j, _ in found] == [0, 1, 0, 0, 1, 0]
     assert [g["begin_ns"] for _, g in found] == [0, 0, 18 * S, 0, 0, 0]
     assert {g["size"] for _, g in found} == {6}, "they all meet"
     assert [j.scratch.name for j, _ in found] == [f"0123abcd-{rank}" for rank in range(6)], "a folder for each"

@@ -49,21 +49,15 @@ def test_states_seen_meanwhile_are_those_of_some_moment():
     for writes in histories(3):
         times = range(STEP, STEP * (len(writes) + 2), STEP // 2)
         looks = [t + STEP // 4 for t in range(0, times[-1] + 1, STEP // 2)]
-        moments = [
-            (w.begin_ns, w.ack_ns) if w.ack_ns else [None, *(t for t in times if t >= w.begin_ns)] for w in writes
-        ]
+        later = {w: [None, *(t for t in times if t >= w.begin_ns)] for w in writes}
+        moments = [(w.begin_ns, w.ack_ns) if w.ack_ns else later[w] for w in writes]
         seen = {at: {seen_by(world, writes, at) for world in itertools.product(*moments)} for at in looks}
         for begin, stop in itertools.combinations_with_replacement(looks, 2):
             true = set().union(*(seen[at] for at in looks if begin <= at <= stop))
             assert allowed(writes, begin, stop) == true, (writes, begin, stop)
 
 
-PUT, OVER, GONE, AGAIN = (
-    Write(1, False, 10, 15),
-    Write(2, False, 20, 25),
-    Write(3, True, 30, 35),
-    Write(4, False, 40, 45),
-)
+PUT, OVER, GONE, AGAIN = (Write(n, n == 3, 10 * n, 10 * n + 5) for n in (1, 2, 3, 4))
 UNKNOWN = Write(4, False, 40, 0)
 
 

@@ -128,12 +128,8 @@ def test_each_fault_has_an_example(tmp_path, held):
     for number in range(5):
         it.note(number, 1, ledger.NEW)
         it.note(number, 2, ledger.OVERWRITE if number != 2 else ledger.DELETE, at=2000)
-    held.objects = {
-        it.path_of(1): it.content(1, 1),
-        it.path_of(2): it.content(2, 1),
-        it.path_of(3): wrong(it.content(3, 2), 100),
-        it.path_of(4): RuntimeError("the disk\nis gone"),
-    }
+    held.objects = {it.path_of(n): it.content(n, 1) for n in (1, 2)}
+    held.objects |= {it.path_of(3): wrong(it.content(3, 2), 100), it.path_of(4): RuntimeError("the disk\nis gone")}
     found = it.read()
     assert faults(found) == dict.fromkeys(("lost", "corrupted", "stale", "resurrected", "unreadable"), 1)
     expected = [

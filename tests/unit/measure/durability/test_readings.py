@@ -61,9 +61,6 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     assert nothing.take("end") is None and nothing.record() is None
 
 
-# Next to faults
-
-
 def acts(*given):
     return [{"at_ns": at, "act": act, "actors": actors.split()} for at, act, actors in given]
 

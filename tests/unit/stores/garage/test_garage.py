@@ -18,20 +18,12 @@ from storelab.stores.garage import admin
 from storelab.stores.garage.settings import Settings
 
 SECRET = "s" * 40
-
-
 # Answers of Garage 2.5.0 to GetClusterLayout of a new node, and of a cluster of two nodes with data and a gateway.
 NEW = {"version": 0, "roles": [], "parameters": {"zoneRedundancy": "maximum"}, "stagedRoleChanges": []}
-
-
-THREE = {
-    "version": 2,
-    "roles": [
-        {"id": "aa", "zone": "node-1", "tags": [], "capacity": 1000000000000, "storedPartitions": 256},
-        {"id": "bb", "zone": "node-2", "tags": [], "capacity": 1000000000000, "storedPartitions": 256},
-        {"id": "cc", "zone": "node-3", "tags": [], "capacity": None, "storedPartitions": None},
-    ],
-}
+FULL = {"tags": [], "capacity": 10**12, "storedPartitions": 256}
+GATEWAY = {"id": "cc", "zone": "node-3", "tags": [], "capacity": None, "storedPartitions": None}
+ROLES = [{"id": "aa", "zone": "node-1", **FULL}, {"id": "bb", "zone": "node-2", **FULL}, GATEWAY]
+THREE = {"version": 2, "roles": ROLES}
 
 
 def store(state: Path, **settings):
@@ -205,11 +197,8 @@ def test_nodes_that_do_not_find_each_other_are_named(cluster, monkeypatch):
 
 def test_key_may_make_buckets(cluster):
     node, answers, asked = cluster
-    answers |= {
-        "ImportKey": (200, {}),
-        "UpdateKey?id=SLKEY": (200, {}),
-        "ListKeys": (200, [{"id": "SLKEY"}, {"id": "other"}]),
-    }
+    answers |= {"ImportKey": (200, {}), "UpdateKey?id=SLKEY": (200, {})}
+    answers["ListKeys"] = (200, [{"id": "SLKEY"}, {"id": "other"}])
     admin.allow(node, "SLKEY", "not-told", "storelab-0")
     assert [(path, body) for _, path, _, body in asked] == [
         ("/v2/ImportKey", {"accessKeyId": "SLKEY", "secretAccessKey": "not-told", "name": "storelab-0"}),

@@ -145,9 +145,6 @@ def test_one_process_at_a_time_has_the_lock(daemons):
         pass
 
 
-# Workers
-
-
 @pytest.fixture
 def master(daemons):
     daemons.folder.mkdir()

@@ -27,8 +27,6 @@ from storelab.stores.managed.netns import Namespace
 from storelab.stores.posix import glusterfs, mounted, openafs
 
 KINDS = [k for k in stores.KINDS if issubclass(stores.load(k), mounted.Mounted)]
-
-
 # Printed by `gluster volume info` of GlusterFS 10.3.
 INFO = """
 Volume Name: storelab

@@ -32,9 +32,6 @@ def keys(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS.secret_key)
 
 
-# Settings
-
-
 def test_endpoint_must_be_a_url():
     urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x http://x:port http://x?y=1"
     for url in urls.split():
@@ -74,9 +71,6 @@ def test_names_of_buckets_are_valid():
 def test_presets_decide_about_multipart_uploads():
     found = [store(preset=f"huawei-uds-{n}").endpoints()[0].multipart for n in (1, 2)]
     assert found == [False, True]
-
-
-# Credentials
 
 
 def test_credentials_come_from_environment(keys, monkeypatch):

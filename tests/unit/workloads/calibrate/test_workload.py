@@ -129,13 +129,9 @@ def test_cold_reads_drop_pages_of_the_data(tmp_path):
     disk = {"file": [str(tmp_path / "a"), str(tmp_path / "z")], "managed": [str(tmp_path / "data")], "external": []}
     for backing in ("disk", "memory", "tmpfs"):
         for kind, pages in disk.items():
-            store = SimpleNamespace(
-                protocol="file" if kind == "file" else "s3",
-                managed=kind == "managed",
-                path=tmp_path,
-                data=tmp_path / "data",
-                deployment=lambda backing=backing: {"backing": backing},
-            )
+            protocol = "file" if kind == "file" else "s3"
+            store = SimpleNamespace(protocol=protocol, managed=kind == "managed", path=tmp_path, data=tmp_path / "data")
+            store.deployment = lambda backing=backing: {"backing": backing}
             for access in ("cold", "warm"):
                 job = {"buckets": [{"name": "z"}, {"name": "a"}, {"name": "z"}]}
                 p = SimpleNamespace(axes={"access": access, "engine": "uproot-s3fs"})

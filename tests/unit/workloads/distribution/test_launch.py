@@ -90,9 +90,6 @@ def chosen(release, number, start_files=ENOUGH):
     return applications.choose(root_of(objects), objects.__getitem__, REPOSITORY, 7, number, start_files)
 
 
-# Which files a start reads
-
-
 def test_application_has_each_file_of_a_subtree_once(release):
     """They are those below its catalog, without links, folders, and what other catalogs hold."""
     seen = Counter()
@@ -150,9 +147,6 @@ def test_numbers_of_files_follow_their_distribution():
     assert files[0] >= 1 and files[-1] <= 300
     assert all(420 < n < 580 for n in Counter(which for which, _ in found).values())
     assert {applications.start(3, 0, n, 1, 1)[0] for n in range(50)} == {0}
-
-
-# The client
 
 
 def point(release, **axes):
@@ -270,9 +264,6 @@ def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypa
     (starts, _) = one.result().checks
     assert not starts.ok and "`duration`" in starts.detail
     one.close()
-
-
-# What the coordinator does
 
 
 def test_impossible_points_are_refused(release):

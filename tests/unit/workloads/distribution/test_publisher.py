@@ -261,9 +261,6 @@ def test_first_failure_ends_all_and_is_raised():
         spread(broken(), lambda item, worker: None, 3)
 
 
-# With real days, made small
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The release's folder with all its days: to make them takes longer than to publish them."""

@@ -46,9 +46,6 @@ def test_scratch_room_is_three_nights():
     assert a_night(release) == pytest.approx(400 * (46_000 / 0.45 + 4096), rel=0.01)
 
 
-# Keys
-
-
 def test_settings_of_the_store_are_those_of_the_endpoint():
     found = keys.settings(HERE, Bucket("b"), KEYS, 7)
     wanted = {"HOST": "127.0.0.1", "PORT": "8333", "REGION": "eu-1", "DNS_BUCKETS": "false", "BUCKET": "b"}
@@ -204,11 +201,9 @@ def test_failed_day_is_owed_and_keys_stay_secret(fake, tmp_path):
 def test_day_has_the_counters_of_the_program(fake, tmp_path):
     """What the program does not count is null."""
     result, rows = run(tmp_path)
-    assert [tuple(r[name] for name in ("stored", "bytes", "skipped", "gets", "objects")) for r in rows] == [
-        (12, 1050, 7, 6, 12 + 7 + 2),  # with the request that made the repository
-        (22, 2050, 7, 5, 22 + 7 + 2),
-        (32, 3050, 7, 5, 32 + 7 + 2),
-    ]
+    wanted = {"stored": [12, 22, 32], "bytes": [1050, 2050, 3050], "skipped": [7, 7, 7]}
+    wanted |= {"gets": [6, 5, 5], "objects": [21, 31, 41]}  # the first with the request that made the repository
+    assert {name: [r[name] for r in rows] for name in wanted} == wanted
     for name in ("prepare_ns", "heads", "puts", "retries", "failures"):
         assert [r[name] for r in rows] == [None] * 3, name
     assert rows[0]["files"] > 5 and rows[0]["raw_bytes"] > 10_000
@@ -319,9 +314,6 @@ def test_output_of_the_real_program_is_read(tmp_path):
     runner = program.Runner(Path("x"), tmp_path, REPOSITORY, 0, hidden=("hidden-one",))
     message = runner.told((FILES / "failed.txt").read_text() + " hidden-one")
     assert "hidden-one" not in message and message.endswith("***") and len(message) <= 300 and "\n" not in message
-
-
-# What is refused
 
 
 def test_unusable_program_is_refused(tmp_path, monkeypatch):

@@ -138,14 +138,8 @@ def test_clean_leaves_objects_of_others(config, store, capsys, lost):
     noted(config, store)
     left_over.add(config, "d", point(), 3000, 3)
     mine = {put_key(ATTEMPT, 0, n): 1000 for n in range(3)}
-    theirs = {
-        "put/notes.txt": 3,
-        "put/0123abcd/notes.txt": 1000,
-        put_key(ATTEMPT, 0, 9): 1001,
-        put_key("feedbeef", 0, 0): 1000,
-        "data/thesis.root": 5,
-        "thesis.root": 5,
-    }
+    theirs = {"put/notes.txt": 3, "put/0123abcd/notes.txt": 1000, "data/thesis.root": 5, "thesis.root": 5}
+    theirs |= {put_key(ATTEMPT, 0, 9): 1001, put_key("feedbeef", 0, 0): 1000}
     write(store, place.name, mine | theirs)
     assert left_over.remove(config, store, always=True) == 3
     message = capsys.readouterr().err
