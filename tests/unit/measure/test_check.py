@@ -48,18 +48,39 @@ def rights(campaign, **changes):
     return refusal(check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, "a", **changes)})
 
 
-def test_read_only_store_takes_readers_only(tmp_path):
-    for workload in ("put", "delete", "space"):
-        message = rights(made(tmp_path, sweep(workload), {"read_only": True}))
-        assert message.startswith(f"sweeps.s: workload {workload} writes"), message
-        assert rights(made(tmp_path, sweep(workload))) == NONE
-    for workload in ("get", "get_range"):
-        assert rights(made(tmp_path, sweep(workload), {"read_only": True})) == NONE
+def accounts(accounts, buckets, clients, engine="obstore"):
+    return sweep(accounts=accounts, buckets=buckets, clients=clients, engine=engine)
 
 
-def test_space_needs_a_store_that_reports_usage(tmp_path):
-    assert rights(made(tmp_path, sweep("space")), tells_used=False).startswith("sweeps.s.workload: space asks")
-    assert rights(made(tmp_path, sweep("put")), tells_used=False) == NONE
+WRITERS, MINE, VIRTUAL = ("put", "delete", "space"), {"bucket": "mine"}, {"addressing": "virtual"}
+CALIBRATION = sweep("calibrate", operation="get")
+RULES = [  # sweep, settings of the store, facts of the store, begin of the message, a text in it
+    *((sweep(w), {"read_only": True}, {}, f"sweeps.s: workload {w} writes", "") for w in WRITERS),
+    *((sweep(w), {}, {}, "", NONE) for w in WRITERS),
+    *((sweep(w), {"read_only": True}, {}, "", NONE) for w in ("get", "get_range")),
+    (sweep("space"), {}, {"tells_used": False}, "sweeps.s.workload: space asks", ""),
+    (sweep("put"), {}, {"tells_used": False}, "", NONE),
+    (sweep(buckets=1), MINE, {}, "", NONE),
+    (sweep(buckets=2), {}, {}, "", NONE),
+    (sweep(buckets=2), MINE, {}, "sweeps.s.axes.buckets: ", "'mine'"),
+    (sweep(engine="s5cmd"), VIRTUAL, {}, "stores.a.addressing: s5cmd", "`path`"),
+    (sweep(engine="s5cmd"), {"addressing": "path"}, {}, "", NONE),
+    (sweep(engine="loadgen"), VIRTUAL, {}, "", NONE),
+    (sweep(), {}, {"keeps": False}, "sweeps.s.workload: get at store a (kind s3)", "`calibrate`"),
+    (CALIBRATION, {}, {}, "sweeps.s.workload: ", "`nullserver`"),
+    (CALIBRATION, {}, {"keeps": False}, "", NONE),
+    (accounts(3, 3, 3), {}, {}, "", NONE),
+    (accounts(3, 2, 3), {}, {}, "sweeps.s.axes.accounts: 3 accounts need as many buckets", ""),
+    (accounts(3, 3, 2, "s5cmd"), {}, {}, "sweeps.s.axes.accounts: 3 accounts need as many clients", ""),
+    (accounts(3, 3, 2), {}, {}, "", NONE),
+    (accounts(4, 3, 2), {}, {}, "sweeps.s.axes.accounts: 4 accounts need as many buckets", ""),
+]
+
+
+def test_stores_refuse_what_they_cannot_do(tmp_path):
+    for sweeps, settings, facts, begin, text in RULES:
+        config, points = made(tmp_path, sweeps, settings)
+        all_refused([(begin, text, check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, **facts)})])
 
 
 def test_front_ends_and_accounts_within_those_of_store(tmp_path):
@@ -123,43 +144,6 @@ def test_second_store_is_required_once(tmp_path, monkeypatch):
         fakes = {name: StoreOnPaper(config, name) for name in TWO}
         check.programs(points, fakes)
         assert len(points) >= 3 and (fakes["a"].required, fakes["b"].required) == (1, times)
-
-
-def test_each_account_has_a_bucket_and_a_client(tmp_path):
-    for accounts, buckets, clients, engine, expected in (
-        (3, 3, 3, "obstore", NONE),
-        (3, 2, 3, "obstore", "3 accounts need as many buckets"),
-        (3, 3, 2, "s5cmd", "3 accounts need as many clients"),
-        (3, 3, 2, "obstore", NONE),
-        (4, 3, 2, "obstore", "4 accounts need as many buckets"),
-    ):
-        axes = {"accounts": accounts, "buckets": buckets, "clients": clients, "engine": engine}
-        place = "" if expected == NONE else "sweeps.s.axes.accounts: "
-        assert rights(made(tmp_path, sweep(**axes))).startswith(place + expected), axes
-
-
-def test_bucket_of_the_user_is_a_single_one(tmp_path):
-    assert rights(made(tmp_path, sweep(buckets=1), {"bucket": "mine"})) == NONE
-    assert rights(made(tmp_path, sweep(buckets=2))) == NONE
-    message = rights(made(tmp_path, sweep(buckets=2), {"bucket": "mine"}))
-    assert message.startswith("sweeps.s.axes.buckets: ") and "'mine'" in message
-
-
-def test_addressing_is_one_of_the_engine(tmp_path):
-    virtual = {"addressing": "virtual"}
-    message = rights(made(tmp_path, sweep(engine="s5cmd"), virtual))
-    assert message.startswith("stores.a.addressing: s5cmd") and "`path`" in message
-    assert rights(made(tmp_path, sweep(engine="s5cmd"), {"addressing": "path"})) == NONE
-    assert rights(made(tmp_path, sweep(engine="loadgen"), virtual)) == NONE
-
-
-def test_null_server_serves_calibrations_only(tmp_path):
-    message = rights(made(tmp_path, sweep()), keeps=False)
-    assert message.startswith("sweeps.s.workload: get at store a (kind s3)") and "`calibrate`" in message
-    calibration = made(tmp_path, sweep("calibrate", operation="get"))
-    message = rights(calibration)
-    assert message.startswith("sweeps.s.workload: ") and "`nullserver`" in message
-    assert rights(calibration, keeps=False) == NONE
 
 
 def test_limit_names_the_sweep_and_not_its_calibration(tmp_path):

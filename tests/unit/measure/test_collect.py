@@ -38,7 +38,7 @@ def test_damaged_files_are_not_collected(copy, campaign):
 
 
 def test_older_heads_are_compared_with_their_sums(copy, campaign):
-    """Heads of earlier versions have no sum of their own."""
+    """Heads of earlier versions do not contain their own sum."""
     head = next((copy / "raw").rglob("run.json"))
     run = {k: v for k, v in records.read_json(head).items() if k not in records.SUM_KEYS}
     records.write_json(head, run)

@@ -1,4 +1,4 @@
-"""A folder as a store: what storelab makes in it, finds again and removes, and what it leaves alone."""
+"""A folder as a store: what storelab makes in it, finds again and removes, and what it does not touch."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -91,7 +91,7 @@ def test_foreign_files_stay(store):
     mine.mkdir()
     (mine / "file").write_text("precious")
     bucket = store.bucket("camp", 0)
-    (store.path / bucket.name).mkdir()  # bears the name, but not the mark
+    (store.path / bucket.name).mkdir()  # has the name, but not the mark
     (store.path / bucket.name / "file").write_text("precious")
     assert "bears no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
     assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
