@@ -19,6 +19,7 @@ from typing import Any
 
 from storelab.analysis.figures import KINDS
 from storelab.analysis.papers import names
+from storelab.analysis.records import links
 from storelab.cli import code
 from storelab.core import config, evidence, records
 from storelab.core.errors import Exit, UserError, of_system
@@ -290,9 +291,9 @@ def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, in
 
 
 def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
-    """The plan of a measured campaign and the sums of its raw files, every one of them verified: the sums change with
-    any record, and Snakemake would read thousands of records once for each table. Raises UserError: points are missing
-    (half of them make no paper), files were altered."""
+    """The plan of a measured campaign, its declared links, and the sums of its raw files, every one of them verified:
+    the sums change with any record, and Snakemake would read thousands of records once for each table. Raises
+    UserError: points are missing (half of them make no paper), files were altered."""
     if not (raw / evidence.PLAN).exists():
         raise UserError(
             f"campaign {name}",
@@ -302,4 +303,4 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     plan = evidence.plan_of(raw)
     if verifying:
         evidence.complete(raw, plan)
-    return [str(p) for p in (raw / evidence.PLAN, raw / evidence.SUMS) if p.exists()]
+    return [str(p) for p in (raw / evidence.PLAN, raw / evidence.SUMS, links.path(raw.parent)) if p.exists()]

@@ -11,6 +11,7 @@ from storelab import __version__
 from storelab.analysis.artefact import crate
 from storelab.analysis.artefact.archive import Member, size_of
 from storelab.analysis.figures import KINDS, catalogue
+from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
 from storelab.core import config, evidence, records
 from storelab.core.errors import UserError, without_tokens
@@ -56,7 +57,8 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
             left.append(name)
         elif path.exists():
             found.append(path)
-    return {p.relative_to(folder).as_posix(): p for p in found}, left
+    declared = {links.FILE: path} if (path := links.path(folder)).exists() else {}
+    return {p.relative_to(folder).as_posix(): p for p in found} | declared, left
 
 
 def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab import __version__
+from storelab.analysis.records import links
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
@@ -68,13 +69,17 @@ def read_plan(folder: Path) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Campaign:
-    """Verify checksums and seal, then load. Raises UserError: altered or missing records, points that were never
-    tried."""
+    """Verify checksums and seal, then load; links that records do not know are those of `links.yaml`.
+
+    Raises UserError: altered or missing records, points that were never tried.
+    """
     plan, raw = read_plan(folder), folder / "raw"
     evidence.complete(raw, plan)
     points = {p["key"]: p for p in plan["points"]}
     runs = {k: records.read_json(raw / k / "run.json") for k in points if (raw / k / "run.json").exists()}
     failures = {key: records.read_json(raw / key / records.FAILED) for key in points if key not in runs}
+    if known := links.declared(folder):
+        links.complete(runs.values(), known)
     return Campaign(folder, plan, runs, failures)
 
 

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.records.links import over_link
+from storelab.analysis.tables import NUMBERS, TABLE, links
 from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
@@ -27,7 +28,8 @@ LINK, CLIENT, SHARED = "link", "client", "shared cores"
 IDLE = 50  # percent: a ceiling at which the processors were less busy is that of the link
 # What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
-CEILING = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")  # columns of points and groups
+_OWN = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
+CEILING = (*_OWN, *links.COLUMNS)  # columns of points and groups
 COLUMNS = [
     "target",
     *AGREE,
@@ -89,7 +91,7 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
                 "client_cpu_ms_per_operation": cost.median(),
                 "client_cpu_percent": best["client_cpu_percent"].astype(float).median(),
                 "server_cpu_percent": best["server_cpu_percent"].astype(float).median(),
-                "over_link": all(_over_link(campaign.runs[key]) for key in best["key"]),
+                "over_link": all(over_link(campaign.runs[key]) for key in best["key"]),
                 "busy_percent": best["key"].map(lambda key: busy_percent(campaign.runs[key])).astype(float).median(),
                 "duration_s": best["duration_s"].max(),
             }
@@ -109,7 +111,7 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
             found.append((None, None))
         elif p.key not in campaign.runs:
             found.append((rate[row], None))
-        elif linked[row] and _over_link(campaign.runs[p.key]):
+        elif linked[row] and over_link(campaign.runs[p.key]):
             found.append((rate[row], LINK))
         else:
             found.append((rate[row], SHARED if p.shared_host else CLIENT))
@@ -117,32 +119,22 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
     out["ceiling_of"] = pd.array([of for _, of in found], dtype="string")
     near = (out["ceiling_percent"] > BOUND).fillna(False) & (out["ceiling_of"] != SHARED).fillna(False)
-    return out.assign(bound_by=out["ceiling_of"].where(near.astype(bool)))
+    return links.with_links(campaign, out.assign(bound_by=out["ceiling_of"].where(near.astype(bool))))
 
 
 def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
-    """The columns CEILING for the median rate of some runs (rows of points.csv); of several words, the one that claims
-    least."""
+    """The columns CEILING for the median rate of some runs (rows of points.csv); of several words for the ceiling, the
+    one that claims least."""
+    return _ceiling(runs, rate_per_s) | links.of_group(runs)
+
+
+def _ceiling(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
     known = runs["ceiling_rate_per_s"].dropna()
     if known.empty or not np.isfinite(rate_per_s):
-        return dict.fromkeys(CEILING)
+        return dict.fromkeys(_OWN)
     ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
     of = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
-    return dict(zip(CEILING, (ceiling, percent, of, of if percent > BOUND and of != SHARED else None), strict=True))
-
-
-def _over_link(run: Mapping[str, Any]) -> bool:
-    """Whether what the clients moved went over a link, by the counters of their nodes (of their host): the kernel sends
-    what stays on a host, or in a network namespace, over loopback."""
-    nodes = run.get("nodes") or [{"ranks": [c["client"] for c in run["clients"]], "watched": run.get("host")}]
-    for node in nodes:
-        counters = (node.get("watched") or {}).get("network") or {}
-        most = {name: max(c["rx_bytes"], c["tx_bytes"]) for name, c in counters.items()}
-        loopback = most.pop("lo", 0)
-        moved = sum(c.get("bytes") or 0 for c in run["clients"] if c["client"] in node["ranks"])
-        if not sum(most.values()) > max(loopback, moved / 2):
-            return False
-    return True
+    return dict(zip(_OWN, (ceiling, percent, of, of if percent > BOUND and of != SHARED else None), strict=True))
 
 
 def busy_percent(run: Mapping[str, Any]) -> float | None:

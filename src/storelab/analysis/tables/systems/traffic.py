@@ -14,13 +14,11 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups
-from storelab.analysis.records import scan
+from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import NUMBERS, TABLE
-from storelab.core.records import FRONT_END_LINK
 
 COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
-ALONE = "client"  # the axis `balance`: each client has one front-end
 METRICS = (
     ("operations", "per_s"),  # from the clients' records
     ("throughput", "mb_per_s"),
@@ -40,32 +38,18 @@ Done = Sequence[Mapping[str, Any]]  # rows of _DONE
 
 def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
     """(received, sent) MB/s of each front-end, from its own interface; None where not all have one."""
-    host = run.get("coordinator") or run.get("host") or {}
-    links = [(host.get("network") or {}).get(FRONT_END_LINK.format(i + 1)) for i in range(number)]
-    seconds = host.get("seconds")
-    if not seconds or None in links:
-        return None
-    return [(link["rx_bytes"] / 1e6 / seconds, link["tx_bytes"] / 1e6 / seconds) for link in links if link]
-
-
-def given(run: Mapping[str, Any]) -> list[str]:
-    """The front-end that each client was given, by its URL, in the clients' order."""
-    return [c.get("endpoint") or "" for c in sorted(run["clients"], key=lambda c: c["client"])]
-
-
-def is_alone(run: Mapping[str, Any]) -> bool:
-    """Does each client use one front-end?"""
-    return bool(run["point"]["axes"].get("balance", ALONE) == ALONE)
+    found = links.front_end_counters(run, number)
+    return None if found is None else [(received / 1e6, sent / 1e6) for received, sent in found]
 
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
     """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
-    urls, parts = given(run), [dict[float, tuple[int, int]]() for _ in range(number)]
+    urls, parts = links.endpoints(run), [dict[float, tuple[int, int]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
-    if is_alone(run) and len(order) != min(number, len(urls)):  # one name for all front-ends: who answers, nobody knows
+    if links.is_alone(run) and len(order) != min(number, len(urls)):  # one name for all: it is not known which answers
         return None
     for row in done:
-        at = order.index(urls[ranks.index(row["client"])]) if is_alone(run) else row["endpoint"]
+        at = order.index(urls[ranks.index(row["client"])]) if links.is_alone(run) else row["endpoint"]
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
         own, seconds = parts[int(at)], row["seconds"]
@@ -86,13 +70,13 @@ def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str
         carried = [mb for _, mb in told] if any(mb for _, mb in told) else [rate for rate, _ in told]
     if not (whole := sum(carried)):
         return
-    urls = given(run)
+    urls = links.endpoints(run)
     order = list(dict.fromkeys(urls))
     for i in range(number):
         mine = urls.count(order[i]) if i < len(order) else 0
         row: dict[str, Any] = {
             "front_end": i + 1,
-            "given_to": mine if is_alone(run) else len(urls),
+            "given_to": mine if links.is_alone(run) else len(urls),
             "source": COUNTERS if seen else CLIENTS,
             "share_percent": 100 * carried[i] / whole,
             "spread_percent": 100 * number * (max(carried) - min(carried)) / whole,

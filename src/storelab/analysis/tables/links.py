@@ -1,0 +1,103 @@
+"""What the links between clients and store can carry: columns of points.csv and throughput.csv. See docs/tables.md.
+
+A link that carried more than it can is a contradiction: `link_problem` reports it, and no point of that store (of that
+campaign, if it is a link of the clients) has this limit.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import speed, words
+from storelab.analysis.records import links
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links
+
+SLACK = 1.02  # more than this times its capacity went over a link: the buckets of a shaped link allow less
+COLUMNS = {
+    "link_bits_per_s": "Float64",  # the most that the links of clients and front-ends let pass
+    "link_of": "string",  # whose links these are
+    "link_each": "string",  # in words: `2 × 300 Mbit/s`
+    "link_used_percent": "Float64",
+    "link_problem": "string",
+}
+
+
+def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """points.csv with COLUMNS."""
+    goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
+    problems = _problems(campaign, goodput)
+    rows = [_of_point(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
+    return points.assign(**pd.DataFrame(rows, columns=list(COLUMNS), index=points.index).astype(COLUMNS))
+
+
+def of_group(runs: pd.DataFrame) -> dict[str, Any]:
+    """COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and the median use."""
+    runs = runs.reindex(columns=list(COLUMNS))
+    problem = next(iter(runs["link_problem"].dropna()), None)
+    known = runs[runs["link_bits_per_s"].notna()].sort_values("link_bits_per_s", kind="stable")
+    if known.empty:
+        return {**dict.fromkeys(COLUMNS), "link_problem": problem}
+    used = known["link_used_percent"].astype(float).median()
+    return known.iloc[0].to_dict() | {"link_used_percent": used, "link_problem": problem}
+
+
+def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
+    """(in the `overlap` window, until the last completion) bits/s, of workloads that move all bytes one way; else 0."""
+    names = ("overlap_throughput_mb_per_s", "last_done_throughput_mb_per_s")
+    if point["workload"] not in speed.MOVING:
+        return 0.0, 0.0
+    first, last = (0.0 if pd.isna(point.get(c)) else 8e6 * float(point[c]) for c in names)
+    return first, last
+
+
+def _of_point(
+    run: Mapping[str, Any] | None, goodput: tuple[float, float], problems: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
+    if run is None:
+        return {}
+    ignored = {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
+    said = {"link_problem": "; ".join(ignored.values()) or None}
+    if not (found := links.of_run(run, tuple(ignored))):
+        return said
+    counted = [sum(side.moved) for side in (found.clients, found.front_ends) if side and side.moved]
+    used = max(goodput[0], min(counted, default=0.0))
+    return said | {
+        "link_bits_per_s": found.bits_per_s,
+        "link_of": found.of,
+        "link_each": _each(found),
+        "link_used_percent": 100 * used / found.bits_per_s,
+    }
+
+
+def _each(found: Links) -> str:
+    sides = {CLIENTS: found.clients, FRONT_ENDS: found.front_ends}
+    return " into ".join(links.in_words(side.links) for of, side in sides.items() if side and found.of in (of, BOTH))
+
+
+def _whose(side: str, run: Mapping[str, Any]) -> str:
+    """The links that are believed or not together: those of a store's front-ends, those of all clients."""
+    return links.store_of(run) if side == FRONT_ENDS else ""
+
+
+def _problems(campaign: Campaign, goodput: Mapping[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
+    """(side, store) -> the largest contradiction, in words."""
+    worst: dict[tuple[str, str], tuple[float, str]] = {}
+    for key, run in campaign.runs.items():
+        found = links.of_run(run)
+        for side, link, moved in _loads(found, goodput.get(key, (0.0, 0.0))[1]) if found else ():
+            whose = (side, _whose(side, run))
+            if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
+                said = f"{links.rate(link)} cannot be the capacity of the {side}' links"
+                worst[whose] = moved / link, f"{said}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
+    return {whose: said for whose, (_, said) in worst.items()}
+
+
+def _loads(found: Links, goodput: float) -> Iterator[tuple[str, float, float]]:
+    """(side, capacity, what went over it) of each link with a counter, else of all links of a side together."""
+    for of, side in ((CLIENTS, found.clients), (FRONT_ENDS, found.front_ends)):
+        if side is not None and side.moved is None:
+            yield of, side.total, goodput
+        elif side is not None:
+            yield from ((of, link, moved) for link, moved in zip(side.links, side.moved or (), strict=True))

@@ -1,0 +1,97 @@
+"""Columns of links: what passes them, how much of it was used, and declarations that cannot be true."""
+
+import copy
+
+import pandas as pd
+import pytest
+
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import links
+
+M = 10**6
+HOST = {"seconds": 10.0, "network": {"eth0": {"rx_bytes": 225 * M, "tx_bytes": 9, "link_bits_per_s": 200 * M}}}
+CLIENT = {"client": 0, "endpoint": "http://a", "bytes": 220 * M}
+RUN = {
+    **{"point": {"store": "alpha", "axes": {}}, "clients": [CLIENT], "start_ns": 0, "deadline_ns": 10**10},
+    **{"nodes": [{"ranks": [0], "watched": HOST}], "store": {"deployment": {"link_bits_per_s": [300 * M]}}},
+}
+FE1 = {"seconds": 10.0, "network": {"fe1": {"rx_bytes": 1, "tx_bytes": 230 * M}}}
+
+
+def made(client=200 * M, front_end=300 * M, workload="get", rate=22.5, run=RUN) -> pd.Series:
+    """Return the columns of a run that moved 22 MB/s of payload, and 22.5 MB/s over its link."""
+    run = copy.deepcopy(run)
+    run["nodes"][0]["watched"]["network"]["eth0"]["link_bits_per_s"] = client
+    run["store"]["deployment"]["link_bits_per_s"] = [front_end]
+    rates = {"overlap_throughput_mb_per_s": [rate, None], "last_done_throughput_mb_per_s": [22.0, None]}
+    points = pd.DataFrame({"key": ["k", "failed"], "workload": workload} | rates)
+    found = links.with_links(Campaign(None, {}, {"k": run}, {}), points)
+    assert found.iloc[1][list(links.COLUMNS)].isna().all()
+    return found.iloc[0]
+
+
+def test_use_of_link_is_payload_or_wire():
+    cases = [(made(), 90), (made(rate=23.0), 92), (made(workload="mix", rate=45.0), 90)]
+    assert [p["link_used_percent"] for p, _ in cases] == [pytest.approx(percent) for _, percent in cases]
+    both = RUN | {"coordinator": {**FE1, "network": {"fe1": {"rx_bytes": 1, "tx_bytes": 200 * M}}}}
+    assert made(run=both, workload="mix")["link_used_percent"] == 80, "other traffic of the client does not count"
+
+
+def test_link_names_its_owner():
+    point = made()
+    assert (point["link_bits_per_s"], point["link_of"], point["link_each"]) == (200 * M, "clients", "200 Mbit/s")
+    equal = made(300 * M)
+    assert (equal["link_of"], equal["link_each"]) == ("clients and front-ends", "300 Mbit/s into 300 Mbit/s")
+
+
+CONTRADICTIONS = {  # name: (point, what remains as limit, what the problem begins with)
+    "client's interface": (
+        made(100 * M),
+        "front-ends",
+        "100 Mbit/s cannot be the capacity of the clients' links: 180 Mb",
+    ),
+    "front-end without a counter": (
+        made(front_end=100 * M),
+        "clients",
+        "100 Mbit/s cannot be the capacity of the front-",
+    ),
+    "front-end with a counter": (
+        made(front_end=180 * M, run=RUN | {"coordinator": FE1}),
+        "clients",
+        "180 Mbit/s cannot",
+    ),
+    "both": (made(10 * M, 20 * M), None, "10 Mbit/s cannot"),
+    "within the slack": (made(front_end=174 * M), "front-ends", None),
+    "payload of two directions": (made(front_end=100 * M, workload="mix"), "front-ends", None),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_link_below_what_was_measured_is_no_limit(name):
+    point, of, problem = CONTRADICTIONS[name]
+    assert (None if pd.isna(point["link_of"]) else point["link_of"]) == of
+    said = None if pd.isna(point["link_problem"]) else point["link_problem"]
+    assert said is None if problem is None else (said.startswith(problem) and "in k" in said)
+
+
+def test_contradiction_holds_for_all_points_of_the_store():
+    slow = copy.deepcopy(RUN)
+    slow["nodes"][0]["watched"]["network"]["eth0"] |= {"rx_bytes": 5 * M, "link_bits_per_s": 10**9}
+    slow["store"]["deployment"]["link_bits_per_s"] = [100 * M]
+    fast = copy.deepcopy(slow)
+    fast["nodes"][0]["watched"]["network"]["eth0"]["rx_bytes"] = 250 * M
+    other = copy.deepcopy(slow) | {"point": {"store": "beta", "axes": {}}}
+    for run in (slow, other):
+        run["clients"][0]["bytes"] = M
+    points = pd.DataFrame({"key": ["slow", "fast", "other"], "workload": "get"})
+    points = points.assign(overlap_throughput_mb_per_s=[0.4, 24.0, 0.4], last_done_throughput_mb_per_s=[0.4, 24.0, 0.4])
+    found = links.with_links(Campaign(None, {}, {"slow": slow, "fast": fast, "other": other}, {}), points)
+    assert list(found["link_of"]) == ["clients", "clients", "front-ends"]
+    assert list(found["link_problem"].notna()) == [True, True, False]
+
+
+def test_group_has_lowest_limit_and_median_use():
+    runs = pd.DataFrame([made(), made(rate=23.0), made(250 * M)])
+    found = links.of_group(runs)
+    assert found["link_bits_per_s"] == 200 * M and found["link_used_percent"] == pytest.approx(90)
+    assert links.of_group(runs.iloc[:0]) == dict.fromkeys(links.COLUMNS)
