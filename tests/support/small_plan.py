@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from storelab.core import axes, plan
@@ -17,6 +18,11 @@ CAMPAIGN: dict[str, Any] = {
 URL = {"kind": "s3", "endpoint": "http://127.0.0.1:9"}  # an external store, of which nothing is asked
 # `put` has the axis `part` among its own: it uses what earlier parts left.
 ASKING = {**WORKLOADS, "put": dataclasses.replace(WORKLOADS["put"], axes=(*WORKLOADS["put"].axes, axes.PART))}
+
+
+def folders(path: Path) -> dict[str, str]:
+    """Return the keys of a configuration whose folders are all below a path."""
+    return {"results": str(path / "results"), "state": str(path / "state"), "scratch": str(path)}
 
 
 def configured(**changes: Any) -> Config:

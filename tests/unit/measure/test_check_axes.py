@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from refusals import NONE, all_refused, refusal
-from small_plan import URL, configured
+from small_plan import URL, configured, folders
 
 from storelab.core import plan
 from storelab.core.engines import CATALOGUE
@@ -127,12 +127,11 @@ def test_missing_engine_names_its_installation(monkeypatch):
 def test_measuring_by_key_refuses_what_check_refuses(tmp_path, monkeypatch):
     """Snakemake and users call `storelab measure` with a key, maybe without `check` before."""
     monkeypatch.setattr(point, "_measure", lambda *_: pytest.fail("nothing may be started"))
-    folders = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
     for axes, axis in (
         ({"engine": "fsspec", "part_size": "16 MiB"}, "part_size"),
         ({"engine": "s5cmd", "payload": "sha256"}, "payload"),
     ):
-        config = configured(sweeps={"up": {"workload": "put", "axes": axes}}, **folders)
+        config = configured(sweeps={"up": {"workload": "put", "axes": axes}}, **folders(tmp_path))
         points = plan.make(config, WORKLOADS)
         assert refusal(point.point, config, points, points[0].key).startswith(f"sweeps.up.axes.{axis}: ")
         assert not list(tmp_path.iterdir())

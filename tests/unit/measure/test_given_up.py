@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 from refusals import refusal
-from small_plan import configured
+from small_plan import configured, folders
 
 from storelab.core import plan, records
 from storelab.core.errors import MeasurementFailed, UserError
@@ -27,12 +27,11 @@ def config(tmp_path, monkeypatch):
     monkeypatch.setenv(given_up.RUN, "1:1")
     monkeypatch.setattr(plan_file, "refuse_differences", lambda *_: None)
     axes = {"engine": ["fsspec"], "object_size": ["1 kB"]}
-    folders = {"results": str(tmp_path / "results"), "state": str(tmp_path / "state"), "scratch": str(tmp_path)}
     return configured(
         stores={n: {"kind": "directory", "path": str(tmp_path / n)} for n in "ab"},
         use_stores=["a", "b"],
         sweeps={"s": {"workload": "put", "duration": "1 s", "warm_up": "0 s", "axes": axes}},
-        **{"repetitions": 6, "give_up_after": 3} | folders,
+        **{"repetitions": 6, "give_up_after": 3} | folders(tmp_path),
     )
 
 

@@ -31,14 +31,11 @@ def server():
                 except OSError:  # the test has ended
                     return
                 connection.settimeout(10)
-                with connection:
+                with connection, connection.makefile("rb") as stream:
                     for turn in range(most + 1):
                         head = b""
-                        while b"\r\n\r\n" not in head:
-                            got = connection.recv(4096)
-                            if not got:
-                                break
-                            head += got
+                        while (line := stream.readline()) not in (b"", b"\r\n"):
+                            head += line
                         if not head:
                             break
                         seen.append(head.split()[0].decode())

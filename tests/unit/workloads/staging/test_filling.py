@@ -33,10 +33,10 @@ class Small(Directory):
 
 def configured(folder, sweep, stored="20 GB", read_only=False):
     return small_plan.configured(
-        **{"results": str(folder / "results"), "state": str(folder / "state"), "scratch": str(folder)},
         stores={"a": {"kind": "directory", "path": str(folder / "disk"), "read_only": read_only}},
         sweeps={"s": {"axes": sweep, "duration": "2 s", "roles": ROLES}},
         limits={"stored_bytes": stored},
+        **small_plan.folders(folder),
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from small_plan import configured, folders
 
-from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.engines.common.names import put_key
 from storelab.measure import cleaning
@@ -25,9 +25,7 @@ ATTEMPT, GB = "0123abcd", 10**9
 def config(tmp_path):
     (tmp_path / "files").mkdir()
     store = {"kind": "directory", "path": str(tmp_path / "files")}
-    more = {"results": str(tmp_path / "results"), "state": str(tmp_path / "state"), "scratch": str(tmp_path)}
-    sweep = {"workload": "put", "duration": "1 s", "axes": {"object_size": ["1 kB"]}}
-    return Config(name="camp", campaign="camp", stores={"d": store}, use_stores=["d"], sweeps={"s": sweep}, **more)
+    return configured(name="camp", stores={"d": store}, use_stores=["d"], **folders(tmp_path))
 
 
 @pytest.fixture
