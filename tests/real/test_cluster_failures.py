@@ -23,18 +23,11 @@ from process_table import command_lines, folder_of
 from storelab.gang.testbed.folder import MARK
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
-if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-    pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+testbed = four_nodes()
 
 SHORT = {"long": {**LONG["long"], "duration": "2 s", "warm_up": "100 ms"}}  # the same point, to be measured after all
 SRUN = {"kind": "srun", "address": "127.0.0.1", "silence": "10 s"}
 MEASURE = measure(LONG_KEY)
-
-
-@pytest.fixture(scope="module")
-def testbed(tmp_path_factory):
-    with four_nodes(tmp_path_factory.mktemp("tb")) as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -19,10 +19,9 @@ REPOSITORY = "sw.example.org"
 
 
 @pytest.fixture
-def campaign(seaweedfs, keys, tmp_path):
+def campaign(external, keys, tmp_path):
     """Return a function that plans the points of sweeps over two stores, which are buckets of one."""
-    url = seaweedfs.endpoints(1)[0].url
-    stores = {n: {"kind": "s3", "endpoint": url, "prefix": n} for n in ("stratum-0", "stratum-1")}
+    stores = {name: external | {"prefix": name} for name in ("stratum-0", "stratum-1")}
 
     def planned(nights=7, **sweeps):
         release = {"repository": REPOSITORY, "factor": 0.0003, "days": 6, "nights": nights}

@@ -19,10 +19,10 @@ KEYS = {"s5cmd": "one/get/workers~0002_rep~001", "obstore": "one/get/engine~obst
 
 
 @pytest.fixture
-def site(tmp_path, seaweedfs, keys) -> dict[str, str]:
+def site(tmp_path, external, keys) -> dict[str, str]:
     """Return the keys of a campaign of one point for each engine on a running store; its data sets are staged."""
     sweeps = {e: GET | {"axes": GET["axes"] | {"engine": e}} for e in KEYS}
-    projects.write(tmp_path, "lab", {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}}, sweeps)
+    projects.write(tmp_path, "lab", {"one": external}, sweeps)
     projects.run(tmp_path, "stage")
     return KEYS
 

@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy]
 
 
 @pytest.fixture
-def campaign(seaweedfs, keys, tmp_path):
+def campaign(external, keys, tmp_path):
     """Return a function that plans the points of a sweep with these axes."""
 
     def planned(**axes):
-        stores = {"one": {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url, "prefix": "sw"}}
+        stores = {"one": external | {"prefix": "sw"}}
         sweep = {"workload": "launch", "duration": "1 s", "warm_up": "0 s", "axes": axes}
         return configured(tmp_path, stores, {"starts": sweep}, name="starts", release={"factor": 0.0003, "days": 2})
 

@@ -8,13 +8,14 @@ import socket
 import threading
 import time
 
+import awkward as ak
 import pytest
+import uproot
 from managed import rows_of
 from staged_root import SIDE_CAR, failed, read, run
 
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
-from storelab.engines.common.guard import LimitExceeded
 from storelab.host.page_cache import PageCache
 
 pytestmark = pytest.mark.real
@@ -284,36 +285,12 @@ def test_read_beyond_grace_is_left_out(reader, proxy, short_grace):
     assert result.ops["op"] == [] and result.engine["abandoned"]["reads"] == 1 and failed(result) == {"reads"}
 
 
-@pytest.mark.heavy
-def test_many_errors_end_at_limit(reader, staged):
-    limits = {"error_fraction": 0.01}
-    with pytest.raises(LimitExceeded, match="operations failed"):
-        run(reader(staged[0].url, "read_entries", UPROOT, key="nothing-here", limits=limits), 6.0)
-
-
 # Values and records
-
-
-@pytest.mark.heavy
-def test_clients_draw_different_entries_and_repeat_them(reader, staged):
-    drawn = []
-    for number in (0, 0, 1):
-        client = reader(staged[0].url, "read_entries", UPROOT | {"entry_fraction": 0.1}, client=number)
-        seen, plan = [], client.reader.plan
-        client.reader.plan = lambda entries, seen=seen, plan=plan: seen.append(tuple(entries.tolist())) or plan(entries)
-        client.last = client.counter.now()
-        for i in range(4):
-            client._read(i)
-        drawn.append(seen)
-    assert drawn[0] == drawn[1] != drawn[2] and len(set(drawn[0])) > 1
 
 
 @pytest.mark.heavy
 def test_values_are_those_of_file(reader, staged):
     """Compare with what uproot reads from the local file."""
-    import awkward as ak
-    import uproot
-
     one = reader(staged[0].url, "read_entries", UPROOT | {"entry_fraction": 1.0}).reader
     one.open()
     for seed in range(3):

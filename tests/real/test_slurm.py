@@ -31,21 +31,13 @@ from common import BIN, environ, laboratory
 from storelab.engines.s5cmd import client
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
-if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-    pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+testbed = four_nodes()
 
 UP, ENTRIES = {"clients": 8, "workers": 2, "clients_per_node": [0, 4]}, {"entry_fraction": 1, "clients": 4}
 SWEEPS = {
     "up": {"workload": "put", "duration": "2 s", "warm_up": "200 ms", "axes": UP},
     "entries": {"workload": "read_entries", "duration": "3 s", "warm_up": "100 ms", "axes": ENTRIES},
 }
-
-
-@pytest.fixture(scope="module")
-def testbed(tmp_path_factory):
-    """Four nodes on loopback."""
-    with four_nodes(tmp_path_factory.mktemp("tb")) as folder:
-        yield folder
 
 
 @pytest.fixture

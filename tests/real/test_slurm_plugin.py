@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -16,8 +15,7 @@ from managed import until
 from process_table import folder_of, having, read
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
-if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-    pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+testbed = four_nodes()
 if importlib.util.find_spec("snakemake_executor_plugin_slurm") is None:
     pytest.skip(
         "Snakemake's executor for Slurm is not installed: storelab install slurm-plugin", allow_module_level=True
@@ -30,13 +28,6 @@ TWO = {
 }
 LAUNCHER = {"kind": "srun", "nodes": 4, "address": "127.0.0.1", "silence": "10 s"}
 SECRET = "a-secret-that-stands-nowhere"
-
-
-@pytest.fixture(scope="module")
-def testbed(tmp_path_factory):
-    """Four nodes on loopback."""
-    with four_nodes(tmp_path_factory.mktemp("tb")) as folder:
-        yield folder
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Engines that report the times of each operation: parts, ranges, deletions, open loop, errors as results."""
 
+import contextlib
 import itertools
 import multiprocessing
 import re
@@ -186,27 +187,13 @@ def test_without_success_nothing_was_measured(lab, seaweedfs, keys, engine):
         lab(at(proxy.urls[0]), get={"workload": "get", "axes": {"engine": engine, "workers": 2}})
 
 
-def direct(server, folder, workers: int, rate: int, seconds: float, engine: str):
-    """Return (start, columns of `ops`, engine facts) of one client of a server that answers anything.
-
-    The client is a separate process: threads of obstore must not run when the engine forks its processes, and a test
-    before may have begun some in this one.
-    """
-    job = latency_truth.job(server.url, folder, server.body, workers, rate, engine)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as own:
-        return own.submit(client_run, job, seconds).result(timeout=60)
-
-
 def client_run(job: Job, seconds: float):
-    client = WORKLOADS["get"].client(job)
-    try:
+    with contextlib.closing(WORKLOADS["get"].client(job)) as client:
         client.prepare()
         start = clock.now_ns()
         client.run(start, start + int(seconds * 1e9))
         result = client.result()
         return start, latency_truth.columns(result), result.engine
-    finally:
-        client.close()
 
 
 @pytest.fixture
@@ -220,11 +207,27 @@ def body(tmp_path) -> bytes:
     return latency_truth.body(tmp_path, 1000)
 
 
+@pytest.fixture
+def direct(tmp_path, anybody, body, engine):
+    """Return a function that runs a client of a server with these delays: (start, columns of `ops`, engine facts).
+
+    The client is a separate process: threads of obstore must not run when the engine forks its processes, and a test
+    before may have begun some in this one.
+    """
+
+    def run(delays: list[float], workers: int, rate: int, seconds: float):
+        spawned = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+        with DelayServer(ports.block(), delays, body) as server, spawned as other:
+            job = latency_truth.job(server.url, tmp_path, server.body, workers, rate, engine)
+            return other.submit(client_run, job, seconds).result(timeout=60)
+
+    return run
+
+
 @pytest.mark.heavy
-def test_open_loop_keeps_schedule(tmp_path, anybody, body, engine):
+def test_open_loop_keeps_schedule(direct):
     """Operations are due at even intervals, and each is begun or counted."""
-    with DelayServer(ports.block(), [0.01], body) as server:
-        start, ops, facts = direct(server, tmp_path, 12, 100, 1.5, engine)
+    start, ops, facts = direct([0.01], 12, 100, 1.5)
     begun = len(ops["intended_ns"])
     assert begun + facts["not_begun"] == 150 and begun > 0
     assert sorted(ops["intended_ns"]) == [start + k * 10_000_000 for k in range(begun)], "none is left out"
@@ -232,10 +235,9 @@ def test_open_loop_keeps_schedule(tmp_path, anybody, body, engine):
 
 
 @pytest.mark.heavy
-def test_open_loop_counts_late_operations(tmp_path, anybody, body, engine):
+def test_open_loop_counts_late_operations(direct):
     """With 2 workers and 100 ms an answer, operation n of 100 a second begins after n / 2 answers at the earliest."""
-    with DelayServer(ports.block(), [0.1], body) as server:
-        _, ops, facts = direct(server, tmp_path, 2, 100, 1.5, engine)
+    _, ops, facts = direct([0.1], 2, 100, 1.5)
     n = len(ops["end_ns"])
     assert 2 <= n <= 32 and n + facts["not_begun"] == 150
     late = [(end - due) / 1e9 for end, due in zip(ops["end_ns"], ops["intended_ns"], strict=True)]
@@ -243,21 +245,19 @@ def test_open_loop_counts_late_operations(tmp_path, anybody, body, engine):
 
 
 @pytest.mark.heavy
-def test_operations_in_flight_at_deadline_end(tmp_path, anybody, body, engine):
+def test_operations_in_flight_at_deadline_end(direct):
     """Each of three workers has one that begins before the deadline and ends after it."""
-    with DelayServer(ports.block(), [0.4], body) as server:
-        start, ops, facts = direct(server, tmp_path, 3, 0, 1.0, engine)
+    start, ops, facts = direct([0.4], 3, 0, 1.0)
     assert max(ops["start_ns"]) < start + 10**9 and facts["hung"] == 0
     assert sum(end > start + 10**9 for end in ops["end_ns"]) == 3
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("opened", [False, True])
-def test_hanging_operations_are_recorded(tmp_path, anybody, body, engine, opened):
+def test_hanging_operations_are_recorded(direct, opened):
     """After three answers two operations hang. They are in the record, given up 5 s after the deadline."""
-    with DelayServer(ports.block(), [0.001] * 3 + [3600.0] * 1000, body) as server:
-        start, ops, facts = direct(server, tmp_path, 2, 20 if opened else 0, 0.5, engine)
-        assert (clock.now_ns() - start) / 1e9 > 5.4
+    start, ops, facts = direct([0.001] * 3 + [3600.0] * 1000, 2, 20 if opened else 0, 0.5)
+    assert (clock.now_ns() - start) / 1e9 > 5.4
     hung = [i for i, error in enumerate(ops["error"]) if error == "Hung"]
     assert facts["hung"] == len(hung) == 2 and len(ops["end_ns"]) == 5 and facts["errors"]["Hung"]
     for i in hung:

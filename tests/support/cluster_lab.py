@@ -1,13 +1,15 @@
 """A laboratory whose clients run on the nodes of a testbed: configuration, commands, and running processes."""
 
-import contextlib
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import ports
+import pytest
 import yaml
 from common import BIN, environ
 from managed import until
@@ -51,14 +53,24 @@ def up(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@contextlib.contextmanager
-def four_nodes(folder: Path) -> Iterator[Path]:
-    """Start a Slurm of four nodes, and stop it at the end with all that belongs to it."""
-    up(folder)
-    yield folder
-    done = storelab(folder, "testbed", "down", "--folder", str(folder))
-    assert done.returncode == 0, done.stderr
-    assert not having(f"{folder}/slurm.conf")
+def four_nodes() -> Any:
+    """Return a fixture of a module: a Slurm of four nodes, stopped at the end with all that belongs to it.
+
+    Skip the module where Slurm is not installed.
+    """
+    if shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+        pytest.skip("Slurm is not installed: storelab install slurm", allow_module_level=True)
+
+    @pytest.fixture(scope="module")
+    def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+        folder = tmp_path_factory.mktemp("tb")
+        up(folder)
+        yield folder
+        done = storelab(folder, "testbed", "down", "--folder", str(folder))
+        assert done.returncode == 0, done.stderr
+        assert not having(f"{folder}/slurm.conf")
+
+    return testbed
 
 
 def configure(folder: Path, **changes: Any) -> None:
