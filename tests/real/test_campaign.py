@@ -311,11 +311,6 @@ def test_a_lost_record_is_measured_again_and_nothing_else(lab):
     in_process(lab, "down", "--all")
 
 
-def test_measure_refuses_a_point_that_is_not_planned(lab):
-    code, _, err = in_process(lab, "measure", "seaweedfs/put/clients~0099_rep~001")
-    assert code == 2 and "no point" in err
-
-
 @pytest.mark.heavy
 def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
     """The reason is told once for each, the last points are left out, and Snakemake ends with an error."""

@@ -1,7 +1,6 @@
 """Tests of Ceph only: redundancy, memory and disk; test_store_contract.py has the others."""
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -166,16 +165,6 @@ def test_without_redundancy_and_with_a_manager(fresh):
     managed.kill(store, "osd-0")
     store.up()
     assert store.cluster()["fsid"] != cluster and bucket not in store.access().bucket_names()
-
-
-def test_taken_port_of_any_daemon_is_named(fresh):
-    store = fresh()
-    for offset, name in (30, "mon"), (50, "osd-1"), (0, "s3-1"):
-        taken = store.settings.port + offset
-        with socket.create_server(("127.0.0.1", taken)), pytest.raises(UserError) as caught:
-            store.up()
-        assert f"port {taken} of {name} is taken by" in str(caught.value) and "stores.ceph.port" in str(caught.value)
-        assert store.actors() == {}
 
 
 def test_space_of_copies_and_shards(tmp_path):

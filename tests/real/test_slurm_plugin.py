@@ -1,7 +1,6 @@
 """A campaign whose points are separate jobs: Snakemake's executor for Slurm, on a real Slurm of four slurmd."""
 
 import importlib.util
-import json
 import os
 import signal
 import subprocess
@@ -104,21 +103,6 @@ def test_a_job_that_is_ended_and_the_campaign_that_goes_on(testbed, lab):
     configure(lab, sweeps={"long": LONG["long"] | {"duration": "2 s"}})
     done = on(testbed, lab, *campaign("tables"))
     assert done.returncode == 0 and LONG_KEY in runs(lab), done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("lab", [LONG], indirect=True)
-def test_a_walltime_that_is_too_short(testbed, lab):
-    resources = ("mpi=srun", "cpus_per_task=1", "slurm_extra=--exclusive", "runtime=1")
-    done = on(testbed, lab, *campaign("tables", "--set-resources", *(f"measure:{r}" for r in resources)))
-    reason = "of walltime left, the point takes 120 s"
-    assert (
-        done.returncode != 0
-        and f"1 of 1 points failed, the first is {LONG_KEY}" in done.stderr
-        and reason in done.stderr
-    ), done.stderr
-    assert reason in json.loads((lab / "results/bench/raw" / LONG_KEY / "failed.json").read_text())[
-        "reason"
-    ] and not runs(lab)
 
 
 def test_what_slurm_refuses(testbed, lab):

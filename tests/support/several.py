@@ -1,8 +1,4 @@
-"""A campaign of points with roles whose records are made, not measured: every rate, pause and count is known
-beforehand.
-
-`write` puts it into a folder.
-"""
+"""A campaign of points with roles whose records are made, not measured: every rate, pause and count is known."""
 
 import copy
 from dataclasses import asdict
@@ -15,12 +11,16 @@ BIN = 100 * MS
 T0 = 1_790_000_000 * S
 PUT = {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 2, "workers": 2}}
 GET = {"workload": "get", "axes": {"engine": "loadgen", "object_size": "4 kB", "clients": 1, "workers": 4}}
+DELETE = {"workload": "delete", "axes": {"engine": "obstore", "clients": 1, "workers": 8}}
+DELETE |= {"begin": "3 s", "end": "6 s", "objects": 1000}
+FAULTS = {"roles": {"uploads": PUT, "downloads": GET}}
+TENANTS = {
+    "victim": {"workload": "get", "axes": {"engine": "obstore", "clients": 1, "arrival_rate": 100}},
+    "aggressor": {"workload": "get", "axes": {"engine": "loadgen", "arrival_rate": [100, 200, 400]}},
+}
+VICTIM = {"x": "aggressor.arrival_rate", "y": "p99", "caption": "What the aggressor does to the victim"}
 CONFIG = {
-    "campaign": "several",
-    "name": "several",
-    "use_stores": ["alpha"],
-    "repetitions": 3,
-    "calibrate": False,
+    **{"campaign": "several", "name": "several", "use_stores": ["alpha"], "repetitions": 3, "calibrate": False},
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "faults": {
         "killed": [
@@ -29,44 +29,11 @@ CONFIG = {
         ]
     },
     "sweeps": {
-        "faults": {
-            "duration": "10 s",
-            "warm_up": "1 s",
-            "axes": {"fault": ["none", "killed"]},
-            "roles": {"uploads": PUT, "downloads": GET},
-        },
-        "beside": {
-            "duration": "9 s",
-            "warm_up": "1 s",
-            "roles": {
-                "uploads": PUT,
-                "deletions": {
-                    "workload": "delete",
-                    "axes": {"engine": "obstore", "clients": 1, "workers": 8},
-                    "begin": "3 s",
-                    "end": "6 s",
-                    "objects": 1000,
-                },
-            },
-        },
-        "tenants": {
-            "duration": "4 s",
-            "warm_up": "1 s",
-            "roles": {
-                "victim": {"workload": "get", "axes": {"engine": "obstore", "clients": 1, "arrival_rate": 100}},
-                "aggressor": {"workload": "get", "axes": {"engine": "loadgen", "arrival_rate": [100, 200, 400]}},
-            },
-        },
+        "faults": FAULTS | {"axes": {"fault": ["none", "killed"]}, "duration": "10 s", "warm_up": "1 s"},
+        "beside": {"duration": "9 s", "warm_up": "1 s", "roles": {"uploads": PUT, "deletions": DELETE}},
+        "tenants": {"duration": "4 s", "warm_up": "1 s", "roles": TENANTS},
     },
-    "figures": {
-        "victim": {
-            "table": "roles",
-            "where": {"role": "victim"},
-            "x": "aggressor.arrival_rate",
-            "y": "p99",
-            "caption": "What the aggressor does to the victim",
-        }
-    },
+    "figures": {"victim": VICTIM | {"table": "roles", "where": {"role": "victim"}}},
 }
 OPS = {"put": "PUT", "get": "GET", "delete": "DELETE"}
 # Of a killed actor, in ms after the start, of repetition `rep`.
@@ -87,7 +54,7 @@ def served(rep):
 
 
 def rates(sweep, role, axes, rep):
-    """What a role does: (from, to) in ms after the start, operations per second, latency in ms, status of failures."""
+    """Return what a role does: (from, to) in ms, operations per second, latency in ms, status of failures."""
     if sweep == "faults" and axes["fault"] == "none":
         return [(0, 10000, 100 if role == "uploads" else 200, 20, None)]
     if sweep == "faults" and role == "uploads":
@@ -108,7 +75,7 @@ def rates(sweep, role, axes, rep):
 
 
 def single(start, spans, size, op, clients):
-    """Operations one by one, evenly spaced within each span and dealt out to the clients in turn: client -> rows."""
+    """Return the operations of each client one by one, evenly spaced within each span."""
     out = {client: [] for client in clients}
     number = 0
     for begin, end, rate, latency, status in spans:
@@ -137,7 +104,7 @@ def bins(start, spans, size, op, client):
 
 
 def events(point, start):
-    """Of run.json: acts, and what the store said."""
+    """Return the events of run.json: acts, and the states that the store reported."""
     if point.axes["fault"] == "none":
         return []
 
@@ -167,7 +134,7 @@ def durability(point, start):
 
 
 def record(point, folder, change=None):
-    """Write the record of one point. change: what to do to run.json before it is written."""
+    """Write the record of one point; `change` may change run.json before."""
     start = T0 + point.order * 60 * S
     deadline = start + point.fixed["duration_ns"]
     clients, told, place = [], [], folder / "raw" / point.key
@@ -205,7 +172,7 @@ def record(point, folder, change=None):
 
 
 def write(folder, change=None, **more):
-    """The whole campaign in a folder; more: of the configuration. Returns its points."""
+    """Write the whole campaign; `more`: keys of the configuration. Return its points."""
     settings = config.Config.model_validate(copy.deepcopy(CONFIG | more))
     points = plan.make(settings, WORKLOADS)
     for point in points:

@@ -19,32 +19,17 @@ S, MS, MB = 10**9, 10**6, 10**6
 T0 = 1_790_000_000 * S
 APART = 600 * S  # from the begin of one part to that of the next
 PARTS, INVALID = 12, 5
+TIMES = {"duration": "40 s", "warm_up": "4300 ms", "bins": "1 s"}
+ROLES = {
+    "readers": {"workload": "get", "axes": {"engine": "loadgen", "object_size": "4 kB", "clients": 2}},
+    "writers": {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 1}},
+}
 CONFIG = {
-    "campaign": "soak",
-    "name": "soak",
-    "use_stores": ["alpha"],
-    "repetitions": 1,
-    "calibrate": False,
+    **{"campaign": "soak", "name": "soak", "use_stores": ["alpha"], "repetitions": 1, "calibrate": False},
     "stores": {"alpha": {"kind": "s3", "endpoint": "https://s3.example.org"}},
     "sweeps": {
-        "soak": {
-            "duration": "40 s",
-            "warm_up": "4300 ms",
-            "bins": "1 s",
-            "parts": PARTS,
-            "roles": {
-                "readers": {"workload": "get", "axes": {"engine": "loadgen", "object_size": "4 kB", "clients": 2}},
-                "writers": {"workload": "put", "axes": {"engine": "obstore", "object_size": "1 MB", "clients": 1}},
-            },
-        },
-        "short": {
-            "workload": "get",
-            "duration": "40 s",
-            "warm_up": "4300 ms",
-            "bins": "1 s",
-            "parts": 3,
-            "axes": {"engine": "loadgen"},
-        },
+        "soak": TIMES | {"parts": PARTS, "roles": ROLES},
+        "short": TIMES | {"parts": 3, "workload": "get", "axes": {"engine": "loadgen"}},
     },
 }
 
@@ -136,7 +121,7 @@ def record(point, folder):
 
 
 def write(folder, **more):
-    """The whole campaign in a folder; more: of the configuration. Returns its points."""
+    """Write the whole campaign; `more`: keys of the configuration. Return its points."""
     settings = config.Config.model_validate(copy.deepcopy(CONFIG | more))
     points = plan.make(settings, WORKLOADS)
     for point in points:
