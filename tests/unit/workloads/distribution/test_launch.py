@@ -1,5 +1,6 @@
 """Starts of an application: the walk in a known tree, the client, Squid's counters, and opening of a bucket."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -14,6 +15,9 @@ from types import SimpleNamespace
 
 import bucket_server
 import pytest
+import small_plan
+import trustme
+from answer_server import answering
 from refusals import all_refused
 from repositories import KEYS, MANIFEST, REPOSITORY, all_refused_at_axes, changed, damaged, root_of
 from repositories import point as point_of
@@ -24,7 +28,9 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names
 from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
+from storelab.measure import cleaning
 from storelab.measure import point as measuring
+from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 from storelab.workloads.distribution.launch import applications, client, public, squid, staged
@@ -382,6 +388,22 @@ def test_open_bucket_is_left_unchanged(server):
     assert [method for method, _ in server.requests()] == ["GET"]
 
 
+def test_repository_is_read_over_tls(tmp_path):
+    """The authority of the endpoint decides, as for every other request of storelab."""
+    authority, other = trustme.CA(), trustme.CA()
+    for name, one in (("right", authority), ("other", other)):
+        one.cert_pem.write_to_path(str(tmp_path / name))
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server"))
+    with answering(lambda request: (200, {}, b""), tmp_path / "server") as port:
+        url = f"https://127.0.0.1:{port}"
+        endpoint = Endpoint(url, ca_file=str(tmp_path / "right"))
+        assert public.asked(f"{url}/b/x", endpoint) == ""
+        assert public.asked(f"{url}/b/x", dataclasses.replace(endpoint, verify=False, ca_file=None)) == ""
+        assert "certificate" in public.asked(
+            f"{url}/b/x", dataclasses.replace(endpoint, ca_file=str(tmp_path / "other"))
+        )
+
+
 def test_store_that_needs_signatures_is_refused(server):
     Closed(server, accepts=lambda _: False)
     for bucket, keys, words in (
@@ -414,3 +436,22 @@ def test_repository_is_named_by_its_content():
     told = Settings().told()
     same, *others = (staged.name_of(told, 1), staged.name_of(told, 2), staged.name_of(told | {"seed": 1}, 1))
     assert same == staged.name_of(json.loads(json.dumps(told)), 1) and len({same, *others}) == 3
+
+
+def test_repository_is_staged_once_and_noted(tmp_path, release):
+    """What is written is noted before, so that `storelab clean` finds all of it."""
+    settings, objects = release
+    for name in ("files", "scratch"):
+        (tmp_path / name).mkdir()
+    folders = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
+    config = small_plan.configured(stores={"a": {"kind": "directory", "path": str(tmp_path / "files")}}, **folders)
+    store = all_stores(config)["a"]
+    found = staged.ensure(config, store, settings.told(), 1)
+    assert found.prefix == f"launch/{staged.name_of(settings.told(), 1)}/" and found.repository == REPOSITORY
+    there = {p for p in (tmp_path / "files").rglob("*") if p.is_file() and "launch" in p.parts}
+    times = {path: path.stat().st_mtime_ns for path in there}
+    assert len(there) == len(objects) + 1, "and the mark"
+    assert staged.ensure(config, store, settings.told(), 1) == found
+    assert {path: path.stat().st_mtime_ns for path in there} == times
+    cleaning.clean(config, store)
+    assert not [path for path in there if path.exists()]
