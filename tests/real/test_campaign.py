@@ -106,7 +106,7 @@ def test_no_credentials_anywhere_in_the_records(measured):
 
 @pytest.mark.heavy
 def test_measuring_again_measures_nothing(measured):
-    """Not even where Snakemake is told to run every rule."""
+    """Not even where Snakemake shall run every rule."""
     before = heads(measured)
     built(measured, "collect", "--forceall")
     assert heads(measured) == before
@@ -313,7 +313,7 @@ def test_a_lost_record_is_measured_again_and_nothing_else(lab):
 
 @pytest.mark.heavy
 def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
-    """The reason is told once for each, the last points are left out, and Snakemake ends with an error."""
+    """The reason is printed once for each, the last points are left out, and Snakemake ends with an error."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "body")
     first, second = ports.block(), ports.block(2)

@@ -32,7 +32,7 @@ MEASURE = measure(LONG_KEY)
 
 @pytest.fixture
 def lab():
-    """A laboratory with a scratch folder of its own; at the end nothing of a gang lies there."""
+    """Return a laboratory with a separate scratch folder."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="storelab-test-") as scratch, laboratory(LONG) as folder:
         configure(folder, launcher=SRUN, scratch=scratch, gang_timeout="40 s")
         yield folder
@@ -103,7 +103,7 @@ def test_a_coordinator_that_is_ended_takes_all_with_it(testbed, lab, how):
 
 
 def test_an_agent_whose_coordinator_is_silent_ends(testbed, lab):
-    """It is stopped, as when its host hangs: nobody tells the agents, and the batch system sees nothing."""
+    """It is stopped, as when its host hangs: agents get no message, and the batch system sees nothing."""
     configure(lab, launcher=SRUN | {"silence": "3 s"})
     process = begin(testbed, lab, "salloc", "-N4", *MEASURE)
     agent(lab, 0)
@@ -135,15 +135,13 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
     begun = time.monotonic()
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 1 and time.monotonic() - begun < 40
-    assert (
-        "4 of 4 nodes did not come within 5 s" in done.stderr
-        and "['--constraint=fast'] that no node fits" in done.stderr
-    )
+    assert "4 of 4 nodes did not come within 5 s" in done.stderr
+    assert "['--constraint=fast'] that no node fits" in done.stderr
     assert slurm(testbed, "squeue", "-h", "-s") == ""
 
 
 def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, tmp_path):
-    """Node 1 sees an empty folder in its place (a mount of its own), node 2 has another storelab."""
+    """Node 1 sees an empty folder in its place (a separate mount), node 2 has another storelab."""
     if os.geteuid() != 0:
         pytest.skip("privilege: a separate mount needs root")
     other = tmp_path / "other"
@@ -155,21 +153,13 @@ def test_a_folder_that_is_not_shared_and_other_versions_are_named(testbed, lab, 
     unequal = f"[ $SLURM_PROCID != 2 ] || export PYTHONPATH={other}"
     configure(lab, launcher=SRUN | {"setup": f"{unequal}\n[ $SLURM_PROCID != 1 ] || {hide}"})
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
-    assert done.returncode == 2 and "2 of 4 nodes are not fit, the first is node2" in done.stderr, (
-        done.stdout + done.stderr
-    )
-    assert "node2: does not see" in done.stdout and "`results` is not shared with it" in done.stdout
-    assert (
-        "node3: other storelab: storelab 9." in done.stdout
-        and "node1: " not in done.stdout
-        and not list((lab / "results").iterdir())
-    )
+    assert done.returncode == 2 and "2 of 4 nodes are not fit, the first is node2" in done.stderr, done
+    for words in ("node2: does not see", "`results` is not shared with it", "node3: other storelab: storelab 9."):
+        assert words in done.stdout
+    assert "node1: " not in done.stdout and not list((lab / "results").iterdir())
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
-    assert (
-        done.returncode == 1
-        and "node 1 (node2): sees no" in done.stderr
-        and "`results` is not shared with this node" in done.stderr
-    )
+    assert done.returncode == 1 and "node 1 (node2): sees no" in done.stderr
+    assert "`results` is not shared with this node" in done.stderr
     configure(lab, launcher=SRUN | {"setup": unequal})
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 1 and "node 2 (node3) has other versions: storelab 9." in done.stderr
@@ -182,7 +172,7 @@ def token(seconds: float, mark: str) -> str:
 
 
 class Watch(threading.Thread):
-    """Which tokens lie on the nodes, with what mode, and on which command lines something secret stands."""
+    """The tokens on the nodes, the modes of their files, and command lines that contain a secret."""
 
     def __init__(self, folder: Path, secrets: list[str]):
         super().__init__(daemon=True)
@@ -227,14 +217,14 @@ def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
 
 
 def test_a_testbed_goes_down_with_all_that_runs_in_it(tmp_path_factory):
-    """A running and a waiting job, one that does not hear SIGTERM, a command beside them; then without a controller."""
+    """A running and a waiting job, one that does not hear SIGTERM, and a command; then without a controller."""
     folder = tmp_path_factory.mktemp("down")
     deaf = tmp_path_factory.mktemp("deaf") / "deaf.sh"
     deaf.write_text("#!/bin/sh\ntrap '' TERM\nsrun -n1 sleep 612345 &\nwhile :; do sleep 1; done\n")
     for controller in (True, False):
         up(folder)
-        on(folder, folder, "sbatch", "-N4", "--exclusive", "-o", "/dev/null", str(deaf))
-        on(folder, folder, "sbatch", "-N4", "--exclusive", "-o", "/dev/null", str(deaf))
+        for _ in range(2):
+            on(folder, folder, "sbatch", "-N4", "--exclusive", "-o", "/dev/null", str(deaf))
         aside = begin(folder, folder, "salloc", "-N1", "-O", "-n1", "sleep", "612346") if not controller else None
         time.sleep(2)
         if not controller:

@@ -1,4 +1,4 @@
-"""`consistency` on a real store, and behind a proxy that lies: each lie is caught, in its own scenario only."""
+"""`consistency` on a real store, and behind a proxy whose false answers are found in their own scenario only."""
 
 import csv
 import os

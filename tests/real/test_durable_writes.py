@@ -80,7 +80,7 @@ def test_uploads_by_fsspec_keep_a_ledger_on_any_store(lab, request, tmp_path, ki
 
 
 @pytest.mark.parametrize(
-    ("engine", "lies"),  # each lie once, and all together with both engines
+    ("engine", "lies"),  # each kind once, and all together with both engines
     [*(pytest.param(*case, marks=HEAVY) for case in LIES), ("loadgen", "all")],
 )
 def test_standing_lies_are_found(lab, external, keys, engine, lies):

@@ -41,7 +41,7 @@ def extend(house: Path) -> list[str]:
         else:
             context, added = ([line[1:] for line in body.splitlines() if line[0] == mark] for mark in " +")
             lines = path.read_text().splitlines()
-            assert lines.count(context[0]) == 1 and len(context) == 1, f"{name}: {context} does not stand there once"
+            assert lines.count(context[0]) == 1 and len(context) == 1, f"{name}: {context} is not there once"
             at = lines.index(context[0]) + 1
             path.write_text("\n".join([*lines[:at], *added, *lines[at:]]) + "\n")
         touched.append(name)

@@ -83,9 +83,9 @@ def measured(lab, campaign):
 def test_slowed_link(lab):
     seconds, _, record = measured(lab, "slowed")
     print(seconds)
-    # What lay in buffers when the token bucket came is in the third second.
+    # What was in buffers when the token bucket came is in the third second.
     assert 0 < max(seconds[3:5]) < 1.3e6 < max(seconds[1], *seconds[6:]), "no faster than the link was"
-    assert record["fault"]["most_lost"] == [], "a slow server is no lost one"
+    assert record["fault"]["most_lost"] == [], "a slow server is not lost"
 
 
 def test_cut_link(lab):

@@ -69,7 +69,7 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     told = runner.told()
     assert told["most_lost"] == ["volume-1", "volume-2"] and told["beyond_redundancy"] and told["bears"] == 1
     store.up(2)
-    assert store.actors() == after, "the next `up` finds nothing to mend"
+    assert store.actors() == after, "the next `up` finds nothing to repair"
     bucket = bucket_for(store, "after")
     for end in store.endpoints(2):
         s3_clients.for_store(store, end).put_object(Bucket=bucket.name, Key="k", Body=b"x")
@@ -193,5 +193,5 @@ def test_point_with_a_fault(store, tmp_path):
 
 
 def test_nothing_is_left(store):
-    """Runs last: no lock, no journal, no process that stands still."""
+    """Runs last: no lock, no journal, no stopped process."""
     assert not stopped(store) and not list(Path(store.folder).glob("faults.json"))

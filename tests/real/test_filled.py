@@ -1,4 +1,4 @@
-"""Drives that are file systems of their own: mounted, filled, swept by fill level, and gone with their store."""
+"""Drives that are separate file systems: mounted, filled, swept by fill level, and gone with their store."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ MB = 10**6
 
 
 def mounts(folder: Path) -> dict[str, str]:
-    """Place of each mount below a folder, and its type, as the kernel has them."""
+    """Return the type of each mount below a folder, as the kernel has them."""
     lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     return {place: kind for _, place, kind, *_ in lines if place.startswith(str(folder))}
 
@@ -72,7 +72,7 @@ def test_point_at_a_fill_level(site):
     assert run["valid"] and told["asked_percent"] == 60 and abs(told["begin_percent"] - 60) <= 2
     assert told["begin_percent"] <= told["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
     used = sum(shutil.disk_usage(d).used for d in store.disks().values())
-    assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it lies on the drive"
+    assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it is on the drive"
     _, run, _ = site.measured("to-0")
     assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
     assert sum(shutil.disk_usage(d).used for d in store.disks().values()) < 0.2 * store.capacity_bytes(), "it is gone"

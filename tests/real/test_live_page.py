@@ -73,7 +73,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
             if select.select([ours], [], [], 0.2)[0]:
                 try:
                     shown += os.read(ours, 1 << 16)
-                except OSError:  # nobody writes any more
+                except OSError:  # the writer has ended
                     break
             seen.append(told(address))
         assert run.wait(30) == 0
@@ -88,7 +88,7 @@ def test_terminal_shows_point_and_page_its_numbers(project, keys, address):
     assert any(c > 0 for c in last["client_cores"][1:]) and any(c > 0 for c in last["server_cores"][1:])
     run_json = json.loads((project / "results" / "look" / "raw" / keys["get"] / "run.json").read_text())
     done = sum(c["operations"] for c in run_json["clients"])
-    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "it was told while it went on"
+    assert counts[-1] <= done and counts[-1] >= 0.3 * done, "it was shown while it went on"
     (row,) = until(lambda: told(address)["recent"])
     assert (
         row["key"] == keys["get"] and row["state"] == "ok" and row["operations_per_s"] == pytest.approx(done / 6, 0.01)

@@ -1,4 +1,4 @@
-"""A person's mistake through the CLI: one clear line, exit code 2, nothing half done."""
+"""Mistakes of the user: one clear line, exit code 2, nothing half done."""
 
 import json
 import os
@@ -31,9 +31,9 @@ def storelab(lab: Path, *arguments: str, env: dict[str, str] | None = None) -> t
 
 
 def refused(lab: Path, *arguments: str, env: dict[str, str] | None = None, run=in_process) -> str:
-    """The one line on standard error; nothing was recorded.
+    """Return the one line on standard error; check that nothing was recorded.
 
-    run: `in_process`, or `storelab` for a process of its own.
+    run: `in_process`, or `storelab` for a separate process.
     """
     code, out, err = run(lab, *arguments, env=env)
     assert code == 2, out + err

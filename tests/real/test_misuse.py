@@ -219,7 +219,7 @@ def refused(folder: Path, *arguments: str, before=None) -> str:
 
 
 def test_a_file_that_cannot_grow_is_one_line(tmp_path):
-    """The limit of file sizes stands for a full disk: a write fails in the middle."""
+    """A limit of file sizes replaces a full disk: a write fails in the middle."""
     shutil.copytree(ROOT / "results" / "probes" / "raw", tmp_path / "c" / "raw")
 
     def small() -> None:
@@ -232,7 +232,7 @@ def test_a_file_that_cannot_grow_is_one_line(tmp_path):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A disk of its own with a measured campaign on it: (folder, full, read_only)."""
+    """Return a separate disk with a measured campaign on it: (folder, full, read_only)."""
     folder = tmp_path / "disk"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True).returncode:

@@ -14,7 +14,7 @@ from storelab.host import monitor, proc
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.alone]
 S = 10**9
-# A client as s5cmd's is: the child does the work. It opens 12 connections to a listener of its own, holds memory, burns
+# A client as s5cmd's is: the child does the work. It opens 12 connections to its own listener, holds memory, burns
 # CPU.
 CHILD = """
 import socket, time
@@ -161,4 +161,4 @@ def test_client_that_is_gone_and_early_stop():
     short.start(clock.now_ns())
     time.sleep(0.5)
     short.stop()
-    assert 0.3 < short.summary["seconds"] < 5, "ends when told to"
+    assert 0.3 < short.summary["seconds"] < 5, "ends when stopped"

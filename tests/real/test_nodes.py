@@ -187,7 +187,7 @@ def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     tmpfs.mkdir()
     more = {"settings": {"shared_folder": False}, "scratch_base": str(tmpfs)}
     folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, **more)
-    assert not list(tmpfs.iterdir())  # where nobody else uses it, agents leave nothing on a node's tmpfs
+    assert not list(tmpfs.iterdir())  # where no other process uses it, agents leave nothing on a node's tmpfs
     assert [r["host"] for r in results] == ["node0", "node1", "node0"]
     rows = sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3))
     assert rows == sum(r["operations"] for r in results) > 0
@@ -267,7 +267,7 @@ def test_files_that_credentials_name_go_along_and_go_away(tmp_path, monkeypatch)
 
 @pytest.mark.heavy
 def test_an_agent_alone_tells_why_it_cannot(tmp_path):
-    """Its folder is not the coordinator's: it is told, and nothing hangs."""
+    """Its folder is not the coordinator's: an error says so, and nothing hangs."""
     command = [sys.executable, "-m", "storelab.gang.agent", "https://127.0.0.1:9", "0"]
     environ = os.environ | {post.TICKET: str(tmp_path / "none")}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)

@@ -36,8 +36,8 @@ def paper(folder: Path, **changes) -> str:
 
 @pytest.mark.heavy
 def test_a_whole_paper(tmp_path):
-    """Beside what was measured stands a failed point, and a store that refuses half of the requests of some points."""
-    refused = REFUSED | {"axes": REFUSED["axes"] | {"workers": 4}}  # points of their own
+    """One point failed, and the store refuses half of the requests of some points."""
+    refused = REFUSED | {"axes": REFUSED["axes"] | {"workers": 4}}  # separate points
     text = paper(tmp_path, sweeps=CONFIG["sweeps"] | {"refused": refused}, invalid=("refused",))
     for part in (
         "An example with imagined records",

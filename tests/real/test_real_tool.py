@@ -47,7 +47,7 @@ MARKER = b"/.cvmfscatalog"
 
 
 def kind(target: str) -> str:
-    """What of a repository a request is about."""
+    """Return what of a repository a request is about."""
     last = target.partition("?")[0].rpartition("/")[2]
     if last.startswith(".cvmfs"):
         return last
@@ -72,7 +72,7 @@ def campaign(url, tmp_path, seconds=60):
 
 
 def shown_by_the_generator(tmp_path) -> dict:
-    """Path -> what lies there behind the last day."""
+    """Return the entry at each path after the last day."""
     bucket, release = {}, Release(Settings.model_validate(RELEASE))
     for n in range(1, 4):
         day = release.day(n, tmp_path / "generated")
@@ -81,7 +81,7 @@ def shown_by_the_generator(tmp_path) -> dict:
 
 
 def held(proxy, when) -> None:
-    """Answers stand still from the request on at which this holds."""
+    """Hold all answers from the request on at which `when` is true."""
 
     def told(target):
         if when():
@@ -113,7 +113,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     rows = pq.read_table(config.raw / planned.key / "days.0.parquet").to_pylist()
     assert [(r["day"], r["state"], r["prepare_ns"]) for r in rows] == [(n, "published", None) for n in (1, 2, 3)]
 
-    # The tree is the generator's: the third night lies where the first one lay.
+    # The tree is the generator's: the third night is where the first one was.
     store = all_stores(config)["one"]
     bucket, access = stage.buckets_of(config, store, 1)[0], store.access(0)
     prefix = f"put/{run['attempt']}/"
@@ -126,7 +126,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     roots = walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}"))
     assert len(roots) == 4 and fields["C"] in roots  # that of the empty repository, too
 
-    # What the program counted is what went over the wire, and what lies there; storelab itself asked for the rest.
+    # What the program counted is what went over the wire, and what is stored; storelab itself asked for the rest.
     listed = {k.partition(f"{prefix}{REPOSITORY}/")[2]: n for k, n in access.keys(bucket.name, bucket.prefix + prefix)}
     stored = {k: n for k, n in listed.items() if k.startswith("data/") and not k.endswith("X")}
     whole = sum(r["stored"] for r in rows) + 1  # the root catalog of the empty repository

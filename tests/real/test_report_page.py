@@ -68,7 +68,7 @@ def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
 
 
 def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
-    """As many as there are values; higher values stand higher."""
+    """There is one for each value; higher values are higher."""
     tab.open(made["reference"], "#figure/throughput_download")
     tab.drawn()
     line = page.read(made["reference"].read_text())["figures"]["throughput_download"]["panels"][0]
@@ -223,7 +223,7 @@ def test_nothing_is_wider_than_the_page(made, tab, size):
 
 
 def test_on_a_narrow_page_a_row_is_a_card_with_all_of_it_in_sight(made, tab):
-    """What limited a store stands far to the right in a wide table."""
+    """In a wide table, what limited a store is far to the right."""
     tab.open(made["reference"], size=(500, 900))
     inside = "[...document.querySelectorAll('.cards')].every((c) => c.scrollWidth <= c.clientWidth)"
     assert tab.evaluate(inside)

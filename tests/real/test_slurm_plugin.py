@@ -74,7 +74,7 @@ def test_a_campaign_of_jobs(testbed, lab):
 def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
     process = begin(testbed, lab, *campaign("tables"), AWS_SECRET_ACCESS_KEY=SECRET, BEARER_TOKEN=SECRET)
     has_clients(process, lab)
-    until(lambda: not list(lab.rglob("keys")), 60)  # the parcel, for the owner alone, goes once the gang has met
+    until(lambda: not list(lab.rglob("keys")), 60)  # the parcel, which only its owner reads, goes once the gang has met
     (job,) = jobs(testbed, lab)
     shown = on(testbed, lab, "scontrol", "show", "job", "-dd", job.split()[0]).stdout
     script = on(testbed, lab, "scontrol", "write", "batch_script", job.split()[0], "-").stdout
@@ -82,7 +82,7 @@ def test_what_slurm_shows_of_a_job_and_ctrl_c(testbed, lab):
     files = [path for folder in (lab, testbed) for path in folder.rglob("*") if path.is_file()]
     kept = [path for path in files if SECRET.encode() in read(path)]
     assert SECRET not in shown + script and not having(SECRET)
-    # sbatch exports the environment: Slurm's controller keeps it, for its own user alone.
+    # sbatch exports the environment: Slurm's controller keeps it, for its own user only.
     assert all(path.name == "environment" and path.stat().st_mode & 0o077 == 0 for path in kept), kept
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_latex]  # unit/test_dag
 FROM_TABLES = {"make_tables", "draw_figures", "write_latex", "typeset_paper"}
 FROM_FIGURES, FROM_LATEX = FROM_TABLES - {"make_tables"}, {"write_latex", "typeset_paper"}
 QUIET = {"capture_output": True, "text": True}
-EDITS = {  # one of each kind: test_dag.py holds what each command rests on against what it loads
+EDITS = {  # one of each kind: test_dag.py holds what each command depends on against what it loads
     "src/storelab/core/units.py": FROM_TABLES,
     "src/storelab/analysis/records/printed/systems_2015.csv": FROM_TABLES,
     "src/storelab/analysis/figures/plots.py": FROM_FIGURES,
@@ -108,14 +108,14 @@ def test_an_edited_figure_is_drawn_again_and_no_other(clone):
     with edited(module):
         before = drawn(clone)
         one = snakemake(clone, "--quiet", "all", "--", "results/reference/figures/systems.pdf")
-        assert one.returncode == 0 and drawn(clone) == before, "it does not rest on that module"
+        assert one.returncode == 0 and drawn(clone) == before, "it does not depend on that module"
         assert snakemake(clone, "--quiet", "all", "--", "results/reference/figures/entries.pdf").returncode == 0
         changed = {name for name, when in drawn(clone).items() if before.get(name) != when}
         assert changed == {"entries.json", "entries.pdf", "entries.png"}
         assert "draw_figures" in made(snakemake(clone, "-n", "--quiet", "host")), "the index still waits for the others"
         assert snakemake(clone, "--quiet", "all", "--", "figures").returncode == 0
         again = {name.partition(".")[0] for name, when in drawn(clone).items() if before.get(name) != when}
-        assert again == {"entries", "phases", "volume", "replay", "index"}, "those of the plan alone"
+        assert again == {"entries", "phases", "volume", "replay", "index"}, "only those of the plan"
         assert "draw_figures" not in made(snakemake(clone, "-n", "--quiet", "host"))
 
 

@@ -22,7 +22,7 @@ from storelab.workloads.staging import buckets
 
 pytestmark = [pytest.mark.heavy, *needs_xrootd]
 NET = f"10.{150 + os.getpid() % 40}.{os.getpid() // 40 % 250}"
-# Writes, reads back, and reads two ranges through a door; in a process of its own, for XRootD's client has threads.
+# Writes, reads back, and reads two ranges through a door; in a separate process, for XRootD's client has threads.
 CLIENT = """
 import json, sys
 from storelab.engines.fsspec.answered import of_read_file
@@ -71,7 +71,7 @@ def test_clients_are_sent_to_all_servers(cluster):
     assert sorted(opened.values()) == [2, 2, 3]  # written and read; two ranges of the first one
     assert after["redirector-2"]["opens"] == before["redirector-2"]["opens"]
     assert after["redirector-1"]["redirects"] - before["redirector-1"]["redirects"] >= 6
-    # Each file lies on the server that the client says, and storelab's own way finds them all.
+    # Each file is on the server that the client reports, and storelab's own way finds them all.
     for name, server in zip("abc", servers, strict=True):
         node = next(f"s{i}" for i in (1, 2, 3) if cluster.address_of(f"s{i}") == server.rpartition(":")[0])
         assert (cluster.objects(node) / bucket.name / name).read_bytes() == name.encode() * 1000
@@ -124,13 +124,13 @@ def test_proxy_joins_the_servers(tmp_path):
         assert list(store.deployment()["daemons"]) == ["manager", "cmsd", "server", "redirector", "proxy"]
         bucket, before = bucket_for(store, "joined"), store.answered()
         servers = ask(store, 0, bucket.name, "a", "b")
-        assert {s.rpartition(":")[0] for s in servers} == {store.address_of("p1")}  # nobody is sent on
+        assert {s.rpartition(":")[0] for s in servers} == {store.address_of("p1")}  # no client is redirected
         after = store.answered()
         assert [after[n]["opens"] - before[n]["opens"] >= 2 for n in store.servers()] == [True, True]
         fs = filesystems.data(store._at("p1", "http"), {}, 4)
         listed = {name for name in "ab" if fs.cat_file(f"{store._url('p1', 'http')}/{bucket.name}/{name}")}
         assert listed == {"a", "b"}
-        os.kill(store.actors()["server-1"], signal.SIGKILL)  # and `up` mends
+        os.kill(store.actors()["server-1"], signal.SIGKILL)  # and `up` repairs it
         store.up()
         assert store.condition().state == "clean" and store.status().state == "up"
 

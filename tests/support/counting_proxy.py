@@ -29,7 +29,7 @@ class CountingProxy:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.pairs: set[tuple[socket.socket, socket.socket]] = set()
-        self.flowing = threading.Event()  # clear it, and answers stand still
+        self.flowing = threading.Event()  # clear it to hold all answers
         self.flowing.set()
         self.reset()
 

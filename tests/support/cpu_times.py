@@ -1,6 +1,6 @@
-"""Which tests cost most CPU, told at the end of a run that shows durations: hooks that conftest.py takes.
+"""Hooks that print the tests with most CPU at the end of a run that shows durations.
 
-On machines that are busy, seconds of the clock tell how long a test waited. CPU counts a test with its fixtures and all
+On machines that are busy, seconds of the clock show how long a test waited. CPU counts a test with its fixtures and all
 processes that it started and waited for; daemons that outlive their parent are not in it.
 """
 

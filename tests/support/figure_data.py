@@ -117,7 +117,7 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
 
 
 def number(value: Any) -> Any:
-    """Round to six significant digits; None stands for NaN."""
+    """Round to six significant digits; None replaces NaN."""
     value = float(value)
     return None if math.isnan(value) else float(f"{value:.6g}")
 
@@ -141,7 +141,7 @@ def _points(ax: Axes, xs: Iterable[Any], ys: Iterable[Any]) -> list[list[Any]]:
 
 
 def _interval(ax: Axes, segment: Any) -> list[Any] | None:
-    """Return [x, low, high], for a horizontal one [[low, high], y], and None where there is no length."""
+    """Return [x, low, high], for a horizontal one [[low, high], y], and None without a length."""
     if len(segment) != 2:
         return None
     (x0, y0), (x1, y1) = segment

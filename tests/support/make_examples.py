@@ -42,7 +42,7 @@ CONFIG = {
     },
 }
 _TIMED = {"workload": "get", "duration": "4 s"}
-LATENCY = {  # sweeps of an engine that tells the times of each operation
+LATENCY = {  # sweeps of an engine that records the times of each operation
     "closed": {**_TIMED, "axes": {"engine": "obstore", "object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
 }
@@ -89,9 +89,7 @@ def per_client(point: Point) -> int:
 
 
 def observed(point: Point) -> dict[str, Any]:
-    """Space as a store would tell it: as many bytes as there are copies; a tenth stays after deletion, nothing after
-    reclaiming.
-    """
+    """Return the space that a store would report: a tenth stays after deletion, nothing after reclaiming."""
     copies = {"default": 1, "replica-2": 2, "replica-3": 3}[point.axes["redundancy"]]
     objects = 100 + point.rep
     stored = objects * point.axes["object_size"]
@@ -108,7 +106,7 @@ def observed(point: Point) -> dict[str, Any]:
 
 
 def beside(point: Point, folder: Path, client: int, start: int) -> None:
-    """The files that a probe and a consistency point leave beside their operations."""
+    """Write the files of a probe and a consistency point that are not operations."""
     if point.workload == "probe" and client == 0:
         liar = "differs" if point.store == "alpha" else "yes"
         rows = [
@@ -170,7 +168,7 @@ def refused(ops: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Reads at 2, 10 or 20 per s for 100, 1 or 0.1 % (of the entries, or of the volume); needed 80, 8, 2 MB; wire 80,
-    24, 12 MB; the first bears an opening of 1 MB in 3 requests and 1 ms.
+    24, 12 MB; the first has an opening of 1 MB in 3 requests and 1 ms.
     """
     entries = point.axes.get("entry_fraction", 100.0)
     fraction = entries if point.workload == "read_entries" else point.axes["volume_fraction"]
@@ -214,13 +212,13 @@ def read_entries(point: Point, client: int, start: int) -> tuple[dict[str, list[
 
 def events(point: Point, client: int, start: int) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
     """Steps of 20 events at 10 (no cache), 40 (cache; random navigation: 5) or 50 (planned) per s, and a repetition's
-    `jitter` more; each needs 100 kB in 10 requests (planned: 2), through a cache 300 kB in 1; the first bears an
+    `jitter` more; each needs 100 kB in 10 requests (planned: 2), through a cache 300 kB in 1; the first has an
     opening of 1 MB in 3 requests.
     """
     cached, planned = point.axes["cache"] != "none", point.axes["engine"] == "planned"
     rate = (50 if planned else (40 if point.axes["navigation"] == "scan" else 5) if cached else 10) + jitter(point.rep)
     wire, requests = (300_000, 1) if cached else (100_000, 2 if planned else 10)
-    ends = even(start, rate, start + DURATION + S // 2)  # the last half second lies in the grace
+    ends = even(start, rate, start + DURATION + S // 2)  # the last half second is in the grace
     n = len(ends)
     first = [1] + [0] * (n - 1)
     moved = {"wire_bytes": [wire + 1_000_000 * f for f in first], "requests": [requests + 3 * f for f in first]}

@@ -241,7 +241,7 @@ def never_up(name: str, kind: str, **settings: Any) -> Any:
 
 
 def kept_up(name: str, kind: str, *up: int, **settings: Any) -> Any:
-    """Return a fixture of a module: a store that is up, with so many front-ends and accounts."""
+    """Return a fixture of a module: a store that is up, with `up` front-ends and accounts."""
 
     @pytest.fixture(scope="module")
     def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
