@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from storelab.core import clock, records
-from storelab.host import proc
+from storelab.host import links, proc
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
@@ -275,6 +275,7 @@ class Monitor:
         return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": begun}
 
     def _summarise(self, first: dict[str, Any], last: dict[str, Any], cpu_s: float, samples: int) -> None:
+        speeds = links.speeds()
         self.summary = {
             "cores": os.cpu_count(),
             "seconds": (last["ns"] - first["ns"]) / 1e9,
@@ -282,7 +283,7 @@ class Monitor:
             "server_cpu_s": last["server"] - first["server"] if self.actors else None,
             "network": {
                 nic: {name: now - then for name, now, then in zip(NICS, values, first["nics"][nic], strict=True)}
-                | {"link_bits_per_s": proc.link_speed(nic)}
+                | {"link_bits_per_s": speeds.get(nic)}
                 for nic, values in last["nics"].items()
                 if nic in first["nics"]
             },

@@ -197,12 +197,6 @@ def disk_reads(pid: int) -> int | None:
     return None
 
 
-def link_speed(interface: str) -> int | None:
-    """Bits/s of a network card, from its driver; None if it has no such number: loopback, most virtual ones."""
-    (speed,) = _numbers(f"/sys/class/net/{interface}/speed") or (0,)
-    return speed * 10**6 if speed > 0 else None
-
-
 def ephemeral_ports() -> int | None:
     """How many local ports the kernel can use for connections."""
     bounds = _numbers("/proc/sys/net/ipv4/ip_local_port_range")

@@ -15,7 +15,7 @@ from storelab.core.model import Point, Workload
 from storelab.host import environment
 
 # Of a store's settings these change what is measured; addresses, ports and folders do not.
-IMMATERIAL = ("port", "address", "directory", "profile", "ca_file", "max_volumes")
+IMMATERIAL = ("link", "port", "address", "directory", "profile", "ca_file", "max_volumes")
 
 
 def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:

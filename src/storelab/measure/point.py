@@ -311,6 +311,7 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     """The record's head: `run.json`."""
     results, watched = outcome.results, outcome.watch.summary
     run = record.run_json(attempt.config, attempt.point, attempt.store, attempt.name, results, outcome.checks, watched)
+    run["store"]["deployment"] |= {"link_bits_per_s": record.front_end_links(attempt.store, attempt.job)}
     run |= nodes.record(outcome.launcher, results, watched) | attempt.cold.record(attempt.work)
     run = hook.record(run, outcome.fault, attempt.work)
     if reason := run["budget"]["reason"]:

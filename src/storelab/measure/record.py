@@ -3,15 +3,17 @@
 May import: `host`, `stores`, `core`. Definition: docs/records.md.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
-from storelab.host import environment
+from storelab.host import environment, links
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
@@ -108,6 +110,17 @@ def run_json(
         "events": [],
         **({"roles": roles} if roles else {}),
     }
+
+
+def front_end_links(store: Store, job: Mapping[str, Any]) -> list[int] | None:
+    """Return the capacity of the link of each front-end in bits/s: as declared, else as this host knows it; None where
+    one is unknown."""
+    endpoints = max((j["endpoints"] for j in (job, *job.get("roles", ()))), key=len)
+    if declared := getattr(store.settings, "link", None):
+        return [8 * declared] * len(endpoints)
+    known = links.of_hosts([urlsplit(end["url"]).hostname or "" for end in endpoints])
+    found = [bits for bits in known if bits]
+    return found if found and len(found) == len(known) else None
 
 
 def roles_of(config: Config, chosen: Point, results: list[dict[str, Any]]) -> list[dict[str, Any]]:

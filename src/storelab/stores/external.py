@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean, Closed
+from storelab.core.config_types import Boolean, Closed, Rate
 from storelab.core.errors import UserError, shown
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Endpoint
@@ -36,6 +36,11 @@ class Own(Closed):
         "storelab",
         description="How the names of its own buckets or folders begin; in a given `bucket`, its prefix there.",
         pattern=r"^[a-z0-9][a-z0-9-]*$",
+    )
+    link: Rate | None = Field(
+        None,
+        description="Capacity of the network link of each front-end, such as 10 Gbit/s: verdicts name it as the limit "
+        "where it is full.",
     )
     read_only: Boolean = Field(False, description="Never write: only data staged before can be read.")
 

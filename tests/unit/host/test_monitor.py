@@ -30,9 +30,10 @@ class Kernel:
         self.sessions = {10: 10, 11: 10, 12: 10, 20: 20, 30: 30, 31: 20}
         patch.setattr(monitor.clock, "now_ns", lambda: self.now)
         patch.setattr(monitor.time, "thread_time", lambda: self.spent)
-        counters = ("cpu", "memory_in_use", "interfaces", "tcp", "time_wait", "link_speed", "ephemeral_ports")
+        counters = ("cpu", "memory_in_use", "interfaces", "tcp", "time_wait", "ephemeral_ports")
         for name in ("process", "pids", "sockets", "opened", "changing", *counters):
             patch.setattr(monitor.proc, name, getattr(self, name))
+        patch.setattr(monitor.links, "speeds", lambda: {"eth0": 10**9})
         patch.setattr(monitor.proc, "Files", lambda most=1: SimpleNamespace(close=lambda: None))
 
     @property
@@ -86,9 +87,6 @@ class Kernel:
 
     def time_wait(self, files):
         return 60
-
-    def link_speed(self, nic):
-        return 10**9 if nic == "eth0" else None
 
     def ephemeral_ports(self):
         return 28_232

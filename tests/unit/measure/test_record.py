@@ -132,3 +132,23 @@ def test_hung_workers_make_a_run_invalid():
 def test_engine_without_hang_counter_has_no_number():
     results = [{"errors": 0, "operations": 5, "engine": {"hung": None, "cut_off": 3}}] * 2
     assert budget(results)["hung"] is None
+
+
+def test_links_of_front_ends_are_declared_or_seen(monkeypatch):
+    """100 MB/s each; without a declaration, both front-ends must be known to this host."""
+    speeds = {"a": 10**9, "b": 2 * 10**9, "::1": 5}
+    monkeypatch.setattr(record.links, "of_hosts", lambda hosts: [speeds.get(h) for h in hosts])
+    cases = [
+        (10**8, ["http://x", "http://y"], [800_000_000] * 2),
+        (None, ["http://a:80", "https://b/f"], [10**9, 2 * 10**9]),
+        (None, ["http://[::1]:80"], [5]),
+        (None, ["http://a", "http://x"], None),
+        (None, [""], None),
+    ]
+    for link, urls, expected in cases:
+        store = SimpleNamespace(settings=SimpleNamespace(link=link))
+        endpoints = [{"url": url} for url in urls]
+        assert record.front_end_links(store, {"endpoints": endpoints}) == expected, (link, urls)
+        role = {"endpoints": endpoints[:1], "roles": [{"endpoints": endpoints}, {"endpoints": endpoints[:1]}]}
+        assert record.front_end_links(store, role) == expected, "the front-ends of the role that has most"
+    assert record.front_end_links(SimpleNamespace(settings=None), {"endpoints": [{"url": "http://a"}]}) == [10**9]
