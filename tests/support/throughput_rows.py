@@ -12,6 +12,14 @@ def runs(value: float, scatter: tuple[float, ...] = SCATTER, **columns) -> pd.Da
     return pd.DataFrame(rows).assign(key=[f"{'/'.join(map(str, same.values()))}/{i}" for i in range(len(rows))])
 
 
+def only_row(table: pd.DataFrame, **wanted) -> pd.Series:
+    """Return the only row of a table that has these values."""
+    for column, value in wanted.items():
+        table = table[table[column] == value]
+    assert len(table) == 1, wanted
+    return table.iloc[0]
+
+
 def groups(**columns) -> pd.DataFrame:
     """Rows of throughput.csv: axes stand before n."""
     same = {

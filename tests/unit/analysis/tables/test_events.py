@@ -6,6 +6,7 @@ import drawn_cells
 import pandas as pd
 import pytest
 from tex_files import TexFiles
+from throughput_rows import only_row
 
 from campaigns import built
 from storelab.analysis.figures import catalogue
@@ -24,23 +25,16 @@ def table():
     return build.read(built("timed"), "events")
 
 
-def one(table: pd.DataFrame, **wanted) -> pd.Series:
-    for column, value in wanted.items():
-        table = table[table[column] == value]
-    assert len(table) == 1, wanted
-    return table.iloc[0]
-
-
 def test_rates_of_window_and_totals_of_run(table):
     """Jobs without a cache make 10 steps/s, of 20 events and 100 kB in 10 requests."""
     assert len(table) == 3 * 2 * 2 and set(table["nodes"]) == {1}
-    row = one(table, engine="fsspec", cache="none", navigation="scan", clients=1)
+    row = only_row(table, engine="fsspec", cache="none", navigation="scan", clients=1)
     expected = {"n": 1, "events_median_per_s": 200, "events_low_per_s": 200, "processed_median_events": 800}
     expected |= dict.fromkeys((f"{n}_median_mb_per_s" for n in ("wire", "needed", "asked")), 1.0)
     expected |= {"wire_median_bytes_per_event": 5000, "requests_median_per_event": 0.5, "amplification_median_ratio": 1}
     expected |= {"opening_median_mb": 1.0, "opening_median_requests": 3, "moved_median_mb": 5.0}
     assert row[[*expected]].to_dict() == pytest.approx(expected)
-    ahead = one(table, cache="readahead", navigation="random", clients=2)
+    ahead = only_row(table, cache="readahead", navigation="random", clients=2)
     expected = {"amplification_median_ratio": 3, "wire_median_bytes_per_event": 15_000}
     assert ahead[[*expected, "requests_median_per_event"]].tolist() == [*expected.values(), 0.05]
 

@@ -177,11 +177,8 @@ def flows(busy: list[int], hung: list[int]) -> dict:
     starts, gone = ends - np.array(busy) * MS, START + np.array(hung, dtype=np.int64) * MS
     n, m = len(busy), len(hung)
     rows = {"start_ns": [*(starts + 1), *gone], "end_ns": [*(ends + 1), *[START + 9 * S] * m]}
-    return rows | {
-        "error": [None] * n + ["Hung"] * m,
-        "bytes": [1] * n + [0] * m,
-        "status": [200] * n + [0] * m,
-    }
+    rows |= {"error": [None] * n + ["Hung"] * m, "bytes": [1] * n + [0] * m}
+    return rows | {"status": [200] * n + [0] * m}
 
 
 def test_hung_workers_make_run_invalid(one):
@@ -257,13 +254,9 @@ def test_operations_never_begun_waited_until_deadline(one):
 
 def test_records_of_every_age_report_hung_operations(one):
     """Engine, what its client recorded; hung and cut off as the table has them."""
-    cases = [
-        ("obstore", {"cut_off": 3}, 3, None),
-        ("loadgen", {"cut_off": 0, "hung": 2}, 2, None),
-        ("s5cmd", {"cut_off": 3, "hung": None}, None, 3),
-        ("s5cmd", {"cut_off": 3}, None, 3),
-        ("planned", {}, None, None),
-    ]
+    cases = [("obstore", {"cut_off": 3}, 3, None), ("loadgen", {"cut_off": 0, "hung": 2}, 2, None)]
+    cases += [("s5cmd", {"cut_off": 3, "hung": None}, None, 3), ("s5cmd", {"cut_off": 3}, None, 3)]
+    cases.append(("planned", {}, None, None))
     for engine, facts, hung, cut_off in cases:
         t = one(flows([10] * 3, []), facts, engine={"name": engine, "version": "1", "settings": {}})
         point = only(t["points"])

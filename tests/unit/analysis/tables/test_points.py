@@ -6,6 +6,7 @@ import warnings
 import pandas as pd
 import pytest
 from make_examples import ONE_EACH, make
+from throughput_rows import only_row
 
 from campaigns import built
 from storelab.analysis.latex import points as latex
@@ -22,13 +23,6 @@ def table():
     return build.read(built("example"), "points")
 
 
-def one(table: pd.DataFrame, **wanted) -> pd.Series:
-    for column, value in wanted.items():
-        table = table[table[column] == value]
-    assert len(table) == 1, wanted
-    return table.iloc[0]
-
-
 def check(row, **expected):
     assert row[[*expected]].to_dict() == pytest.approx(expected)
 
@@ -36,13 +30,13 @@ def check(row, **expected):
 def test_every_planned_point_has_a_row(table):
     assert len(table) == 90 and table["key"].is_unique
     assert list(table["order"]) == list(range(1, 91))
-    failed = one(table, state="failed")
+    failed = only_row(table, state="failed")
     assert failed["reason"].startswith("client 3 did not arrive") and pd.isna(failed["overlap_rate_per_s"])
 
 
 def test_windows_of_one_point(table):
     """One client, 100 uploads/s: overlap 1-4 s, first done 0-4 s, last done until 4.5 s, one failure at 2 s."""
-    row = one(table, workload="put", object_size_bytes=4000, clients=1, front_ends=1, rep=1)
+    row = only_row(table, workload="put", object_size_bytes=4000, clients=1, front_ends=1, rep=1)
     check(row, overlap_begin_s=1, overlap_end_s=4, overlap_length_s=3, overlap_rate_per_s=100)
     check(row, overlap_operations=300, overlap_bytes=1_200_000, overlap_errors=1, overlap_throughput_mb_per_s=0.4)
     check(row, first_done_operations=400, first_done_length_s=4, first_done_rate_per_s=100)
@@ -53,13 +47,13 @@ def test_windows_of_one_point(table):
 
 def test_overlap_begins_with_latest_client(table):
     """Of four clients, the last is 3 ms late: the window is 3 ms shorter, without one whole operation less."""
-    row = one(table, workload="get", object_size_bytes=4000, clients=4, front_ends=1, rep=1)
+    row = only_row(table, workload="get", object_size_bytes=4000, clients=4, front_ends=1, rep=1)
     check(row, overlap_begin_s=1.003, lateness_max_ms=3, clients_joined=4, overlap_rate_per_s=2400 / 2.997)
     assert row["overlap_operations"] == 4 * 600  # 200/s each, at multiples of 5 ms: 1.005 ... 4.000
 
 
 def test_cpu_hosts_and_engine(table):
-    row = one(table, workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
+    row = only_row(table, workload="get", object_size_bytes=4000, clients=2, front_ends=1, rep=1)
     check(row, client_cpu_s=1.5, client_cpu_percent=100 * 1.5 / 8, server_cpu_percent=25, host_cpu_percent=75)
     names = ("shared_host", "connections_max", "requests_per_operation", "engine_version")
     assert [row[name] for name in names] == [True, 16, "GET 2", "2.3.0"]

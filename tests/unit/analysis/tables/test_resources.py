@@ -73,10 +73,8 @@ NETWORK = {
     "lo": {"rx_bytes": 10, "tx_bytes": 20, "rx_packets": 1, "tx_packets": 2, "link_bits_per_s": None},
     "eth0": {"rx_bytes": 500_000_000, "tx_bytes": 4, "rx_packets": 300, "tx_packets": 1000, "link_bits_per_s": 10**9},
 }
-CLIENTS = [
-    {"cpu_user_s": 4.0, "cpu_system_s": 1.0, "connections_max": 8},
-    {"cpu_user_s": 1.0, "cpu_system_s": None, "connections_max": None},
-]
+CLIENTS = [{"cpu_user_s": 4.0, "cpu_system_s": 1.0, "connections_max": 8}]
+CLIENTS.append({"cpu_user_s": 1.0, "cpu_system_s": None, "connections_max": None})
 SEEN = {"host_memory": 3000.0, "client_rss": 200.0, "open": 7, "established": 30, "time_wait": 400}
 SEEN |= {"time_wait_more": 100, "two_hosts": 430, "one_host": 415}
 
@@ -125,13 +123,8 @@ def test_samples_are_the_largest_of_every_moment(tmp_path):
     ]
     names = ("host", "time_ns", "rss_bytes", "established", "time_wait")
     rows = [dict(zip(names, row, strict=True)) | {"what": "host", "name": ""} for row in hosts]
-    clients = [
-        ("a", "0", 1, 10, 1),
-        ("a", "1", 1, 20, 2),
-        ("a", "0", 2, 25, 4),
-        ("a", "1", 2, 1, None),
-        ("b", "2", 1, 7, 9),
-    ]
+    clients = [("a", "0", 1, 10, 1), ("a", "1", 1, 20, 2), ("a", "0", 2, 25, 4), ("a", "1", 2, 1, None)]
+    clients.append(("b", "2", 1, 7, 9))
     names = ("host", "name", "time_ns", "rss_bytes", "sockets")
     rows += [dict(zip(names, row, strict=True)) | {"what": "client"} for row in clients]
     rows += [{"host": "a", "what": "server", "name": "x", "time_ns": 1, "rss_bytes": 10**6}]
@@ -154,15 +147,8 @@ def test_figures_of_one_client(name):
     table = build.read(built("threads"), catalogue.FIGURES[name].table)
     fig = draw(catalogue.FIGURES[name], table[table["store"] == "alpha"])
     said = texts(fig)
-    parts = [
-        "upload, 1 bucket",
-        "download, 5 buckets",
-        "4 kB objects",
-        "10 MB objects",
-        "Workers per client",
-        "1 client",
-    ]
-    assert [part for part in [*parts, "s5cmd", "n = 1 run"] if part not in said] == []
+    parts = ("upload, 1 bucket", "download, 5 buckets", "4 kB objects", "10 MB objects", "Workers per client")
+    assert [part for part in (*parts, "1 client", "s5cmd", "n = 1 run") if part not in said] == []
     ticks = list(fig.axes[0].get_xticks())
     if name == "threads":
         assert {1, 4} < set(ticks) and max(ticks) == 200, "with the threads of 2012"

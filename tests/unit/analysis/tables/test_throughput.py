@@ -21,13 +21,10 @@ def test_text_quotes_best_group_of_each_class():
     large = throughput.speed.LARGE
     base = {"store": "alpha", "workload": "get", "n": 6, "interval": "x"}
     groups = [(large, 100.0, "obstore"), (large * 2, 90.0, "s5cmd")]
-    rows = [
-        base
-        | {"object_size_bytes": size, "engine": engine}
-        | spread("throughput", "mb_per_s", rate)
-        | spread("rate", "per_s", rate)
-        for size, rate, engine in groups
-    ]
+    rows = []
+    for size, rate, engine in groups:
+        rates = spread("throughput", "mb_per_s", rate) | spread("rate", "per_s", rate)
+        rows.append(base | {"object_size_bytes": size, "engine": engine} | rates)
     table = pd.DataFrame(rows).astype({"object_size_bytes": "Int64"})
     names = [n for n, of in throughput.CLASSES.items() if of.workload == "get" and of.large]
     assert names and all(len(throughput.of_class(table, n)) == 2 for n in names), "LARGE itself is large"

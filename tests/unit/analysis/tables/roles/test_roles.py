@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import several
 from tex_files import TexFiles
+from throughput_rows import only_row
 
 from campaigns import built
 from storelab.analysis.figures import catalogue
@@ -39,13 +40,6 @@ def planned(**changes):
     return plan.to_json(settings, plan.make(settings, WORKLOADS), WORKLOADS)
 
 
-def row(table, **wanted):
-    for column, value in wanted.items():
-        table = table[table[column] == value]
-    assert len(table) == 1, wanted
-    return table.iloc[0]
-
-
 def spread(found, name, unit):
     return [found[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")]
 
@@ -60,16 +54,16 @@ def test_rates_of_roles_by_phase(tables):
     counts = [math.floor(2.28 * rate) for rate in (40, 30, 20)]
     expected["during"] = (counts[1] / 2.28, counts[2] / 2.28, counts[0] / 2.28)
     for phase, rates in expected.items():
-        found = row(mine, phase=phase)
+        found = only_row(mine, phase=phase)
         assert found["length_s"] == pytest.approx(lasts[phase]) and found["n"] == 3
         assert spread(found, "rate", "per_s") == pytest.approx(rates, rel=0.004), phase
         assert spread(found, "throughput", "mb_per_s") == pytest.approx(rates, rel=0.004), "objects of 1 MB"
-    during, rebuilding = row(mine, phase="during"), row(mine, phase="rebuilding")
+    during, rebuilding = only_row(mine, phase="during"), only_row(mine, phase="rebuilding")
     assert spread(during, "rate_over_before", "ratio") == pytest.approx([r / 100 for r in expected["during"]], rel=1e-3)
     assert during["latency_p50_median_ms"] == 60 and during["latency_p50_over_before_median_ratio"] == 3
     assert pd.isna(during["latency_p99_median_ms"]), "fewer than 100 operations"
     assert rebuilding["latency_p99_over_before_median_ratio"] == 1.5
-    assert row(mine, phase="before")[["rate_over_before_median_ratio"]].isna().all()
+    assert only_row(mine, phase="before")[["rate_over_before_median_ratio"]].isna().all()
     failed = [sum((end - 4020) * 20 // 1000 for end in [several.noticed(rep)]) + 1 for rep in REPS]
     assert during["errors"] == sum(failed) == mine["errors"].sum()
 
@@ -83,10 +77,10 @@ def test_undisturbed_roles_have_one_phase(tables):
 
 def test_deletions_slow_uploads_down(tables, numbers):
     """Figure 16 of 2015: 100/s before, 90, 80 or 70/s during the deletions, 100/s after them."""
-    found = row(tables["roles"], workload="roles-beside", role="uploads", phase="during")
+    found = only_row(tables["roles"], workload="roles-beside", role="uploads", phase="during")
     assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9])
     assert numbers["uploads_beside"] == "80.0 [70.0, 90.0]" and numbers["uploads_beside_where"] == "alpha"
-    deletions = row(tables["roles"], workload="roles-beside", role="deletions")
+    deletions = only_row(tables["roles"], workload="roles-beside", role="deletions")
     assert deletions["phase"] == "during" and deletions["length_s"] == 2, "its own second of warm-up is cut"
     assert deletions["rate_median_per_s"] == 300
 
@@ -95,7 +89,7 @@ def test_recovery(tables):
     found = tables["recovery"]
     own = found[found["source"] == "measured"]
     assert len(own) == 2 and set(own["fault"]) == {"killed"}
-    ups, downs = (row(own, role=role) for role in ("uploads", "downloads"))
+    ups, downs = (only_row(own, role=role) for role in ("uploads", "downloads"))
     whole = sorted((several.whole(rep) - several.KILLED) / 1000 for rep in REPS)
     for mine in (ups, downs):
         assert spread(mine, "noticed", "s") == pytest.approx([0.68, 0.58, 0.78])
@@ -123,7 +117,7 @@ def test_published_recovery_follows(tables, numbers):
 def test_durability(tables, numbers):
     found = tables["durability"]
     assert list(found["when"]) == ["down", "recovered"] and set(found["n"]) == {3}
-    end, down = row(found, when="recovered"), row(found, when="down")
+    end, down = only_row(found, when="recovered"), only_row(found, when="down")
     assert [end[f"acknowledged_{kind}"] for kind in ("put", "overwrite", "delete")] == [117_000, 1800, 1200]
     assert (end["read"], end["stale"], end["lost"], end["wrong"], end["unreadable"]) == (120_000, 1, 0, 1, 0)
     assert (down["read"], down["unreadable"], down["wrong"], down["states"]) == (600, 21, 0, 90_000)
@@ -142,7 +136,7 @@ def test_states_read_twice_at_one_stage_count_once():
         if kept := run.get("durability"):
             first = {"when": "down", "time_ns": 1, "states": 50, "read": 40, "lost": 0, "corrupted": 2, "stale": 0}
             kept["readings"].insert(0, first | {"resurrected": 0, "unreadable": 1, "examples": []})
-    down = row(build.Tables(campaign)["durability"], when="down")
+    down = only_row(build.Tables(campaign)["durability"], when="down")
     assert [down[f"acknowledged_{kind}"] for kind in ("put", "overwrite", "delete")] == [117_000, 1800, 1200]
     assert (down["read"], down["states"], down["unreadable"]) == (600, 90_000, 21)
     assert (down["corrupted"], down["lost"], down["wrong"]) == (6, 0, 6)
@@ -203,7 +197,7 @@ def test_invalid_runs_are_left_out():
     made = build.Tables(campaign)
     assert set(made["roles"]["n"]) == {2} and set(made["durability"]["n"]) == {2}
     assert set(made["timeline"]["state"]) == {"ok", "invalid"}
-    found = row(made["roles"], workload="roles-beside", role="uploads", phase="during")
+    found = only_row(made["roles"], workload="roles-beside", role="uploads", phase="during")
     assert found["rate_median_per_s"] == pytest.approx(85)
 
 

@@ -208,15 +208,9 @@ def test_side_that_made_the_host_busy():
 
 def test_cores_of_neither_side_are_reported_above_a_tenth():
     """Cores of client and server, whether they share the host, cores that neither side took."""
-    cases = [
-        (8.0, 0.0, True, None),  # 1 of 10 cores
-        (7.0, 1.0, True, None),
-        (7.995, 0.0, True, "1.00"),  # 10.05 %
-        (8.0, None, False, None),
-        (7.995, None, False, "1.00"),
-        (1.0, None, True, None),  # the server's part is not known
-        (5.5, 0.5, True, "3"),
-    ]
+    tenth = [(8.0, 0.0, True, None), (7.0, 1.0, True, None), (8.0, None, False, None)]  # 1 of 10 cores
+    more = [(7.995, 0.0, True, "1.00"), (7.995, None, False, "1.00"), (5.5, 0.5, True, "3")]  # from 10.05 %
+    cases = [*tenth, *more, (1.0, None, True, None)]  # the server's part is not known
     for client, server, shared, taken in cases:
         row = {"client_cpu_median_cores": client, "server_cpu_median_cores": server, "shared_host": shared}
         used, own, other, said = rules._sides(given(BUSY | row))
