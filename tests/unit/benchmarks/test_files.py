@@ -34,9 +34,7 @@ def test_right_file_has_no_finding(case):
 
 def test_branch_with_other_values_is_counted(case):
     case.truth["f4"][77] = [5.0]
-    assert named(case) == ["branches_wrong"] * 2, (
-        "both readers, all entries; the few that are read one by one are right"
-    )
+    assert named(case) == ["branches_wrong"] * 2, "both readers; the few entries that are read one by one are right"
 
 
 def test_refused_file_is_counted(case, tmp_path):

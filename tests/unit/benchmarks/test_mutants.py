@@ -199,13 +199,9 @@ def test_server_names_the_tests_that_see_a_fault() -> None:
     see = [f"{file}::test_sizes_are_shown[{n}]" for n in (1000, 2000)]
     other = [f"{file}::test_shares_are_whole_and_fair"]
     about = {"kind": "fault", "module": "core/units.py", "cpu_s": 60, "wall_s": 240, "made": []}
-    jobs = [
-        about | {"number": number, "tests": see + other, "always": 3},
-        about | {"number": number, "tests": see + other, "always": 0},
-        about | {"number": number, "tests": other, "always": 0},
-        about | {"number": -1, "tests": see + other, "always": 0},
-        about | {"number": number, "tests": see, "always": 0, "wall_s": 0},
-    ]
+    cases = [(number, see + other, 3), (number, see + other, 0), (number, other, 0), (-1, see + other, 0)]
+    jobs = [about | {"number": n, "tests": tests, "always": always} for n, tests, always in cases]
+    jobs.append(about | {"number": number, "tests": see, "always": 0, "wall_s": 0})
     words = json.dumps([j | {"id": i} for i, j in enumerate(jobs)])
     server = [sys.executable, str(mutants.SERVER), "1"]
     done = subprocess.run(server, input=words, capture_output=True, text=True, check=True)

@@ -53,19 +53,13 @@ STORES = [  # settings of the store `far`, and words of the message
     ({"profile": "nobody"}, "stores.far.profile: ", "'nobody'"),
     ({"kind": "directory", "path": "/nowhere"}, "stores.far.path: '/nowhere'"),
 ]
+FAR = ("stores.far.profile={}", "stores.far.endpoint={}", "stores.far.endpoint=https://me:{}@a")
+ALONE = ("stores.far.secret_key={}", "stores.far.{}=1", "limits.objects={}", "{}", "campaign={}")
 PASTED = [  # places where a user may paste a token by mistake
     ("--set", "stores.door.token={}", "--set", "use_stores=[door]", "check"),
-    ("--set", "stores.far.profile={}", "--set", "use_stores=[far]", "check"),
-    ("--set", "stores.far.endpoint={}", "--set", "use_stores=[far]", "check"),
-    ("--set", "stores.far.endpoint=https://me:{}@a", "--set", "use_stores=[far]", "check"),
-    ("--set", "stores.far.secret_key={}", "check"),
-    ("--set", "stores.far.{}=1", "check"),
-    ("--set", "limits.objects={}", "check"),
-    ("--set", "{}", "check"),
-    ("--set", "campaign={}", "check"),
-    ("up", "{}"),
-    ("{}",),
-    ("check", "--{}"),
+    *(("--set", setting, "--set", "use_stores=[far]", "check") for setting in FAR),
+    *(("--set", setting, "check") for setting in ALONE),
+    *(("up", "{}"), ("{}",), ("check", "--{}")),
 ]
 SECRETS = ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "AKIAIOSFODNN7EXAMPLE")
 
@@ -106,9 +100,9 @@ def test_mistakes_name_place_and_value(tmp_path):
     cases += [(line(here, *arguments), *words) for arguments, *words in COMMANDS]
     cases += [(line(here, rebuild={"mesure": "true"}), "mesure: ", "'measure'")]
     cases += [(line(here, rebuild={"limits": {"object": 1}}), "limits.object: ")]
+    old = '{kind: s3, endpoint: "https://s3.example.org"}'
     for given, *words in STORES:
         far = given if "kind" in given else {"kind": "s3", "endpoint": "https://s3.example.org"} | given
-        old = '{kind: s3, endpoint: "https://s3.example.org"}'
         main = {"config.yaml": mistaken.MAIN.replace(old, json.dumps(far)).encode()}
         engine = "fsspec" if far["kind"] == "directory" else "s5cmd"
         axes = [f"sweeps.{name}.axes.engine={engine}" for name in ("up", "down")]

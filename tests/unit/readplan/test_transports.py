@@ -37,11 +37,8 @@ def test_asynchronous_file_system_fetches_in_parallel():
 
 
 def test_wrong_lengths_and_errors_are_raised():
-    for parts, place in (
-        ([b"ab"], "1 answers to 2 requests"),
-        ([b"ab", b"abc"], "3 bytes came of 4 to 5"),
-        ([b"a", b"ab"], "1 bytes came of 0 to 1"),
-    ):
+    lengths = (([b"ab", b"abc"], "3 bytes came of 4 to 5"), ([b"a", b"ab"], "1 bytes came of 0 to 1"))
+    for parts, place in (([b"ab"], "1 answers to 2 requests"), *lengths):
         with pytest.raises(WrongAnswer, match=place):
             checked(parts, [0, 4], [2, 6])
     assert checked([b"ab", memoryview(b"cd")], [0, 4], [2, 6])[0] == b"ab"
@@ -92,10 +89,8 @@ def test_size_takes_one_request(tmp_path):
     from obstore.store import LocalStore
 
     (tmp_path / "f").write_bytes(DATA)
-    for transport in (
-        FsspecTransport(fsspec.filesystem("file"), str(tmp_path / "f")),
-        ObstoreTransport(LocalStore(tmp_path), "f"),
-    ):
+    by_fsspec = FsspecTransport(fsspec.filesystem("file"), str(tmp_path / "f"))
+    for transport in (by_fsspec, ObstoreTransport(LocalStore(tmp_path), "f")):
         assert (transport.size(), transport.requests) == (len(DATA), 1)
         assert PlannedSource("f", transport=transport).num_bytes == len(DATA)
     with pytest.raises(WrongAnswer, match="size of x"):

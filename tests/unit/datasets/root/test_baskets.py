@@ -78,13 +78,11 @@ def table(sizes: dict[str, list[int]], step: int = 10) -> pa.Table:
     names = list(sizes)
     columns = {
         "branch": pa.DictionaryArray.from_arrays(pa.array([names.index(n) for n, _, _ in cells], pa.int32()), names),
-        "basket": [i for _, i, _ in cells],
-        "entry_start": [i * step for _, i, _ in cells],
-        "entry_stop": [(i + 1) * step for _, i, _ in cells],
+        **{"basket": [i for _, i, _ in cells], "size": [s for _, _, s in cells], "crc32": [0] * len(cells)},
+        **{"entry_start": [i * step for _, i, _ in cells], "entry_stop": [(i + 1) * step for _, i, _ in cells]},
         "offset": [offsets[n, i] for n, i, _ in cells],
-        "size": [s for _, _, s in cells],
-        "crc32": [0 for _ in cells],
     }
+    columns = {name: columns[name] for name in baskets.SCHEMA.names}
     facts = {"tree": "t", "entries": step * max(map(len, sizes.values())), "branches": len(names)}
     metadata = {"storelab": json.dumps(facts | {"embedded_branches": 0})}
     return pa.table(columns, schema=baskets.SCHEMA.with_metadata(metadata))
