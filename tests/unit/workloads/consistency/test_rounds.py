@@ -2,46 +2,14 @@
 
 import pytest
 from fake_clock import FakeClock
+from memory_view import Memory, counts
 
-from storelab.core import clock
 from storelab.workloads.consistency import rounds
 from storelab.workloads.consistency.ledger import OBJECTS, Ledger
 from storelab.workloads.consistency.rounds import Worker
-from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen, View
+from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen
 
 SECOND = 1_000_000_000
-
-
-class Memory(View):
-    """A front-end of a store in memory. `fault` may replace the answer to an operation on a key."""
-
-    def __init__(self, number: int, objects: dict[str, bytes], fault, asked: list[tuple[str, int]]):
-        self.number, self.objects, self.fault, self.asked = number, objects, fault, asked
-
-    def answer(self, op: str, key: str, right: Seen) -> Seen:
-        self.asked.append((op, self.number))
-        return self.fault(op, key, self.number) or right
-
-    def now(self, **facts) -> Seen:
-        return Seen(clock.now_ns(), clock.now_ns(), **facts)
-
-    def put(self, key: str, body: bytes) -> Seen:
-        self.objects[key] = body
-        return self.answer("PUT", key, self.now())
-
-    def get(self, key: str) -> Seen:
-        data = self.objects.get(key)
-        return self.answer("GET", key, self.now(data=data) if data is not None else self.now(state=ABSENT))
-
-    def delete(self, key: str) -> Seen:
-        self.objects.pop(key, None)
-        return self.answer("DELETE", key, self.now())
-
-    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
-        names = {key: len(body) for key, body in self.objects.items() if key.startswith(prefix)}
-        return self.answer("LIST", prefix, self.now(names=names))
-
-    make_bucket = drop_bucket = head_bucket = bucket_names = None
 
 
 @pytest.fixture
@@ -61,12 +29,6 @@ def worked(monkeypatch):
         return ledger, asked
 
     return run
-
-
-def counts(ledger: Ledger) -> dict[str, tuple[int, int, int]]:
-    """(tries, anomalies, errors) of each scenario, through the same and through another front-end."""
-    total = lambda scenario, what: sum(ledger.counts[scenario, same][what] for same in (True, False))  # noqa: E731
-    return {name: tuple(total(name, what) for what in ("tried", "anomalies", "errors")) for name in OBJECTS}
 
 
 def test_right_store_is_tried_in_every_scenario(worked):
