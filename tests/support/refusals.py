@@ -36,3 +36,8 @@ def all_refused(cases: Iterable[tuple[Any, ...]]) -> None:
         if text not in message or not (text == NONE or message.startswith(begin)):
             wrong.append((arguments, message))
     assert not wrong, wrong
+
+
+def check_refused(begin: str, text: str, call: Callable[..., Any], *arguments: Any) -> None:
+    """Check that one call is refused with a message that begins with `begin` and contains `text`."""
+    all_refused([(begin, text, call, *arguments)])

@@ -5,7 +5,7 @@ from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
-from refusals import NONE, all_refused, refusal
+from refusals import NONE, check_refused, refusal
 from small_plan import URL, configured
 from store_on_paper import StoreOnPaper
 
@@ -80,7 +80,7 @@ RULES = [  # sweep, settings of the store, facts of the store, begin of the mess
 def test_stores_refuse_what_they_cannot_do(tmp_path):
     for sweeps, settings, facts, begin, text in RULES:
         config, points = made(tmp_path, sweeps, settings)
-        all_refused([(begin, text, check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, **facts)})])
+        check_refused(begin, text, check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, **facts)})
 
 
 def test_front_ends_and_accounts_within_those_of_store(tmp_path):
@@ -134,7 +134,7 @@ def test_second_store_is_defined_writable_and_alike(tmp_path):
     ):
         config, points = made(tmp_path, REPLICATE, stores=stores)
         papers = {name: StoreOnPaper(config, name, **changes if name == "b" else {}) for name in stores}
-        all_refused([("sweeps.s.axes.stratum0: ", expected, check.rights, config, points, WORKLOADS, papers)])
+        check_refused("sweeps.s.axes.stratum0: ", expected, check.rights, config, points, WORKLOADS, papers)
 
 
 def test_second_store_is_required_once(tmp_path, monkeypatch):
@@ -168,8 +168,7 @@ def test_bodies_fit_on_tmpfs(tmp_path, disks):
     disks[str(tmp_path / "storelab-")] = 4 * MB
     check.room(config, points, stores)
     disks[str(tmp_path / "storelab-")] = 4 * MB - 1
-    message = refusal(check.room, config, points, stores)
-    assert message.startswith("scratch: ") and "4 MB" in message
+    check_refused("scratch: ", "4 MB", check.room, config, points, stores)
 
 
 def test_results_folder_is_writable_and_has_100_mb(tmp_path, disks, monkeypatch):
@@ -272,4 +271,4 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
         asked = {"w": sweep("put", object_size="1 MB", arrival_rate=rate)["s"] | {"duration": "5 s"}}
         asked |= sweep(object_size="1 MB") if staged else {}
         campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
-        all_refused([("limits.stored_bytes: sweep w", expected, check.limits, *campaign)])
+        check_refused("limits.stored_bytes: sweep w", expected, check.limits, *campaign)

@@ -1,7 +1,7 @@
 """`plan.json`: settings that changed since a point was measured, and plans that drop records."""
 
 from make_examples import CONFIG, ONE_EACH
-from refusals import NONE, all_refused, refusal
+from refusals import NONE, check_refused, refusal
 from small_plan import configured
 
 from campaigns import copied
@@ -86,9 +86,9 @@ def test_plan_that_drops_records_is_refused(tmp_path):
     for text in ("campaign file second: ", "drops 2 records of campaign file first ", "alpha/get"):
         assert text in message, text
     first = planned("first", less)
-    all_refused([("", "drops 2 records that it planned before", plan_file.refuse_differences, *first)])
+    check_refused("", "drops 2 records that it planned before", plan_file.refuse_differences, *first)
     (raw / "plan.json").unlink()
-    all_refused([("", "drops 2 records that no plan knows", plan_file.refuse_differences, *first)])
+    check_refused("", "drops 2 records that no plan knows", plan_file.refuse_differences, *first)
     whole = planned("/somewhere/first.yaml")
     plan_file.write(*whole, WORKLOADS)
     assert records.read_json(raw / "plan.json")["file"] == "first.yaml" and records.damage(raw / "plan.json") is None

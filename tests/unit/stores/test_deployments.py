@@ -3,7 +3,7 @@
 import itertools
 from functools import partial
 
-from refusals import all_refused
+from refusals import all_refused, check_refused
 from small_plan import URL, configured
 
 from storelab.core import plan
@@ -78,4 +78,4 @@ def test_missing_ca_file_is_refused(tmp_path):
     for kind, url in (("s3", "https://door.example.org"), ("http", "https://door.example.org/folder")):
         store = {"kind": kind, "endpoint": url, "ca_file": "/none.pem"}
         made = all_stores(config(tmp_path, {}, store=store))["a"]
-        all_refused([("stores.a.ca_file: ", "'/none.pem'", made.endpoints)])
+        check_refused("stores.a.ca_file: ", "'/none.pem'", made.endpoints)

@@ -4,7 +4,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from refusals import all_refused
+from refusals import check_refused
 from small_plan import planned
 
 from storelab.core import records
@@ -39,7 +39,7 @@ def test_objects_at_the_start_are_shared_out():
 def test_too_few_objects_and_too_long_pages_are_refused():
     MIX.possible(point({}, 16))
     for axes, objects, place in (({}, 15, "sweeps.it.objects"), ({"page_size": 1001}, 64, "sweeps.it.axes.page_size")):
-        all_refused([(f"{place}: ", "", MIX.possible, point(axes, objects))])
+        check_refused(f"{place}: ", "", MIX.possible, point(axes, objects))
 
 
 def test_needs_of_a_mix_are_counted():
@@ -115,4 +115,4 @@ def test_mix_is_a_role_like_others():
     assert traffic.fixed["objects"] == 40
     MIX.possible(traffic)
     role["axes"]["mix"] = "other"
-    all_refused([("sweeps.both.roles.traffic.axes.mix: ", "'other'", partial(planned, sweeps=sweeps))])
+    check_refused("sweeps.both.roles.traffic.axes.mix: ", "'other'", partial(planned, sweeps=sweeps))

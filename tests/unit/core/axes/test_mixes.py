@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import yaml
-from refusals import all_refused
+from refusals import check_refused
 from small_plan import URL, configured
 
 from storelab.core import plan
@@ -40,7 +40,7 @@ def test_names_mean_what_the_campaign_declares(tmp_path):
 def test_undeclared_names_are_refused(tmp_path):
     make = partial(point, tmp_path, mixes={"mine": {"get": 1}})
     for axis, value, word in (("mix", "mien", "'mine'"), ("sizes", "small", "'small'")):
-        all_refused([(f"sweeps.it.axes.{axis}: ", word, make, {axis: value})])
+        check_refused(f"sweeps.it.axes.{axis}: ", word, make, {axis: value})
 
 
 def test_wrong_declarations_are_refused(tmp_path):

@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 from fault_stores import STORES, acts
-from refusals import all_refused, refusal
+from refusals import all_refused, check_refused, refusal
 
 from storelab.core import config as configuration
 from storelab.core.axes.faults import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
@@ -33,7 +33,7 @@ def test_times_are_scaled_and_shares_follow_the_run():
     scaled = plain(restart, kill, duration=6 * S, scale=0.1)  # the sweep's duration comes scaled already
     assert [a["at_ns"] for a in scaled] == [1 * S, 1_800_000_000]
     late = partial(plain, restart, kill, duration=10 * S)
-    all_refused([("faults.f.1.at: ", "kill at 10 s", late)])
+    check_refused("faults.f.1.at: ", "kill at 10 s", late)
 
 
 def test_acts_keep_their_options():

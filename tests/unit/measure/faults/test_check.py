@@ -4,7 +4,7 @@ import os
 from types import SimpleNamespace
 
 from fault_stores import acts, store
-from refusals import all_refused, refusal
+from refusals import check_refused, refusal
 
 from storelab.core.model import Point
 from storelab.measure.faults import check
@@ -34,7 +34,7 @@ def test_impossible_acts_are_refused(tmp_path):
         ("sw", [KILL | {"act": "fill"}], "a disk that others use"),
         ("ceph", [KILL | {"act": "fill", "actor": "mon"}], "mon has no disk"),
     ):
-        all_refused([("faults.f", text, possible, tmp_path, name, *given)])
+        check_refused("faults.f", text, possible, tmp_path, name, *given)
 
 
 def test_links_need_root_and_a_separate_address(tmp_path, monkeypatch):
@@ -71,5 +71,5 @@ def test_plan_is_checked_once_for_each_fault(tmp_path):
     points = [point(fault=fault, rep=rep) for fault in ("none", "f") for rep in (1, 2)]
     check.everything(config, points, lambda p: asked.append(p) or store("sw", tmp_path), reported.append)
     assert len(reported) == 1 and {p.axes["fault"] for p in asked} == {"f"}
-    all_refused([("", "f, none", check.acts_of, config, point(fault="g"))])
+    check_refused("", "f, none", check.acts_of, config, point(fault="g"))
     assert check.acts_of(config, point(acts=["as planned"])) == ["as planned"], "those of the plan come first"

@@ -3,7 +3,7 @@
 import pytest
 from fault_stores import store
 from programs import python
-from refusals import all_refused, refusal
+from refusals import check_refused, refusal
 
 from storelab.core.errors import UserError
 from storelab.install import wheels
@@ -30,7 +30,7 @@ def test_unknown_actors_are_refused(tmp_path):
         ("far", "data.0", "no data.…"),
         ("far", "osd.0", "`command`"),
     ):
-        all_refused([("p: ", text, resolve, store(name, tmp_path), actor, 2, "p")])
+        check_refused("p: ", text, resolve, store(name, tmp_path), actor, 2, "p")
 
 
 def test_failures_that_redundancy_tolerates(tmp_path):
@@ -120,8 +120,7 @@ def test_versions_of_programs_are_known(tmp_path, monkeypatch):
     own = sw.version()
     sw.require_version(own, "faults.f")
     assert sw.program_of(own) == sw.program()
-    message = refusal(sw.require_version, "4.47", "faults.f")
-    assert message.startswith("faults.f: ") and "`storelab install seaweedfs`" in message
+    check_refused("faults.f: ", "`storelab install seaweedfs`", sw.require_version, "4.47", "faults.f")
     assert f"4.47, {own}" in refusal(sw.require_version, "3", "faults.f")
     other = tmp_path / "seaweedfs-4.47" / "bin" / "weed"
     other.parent.mkdir(parents=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from answer_server import answering
 from programs import script
-from refusals import refusal
+from refusals import check_refused, refusal
 
 from storelab import install
 from storelab.core.answers import NO, YES
@@ -116,8 +116,7 @@ def test_data_of_another_layout_are_refused(tmp_path, installed):
     ):
         folder = tmp_path / key
         store(folder, **was).prepare()
-        message = refusal(store(folder, **now).prepare)
-        assert message.startswith(f"stores.g.{key}: ") and text in message
+        check_refused(f"stores.g.{key}: ", text, store(folder, **now).prepare)
         store(folder, **was).prepare()
     store(tmp_path, servers=1).prepare()
     more = store(tmp_path, servers=3)
@@ -134,8 +133,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path, installed, monkeypatch):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
     monkeypatch.setattr(install, "SERVERS", ())
     monkeypatch.setattr(install.shutil, "which", lambda name, path=None: None)
-    message = refusal(store(tmp_path / "state").up)
-    assert message.startswith("stores.g: ") and "`storelab install garage`" in message
+    check_refused("stores.g: ", "`storelab install garage`", store(tmp_path / "state").up)
     assert not (tmp_path / "state").exists()
 
 
@@ -213,8 +211,7 @@ def test_refusals_of_the_administration_have_no_keys(cluster):
     message = refusal(admin.allow, node, "SLKEY", "not-told", "storelab-0")
     assert message.startswith("stores.g: ImportKey of node-1") and "HTTP 409" in message and "Exists" in message
     assert "not-told" not in message and SECRET not in message and SECRET not in repr(node)
-    message = refusal(GONE.ask, "UpdateKey?id=SLKEY", {})
-    assert message.startswith("stores.g: UpdateKey of node-2") and "ConnectionRefused" in message
+    check_refused("stores.g: UpdateKey of node-2", "ConnectionRefused", GONE.ask, "UpdateKey?id=SLKEY", {})
 
 
 def test_node_without_layout_lives(cluster):

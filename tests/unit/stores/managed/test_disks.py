@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from refusals import refusal
+from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.stores import load
@@ -99,8 +99,7 @@ def test_drives_are_mounted_once_and_images_stay(tmp_path, kernel):
     s.mount()
     assert kernel.called[9:] == ["mount"] * 2, "the data are still there"
     kernel.mounted.clear()
-    message = refusal(store(tmp_path, servers=2, drive_size="200 MB").mount)
-    assert message.startswith("stores.s.drive_size: ") and "100 MB" in message
+    check_refused("stores.s.drive_size: ", "100 MB", store(tmp_path, servers=2, drive_size="200 MB").mount)
 
 
 def test_busy_drive_is_reported(tmp_path, kernel, monkeypatch):
@@ -129,8 +128,7 @@ def test_images_in_memory_are_removed(tmp_path, kernel, monkeypatch):
 def test_impossible_drives_are_refused(tmp_path, kernel, monkeypatch):
     s = store(tmp_path, **SIZE)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    message = refusal(s.require_drives)
-    assert message.startswith("stores.s.drive_size: ") and "root" in message
+    check_refused("stores.s.drive_size: ", "root", s.require_drives)
     store(tmp_path).require_drives()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert "64 MB or more" in refusal(store(tmp_path, drive_size="63 MB").require_drives)

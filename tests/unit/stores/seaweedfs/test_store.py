@@ -4,7 +4,7 @@ import json
 import os
 
 from memory_access import MemoryAccess
-from refusals import refusal
+from refusals import check_refused, refusal
 
 from storelab.stores import make
 from storelab.stores.managed import elsewhere
@@ -48,8 +48,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
     assert sw.down() == [] and sw.actors() == {}
     assert sw.status().state == "up" and "node7" in sw.status().detail
     assert len(sw.endpoints()) == 1 and sw.deployment()["front_ends"] == 1
-    message = refusal(sw.up, 2)
-    assert message.startswith("stores.sw: 2 front-ends") and "`storelab up` on node7" in message
+    check_refused("stores.sw: 2 front-ends", "`storelab up` on node7", sw.up, 2)
     assert sw.daemons.file.read_bytes() == before
 
     def silent(endpoint):

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from refusals import NONE, all_refused
+from refusals import NONE, check_refused
 
 from storelab.core import calibration
 from storelab.core.model import Point
@@ -157,7 +157,7 @@ def test_possible_calibrations():
     ]
     for axes, refused in cases:
         p, text = point(**{"engine": "loadgen"} | axes), refused or NONE
-        all_refused([(f"sweeps.{p.sweep}.axes.{refused}: ", text, workload.CALIBRATE.possible, p)])
+        check_refused(f"sweeps.{p.sweep}.axes.{refused}: ", text, workload.CALIBRATE.possible, p)
 
 
 def test_stand_in_has_axes_of_its_operation():

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 import release_reader
 from memory_access import MemoryAccess
-from refusals import all_refused
+from refusals import check_refused
 from repositories import MANIFEST, REFLOG, REPOSITORY, all_refused_at_axes, changed, damaged, ran, stratum
 from repositories import point as point_of
 
@@ -531,7 +531,7 @@ def test_impossible_points_are_refused():
 def test_store_that_deletes_nothing_is_refused():
     for deletes in (False, MeasurementFailed("1 objects were not deleted"), UserError("s", "405")):
         store = SimpleNamespace(name="archive", access=lambda account, deletes=deletes: Access({}, deletes))
-        all_refused([("stores.archive: ", "", garbage._must_delete, store, Bucket("b"), "put/att/", REPOSITORY)])
+        check_refused("stores.archive: ", "", garbage._must_delete, store, Bucket("b"), "put/att/", REPOSITORY)
     there = {}
     store = SimpleNamespace(name="s", access=lambda account: Access(there))
     garbage._must_delete(store, Bucket("b"), "put/att/", REPOSITORY)

@@ -18,7 +18,7 @@ import pytest
 import small_plan
 import trustme
 from answer_server import answering
-from refusals import all_refused
+from refusals import check_refused
 from repositories import KEYS, MANIFEST, REPOSITORY, all_refused_at_axes, changed, damaged, root_of
 from repositories import point as point_of
 
@@ -285,7 +285,7 @@ def test_missing_squid_is_refused_before(release, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     LAUNCH.require(point(release[0]))
     squid = point(release[0], http_cache="squid")
-    all_refused([("sweeps.nightly.axes.http_cache: ", "storelab install squid", LAUNCH.require, squid)])
+    check_refused("sweeps.nightly.axes.http_cache: ", "storelab install squid", LAUNCH.require, squid)
 
 
 def test_squid_serves_this_machine_and_keeps_nothing_on_disk():
@@ -411,7 +411,7 @@ def test_store_that_needs_signatures_is_refused(server):
         (Bucket("b", "mine/"), KEYS, "not storelab's to open"),
         (Bucket("b"), None, "403"),
     ):
-        all_refused([("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))])
+        check_refused("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))
 
 
 def test_failed_attempt_is_ended(monkeypatch):

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from paths import DATA
 from programs import script
-from refusals import all_refused, refusal
+from refusals import check_refused, refusal
 from repositories import REPOSITORY, point, ran
 
 from storelab.core.campaign.release import Release as Settings
@@ -318,12 +318,12 @@ def test_output_of_the_real_program_is_read(tmp_path):
 
 def test_unusable_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    all_refused([("engine cvmfs: cvmfs_swissknife is not installed", "; ", program.binary)])
+    check_refused("engine cvmfs: cvmfs_swissknife is not installed", "; ", program.binary)
     broken = script(tmp_path / program.NAME, "#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
-    all_refused([("engine cvmfs: ", "libcvmfs_crypto", program.binary)])
+    check_refused("engine cvmfs: ", "libcvmfs_crypto", program.binary)
     broken.write_text("#!/bin/sh\necho 2.12.0\n")
     monkeypatch.setattr(program, "_alone", lambda: ("false",))
-    all_refused([("engine cvmfs: ", "needs a mount namespace", program.binary)])
+    check_refused("engine cvmfs: ", "needs a mount namespace", program.binary)
 
 
 def test_impossible_points_are_refused():

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from refusals import NONE, all_refused
+from refusals import NONE, check_refused
 
 from storelab.core.model import Point
 from storelab.measure import check
@@ -57,4 +57,4 @@ def test_each_limit_is_checked():
     for changed in (None, *limits):
         bounds = SimpleNamespace(**limits | ({changed: limits[changed] - 1} if changed else {}))
         config = SimpleNamespace(limits=bounds, name="c", use_stores=["s"])
-        all_refused([(f"limits.{changed}: ", changed or NONE, check.limits, config, [one])])
+        check_refused(f"limits.{changed}: ", changed or NONE, check.limits, config, [one])
