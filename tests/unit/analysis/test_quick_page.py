@@ -50,18 +50,10 @@ def test_lower_bounds_of_latency_are_marked():
 
 
 def test_only_engines_that_read_are_explained():
-    found = pd.DataFrame(
-        {
-            "engine": ["uproot-s3fs", "planned"],
-            "entry_fraction_percent": 1.0,
-            "entries_median_per_s": [13.0, 31.0],
-            "entries_low_per_s": [12.0, 22.0],
-            "entries_high_per_s": [14.0, 35.0],
-            "needed_median_mb_per_s": [7.5, 16.9],
-            "amplification_median_ratio": [1.0, 1.04],
-            "requests_median_per_read": [2.0, 1.11],
-        }
-    )
+    columns = {"entries_median_per_s": [13.0, 31.0], "entries_low_per_s": [12.0, 22.0]}
+    columns |= {"entries_high_per_s": [14.0, 35.0], "needed_median_mb_per_s": [7.5, 16.9]}
+    columns |= {"amplification_median_ratio": [1.0, 1.04], "requests_median_per_read": [2.0, 1.11]}
+    found = pd.DataFrame(columns | {"engine": ["uproot-s3fs", "planned"], "entry_fraction_percent": 1.0})
     both = quick_page.sparse(found)
     assert [line.partition(":")[0] for line in both.lines] == ["planned", "uproot-s3fs"]
     assert [row[0] for row in both.rows] == ["1 % of entries, uproot-s3fs", "1 % of entries, planned"]

@@ -55,9 +55,8 @@ print(json.dumps({"files": sorted(loaded | data), "ran": ran}))
 
 
 def fresh(script: str, *arguments: str):
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 

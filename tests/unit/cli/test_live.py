@@ -19,7 +19,6 @@ def project(tmp_path):
 
 
 def test_taken_port_is_one_line(project, monkeypatch):
-
     monkeypatch.setattr(command.os, "nice", lambda by: 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -37,10 +36,7 @@ def test_campaign_may_be_left_out(project, monkeypatch):
     (project / "results" / "old" / "raw").mkdir(parents=True)
     for name in ([], ["demo"], ["old"]):
         assert in_process(project, "live", *name, "--port", "0")[0] == 0
-    assert [(folder.as_posix(), *more) for folder, *more in shown] == [
-        ("results/demo", "127.0.0.1", 0),
-        ("results/demo", "127.0.0.1", 0),
-        ("results/old", "127.0.0.1", 0),
-    ]
+    expected = [(f"results/{name}", "127.0.0.1", 0) for name in ("demo", "demo", "old")]
+    assert [(folder.as_posix(), *more) for folder, *more in shown] == expected
     code, _, err = in_process(project, "live", "dmo")
     assert code == 2 and "did you mean 'demo'?" in err and len(err.splitlines()) == 1

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import click
 import command_line
@@ -19,10 +20,13 @@ from paths import ROOT
 from campaigns import built, copied
 from storelab import __version__
 from storelab.analysis.tables import build
-from storelab.cli import cli, main, measuring
+from storelab.cli import cli, main, measuring, stores
 from storelab.cli.machine.answers import ANSWERS
 from storelab.cli.words import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
+from storelab.gang import inspect
+from storelab.measure import doctor
+from storelab.stores.base import Status
 
 
 def asked(*arguments: str, code: int = 0) -> dict:
@@ -82,10 +86,8 @@ def test_plan(tmp_path):
 
 def test_plan_marks_measured_points():
     answer = asked("--set", "campaign=reference", "plan")
-    heads = {
-        p.parent.relative_to(ROOT / "results/reference/raw").as_posix()
-        for p in ROOT.glob("results/reference/raw/**/run.json")
-    }
+    raw = ROOT / "results/reference/raw"
+    heads = {path.parent.relative_to(raw).as_posix() for path in raw.glob("**/run.json")}
     assert {p["key"] for p in answer["points"] if p["state"] == "measured"} == heads
 
 
@@ -114,11 +116,6 @@ def test_estimate_names_work_that_may_end_early(capsys):
 
 
 def test_status(monkeypatch):
-    from types import SimpleNamespace
-
-    from storelab.cli import stores
-    from storelab.stores.base import Status
-
     states = [
         Status("a", "minio", "up", "1.2", ["http://127.0.0.1:9000"], {"minio": 7}, "fine"),
         Status("b", "s3", "external"),
@@ -131,8 +128,6 @@ def test_status(monkeypatch):
 
 
 def test_doctor_reports_what_is_missing(monkeypatch):
-    from storelab.measure import doctor
-
     for level, code in (("warn", 0), ("fail", 2)):
         found = [doctor.Finding("Python", "ok", "3.11"), doctor.Finding("scratch", level, "is none", "set it")]
         monkeypatch.setattr(doctor, "examine", lambda config, found=found: found)
@@ -143,8 +138,6 @@ def test_doctor_reports_what_is_missing(monkeypatch):
 
 
 def test_doctor_of_nodes(monkeypatch):
-    from storelab.gang import inspect
-
     rows = [dict.fromkeys(inspect.COLUMNS, "-") | {"host": f"n{i}", "problem": "no s5cmd" if i else ""} for i in (0, 1)]
     monkeypatch.setattr(inspect, "nodes", lambda config, stores: (rows, ["seaweedfs"]))
     answer = asked("doctor", "--nodes", code=2)
@@ -189,9 +182,8 @@ def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
     points[rates] /= 2
     points.to_csv(path, index=False)
-    ended, out, err = command_line.storelab(
-        "compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json"
-    )
+    words = ("compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json")
+    ended, out, err = command_line.storelab(*words)
     answer = valid("compare", out)
     assert ended == Exit.FAILED and answer["slower"] == 1 and err.count("\n") == 1 and "slower" in err
 

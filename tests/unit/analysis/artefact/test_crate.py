@@ -32,21 +32,11 @@ ABOUT = crate.About(
     software=(("SeaweedFS", "4.48"), ("storelab", "0.1.0 abc"), ("an engine", "")),
     storelab="0.2.0",
 )
-FILES = {
-    "Snakefile": 10,
-    "config.yaml": 20,
-    "campaigns/demo.yaml": 30,
-    "envs/requirements.lock": 40,
-    "paper/with a space + 100%.tex": 50,
-    "results/demo/raw/plan.json": 60,
-    "results/demo/raw/seaweedfs/get/clients~0001_rep~001/run.json": 70,
-    "results/demo/raw/seaweedfs/get/clients~0001_rep~001/ops.0.parquet": 80,
-    "results/demo/tables/points.csv": 90,
-    "results/demo/figures/index.json": 100,
-    "results/demo/paper.pdf": 110,
-    "CITATION.cff": 120,
-    "README.md": 130,
-}
+RUN = "raw/seaweedfs/get/clients~0001_rep~001"
+MADE = ("raw/plan.json", f"{RUN}/run.json", f"{RUN}/ops.0.parquet", "tables/points.csv", "figures/index.json")
+NAMES = ["Snakefile", "config.yaml", "campaigns/demo.yaml", "envs/requirements.lock", "paper/with a space + 100%.tex"]
+NAMES += [*(f"results/demo/{name}" for name in (*MADE, "paper.pdf")), "CITATION.cff", "README.md"]
+FILES = {name: 10 * number for number, name in enumerate(NAMES, 1)}
 CRATE = json.loads(crate.metadata(ABOUT, FILES))
 ACTIONS = {"CreateAction", "ActivateAction", "UpdateAction"}
 
@@ -190,12 +180,10 @@ def test_the_crate_says_when_by_whom_and_with_what():
     by = {e["@id"]: e for e in CRATE["@graph"]}
     assert (by["#measured"]["startTime"], by["#measured"]["endTime"]) == (ABOUT.begin, ABOUT.end)
     assert [by[a["@id"]]["name"] for a in by["./"]["author"]] == list(ABOUT.authors)
-    assert (
-        by["./"]["datePublished"] == "2026-05-06" and "5 points, 1 of them without a result" in by["./"]["description"]
-    )
-    versions = {
-        (e["name"], e.get("softwareVersion", "")) for e in CRATE["@graph"] if e["@type"] == "SoftwareApplication"
-    }
+    assert by["./"]["datePublished"] == "2026-05-06"
+    assert "5 points, 1 of them without a result" in by["./"]["description"]
+    programs = [e for e in CRATE["@graph"] if e["@type"] == "SoftwareApplication"]
+    versions = {(e["name"], e.get("softwareVersion", "")) for e in programs}
     assert versions == {*ABOUT.software, ("storelab", "0.2.0")}
     assert by["results/demo/tables/points.csv"] == {
         **{"@id": "results/demo/tables/points.csv", "@type": "File", "name": "results/demo/tables/points.csv"},
@@ -208,12 +196,7 @@ def test_citation_and_deposit_have_what_their_formats_ask_for():
     creators, description.
     """
     told = yaml.safe_load(crate.citation(ABOUT))
-    assert (
-        told["cff-version"] == "1.2.0"
-        and told["type"] == "dataset"
-        and told["message"]
-        and told["title"] == ABOUT.title
-    )
+    assert (told["cff-version"], told["type"], told["title"]) == ("1.2.0", "dataset", ABOUT.title) and told["message"]
     assert [a["name"] for a in told["authors"]] == list(ABOUT.authors) and told["license"] == "CC-BY-4.0"
     assert str(told["date-released"]) == "2026-05-06" and told["references"][0]["version"] == "0.2.0"
     deposit = json.loads(crate.zenodo(ABOUT))

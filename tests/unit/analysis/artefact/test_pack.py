@@ -15,9 +15,10 @@ from paths import ROOT
 
 from storelab.analysis.artefact import archive, crate, members, unpack
 from storelab.analysis.records.campaign import load
+from storelab.analysis.tables import build
 from storelab.cli import Settings, artefact
 from storelab.core import config, records
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, without_tokens
 
 KINDS = {  # a member of each kind that a pack holds
     "results/c/raw/plan.json": b'{"points": [], "campaign": {}}\n',
@@ -177,9 +178,8 @@ def test_no_link_and_no_device_is_unpacked(tmp_path, pack, kind):
 
 def test_a_name_twice(tmp_path, pack, recwarn):
     twice = zipfile.ZipInfo("Snakefile")
-    assert "'Snakefile': is in the pack twice" in refusal(
-        repacked(pack, lambda e: [*e, (twice, b"x")]), tmp_path / "new"
-    )
+    changed = repacked(pack, lambda e: [*e, (twice, b"x")])
+    assert "'Snakefile': is in the pack twice" in refusal(changed, tmp_path / "new")
 
 
 def test_a_pack_that_was_compressed_anew_is_still_one(tmp_path, pack):
@@ -262,8 +262,6 @@ def project(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     folder = root / "results" / "example"
     make(folder, repetitions=1, failed=(), sweeps=ONE_EACH)
-    from storelab.analysis.tables import build
-
     for path in [folder / "tables" / f"{name}.csv" for name in build.NAMES] + [folder / "figures" / "index.json"]:
         path.parent.mkdir(exist_ok=True)
         path.write_text("{}")
@@ -323,8 +321,6 @@ def test_a_token_is_never_packed(project):
     with pytest.raises(UserError, match=r"config.yaml: holds what looks like a key or a token"):
         packed(project, "title=AKIAABCDEFGHIJKLMNOP", "sweeps.a.objects=5")
     for path in sorted((ROOT / "campaigns").glob("*.yaml")):
-        from storelab.core.errors import without_tokens
-
         assert without_tokens(path.read_text()) == path.read_text(), "a false alarm"
 
 
@@ -363,15 +359,12 @@ def test_a_campaign_without_records(tmp_path):
     (tmp_path / "campaigns/empty.yaml").write_text("name: nothing\n")
     (tmp_path / "config.yaml").write_text(f"campaign: empty\nresults: {tmp_path}/results\n")
     line = str(run(tmp_path, artefact.pack, "empty").exception)
-    assert line == (
-        f"campaign nothing: has no records in {tmp_path}/results/nothing/raw; "
-        "measure it first: `make measure CAMPAIGN=empty`"
-    )
+    assert line.startswith(f"campaign nothing: has no records in {tmp_path}/results/nothing/raw; ")
+    assert line.endswith("`make measure CAMPAIGN=empty`")
     assert "did you mean 'empty'?" in str(run(tmp_path, artefact.pack, "emty").exception)
     (tmp_path / "elsewhere/raw").mkdir(parents=True)
-    assert "campaign elsewhere: has no file in campaigns/" in str(
-        run(tmp_path, artefact.pack, f"{tmp_path}/elsewhere").exception
-    )
+    found = run(tmp_path, artefact.pack, f"{tmp_path}/elsewhere").exception
+    assert "campaign elsewhere: has no file in campaigns/" in str(found)
 
 
 def test_a_license_is_one_of_spdx(project):
