@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from laboratory import in_process
+from command_line import in_process
 from paths import ROOT
 
 import campaigns

@@ -13,8 +13,8 @@ from pathlib import Path
 import ports
 import pytest
 import yaml
+from command_line import in_process
 from common import BIN, ROOT, environ, laboratory
-from laboratory import in_process
 from managed import until
 from process_table import folder_of, having, read
 from snakemake_run import snakemake

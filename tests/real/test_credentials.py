@@ -150,9 +150,8 @@ def test_bearer_token_ends_and_is_renewed(nginx, lab, tmp_path, monkeypatch):
     with watched() as seen:
         good(lab(door, **sweeps, probe={"workload": "probe", "duration": "20 s"}))
         own(path, second)
-        with pytest.raises(
-            UserError, match=r"stores.one.token: what DOOR_FILE holds end.*goes on with what is missing"
-        ):
+        ended = r"stores.one.token: what DOOR_FILE holds end.*goes on with what is missing"
+        with pytest.raises(UserError, match=ended):
             lab(door, **sweeps)
         failed = list((tmp_path / "results").rglob("failed.json"))
         assert failed and all("not tried" in f.read_text() for f in failed)

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from command_line import in_process
 from common import BIN, ROOT, environ, laboratory
-from laboratory import in_process
 
 pytestmark = pytest.mark.real
 

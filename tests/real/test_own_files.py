@@ -98,10 +98,9 @@ def test_missing_object_is_counted_error(planned, tmp_path):
     manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
     (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
     s3_clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
+    message = r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"
     for point in points:
-        with pytest.raises(
-            MeasurementFailed, match=r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"
-        ):
+        with pytest.raises(MeasurementFailed, match=message):
             measure.point(config, points, point.key, again=True)
 
 

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from command_line import in_process
 from common import BIN, ROOT, environ
-from laboratory import in_process, needs_loadgen
+from laboratory import needs_loadgen
 from managed import until
 from process_table import having
 

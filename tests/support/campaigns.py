@@ -114,7 +114,7 @@ CAMPAIGNS["broad"] = {  # two stores, one failed point, a sweep whose points are
 @functools.cache
 def state() -> str:
     """Return the digest of everything that decides what a synthetic campaign holds."""
-    makers = {"campaigns", "make_examples", "example_monitor", *MAKERS.values()}
+    makers = {"campaigns", "made_records", "make_examples", "example_monitor", *MAKERS.values()}
     files = [*(ROOT / "src" / "storelab").rglob("*"), *(ROOT / "tests" / "support" / f"{name}.py" for name in makers)]
     found = hashlib.sha256()
     for path in sorted(p for p in files if p.is_file() and p.suffix != ".pyc"):

@@ -3,33 +3,45 @@
 import contextlib
 import io
 import os
-import runpy
+import signal
 import sys
 from pathlib import Path
 from unittest import mock
 
 from paths import ROOT
 
+from storelab.cli import main
 
-def storelab(*arguments: str) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of `python -m storelab …`, run from the root of the repository."""
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    here = Path.cwd()
-    os.chdir(ROOT)
+PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    """Return exit code, stdout and stderr of the command `storelab`, run in `folder` and in this process."""
+    out, err, code, here = io.StringIO(), io.StringIO(), 0, Path.cwd()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    os.chdir(folder)
     try:
         with (
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
             mock.patch.object(sys, "argv", ["storelab", *arguments]),
-            mock.patch.dict(os.environ, {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}),
+            mock.patch.object(sys, "meta_path", list(sys.meta_path)),  # `measure` forbids itself pandas
+            mock.patch.dict(os.environ, os.environ if env is None else env, clear=True),
         ):
             try:
-                runpy.run_module("storelab", run_name="__main__", alter_sys=False)
+                main()
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         os.chdir(here)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return code, out.getvalue(), err.getvalue()
+
+
+def storelab(*arguments: str) -> tuple[int, str, str]:
+    """Return exit code, stdout and stderr of `storelab …`, run from the root of the repository."""
+    return in_process(ROOT, *arguments, env=os.environ | PLAIN)
 
 
 def done(*arguments: str) -> str:

@@ -1,20 +1,16 @@
 """What tests of stores and engines share: campaigns, their buckets, processes that are gone, commands, records."""
 
 import contextlib
-import io
 import os
 import shutil
-import signal
-import sys
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import psutil
 import pytest
+from command_line import in_process as in_process
 
 from storelab import install
-from storelab.cli import main
 from storelab.core import plan
 from storelab.core.config import Config
 from storelab.core.model import Point
@@ -90,25 +86,3 @@ def holds(measured, protocol):
         assert {r["worker"] for r in rows} <= set(range(point.axes["workers"]))
         assert record["engine"]["name"] == "fsspec" and record["engine"]["settings"]["protocol"] == protocol
         assert all(c["ok"] for c in record["checks"])
-
-
-def in_process(folder: Path, *arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Return exit code, stdout and stderr of the command `storelab`, run in this process."""
-    out, err, here = io.StringIO(), io.StringIO(), Path.cwd()
-    handlers = {told: signal.getsignal(told) for told in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    os.chdir(folder)
-    try:
-        with (
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            mock.patch.object(sys, "argv", ["storelab", *arguments]),
-            mock.patch.object(sys, "meta_path", list(sys.meta_path)),  # `measure` forbids itself pandas
-            mock.patch.dict(os.environ, os.environ if env is None else env, clear=True),
-            pytest.raises(SystemExit) as ended,
-        ):
-            main()
-    finally:
-        os.chdir(here)
-        for told, handler in handlers.items():
-            signal.signal(told, handler)
-    return int(ended.value.code or 0), out.getvalue(), err.getvalue()

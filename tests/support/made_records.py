@@ -1,10 +1,25 @@
-"""Campaigns of made records: one table of Parquet files, whose rows are known."""
+"""Campaigns of made records: tables of Parquet files, whose rows are known."""
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from storelab.core import records
+from storelab.core import config, evidence, plan, records
+from storelab.core.model import Point
+from storelab.workloads import WORKLOADS
+
+
+def write(folder: Path, settings: dict[str, Any], record: Callable[[Point], None]) -> list[Point]:
+    """Let `record` write the record of each point of a campaign; write plan and checksums, and return the points."""
+    checked = config.Config.model_validate(copy.deepcopy(settings))
+    points = plan.make(checked, WORKLOADS)
+    for point in points:
+        record(point)
+    records.write_json(folder / "raw" / "plan.json", plan.to_json(checked, points, WORKLOADS))
+    evidence.write_sums(folder / "raw")
+    return points
 
 
 def campaign(

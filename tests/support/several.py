@@ -1,10 +1,10 @@
 """A campaign of points with roles whose records are made, not measured: every rate, pause and count is known."""
 
-import copy
 from dataclasses import asdict
 
-from storelab.core import config, evidence, plan, records
-from storelab.workloads import WORKLOADS
+import made_records
+
+from storelab.core import records
 
 S, MS = 10**9, 10**6
 BIN = 100 * MS
@@ -173,10 +173,4 @@ def record(point, folder, change=None):
 
 def write(folder, change=None, **more):
     """Write the whole campaign; `more`: keys of the configuration. Return its points."""
-    settings = config.Config.model_validate(copy.deepcopy(CONFIG | more))
-    points = plan.make(settings, WORKLOADS)
-    for point in points:
-        record(point, folder, change)
-    records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
-    return points
+    return made_records.write(folder, CONFIG | more, lambda point: record(point, folder, change))

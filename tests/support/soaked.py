@@ -9,11 +9,12 @@ tell anything of.
 `write` puts it into a folder.
 """
 
-import copy
 from dataclasses import asdict
 
-from storelab.core import config, evidence, plan, records
-from storelab.workloads import WORKLOADS
+import made_records
+
+from storelab.core import evidence as evidence
+from storelab.core import records
 
 S, MS, MB = 10**9, 10**6, 10**6
 T0 = 1_790_000_000 * S
@@ -122,10 +123,4 @@ def record(point, folder):
 
 def write(folder, **more):
     """Write the whole campaign; `more`: keys of the configuration. Return its points."""
-    settings = config.Config.model_validate(copy.deepcopy(CONFIG | more))
-    points = plan.make(settings, WORKLOADS)
-    for point in points:
-        record(point, folder)
-    records.write_json(folder / "raw" / "plan.json", plan.to_json(settings, points, WORKLOADS))
-    evidence.write_sums(folder / "raw")
-    return points
+    return made_records.write(folder, CONFIG | more, lambda point: record(point, folder))
