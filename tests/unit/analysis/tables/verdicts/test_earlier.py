@@ -96,10 +96,10 @@ def hollow(fig) -> list[tuple[list[float], list[float]]]:
     return [(list(line.get_xdata()), list(line.get_ydata())) for line in lines if len(line.get_xdata())]
 
 
-@pytest.mark.parametrize(
-    ("size", "printed", "column"),
-    [(4000, "4 kB", "files_per_s"), (4096, "4 kB", "files_per_s"), (10**7, "10 MB", "mb_per_s")],
-)
+SIZES = [(4000, "4 kB", "files_per_s"), (4096, "4 kB", "files_per_s"), (10**7, "10 MB", "mb_per_s")]
+
+
+@pytest.mark.parametrize(("size", "printed", "column"), SIZES)
 def test_threads_of_2012_are_hollow_in_the_same_axes(size, printed, column):
     fig = draw.draw(catalogue.FIGURES["threads"], of_threads(size))
     found = hollow(fig)
