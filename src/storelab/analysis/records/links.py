@@ -52,6 +52,11 @@ class Links:
     bits_per_s: float
     of: str
 
+    @property
+    def unknown(self) -> str | None:
+        """Whose links are not known."""
+        return CLIENTS if self.clients is None else FRONT_ENDS if self.front_ends is None else None
+
 
 def path(folder: Path) -> Path:
     """`links.yaml` of a campaign, next to its records."""

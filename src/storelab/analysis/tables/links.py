@@ -20,6 +20,7 @@ COLUMNS = {
     "link_of": "string",  # whose links these are
     "link_each": "string",  # in words: `2 × 300 Mbit/s`
     "link_used_percent": "Float64",
+    "link_unknown": "string",  # whose links have no known capacity, where the bytes went over a link
     "link_problem": "string",
 }
 
@@ -35,12 +36,12 @@ def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 def of_group(runs: pd.DataFrame) -> dict[str, Any]:
     """COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and the median use."""
     runs = runs.reindex(columns=list(COLUMNS))
-    problem = next(iter(runs["link_problem"].dropna()), None)
+    said = {c: next(iter(runs[c].dropna()), None) for c in ("link_unknown", "link_problem")}
     known = runs[runs["link_bits_per_s"].notna()].sort_values("link_bits_per_s", kind="stable")
     if known.empty:
-        return {**dict.fromkeys(COLUMNS), "link_problem": problem}
+        return dict.fromkeys(COLUMNS) | said
     used = known["link_used_percent"].astype(float).median()
-    return known.iloc[0].to_dict() | {"link_used_percent": used, "link_problem": problem}
+    return known.iloc[0].to_dict() | said | {"link_used_percent": used}
 
 
 def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
@@ -60,7 +61,7 @@ def _of_point(
     ignored = {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
     said = {"link_problem": "; ".join(ignored.values()) or None}
     if not (found := links.of_run(run, tuple(ignored))):
-        return said
+        return said | {"link_unknown": BOTH if links.over_link(run) else None}
     counted = [sum(side.moved) for side in (found.clients, found.front_ends) if side and side.moved]
     used = max(goodput[0], min(counted, default=0.0))
     return said | {
@@ -68,6 +69,7 @@ def _of_point(
         "link_of": found.of,
         "link_each": _each(found),
         "link_used_percent": 100 * used / found.bits_per_s,
+        "link_unknown": found.unknown,
     }
 
 

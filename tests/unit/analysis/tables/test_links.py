@@ -40,6 +40,9 @@ def test_use_of_link_is_payload_or_wire():
 def test_link_names_its_owner():
     point = made()
     assert (point["link_bits_per_s"], point["link_of"], point["link_each"]) == (200 * M, "clients", "200 Mbit/s")
+    assert pd.isna(point["link_unknown"])
+    unknown = [made(None), made(front_end=None), made(None, None)]
+    assert [p["link_unknown"] for p in unknown] == ["clients", "front-ends", "clients and front-ends"]
     equal = made(300 * M)
     assert (equal["link_of"], equal["link_each"]) == ("clients and front-ends", "300 Mbit/s into 300 Mbit/s")
 
@@ -94,4 +97,6 @@ def test_group_has_lowest_limit_and_median_use():
     runs = pd.DataFrame([made(), made(rate=23.0), made(250 * M)])
     found = links.of_group(runs)
     assert found["link_bits_per_s"] == 200 * M and found["link_used_percent"] == pytest.approx(90)
+    unknown = links.of_group(pd.DataFrame([made(None, None)]))
+    assert unknown["link_unknown"] == "clients and front-ends" and unknown["link_bits_per_s"] is None
     assert links.of_group(runs.iloc[:0]) == dict.fromkeys(links.COLUMNS)

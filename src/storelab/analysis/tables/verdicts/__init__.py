@@ -116,7 +116,8 @@ class Known:
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
     verdict, evidence = fired[0] if fired else (NOT_KNOWN, rules.unknown(s))
-    axes = s.best.axes
+    axes, problem = s.best.axes, s.row.get("link_problem")
+    also = [*fired[1:], *([] if pd.isna(problem) else [("contradiction", problem)])]
     return {
         "store": key["store"],
         "deployment": words.deployment(axes),
@@ -127,9 +128,9 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
         "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),
         "n": len(s.best.values),
-        "verdict": verdict,
+        "verdict": rules.named(verdict, s),
         "evidence": evidence,
-        "also": "; ".join(f"{name}: {why}" for name, why in fired[1:]),
+        "also": "; ".join(f"{name}: {why}" for name, why in also),
         "would_tell": "" if fired else rules.would_tell(s),
     }
 

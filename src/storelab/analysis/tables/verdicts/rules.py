@@ -6,11 +6,13 @@ then what made a difference when it was varied, then what was not pushed far eno
 verdict; the others that fire stand beside.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.parts import words
+from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, LINK
 from storelab.analysis.tables.points import DISTURBED_PERCENT
@@ -20,7 +22,8 @@ from storelab.core import engines
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
-LINK_FULL = 90.0  # percent of what the network card can carry in one direction
+# Percent of what links can carry in one direction: headers take 5 % of it, the start and the end of a run some more.
+LINK_FULL = 85.0
 # Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
@@ -81,9 +84,25 @@ def _reached(s: Subject, who: str) -> str:
     return f"{_n(s.number('ceiling_percent') or 0.0)} % of what {who} against a server that does almost nothing"
 
 
+def full_links(whose: str) -> Test:
+    """Whether the known links of `whose` were full."""
+
+    def test(s: Subject) -> str | None:
+        used, bits = s.number("link_used_percent") or 0.0, s.number("link_bits_per_s") or 0.0
+        if s.row.get("link_of") != whose or used < LINK_FULL:
+            return None
+        return f"{_n(used)} % of the {_n(bits / 8e6)} MB/s that these links can carry"
+
+    return test
+
+
 def network(s: Subject) -> str | None:
+    known = s.number("link_used_percent")
+    if known is not None and known >= LINK_FULL:
+        return None  # `full_links` names them
     if s.row.get("bound_by") == LINK:
-        return _reached(s, "the same clients reach over their links")
+        said = _reached(s, "the same clients reach over their links")
+        return said if known is None else f"{said}; {_n(known)} % of their bandwidth"
     used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
     said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
     return said if used >= LINK_FULL else None
@@ -217,7 +236,7 @@ MEASURED = {
     "server_cpu_median_cores": ("server", "cores"),
     "host_cpu_median_percent": ("host", "% busy"),
     "ports_median_percent": ("ports", "%"),
-    "link_median_percent": ("link", "%"),
+    "link_used_percent": ("links", "%"),
     "ceiling_percent": ("calibrated ceiling", "%"),
 }
 
@@ -242,14 +261,29 @@ def would_tell(s: Subject) -> str:
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,
-        "the speed of the clients' link": "link_median_percent" in unknown_ and not s.shared,
+        **_of_links(s.row),
         "more than one number of buckets": "buckets" in few,
         "more than one number of front-ends": "front_ends" in few,
         f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
     }
-    return "; ".join(what for what, lacks in missing.items() if lacks)
+    return "; ".join(what for what, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
 
 
+def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
+    """What is missing of the links, and whether it is."""
+    known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
+    return {
+        f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,
+        f"the right capacity of the links ({problem})": problem is not None,
+    }
+
+
+def named(verdict: str, s: Subject) -> str:
+    """The verdict; one about links with their number and capacity."""
+    return f"{verdict} ({s.row['link_each']})" if verdict in FULL.values() else verdict
+
+
+FULL = {CLIENTS: "clients' links", FRONT_ENDS: "front-ends' links", BOTH: "links of clients and front-ends"}
 NOT_KNOWN = "not known"
 DISTURBED = "disturbed"
 RULES = (
@@ -263,6 +297,9 @@ RULES = (
     Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
     Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near what "
                                     "the same clients reach against a server that does almost nothing")),
+    *(Rule(verdict, full_links(whose), (f"the known links of the {whose} are the narrowest, and {LINK_FULL:g} % or "
+                                       "more of what they can carry was used (the verdict names their capacity)"))
+      for whose, verdict in FULL.items()),
     Rule("client network", network, ("the calibration marks the points as bound by the link, whoever shares the host; "
                                     f"or an interface of the clients' host moved {LINK_FULL:g} % or more of what "
                                     "its link can carry in one direction")),

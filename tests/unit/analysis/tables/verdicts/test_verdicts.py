@@ -132,6 +132,17 @@ def told(metric="throughput", groups=(), axes=None, **row):
     return verdicts._row({"store": "a", "workload": "get", "metric": metric}, s)
 
 
+def test_full_links_are_named_and_contradictions_follow():
+    full = {"link_of": "front-ends", "link_used_percent": 95, "link_bits_per_s": 6e8, "link_each": "2 × 300 Mbit/s"}
+    row = told(**full, link_problem="9 Mbit/s cannot be")
+    assert row["verdict"] == "front-ends' links (2 × 300 Mbit/s)" and row["would_tell"] == ""
+    assert row["also"] == "contradiction: 9 Mbit/s cannot be"
+    tex = latex.verdicts(pd.DataFrame([row]))
+    assert "front-ends' links (2 × 300~Mbit/s)" in tex and "contradiction" in tex
+    open_ = told(link_problem="9 Mbit/s cannot be")
+    assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_tell"]
+
+
 def test_first_rule_is_the_verdict_and_others_follow():
     row = told(bound_by="client", ceiling_percent=97.0, **CPU, host_memory_median_percent=96.0)
     assert row["verdict"] == "client memory" and row["evidence"].startswith("96 % of the memory")
