@@ -110,9 +110,8 @@ def same_place(mine: list, theirs: list) -> bool:
         own = [*(mine[0] if isinstance(mine[0], list) else mine[:1])]
         return mine[-1] == theirs[-1] and all(near(a, b) for a, b in zip(own, flat, strict=True))
     if isinstance(theirs[0], list):
-        return isinstance(mine[0], list) and all(
-            near(a, b) for a, b in zip([*mine[0], mine[1]], [*theirs[0], theirs[1]], strict=True)
-        )
+        pairs = zip([*mine[0], mine[1]], [*theirs[0], theirs[1]], strict=True) if isinstance(mine[0], list) else ()
+        return isinstance(mine[0], list) and all(near(a, b) for a, b in pairs)
     return near(mine[0], theirs[0], ASIDE) and all(near(a, b) for a, b in zip(mine[1:], theirs[1:], strict=True))
 
 
@@ -156,9 +155,8 @@ def test_rows_and_symbols_lead_to_their_points(pages, name):
     tables = pages(name)["tables"]
 
     def records(table: str) -> list[dict]:
-        return [
-            dict(zip(tables[table]["columns"], row, strict=True)) for row in zip(*tables[table]["cells"], strict=True)
-        ]
+        rows = zip(*tables[table]["cells"], strict=True)
+        return [dict(zip(tables[table]["columns"], row, strict=True)) for row in rows]
 
     points, seen = records("points"), 0
     assert tables["points"]["behind"] == [str(place) for place in range(len(points))]
@@ -188,9 +186,8 @@ def test_every_planned_point_has_its_details(made, pages, name):
     order = [p["key"] for p in sorted(plan["points"], key=lambda p: p["order"])]
     blocks, head = pages(name), pages(name)["head"]
     told = {key: point for block in head["details"] for key, point in blocks[block].items()}
-    assert (
-        list(told) == order == blocks["tables"]["points"]["cells"][blocks["tables"]["points"]["columns"].index("key")]
-    )
+    table = blocks["tables"]["points"]
+    assert list(told) == order == table["cells"][table["columns"].index("key")]
     for place, key in enumerate(order):
         assert key in blocks[f"details-{place // head['part']}"], "the page looks for it there"
         run = made(name) / "raw" / key / "run.json"
@@ -211,12 +208,8 @@ def test_rate_over_time_adds_up_to_the_operations(made, pages):
         told = {key: point for block in pages(name)["head"]["details"] for key, point in pages(name)[block].items()}
         for path in sorted((made(name) / "raw").glob("*/*/*/run.json"))[:12]:
             run, key = json.loads(path.read_text()), str(path.parent.relative_to(made(name) / "raw"))
-            rows = [
-                r
-                for file in run["files"]
-                if file.startswith("ops.")
-                for r in pq.read_table(path.parent / file).to_pylist()
-            ]
+            files = [path.parent / file for file in run["files"] if file.startswith("ops.")]
+            rows = [row for file in files for row in pq.read_table(file).to_pylist()]
             ended = [r for r in rows if run["start_ns"] < r["end_ns"] <= run["deadline_ns"]]
             good = sum(r["count"] for r in ended if r["error"] is None)
             panel = next(p for p in told[key]["panels"] if p["y"]["label"] == "Operations/s")
@@ -260,18 +253,15 @@ def test_few_operations_give_few_steps_over_time():
     """Or most steps would have none, and look like a standstill."""
 
     def steps(operations: int, errors: int = 0) -> float:
-        clients = [{"operations": operations, "errors": errors}]
-        return 10**10 / details._step_ns(
-            {"start_ns": 0, "deadline_ns": 10**10, "engine": {"name": "obstore"}, "clients": clients}
-        )
+        run = {"start_ns": 0, "deadline_ns": 10**10, "engine": {"name": "obstore"}}
+        return 10**10 / details._step_ns(run | {"clients": [{"operations": operations, "errors": errors}]})
 
     assert [steps(0), steps(24), steps(100), steps(60, 40), steps(10**6)] == [10, 10, 20, 20, details.STEPS]
 
 
 def test_words_broken_at_a_hyphen_are_joined():
-    assert (
-        one_line("a single value of front-\nends,\n all  of\n- them") == "a single value of front-ends, all of - them"
-    )
+    text = "a single value of front-\nends,\n all  of\n- them"
+    assert one_line(text) == "a single value of front-ends, all of - them"
 
 
 class Markup(html.parser.HTMLParser):
@@ -295,9 +285,8 @@ def test_hostile_text_stays_in_its_block(pages):
     assert [tag for tag, _ in Markup(text).found] == [tag for tag, _ in Markup(plain).found]
     back = page.read(text)
     assert {k: v for k, v in back.items() if k not in ("library", "licences")} == planted
-    assert "planted()" not in re.sub(
-        r"<title>.*?</title>|<script type=.application/json.*?</script>", "", text, flags=re.DOTALL
-    )
+    blocks_of_data = r"<title>.*?</title>|<script type=.application/json.*?</script>"
+    assert "planted()" not in re.sub(blocks_of_data, "", text, flags=re.DOTALL)
     assert "<script>planted" not in text and back["licences"] == HOSTILE
 
 
@@ -338,11 +327,8 @@ def test_large_tables_are_cut(monkeypatch):
     assert cut["rows"] == 100 and cut["cells"][0] == ["0", "1", "2", "3", "4"] and len(cut["behind"]) == 5
     clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MOST_CLIENTS + 9)]
     columns, told = details._clients({"clients": clients})
-    assert (
-        len(told) == details.MOST_CLIENTS + 1
-        and told[-1][0].endswith(f" {len(clients)}")
-        and len(told[-1]) == len(columns)
-    )
+    assert len(told) == details.MOST_CLIENTS + 1 and len(told[-1]) == len(columns)
+    assert told[-1][0].endswith(f" {len(clients)}")
     assert len(details._text("x" * 10**6)) < 2 * details.LONGEST
 
 
