@@ -138,7 +138,7 @@ def test_full_links_are_named_and_contradictions_follow():
     assert row["verdict"] == "front-ends' links (2 × 300 Mbit/s)" and row["would_tell"] == ""
     assert row["also"] == "contradiction: 9 Mbit/s cannot be"
     tex = latex.verdicts(pd.DataFrame([row]))
-    assert "front-ends' links (2 × 300~Mbit/s)" in tex and "contradiction" in tex
+    assert r"front-ends' links (2 $\times$ 300 Mbit/s)" in tex and "contradiction" in tex
     open_ = told(link_problem="9 Mbit/s cannot be")
     assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_tell"]
 
