@@ -202,6 +202,7 @@ class Answers(Handler):
         for name in names[:most]:
             if one := bucket.objects.get(name):
                 facts = f"<Size>{len(one.body)}</Size><ETag>{one.etag}</ETag>"
+                facts += "<LastModified>2015-04-13T00:00:00Z</LastModified>"
                 rows.append(f"<Contents><Key>{escape(name)}</Key>{facts}</Contents>")
             else:
                 rows.append(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>")
