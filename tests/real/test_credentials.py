@@ -25,7 +25,7 @@ import urllib3
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
-from laboratory import needs_xrootd
+from laboratory import missing, needs_xrootd
 from process_table import watched
 
 from storelab.core.errors import UserError
@@ -73,11 +73,8 @@ def written(folder, secrets, but=()):
 
 
 def engines(*names):
-    """Those, and davix where it is installed."""
-    with contextlib.suppress(UserError):
-        program.binary()
-        return [*names, "davix"]
-    return list(names)
+    """Return these, and davix where it is installed."""
+    return [*names] if missing(program.binary) else [*names, "davix"]
 
 
 def small(workload="get", **axes):

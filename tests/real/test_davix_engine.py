@@ -7,10 +7,9 @@ import managed
 import ports
 import pytest
 from counting_proxy import CountingProxy
-from laboratory import needs_xrootd
+from laboratory import missing, needs_xrootd
 from staged_root import failed, prepared, read, staged_root
 
-from storelab.core.errors import UserError
 from storelab.engines.davix import program
 from storelab.engines.davix.program import DavixError, Program, url_of
 from storelab.stores.protocols import s3_clients
@@ -21,15 +20,8 @@ from storelab.workloads.probe import multirange
 BUCKET = "storelab-davix"
 
 
-def _missing():
-    try:
-        program.binary()
-    except UserError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.skipif(bool(_missing()), reason=_missing() or "-")]
+MISSING = missing(program.binary)
+pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")]
 SYSTEMS = {
     "seaweedfs": {"kind": "seaweedfs"},
     "nginx": {"kind": "nginx"},

@@ -16,9 +16,9 @@ import urllib3
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
-from laboratory import anything, bucket_for
+from laboratory import anything, bucket_for, missing
 
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines.davix import program as davix
 from storelab.stores.protocols import s3_clients
@@ -49,15 +49,7 @@ def configured(seaweedfs, folder, name, **more):
     return configure(folder, settings, name, seaweedfs.name, state=seaweedfs.state, **more)
 
 
-def davix_built() -> bool:
-    """Return whether `storelab install davix` was run here."""
-    try:
-        davix.binary()
-    except UserError:
-        return False
-    return True
-
-
+DAVIX = ("not tried", "install davix") if missing(davix.binary) else ("differs", "11 requests")
 # What SeaweedFS 4.48 does not do, or otherwise; all else is `yes`. By hand: multi-range whole object, versioning, 412.
 SEAWEEDFS = {
     ("ranges", "multi-range 2"): ("no", "whole object: 200, 2400000 bytes"),
@@ -69,7 +61,7 @@ SEAWEEDFS = {
     ("delete", "1001 keys at once"): ("no", "refused with 400"),
     ("administration", "users listed"): ("no", "0 users"),
     ("administration", "several keys per user"): ("not tried", "static file"),
-    ("ranges", "davix, 10 ranges"): ("differs", "11 requests") if davix_built() else ("not tried", "install davix"),
+    ("ranges", "davix, 10 ranges"): DAVIX,
 }
 
 
@@ -176,6 +168,11 @@ def raw(seaweedfs):
     buckets.remove(seaweedfs, "crosscheck", anything)
 
 
+def answers(probed, *topics) -> dict[str, str]:
+    """Return the answer of the probe to each question about these topics."""
+    return {check: row["answer"] for (topic, check), row in probed[2].items() if topic in topics}
+
+
 BODY = random.Random(9).randbytes(2_400_000)
 
 
@@ -186,7 +183,7 @@ def test_ranges_cross_checked(probed, raw):
     def get(value):
         return raw("GET", "known", Range=f"bytes={value}")
 
-    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "ranges"}
+    found = answers(probed, "ranges")
     one, suffix, rest, beyond = get("123456-133455"), get("-5000"), get("2393000-"), get("2399900-2400100")
     assert [r.status for r in (one, suffix, rest, beyond)] == [206] * 4
     assert (one.data, suffix.data) == (BODY[123456:133456], BODY[-5000:])
@@ -201,7 +198,7 @@ def test_ranges_cross_checked(probed, raw):
 
 @HEAVY
 def test_conditions_cross_checked(probed, raw):
-    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "conditional"}
+    found = answers(probed, "conditional")
     assert set(found.values()) == {"yes"} and len(found) == 6
     assert raw("PUT", "c", b"first", If_None_Match="*").status == 200
     assert raw("PUT", "c", b"intruder", If_None_Match="*").status == 412
@@ -218,7 +215,7 @@ def test_conditions_cross_checked(probed, raw):
 
 @HEAVY
 def test_checksums_cross_checked(probed, raw):
-    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic == "checksums"}
+    found = answers(probed, "checksums")
     wrong = hashlib.sha256(b"other").hexdigest()  # signed with it: botocore takes what is there
     assert raw("PUT", "s", b"body", X_Amz_Content_SHA256=wrong).status == 200
     assert raw("GET", "s").data == b"body" and found["SHA-256 of the payload verified"] == "no"
@@ -230,7 +227,7 @@ def test_checksums_cross_checked(probed, raw):
 
 @HEAVY
 def test_presigned_urls_cross_checked(probed, raw, seaweedfs):
-    found = {check: row["answer"] for (topic, check), row in probed[2].items() if topic in ("presigned", "anonymous")}
+    found = answers(probed, "presigned", "anonymous")
     s3, bucket = s3_clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
 
     def query(act, key="p", seconds=60):

@@ -12,14 +12,14 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 from counting_proxy import HttpProxy
-from laboratory import configured
+from laboratory import configured, missing
 from managed import until
 from release_reader import restore
 
 from storelab.analysis.tables import build
 from storelab.core import evidence
 from storelab.core.campaign.release import Release as Settings
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed
 from storelab.datasets.release import names, walk
 from storelab.datasets.release.build import Release
 from storelab.measure import check, plan_file, point
@@ -30,17 +30,9 @@ from storelab.workloads.distribution.launch import public
 from storelab.workloads.distribution.tool import program
 from storelab.workloads.staging import buckets, stage, written
 
-
-def missing() -> str:
-    """Why the program cannot run here; '' where it can."""
-    try:
-        program.binary()
-    except UserError as error:
-        return f"no package: {error}"
-    return ""
-
-
-pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.skipif(bool(missing()), reason=missing() or "there")]
+MISSING = missing(program.binary)
+needs_the_tool = pytest.mark.skipif(bool(MISSING), reason=f"no package: {MISSING}")
+pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_the_tool]
 REPOSITORY = "sw.example.org"
 RELEASE = {"repository": REPOSITORY, "factor": 0.0003, "days": 3, "nights": 2}
 MARKER = b"/.cvmfscatalog"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from command_line import in_process as in_process
 from storelab import install
 from storelab.core import plan
 from storelab.core.config import Config
+from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.install import golang
 from storelab.workloads import WORKLOADS
@@ -39,6 +41,15 @@ nightly_garage = pytest.mark.nightly(
 )
 NO_GO = "Go is not installed: there is no program go in PATH"
 needs_xrootd = (pytest.mark.root, pytest.mark.skipif(bool(_no_xrootd()), reason=_no_xrootd()))
+
+
+def missing(look: Callable[[], Any]) -> str:
+    """Return why a program cannot be used, which `look` raises; empty where it can."""
+    try:
+        look()
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def skip_without_loadgen() -> None:
