@@ -113,9 +113,16 @@ def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None =
             if panels.bound(rows).any()
             else ""
         ),
-        "limit": " Dotted: what the same clients reach at a near-null server on the store's side."
-        if panels.limits(rows).any()
-        else "",
+        "limit": (
+            " Dashed: what links can carry, over the points that used half of it or more."
+            if panels.links(rows).any()
+            else ""
+        )
+        + (
+            " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
+            if panels.ceilings(rows).any()
+            else ""
+        ),
     }
     printed = getattr(figure, "published", None)
     said["published"] = f" {printed(rows)}".rstrip() if printed else ""

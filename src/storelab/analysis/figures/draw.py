@@ -220,7 +220,10 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
         look = {"color": colour, "linestyle": line.dash, "linewidth": 1, "zorder": 1}
         if isinstance(line.at, pd.Series):
             ax.plot(line.at.index, line.at, **look)
-            place, align = (line.at.index[-1], line.at.iloc[-1]), "right"
+            places = panel.places(panel.measure.x or spec.x).astype(float)
+            left = line.at.index[-1] < places.min() + (places.max() - places.min()) / 4  # no room before its end
+            end = 0 if left else -1
+            place, align = (line.at.index[end], line.at.iloc[end]), "left" if left else "right"
         else:
             (ax.axvline if is_text(panel.rows[spec.x]) else ax.axhline)(line.at, **look)
             place, align = (ax.get_xlim()[0], line.at), "left"

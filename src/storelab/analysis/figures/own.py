@@ -8,7 +8,7 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification, same
 from storelab.analysis.figures.systems import together
-from storelab.analysis.figures.throughput import network_limit
+from storelab.analysis.figures.throughput import limits
 from storelab.analysis.parts import words
 from storelab.analysis.records.together import Coupling, of_plan
 from storelab.core.figures import METRICS
@@ -36,7 +36,7 @@ def _specification(said: Mapping[str, Any], couplings: list[Coupling]) -> Specif
     def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
         yield from (Reference(limit["at"], "--", limit["label"]) for limit in said["limits"])
         if said["table"] == "throughput" and said["x"] == "clients":
-            yield from network_limit(rows, measure)
+            yield from limits(rows, measure)
 
     return Specification(
         table=said["table"],

@@ -11,9 +11,11 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Declared, Function, Measure, Specification, select
 from storelab.analysis.parts import groups, words
+from storelab.analysis.tables.calibration import LINK, SHARED
 from storelab.core import units
 
 TELLABLE = 10  # colours that can be told apart
+NEAR_LINK = 50  # percent of what links can carry
 NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
 PAGE = 8.85  # inches: the highest figure, so that a caption of six lines stands on its page
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
@@ -39,6 +41,22 @@ def limits(rows: pd.DataFrame) -> pd.Series:
     if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
         return pd.Series(False, index=rows.index)
     return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
+
+
+def links(rows: pd.DataFrame) -> pd.Series:
+    """Which rows used half or more of what links of known capacity can carry: of others the links are no limit."""
+    if "link_used_percent" not in rows:
+        return pd.Series(False, index=rows.index)
+    return (rows["link_used_percent"] >= NEAR_LINK).fillna(False).astype(bool)
+
+
+def ceilings(rows: pd.DataFrame) -> pd.Series:
+    """Which rows have a ceiling of their engine, of clients on nodes. One of cores that client and server share means
+    little; that of links is drawn where their capacity is not known."""
+    if not limits(rows).any():
+        return pd.Series(False, index=rows.index)
+    other = rows["ceiling_of"].isin([SHARED, *([LINK] if rows["link_bits_per_s"].notna().any() else [])])
+    return rows["ceiling_rate_per_s"].notna() & ~other
 
 
 def side_by_side(panels: int) -> int:

@@ -154,14 +154,58 @@ def test_eight_curves_of_two_axes_become_panels(reads):
     assert one.ordered and len(one.panels) == 3 and len(one.series) == 8
 
 
-def test_the_network_limit_of_several_nodes_is_drawn(example):
+def lines_of(ax) -> dict[str, list[list[tuple[float, float]]]]:
+    """Return the dashed and dotted lines of a panel, in the order of their ends, by dash."""
+    found = {"--": [], ":": []}
+    for line in ax.lines:
+        if line.get_linestyle() in found and len(line.get_xdata()):
+            found[line.get_linestyle()].append([*zip(line.get_xdata(), line.get_ydata(), strict=True)])
+    return found
+
+
+def test_ceilings_of_engines_are_drawn_over_their_points(example):
+    """50 objects of 10 MB a second; none where cores are shared, or where the links are known."""
     table, known = build.read(example, "throughput"), catalogue.FIGURES["throughput_download"]
-    assert "network limit" not in [t.get_text() for t in draw(known, table).axes[0].texts]
-    far = table.assign(nodes=4, ceiling_rate_per_s=50.0)
-    ax = draw(known, far).axes[0]
-    dotted = [line for line in ax.lines if line.get_linestyle() == ":"]
-    assert [list(line.get_ydata()) for line in dotted] == [[500.0] * 3]  # 50 objects of 10 MB a second
-    assert [t.get_text() for t in ax.texts] == ["network limit"]
+    rows = table.query("workload == 'get' and object_size_bytes == 10e6")
+    points = sorted({(c, 500.0) for c in rows["clients"]})
+    far = table.assign(nodes=4, ceiling_rate_per_s=50.0, ceiling_of="client")
+    for changed, drawn in ((far, [points]), (table, []), (far.assign(ceiling_of="shared cores"), [])):
+        ax = draw(known, changed).axes[0]
+        assert lines_of(ax) == {"--": [], ":": drawn}
+        assert [t.get_text() for t in ax.texts] == ["ceiling of s5cmd"] * len(drawn)
+    linked = far.assign(ceiling_of="link")
+    assert lines_of(draw(known, linked).axes[0])[":"] == [points]
+    assert lines_of(draw(known, linked.assign(link_bits_per_s=8e9)).axes[0])[":"] == []
+    both = pd.concat([far.assign(ceiling_rate_per_s=90.0, engine="loadgen").query("clients == 1"), far])
+    ax = draw(known, both).axes[0]
+    ends = [line[-1] for line in lines_of(ax)[":"]]
+    assert [y for _, y in ends] == [900.0, 500.0] and ends[0][0] < 2 and ends[1][0] == points[-1][0]
+    assert [t.get_text() for t in ax.texts] == ["ceiling of loadgen", "ceiling of s5cmd"]
+
+
+def test_links_are_named_and_drawn_over_points_near_them(example):
+    """Clients have 100 MB/s each, front-ends 150: with 1, 2 and 4 clients, 1 or 2 of them."""
+    table, known = build.read(example, "throughput"), catalogue.FIGURES["throughput_download"]
+    rows = table[table["workload"] == "get"]
+    bits = pd.concat([8e8 * rows["clients"], 12e8 * rows["front_ends"]], axis=1).min(axis=1)
+    of = (8e8 * rows["clients"] <= 12e8 * rows["front_ends"]).map({True: "clients", False: "front-ends"})
+    linked = rows.assign(link_bits_per_s=bits, link_of=of, link_used_percent=90.0)
+    ax = draw(known, linked).axes[0]
+    clients = sorted({(c, 100.0 * c) for c in rows["clients"][of == "clients"]})
+    *dashed, last = lines_of(ax)["--"]
+    assert dashed[0] == clients and {y for line in dashed[1:] for _, y in line} <= {150.0, 300.0}
+    assert len({y for _, y in last}) == 1
+    assert [t.get_text() for t in ax.texts] == ["clients' links", *["front-ends' links"] * len(dashed)]
+    assert "half of it or more" in catalogue.caption(known, linked)
+    far = linked.assign(link_used_percent=49.0)
+    assert lines_of(draw(known, far).axes[0])["--"] == [] and "half of it" not in catalogue.caption(known, far)
+    small = draw(catalogue.FIGURES["metadata_download"], linked).axes[0]
+    assert lines_of(small)["--"][0] == [(c, mb * 1e6 / 4000) for c, mb in clients], "objects of 4 kB a second"
+
+
+def test_captions_name_ceilings_and_shared_cores(example):
+    table = build.read(example, "throughput")
+    far = table.assign(nodes=4, ceiling_rate_per_s=50.0, ceiling_of="client")
     # the example's clients and server share a host
     for name, words, where in (("throughput_download", "near-null server", far), ("front_ends", "cannot tell", table)):
         captions = {id(t): catalogue.caption(catalogue.FIGURES[name], t) for t in (far, table)}

@@ -22,7 +22,7 @@ from storelab.core import engines
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
-# Percent of what links can carry in one direction: headers take 5 % of it, the start and the end of a run some more.
+# Percent of what links can carry in one direction: headers take 4 % of it, the start and the end of a run some more.
 LINK_FULL = 85.0
 # Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
