@@ -43,9 +43,10 @@ def deletions(begin, end, *events, stopped=None):
     return run_of(*events, told=(UPLOADS, told), clients=[*clients, {"client": 2, "end_ns": ns(stopped or end)}])
 
 
-def seconds(run):
-    """Return name, begin and end of each phase in seconds."""
-    return [(p.name, (p.begin_ns - T0) / S, (p.end_ns - T0) / S) for p in roles.phases(run)]
+def seconds(run, last=None):
+    """Return name, begin and end of each phase in seconds. last: client -> second of its last operation."""
+    ends = {client: ns(at) for client, at in (last or {}).items()}
+    return [(p.name, (p.begin_ns - T0) / S, (p.end_ns - T0) / S) for p in roles.phases(run, ends)]
 
 
 def upload(end, took=5, **more):

@@ -5,7 +5,8 @@ A workload of the plan that names `roles` has such points. Phases of a run, of w
 
 * `before`: until the first disturbance begins.
 * `during`: until the last one is undone: a daemon runs again, a link is quick again, a role that came later has ended,
-  the last daemon of an upgrade is healthy.
+  the last daemon of an upgrade is healthy. A client without work left ends with its last operation, not when its
+  process stops.
 * `rebuilding`: until the store says for good that it is clean; only where it says in which state it is.
 * `after`: the rest.
 * `throughout`: the only phase of a run that nothing disturbs.
@@ -19,9 +20,11 @@ from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.core.axes.faults import HARMS, UNDOES, UPGRADE
 
+LastOperations = Mapping[int, int]  # client -> UTC ns
 BEFORE, DURING, REBUILDING, AFTER, THROUGHOUT = "before", "during", "rebuilding", "after", "throughout"
 PHASES = (THROUGHOUT, BEFORE, DURING, REBUILDING, AFTER)
 ACT, UNDONE, STATE = "act", "undone", "state"  # kinds of events in a record
@@ -72,15 +75,28 @@ def keys(campaign: Campaign) -> list[str]:
     return [p["key"] for p in campaign.points if p["workload"] in having and p["key"] in campaign.runs]
 
 
-def roles(run: Mapping[str, Any]) -> Iterator[Role]:
-    """The roles of a run."""
+def roles(run: Mapping[str, Any], last: LastOperations) -> Iterator[Role]:
+    """The roles of a run. last: `last_operations` of it."""
     clients = {c["client"]: c for c in run["clients"]}
     for told in run["roles"]:
-        own = [clients[rank] for rank in told["clients"] if rank in clients]
-        ends = [min(c.get("end_ns") or told["end_ns"], told["end_ns"]) for c in own] or [told["end_ns"]]
-        yield Role(
-            told["name"], told["workload"], tuple(told["clients"]), told["begin_ns"], min(ends), max(ends)
-        )  # a client without work left ends early
+        ends = [_end_ns(clients[rank], told["end_ns"], last) for rank in told["clients"] if rank in clients]
+        ends = ends or [told["end_ns"]]
+        yield Role(told["name"], told["workload"], tuple(told["clients"]), told["begin_ns"], min(ends), max(ends))
+
+
+def _end_ns(client: Mapping[str, Any], end_ns: int, last: LastOperations) -> int:
+    """When a client of a role with this end stopped; early where it had no work left."""
+    stopped = client.get("end_ns") or end_ns
+    return end_ns if stopped >= end_ns else min(last.get(client["client"], stopped), stopped)
+
+
+def last_operations(campaign: Campaign) -> dict[str, dict[int, int]]:
+    """Return for each run with roles when the last operation of each client ended."""
+    out: dict[str, dict[int, int]] = {key: {} for key in keys(campaign)}
+    if out and (con := scan.connect(campaign, "ops", out)) is not None:
+        for key, client, end_ns in con.execute("SELECT key, client, max(end_ns) FROM rows GROUP BY ALL").fetchall():
+            out[key][client] = end_ns
+    return out
 
 
 def events(run: Mapping[str, Any], *kinds: str) -> list[dict[str, Any]]:
@@ -123,14 +139,14 @@ def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
     return standing, last
 
 
-def disturbance(run: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(begin, end) of what disturbs a run; None where nothing does."""
+def disturbance(run: Mapping[str, Any], last: LastOperations) -> tuple[int, int] | None:
+    """(begin, end) of what disturbs a run; None where nothing does. last: `last_operations` of it."""
     faulted = faulted_ns(run)
     if faulted is not None:
         return faulted, undone_ns(run)
     passing = [r for r in run["roles"] if r["begin_ns"] > run["start_ns"] or r["end_ns"] < run["deadline_ns"]]
-    last = {r.name: r.last_ns for r in roles(run)}
-    return (min(r["begin_ns"] for r in passing), max(last[r["name"]] for r in passing)) if passing else None
+    ends = {r.name: r.last_ns for r in roles(run, last)}
+    return (min(r["begin_ns"] for r in passing), max(ends[r["name"]] for r in passing)) if passing else None
 
 
 def healing(run: Mapping[str, Any]) -> Healing:
@@ -150,10 +166,10 @@ def healing(run: Mapping[str, Any]) -> Healing:
     return Healing(True, ill[0] if ill and was_clean else None, min(well, default=None))
 
 
-def phases(run: Mapping[str, Any]) -> list[Phase]:
-    """The phases of a run that have a length, in order of time."""
+def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
+    """The phases of a run that have a length, in order of time. last_of: `last_operations` of it."""
     first, last = run["start_ns"] + run["point"]["fixed"]["warm_up_ns"], run["deadline_ns"]
-    found = disturbance(run)
+    found = disturbance(run, last_of)
     if found is None:
         return [Phase(THROUGHOUT, first, last)]
     begin, end = found
@@ -170,11 +186,11 @@ def phase_table(campaign: Campaign) -> pd.DataFrame:
     """One row per run with roles, role and phase of it in which the role worked, its own warm-up cut: key, role, cell
     (the phase), begin_ns, end_ns."""
     rows = []
-    for key in keys(campaign):
+    for key, last in last_operations(campaign).items():
         run = campaign.runs[key]
         warm_up = run["point"]["fixed"]["warm_up_ns"]
-        for role in roles(run):
-            for phase in phases(run):
+        for role in roles(run, last):
+            for phase in phases(run, last):
                 low, high = max(phase.begin_ns, role.begin_ns + warm_up), min(phase.end_ns, role.end_ns)
                 if high > low:
                     rows.append((key, role.name, phase.name, low, high))
@@ -185,10 +201,10 @@ def client_table(campaign: Campaign) -> pd.DataFrame:
     """One row per client of the runs with roles: key, client, role, role_begin_ns, role_end_ns, disturbed_ns (when the
     first disturbance began; the deadline where there is none)."""
     rows = []
-    for key in keys(campaign):
+    for key, last in last_operations(campaign).items():
         run = campaign.runs[key]
-        found = disturbance(run)
-        for role in roles(run):
+        found = disturbance(run, last)
+        for role in roles(run, last):
             for client in role.clients:
                 disturbed = found[0] if found else run["deadline_ns"]
                 rows.append((key, client, role.name, role.begin_ns, role.end_ns, disturbed))

@@ -16,10 +16,16 @@ from storelab.core.config_types import Closed, Name, Once, Text
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
+LINK_USED = "link_used_percent"  # what a run moved, in percent of the capacity of its links
 # Table: metric as a claim names it -> column of a run.
 MEASURED: dict[str, dict[str, str]] = {
     table: {name: f"{stem}_{unit}" for name, (stem, unit, _) in metrics.items()} for table, metrics in METRICS.items()
-} | {
+}
+for _table in ("throughput", "sparse"):
+    MEASURED[_table] |= {"link_used": LINK_USED}
+MEASURED["sparse"] |= {"clusters": "clusters_per_read"}
+MEASURED |= {
+    "traffic": {"spread": "spread_percent"},
     "recovery": {
         "pause": "pause_s",
         "service": "service_s",
@@ -27,7 +33,7 @@ MEASURED: dict[str, dict[str, str]] = {
         "whole_after": "whole_after_s",
         "degraded": "degraded_ratio",
         "rebuilding": "rebuilding_ratio",
-    }
+    },
 }
 # Table: what a claim may count -> columns that sum up to the tries; none: each run is one.
 COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -42,13 +48,16 @@ ANSWERED = "capabilities"
 TOLD = {  # columns of a table beside the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
-    "recovery": ("role", "does"),
+    "recovery": ("role", "does", "beyond_redundancy"),
     "durability": ("when",),
     "consistency": ("scenario", "front_end"),
     ANSWERED: ("topic", "check"),
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
 EXTREMES = ("least", "most")
+EACH = "each"  # all values of what is compared, in ascending order
+PART = re.compile(r"most / (\d+)")  # this part of `most`, which is then the most of which this part was measured
+STORE, ROOT_FILE = "store", "file"  # what a claim is about
 BY_SPEED = ("worst", "best")  # of what is compared: the values with the lowest and the highest median
 NEEDS = {  # rule -> keys that it needs beside `rule`
     "slope": ("metric", "along", "bound"),
@@ -61,6 +70,7 @@ NEEDS = {  # rule -> keys that it needs beside `rule`
 }
 KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # that belong to rules
 OPTIONAL = {"level": ("along",), "answer": ("along",)}
+ALONG_ONLY = ("slope", "shape")  # rules that judge a whole curve
 
 
 class Published(Closed):
@@ -106,11 +116,31 @@ class Claim(Closed):
         default_factory=list,
         description=(
             "Values of `along`: for `ratio` the base and what is divided by it, for `order` from the lowest to the "
-            "highest; also `least`, `most`, `worst`, `best`."
+            "highest, or `each`; also `least`, `most`, `most / 4` (a quarter of the most), `worst`, `best`."
         ),
     )
     apart: Names = Field(
         default_factory=list, description="Columns that change together with `along`, and so may differ."
+    )
+    about: Literal["store", "file"] = Field(
+        STORE,
+        description=(
+            "What the claim is about: each `store` and its deployment, or the `file` that is read, whatever store it "
+            "is in."
+        ),
+    )
+    reach: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Column: value that the measurement must have reached at least; with less it is not judged.",
+    )
+    below_link: float | None = Field(
+        None,
+        gt=0,
+        le=100,
+        description=(
+            "Of `slope` and `shape`: leave out the values of `along` at which more than this percentage of the known "
+            "links' capacity was used."
+        ),
     )
     rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(
         description="How it is judged: `slope`, `ratio`, `level`, `count`, `order`, `shape` or `answer`."
@@ -142,8 +172,10 @@ class Claim(Closed):
                 raise ValueError(f"the rule `{self.rule}` takes no {said}; leave it out")
         if self.rule == "ratio" and len(self.values) != 2:
             raise ValueError(f"a ratio has two values, here are {len(self.values)}; give the base and what it divides")
-        if self.rule == "order" and len(self.values) < 2:
-            raise ValueError("an order has two values or more; add one")
+        if self.rule == "order" and len(self.values) < 2 and self.values != [EACH]:
+            raise ValueError("an order has two values or more; add one, or give `each`")
+        if self.below_link is not None and self.rule not in ALONG_ONLY:
+            raise ValueError(f"the rule `{self.rule}` takes no `below_link`; leave it out")
         if self.rule == "ratio" and (self.at_least or self.at_most or 0.0) <= 0:
             raise ValueError("a ratio is above 0; give a bound above 0")
         return self
@@ -197,10 +229,16 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
         where[column("where", name)] = values if isinstance(value, list) else values[0]
     for shape in claim.shapes:
         figures.known(f"{place}.shapes", shape, SHAPES, "shape")
-    values = [v if v in BY_SPEED else parsed(claim.along, f"{place}.values", v) for v in claim.values]
+    values = [v if is_named(v) else parsed(claim.along, f"{place}.values", v) for v in claim.values]
     return claim.model_dump(mode="json") | {
         "along": column("along", claim.along) if claim.along else "",
         "values": values,
         "apart": [column("apart", name) for name in claim.apart],
         "where": where,
+        "reach": {column("reach", name): parsed(name, f"{place}.reach.{name}", v) for name, v in claim.reach.items()},
     }
+
+
+def is_named(value: Any) -> bool:
+    """Return True for a value of `along` that the measurement decides: `worst`, `most / 4`, `each` …"""
+    return isinstance(value, str) and (value in (*BY_SPEED, EACH) or bool(PART.fullmatch(value)))

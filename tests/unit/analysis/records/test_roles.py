@@ -92,6 +92,9 @@ def test_phases_of_roles_that_come_and_go():
     assert seconds(deletions(0, 20)) == [("throughout", 1, 20)]
     found = seconds(deletions(5, 10, stopped=7))
     assert found == [BEFORE, ("during", 5, 7), ("after", 7, 20)], "there was nothing left to delete"
+    found = seconds(deletions(5, 10, stopped=7), {2: 6.9})
+    assert found == [BEFORE, ("during", 5, 6.9), ("after", 6.9, 20)], "the process stops after the last deletion"
+    assert seconds(deletions(5, 10), {2: 9.9})[1] == ("during", 5, 10), "what was in flight was given up at the end"
 
 
 def test_healing_of_a_store():

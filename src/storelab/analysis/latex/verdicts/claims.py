@@ -1,23 +1,39 @@
-"""The findings of 2010-2015 and a campaign's own claims, judged: how many of each verdict, and what they rest on."""
+"""The findings of 2010-2015 and a campaign's own claims, judged: how many of each verdict, and their evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
 from storelab.analysis.latex.parts import THIN, escape, floating, interval, left, longtable, row, tabular
 from storelab.analysis.parts import words
+from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.tables.verdicts import cases
 from storelab.analysis.tables.verdicts.cases import ALL_SYSTEMS
+from storelab.analysis.tables.verdicts.claims import NARROWER_CLAIM
+from storelab.core.axes.root_files import SCALE
 
 SHOWN = {
     CONFIRMED: r"\textbf{confirmed}",
     REFUTED: r"\textbf{refuted}",
-    CANNOT_TELL: "cannot tell",
-    NOT_MEASURED: "not measured here",
+}
+WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
+    judging.MORE_RUNS: "There are too few runs",
+    judging.NARROWER: "The runs scatter too much",
+    judging.LONGER: "In some runs no operation ended",
+    judging.MORE_TRIES: "There are too few tries",
+    judging.ANSWERS: "The probe got neither a yes nor a no",
+    cases.OWN_HOSTS: "The host that clients and store share was busy",
+    cases.MORE_CLIENTS: "The clients were near their limit",
+    cases.FASTER_LINKS: "The links were full",
+    cases.KNOWN_LINKS: "The capacity of the links is not known",
+    NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
 SHORT = 12  # rows that fit a page, each of several lines
-TOLD = 12  # claims of one verdict that the first page names; of more it tells the number
+A_FILE = SCALE.words.partition("{")[0]  # how the name of a file begins, as a system; stores have no space
+NAMED = 3  # systems of an undecided claim that are named; of more the number
+TOLD = 12  # claims of one verdict that the first page names; of more it has the number
 
 
 def _title(name: str) -> str:
@@ -25,9 +41,12 @@ def _title(name: str) -> str:
 
 
 def systems(table: pd.DataFrame) -> list[str]:
-    """Those that a claim was judged on, all of them together last."""
-    known = sorted(set(table["system"].dropna()) - {ALL_SYSTEMS})
-    return [*known, *([ALL_SYSTEMS] if (table["system"] == ALL_SYSTEMS).any() else [])]
+    """Those that a claim was judged on; then the files that were read, and all systems together."""
+    return sorted(set(table["system"].dropna()), key=lambda name: (name == ALL_SYSTEMS, not _is_store(name), name))
+
+
+def _is_store(system: str) -> bool:
+    return system != ALL_SYSTEMS and not system.startswith(A_FILE)
 
 
 @FILE("table_claims_short", "claims")
@@ -42,7 +61,7 @@ def short(table: pd.DataFrame) -> str:
             said = "; ".join(map(_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
             cells.append(f"{len(names)}{': ' if said else ''}{escape(said)}")
         missing = table["claim"].nunique() - own["claim"].nunique()
-        lines.append(row([*cells, str(missing) if system != ALL_SYSTEMS else "--"]))
+        lines.append(row([*cells, str(missing) if _is_store(system) else "--"]))
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
     body = tabular(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, "scriptsize") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
@@ -50,24 +69,51 @@ def short(table: pd.DataFrame) -> str:
 
 @FILE("table_claims", "claims")
 def claims(table: pd.DataFrame) -> str:
-    """One row per claim and system that measured it, then in words those that nobody measured."""
+    """One row per claim and system that decided it; then in words those that are undecided, and those that
+    were not measured."""
     measured = table[table["verdict"] != NOT_MEASURED]
     if measured.empty:
         return ""
     several = measured["system"].nunique() > 1
+    rest = _undecided(measured, several) + _missing(table[table["verdict"] == NOT_MEASURED])
+    measured = measured[measured["verdict"] != CANNOT_TELL]
+    if measured.empty:
+        return rest
     caption = (
         "The findings of the evaluations of 2010 to 2015, judged on what was measured here. Published: the number that "
         "was printed, for other systems. Here: what the rule compares, with its 95\\,\\% interval, and what the "
         "finding expects of it; of several cases the one least in favour of the verdict. The verdicts are corrected "
-        "for the number of cases (Benjamini and Hochberg); in brackets what a case alone would say. "
+        "for the number of cases (Benjamini and Hochberg); in brackets the verdict on the case itself. "
         "\\texttt{claims.csv} names the query and the points of each."
     )
     lines = [_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
-    head = ["Finding", "Published", "Here", "What it rests on", "Verdict"]
+    head = ["Finding", "Published", "Here", "Evidence", "Verdict"]
     text = (floating if len(lines) <= SHORT else longtable)(
         left(4.1, 1.9, 2.7, 4.4, 1.9), caption, "tab:claims", head, lines
     )
-    return text + _missing(table[table["verdict"] == NOT_MEASURED])
+    return text + rest
+
+
+def _undecided(measured: pd.DataFrame, several: bool) -> str:
+    """One sentence for each reason why claims are undecided: what would decide them, and which these are."""
+    own = measured[measured["verdict"] == CANNOT_TELL]
+    said = []
+    for decides, why in WHY.items():
+        rows = own[own["would_decide"] == decides]
+        names = [
+            _title(str(claim)) + (f" ({', '.join(_some(part['system']))})" if several else "")
+            for claim, part in rows.groupby("claim", sort=False)
+        ]
+        if names:
+            said.append(f"{why}; {decides} would decide: {escape('; '.join(names))}.")
+    if not said:
+        return ""
+    return "\n\\noindent Measured, but undecided. " + " ".join(said) + "\n"
+
+
+def _some(systems: Iterable[str]) -> list[str]:
+    names = list(dict.fromkeys(systems))
+    return names if len(names) <= NAMED else [f"{len(names)} systems"]
 
 
 def _line(r: Mapping[str, object], several: bool) -> str:
@@ -108,5 +154,5 @@ def _missing(table: pd.DataFrame) -> str:
 @SECTION("claims", "claims")
 @FLAGS("claims", "claims")
 def flags(table: pd.DataFrame) -> dict[str, bool]:
-    measured = table[table["verdict"] != NOT_MEASURED]
-    return {"claims": len(measured) > 0}
+    verdicts = set(table["verdict"]) - {NOT_MEASURED}
+    return {"claims": bool(verdicts), "claims_decided": bool(verdicts - {CANNOT_TELL})}

@@ -100,7 +100,7 @@ def _with_ratios(told: Any) -> str | None:
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The rows of valid runs, with what points.csv says of them."""
-    kept = [*by, "key", "rep", "shared_host", *groups.CPU, "duration_s"]
+    kept = [*by, "key", "rep", "shared_host", *groups.CPU, "host_cpu_percent", "duration_s"]
     ok = points[points["state"] == "ok"].reindex(columns=kept)
     return ok.merge(found, on="key")
 

@@ -78,7 +78,8 @@ def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """What happened in each run with roles, in order of time: key, rep, state, HAPPENED. kind: `phase` (name: which),
     `act` of a fault and what was `undone` at the end (name: of the act), `state` (name: what the store said). Seconds
     after the agreed start; due_s: when the act was due; of a state, end_s is when the store said something else."""
-    rows = [{"key": key} | row for key in roles.keys(campaign) for row in _happened(campaign.runs[key])]
+    last = roles.last_operations(campaign)
+    rows = [{"key": key} | row for key in last for row in _happened(campaign.runs[key], last[key])]
     found = pd.DataFrame(rows, columns=["key", *HAPPENED])
     out = points[["order", "key", "rep", "state"]].merge(found, on="key")
     return out.sort_values(["order", "begin_s"], kind="stable")[["key", "rep", "state", *HAPPENED]].reset_index(
@@ -86,13 +87,13 @@ def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _happened(run: dict[str, Any]) -> list[dict[str, Any]]:
+def _happened(run: dict[str, Any], last: roles.LastOperations) -> list[dict[str, Any]]:
     def after(ns: int | None) -> float | None:
         return None if ns is None else (ns - run["start_ns"]) / 1e9
 
     out: list[dict[str, Any]] = [
         {"kind": PHASE, "name": p.name, "begin_s": after(p.begin_ns), "end_s": after(p.end_ns)}
-        for p in roles.phases(run)
+        for p in roles.phases(run, last)
     ]
     for event in roles.events(run, roles.ACT, roles.UNDONE):
         out.append(

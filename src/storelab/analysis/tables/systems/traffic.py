@@ -16,7 +16,7 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
+from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
 METRICS = (
@@ -86,10 +86,10 @@ def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str
         yield row
 
 
-@TABLE("traffic", "campaign", "rated", "by")
-def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points with several front-ends, and front-end: medians over the runs; spread is that of the
-    run, the same for all of its front-ends."""
+@GIVEN("traffic_runs", "campaign", "rated")
+def of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
+    """One row per run with several front-ends, and front-end: what points.csv has of it, `front_end`, the columns of
+    METRICS and COLUMNS; spread is that of the run, the same for all of its front-ends."""
     names = [*("_".join(m) for m in METRICS), "front_end", *COLUMNS[:2]]
     ok = rated[rated["state"] == "ok"]
     ok = ok[ok["front_ends"].fillna(1) > 1] if "front_ends" in ok else ok.iloc[:0]
@@ -99,9 +99,14 @@ def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFram
     for p in ok[["key", "front_ends"]].itertuples(index=False) if len(ok) else ():
         own = done[done["key"] == p.key].to_dict("records")
         rows += [{"key": p.key, **row} for row in of_run(campaign.runs[p.key], int(p.front_ends), own)]
-    both = ok.drop(columns=ok.columns.intersection(names)).merge(
+    return ok.drop(columns=ok.columns.intersection(names)).merge(
         pd.DataFrame(rows, columns=["key", *names]).astype({"front_end": "Int64", "given_to": "Int64"}), on="key"
     )
+
+
+@TABLE("traffic", "traffic_runs", "by")
+def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points with several front-ends, and front-end: medians over the runs."""
     identity = [*by, "front_end"]
     columns = [*identity, *groups.COUNTS, *COLUMNS, *groups.spread(METRICS)]
     return groups.summarised(both, identity, METRICS, columns, _more)
@@ -115,9 +120,9 @@ def _more(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def evenly_given(found: pd.DataFrame) -> pd.DataFrame:
-    """The rows of groups whose front-ends were given to as many clients each."""
-    by = list(found.columns[: found.columns.get_loc("front_end")])
+def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
+    """The rows of groups (default: those of traffic.csv) whose front-ends were given to as many clients each."""
+    by = by or list(found.columns[: found.columns.get_loc("front_end")])
     return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
 
 

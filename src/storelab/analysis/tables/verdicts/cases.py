@@ -2,8 +2,8 @@
 may.
 
 A case is a store with all its axes fixed, but for `along`, the columns `apart`, and those of which the claim takes the
-least or the most (at each value of `along`, so that clients that rise with the front-ends go with them). Runs of open
-loops are left out: their rate is that of the arrivals.
+least or the most (at each value of `along`, so that clients that rise with the front-ends go with them). A claim about
+the file compares runs of all stores. Runs of open loops are left out: their rate is that of the arrivals.
 """
 
 import math
@@ -20,18 +20,42 @@ from storelab.analysis.records.rows import matching, taken
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import Bound, Found
 from storelab.analysis.tables.systems import capabilities
+from storelab.analysis.tables.verdicts.rules import BUSY, LINK_FULL
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
-from storelab.core.campaign.claims import BY_SPEED, COUNTED, EXTREMES, MEASURED, TOLD
+from storelab.core.axes.root_files import SCALE
+from storelab.core.campaign.claims import (
+    BY_SPEED,
+    COUNTED,
+    EACH,
+    EXTREMES,
+    LINK_USED,
+    MEASURED,
+    PART,
+    ROOT_FILE,
+    TOLD,
+    is_named,
+)
 
-SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events")  # metrics that a busy client or host keeps down
-BUSY = 90.0  # percent of a host that clients and store share: beyond it, more of anything brings nothing
+# Metrics that a busy client, host or link keeps down.
+SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events", "link_used", "rate_over_before")
+PORTS = "ports"
 ALL_SYSTEMS = "all systems"
+# What would decide a claim, for reasons that no rule has.
+OWN_HOSTS = "clients on hosts that the store does not use"
+MORE_CLIENTS = "clients that are not at their limit"
+FASTER_LINKS = "links with more capacity"
+KNOWN_LINKS = "the capacity of the links"
+
+
+# What was found, in words what was compared, and the value of `along` whose speed decides; None: not measured.
+Judged = tuple[Found, str, Any] | None
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a rule found of one case. system: the deployment in words; where: what else tells this case from others;
-    evidence: what was compared, in words; keys: the points that it rests on."""
+    """What a rule found of one case. system: the deployment in words; where: what else sets this case apart; evidence:
+    what was compared, in words; keys: its points. held_back: what kept a speed down, other than the store, and
+    then_decides: what would decide it."""
 
     system: str
     where: str
@@ -40,6 +64,7 @@ class Case:
     evidence: str
     keys: tuple[str, ...]
     held_back: str = ""
+    then_decides: str = ""
 
 
 def bound(claim: Mapping[str, Any]) -> Bound:
@@ -61,8 +86,12 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
         if not len(group):
             continue
         at = {c: v for c, v in place.items() if c in told}
-        found = RULES[claim["rule"]](claim, group, column)
+        if not _reached(claim, group):
+            continue
+        group, found = _below_link(claim, _compared(claim, group))
+        found = found or RULES[claim["rule"]](claim, group, column)
         if found is not None:
+            held_back, then_decides = _held_back(claim, group, found[2])
             yield Case(
                 system=_system(claim, group),
                 where=words.settings((c, v) for c, v in at.items()),
@@ -70,8 +99,45 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
                 n=_runs(group),
                 evidence=found[1],
                 keys=tuple(dict.fromkeys(group["key"])) if "key" in group else (),
-                held_back=_held_back(claim, group, found[2]),
+                held_back=held_back,
+                then_decides=then_decides,
             )
+
+
+def _reached(claim: Mapping[str, Any], group: pd.DataFrame) -> bool:
+    """Return True if the values of `along` go as far as the claim asks for."""
+    least = claim.get("reach", {}).get(claim["along"])
+    return least is None or bool(group[claim["along"]].astype(float).max() >= least)
+
+
+def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows at the values of `along` that a ratio or an order compares."""
+    if claim["rule"] not in ("ratio", "order") or set(claim["values"]) & {*BY_SPEED}:
+        return group
+    picked = _picked(claim, dict.fromkeys(group[claim["along"]].unique(), ()))
+    return group if None in picked else group[group[claim["along"]].isin(picked)]
+
+
+def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataFrame, Judged]:
+    """Return the rows at values of `along` that do not use more of their links than the claim allows; and, where these
+    are too few to judge by, a finding that says so."""
+    limit, along = claim.get("below_link"), claim["along"]
+    if limit is None or LINK_USED not in group or group[LINK_USED].isna().all():
+        return group, None
+    used = group.groupby(along)[LINK_USED].median()
+    full = used.index[used.fillna(0) > limit]
+    if len(used) - len(full) > 1 or len(used) < 2:
+        return group[~group[along].isin(full)], None
+    said = f"{len(full)} of {len(used)} numbers of {words.heading(along).lower()}"
+    said += f" used more than {limit:g} % of the links' capacity"
+    return group, (Found(reason=said, lacks=FASTER_LINKS), _used(group), None)
+
+
+def _used(group: pd.DataFrame) -> str:
+    """Return in words how much of its links a group of runs used: `97 % of 2 × 300 Mbit/s`."""
+    used = words.number(float(group[LINK_USED].astype(float).median()))
+    links = group["link_each"].dropna() if "link_each" in group else ()
+    return f"{used} % of {links.iloc[0] if len(links) else 'the links'}"
 
 
 def _runs(group: pd.DataFrame) -> int:
@@ -88,15 +154,18 @@ def column_of(claim: Mapping[str, Any]) -> str:
 
 
 def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows that count: what `where` says, known values alone; the least and the most last, at each value of
+    """The rows that count: what `where` says, only known values; the least and the most last, at each value of
     `along`."""
     where, along = claim["where"], claim["along"]
+    if column == LINK_USED and column not in rows:
+        rows = rows.assign(**{column: np.nan})  # it was measured, and the link is not known
     if column not in rows or (along and along not in rows):
         return rows.iloc[:0]
     kept = matching(rows, {c: v for c, v in where.items() if v not in EXTREMES})
-    for known in filter(None, (column, along)):
+    kept &= matching(rows, {c: f">= {v}" for c, v in claim.get("reach", {}).items() if c != along})
+    for known in filter(None, (column if column != LINK_USED else "", along)):
         kept &= rows[known].notna().to_numpy(bool)
-    if claim["rule"] == "ratio" and not any(v in (*EXTREMES, *BY_SPEED) for v in claim["values"]):
+    if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
         kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
     rows = taken(rows, kept)  # once: a table of runs is wide
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
@@ -112,13 +181,15 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
 
 
 def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows, and the columns that tell cases apart: store, workload, axes and what the table tells beside them.
-    Counts of a system add up. An axis that only one of the compared sides has (uploads have no `access`) tells none
-    apart, and stands at its default."""
+    """The rows, and the columns that set cases apart: store, workload, axes and further columns of the table.
+    Counts of a system add up. An axis that only one of the compared sides has (uploads have no `access`) sets none
+    apart, and has its default."""
     along = claim["along"]
     if claim["rule"] == "count":
         return rows, [c for c in ("store", *DEPLOYMENT_NAMES) if c in rows]
     free = {along, *claim["apart"], *(c for c, v in claim["where"].items() if v in EXTREMES)}
+    if claim.get("about") == ROOT_FILE:
+        free |= {"store", *DEPLOYMENT_NAMES}
     if along == "does":
         free |= {"role", "workload"}
     axes = [c for c in rows if words.of_role(c)[1] in BY_COLUMN]
@@ -135,7 +206,7 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
 
 
 def _words(rows: pd.DataFrame, by: list[str]) -> list[str]:
-    """Columns of the identity that vary and are no part of a deployment's name."""
+    """Columns of the identity that vary and are not part of a deployment's name."""
     apart = ("store", *DEPLOYMENT_NAMES)
     return [c for c in by if c not in apart and rows[c].nunique(dropna=False) > 1]
 
@@ -144,27 +215,44 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
     if claim["along"] == "store":
         return ALL_SYSTEMS
     first = group.iloc[0]
+    if claim.get("about") == ROOT_FILE:
+        return words.value_text(SCALE.column, first.get(SCALE.column)) or "the file"
     return words.deployment({c: v for c, v in first.items() if c not in (claim["along"], *claim["apart"])})
 
 
-def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> str:
-    """What kept the speed down at this value of `along`, other than the store: the client, its link, or the host that
-    clients and store share; empty where nothing did. Of a shape, which may be the client's own, the host alone."""
-    if claim["metric"] not in SPEEDS or top is None:
-        return ""
-    side = group[group[claim["along"]] == top]
-    if claim["rule"] != "shape" and "bound_by" in side and (by := side["bound_by"].dropna().unique()).size:
-        return f"the {by[0]} was near its limit"
-    if {"shared_host", "host_cpu_percent"} <= set(side):
-        shared = side["shared_host"].fillna(False).astype(bool)
-        busy = side.loc[shared, "host_cpu_percent"].astype("Float64").median()
+def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
+    """Return what kept the speed down at this value of `along`, other than the store (the client, the links, or the
+    host that clients and store share), and what would decide the claim; empty where nothing did. Of a shape, which may
+    be the client's own, only the host and unknown links count."""
+    side = group[group[claim["along"]] == top] if top is not None else group
+    if claim["metric"] == PORTS and _shared(side).any():
+        return "over loopback a port is free again after a second", OWN_HOSTS
+    if claim["metric"] not in SPEEDS:
+        return "", ""
+    if claim["rule"] != "shape":
+        if "bound_by" in side and (by := side["bound_by"].dropna().unique()).size:
+            return f"the {by[0]} was near its limit", MORE_CLIENTS if by[0] != "link" else FASTER_LINKS
+        if LINK_USED in side and side[LINK_USED].astype(float).median() >= LINK_FULL:
+            return f"the links were full ({_used(side)})", FASTER_LINKS
+    if "host_cpu_percent" in side:
+        busy = side.loc[_shared(side), "host_cpu_percent"].astype("Float64").median()
         if not pd.isna(busy) and busy >= BUSY:
-            return f"the host that clients and store share was {busy:.0f} % busy"
-    return ""
+            return f"the host that clients and store share was {busy:.0f} % busy", OWN_HOSTS
+    if claim.get("below_link") is not None and (LINK_USED not in side or side[LINK_USED].isna().all()):
+        return _unknown_link(side)
+    return "", ""
 
 
-# What was found, in words what was compared, and the value of `along` whose speed decides; None: not measured.
-Judged = tuple[Found, str, Any] | None
+def _shared(rows: pd.DataFrame) -> pd.Series:
+    """Return which runs had clients and store on one host."""
+    return rows.get("shared_host", pd.Series(False, rows.index)).fillna(False).astype(bool)
+
+
+def _unknown_link(rows: pd.DataFrame) -> tuple[str, str]:
+    """Return why runs have no known link, and what would decide a claim about it."""
+    if _shared(rows).all():
+        return "clients and store share a host, and no link between them is known", OWN_HOSTS
+    return "the capacity of the links is not known", KNOWN_LINKS
 
 
 def _sides(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> dict[Any, list[float]]:
@@ -204,6 +292,11 @@ def _picked(claim: Mapping[str, Any], sides: Mapping[Any, list[float]]) -> list[
     """The values of `along` that the claim names, None where one was not measured."""
     by_speed = sorted(sides, key=lambda v: float(pd.Series(sides[v]).median()))
     named = {"least": min(sides), "most": max(sides)} | dict(zip(BY_SPEED, (by_speed[0], by_speed[-1]), strict=True))
+    if claim["values"] == [EACH]:
+        return list(sides)
+    for part in filter(None, (PART.fullmatch(v) for v in claim["values"] if isinstance(v, str))):
+        whole = max((v for v in sides if v / int(part[1]) in sides), default=None)
+        named |= {"most": whole, part[0]: None if whole is None else whole / int(part[1])}
     picked = [named.get(v, v) if isinstance(v, str) and v not in sides else v for v in claim["values"]]
     return [v if v in sides else None for v in picked]
 
@@ -220,11 +313,24 @@ def _ratio(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 
 def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
     values = group[column].astype(float)
+    if column == LINK_USED and values.isna().all():
+        reason, lacks = _unknown_link(group)
+        return Found(reason=reason, lacks=lacks), "", None
     if not claim["along"]:
-        return judging.level(values, bound(claim)), f"median of {words.plural(len(group), 'run')}", None
+        said = f"median of {words.plural(len(group), 'run')}{_clusters(claim, group)}"
+        return judging.level(values, bound(claim)), said, None
     per = group[claim["along"]].astype(float)
     said = f"median of {words.plural(len(group), 'run')}, per one of {_value(claim['along'], per.max())}"
     return judging.level(values / per, bound(claim)), said, per.max()
+
+
+def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
+    """Return in words which part of the file a read takes: `; 12 of 11 918 entries in 10 of 23 clusters`."""
+    pairs = (("entries_per_read", "file_entries"), ("clusters_per_read", "file_clusters"))
+    if claim.get("about") != ROOT_FILE or not {c for pair in pairs for c in pair} <= set(group):
+        return ""
+    said = (" of ".join(words.number(float(group[c].median())) for c in pair) for pair in pairs)
+    return "; {} entries in {} clusters".format(*said)
 
 
 def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -240,7 +346,7 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
     sides = _sides(claim, group, column)
     picked = _picked(claim, sides)
-    if None in picked:
+    if None in picked or len(picked) < 2:
         return None
     said = _said(claim, {v: sides[v] for v in picked}, unit_of(claim))
     return judging.order([sides[v] for v in picked]), said, picked[-1]
@@ -280,18 +386,21 @@ RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]] = {
 
 
 def asked(claim: Mapping[str, Any]) -> str:
-    """The query in one line, for people: `throughput.csv: workload put, clients most; rate along buckets`."""
+    """The query in one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
     said = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
+    said += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
+    if (limit := claim.get("below_link")) is not None:
+        said.append(f"at most {limit:g} % of the links' capacity used")
     what = claim["metric"] or "answer"
     along = f" {'per' if claim['rule'] == 'level' else 'along'} {claim['along']}" if claim["along"] else ""
     return f"{claim['table']}.csv: {', '.join(said) or 'all rows'}; {what}{along}"
 
 
 def expected(claim: Mapping[str, Any]) -> str:
-    """The rule in one line, for people: `ratio of 5 over 1 at least 1.54`."""
+    """The rule in one line, for users: `ratio of 5 over 1 at least 1.54`."""
     of = bound(claim)
     limit = f"at {'most' if of.most else 'least'} {of.at:g}"
-    steps = [str(v) if v in (*EXTREMES, *BY_SPEED) else _value(claim["along"], v) for v in claim["values"]]
+    steps = [str(v) if v in EXTREMES or is_named(v) else _value(claim["along"], v) for v in claim["values"]]
     return {
         "slope": f"exponent {limit}",
         "ratio": f"ratio of {steps[-1]} over {steps[0]} {limit}" if steps else "",

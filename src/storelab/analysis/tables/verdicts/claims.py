@@ -13,7 +13,7 @@ import pandas as pd
 
 from storelab.analysis.records import claims as known
 from storelab.analysis.statistics import judging, many
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED, Bound
 from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.analysis.tables.verdicts import cases as of_claim
 from storelab.analysis.tables.verdicts.cases import Case
@@ -36,6 +36,7 @@ COLUMNS = (
     "verdict_alone",
     "evidence",
     "reason",
+    "would_decide",
     "n",
     "cases",
     "confirmed",
@@ -44,6 +45,7 @@ COLUMNS = (
     "points",
     "campaigns",
 )
+NARROWER_CLAIM = "a claim about one of them"  # would decide a claim whose cases contradict each other
 
 
 @TABLE("claims", "plan", "tables")
@@ -53,7 +55,7 @@ def table(plan: Mapping[str, Any], tables: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def judged(claims: Mapping[str, Mapping[str, Any]], runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row per claim and system that measured it, one per claim that nobody measured, in the order of the claims.
+    """One row per claim and system that measured it, one per claim that was not measured, in the order of the claims.
 
     claims: as of `core.campaign.claims.resolved`; runs: table -> its rows. Of the cases of a row (`cases`), `confirmed`
     and `refuted` count; the row is what all of them say that say anything, `cannot tell` where they contradict each
@@ -96,11 +98,14 @@ def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]])
     shown = [i for i, word in enumerate(said) if word == verdict] or [*range(len(own))]
     least = min(shown, key=lambda i: sign * own[i][0].found.value if math.isfinite(own[i][0].found.value) else math.inf)
     case, p = own[least]
-    reason = case.found.reason or (case.held_back if said[least] == CANNOT_TELL else "")
+    reason, decides = case.found.reason, ""
     if confirmed and refuted:
-        reason = f"{confirmed} of {len(own)} cases confirm it, {refuted} refute it"
-    elif said[least] == CANNOT_TELL and not reason:
-        reason = "the interval holds the bound" if case.found.p >= 0.05 else "not beyond chance among so many claims"
+        reason, decides = f"{confirmed} of {len(own)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
+    elif said[least] == CANNOT_TELL:
+        chance = "the interval holds the bound" if case.found.p >= 0.05 else "not beyond chance among so many claims"
+        reason, decides = reason or chance, case.found.lacks or judging.NARROWER
+        if case.held_back and _low(claim) in (judging.verdict(case.found, bound, p), _side(case, bound)):
+            reason, decides = case.held_back, case.then_decides
     return _head(name, claim) | {
         "system": case.system,
         "verdict": verdict,
@@ -112,6 +117,7 @@ def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]])
         "verdict_alone": judging.verdict(case.found, bound, case.found.p),
         "evidence": ": ".join(filter(None, (case.where, case.evidence))) or None,
         "reason": reason or None,
+        "would_decide": decides or None,
         "n": case.n,
         "cases": len(own),
         "confirmed": confirmed,
@@ -123,10 +129,20 @@ def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]])
 def _said(claim: Mapping[str, Any], case: Case, p: float) -> str:
     """The verdict on one case. A speed that something else than the store kept down is not held against the claim, nor
     for it where the claim says that it is low."""
-    bound = of_claim.bound(claim)
-    verdict = judging.verdict(case.found, bound, p)
-    low = CONFIRMED if bound.most or claim["rule"] == "shape" else REFUTED
-    return CANNOT_TELL if case.held_back and verdict == low else verdict
+    verdict = judging.verdict(case.found, of_claim.bound(claim), p)
+    return CANNOT_TELL if case.held_back and verdict == _low(claim) else verdict
+
+
+def _low(claim: Mapping[str, Any]) -> str:
+    """The verdict that a speed gives which something kept down."""
+    return CONFIRMED if of_claim.bound(claim).most or claim["rule"] == "shape" else REFUTED
+
+
+def _side(case: Case, bound: Bound) -> str | None:
+    """The verdict on whose side the number is, sure or not; None where there is none."""
+    if not math.isfinite(case.found.value):
+        return None
+    return CONFIRMED if bound.met(case.found.value) else REFUTED
 
 
 def _unit(claim: Mapping[str, Any]) -> str | None:

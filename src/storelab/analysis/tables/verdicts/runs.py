@@ -10,12 +10,18 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.tables import roles
 from storelab.analysis.tables.distribution import releases
-from storelab.analysis.tables.systems import space
+from storelab.analysis.tables.systems import space, traffic
 from storelab.core.axes import BY_COLUMN
-from storelab.core.campaign.claims import COUNTED, MEASURED, TOLD
+from storelab.core.axes.root_files import SCALE
+from storelab.core.campaign.claims import COUNTED, LINK_USED, MEASURED, TOLD
 from storelab.core.figures import EVERYWHERE
 
-BESIDE = ("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent")  # that verdicts look at
+BESIDE = (  # that verdicts look at
+    *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
+    *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
+)
+
+LEAST_OPERATIONS = 10  # of each front-end: with fewer, chance decides what it carried
 
 
 class Runs(dict[str, pd.DataFrame]):
@@ -25,9 +31,10 @@ class Runs(dict[str, pd.DataFrame]):
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self._make: dict[str, Callable[[], pd.DataFrame]] = {
             "throughput": lambda: _rates(tables["rated"]),
-            "sparse": lambda: tables["read_runs"],
+            "sparse": lambda: _clusters(tables["read_runs"]),
             "events": lambda: tables["step_runs"],
             "latency": lambda: tables["latency_runs"],
+            "traffic": lambda: _even(tables["traffic_runs"]),
             "resources": lambda: tables["used"],
             "space": lambda: space.runs(tables["campaign"], tables["plain"]),
             "roles": lambda: roles.with_points(tables["role_phases"], tables["points"], tables["roles_by"]),
@@ -70,6 +77,26 @@ def _closed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
     if "arrival_rate" not in rows or name == "latency":
         return rows
     return rows[rows["arrival_rate"].fillna(0) == 0]
+
+
+def _clusters(reads: pd.DataFrame) -> pd.DataFrame:
+    """Return the reads with the clusters that each takes (baskets per branch, see `sparse.table2`), and the entries and
+    clusters of the file: those of a read of all of it."""
+    if reads.empty:
+        return reads
+    branches = reads["branches_per_read"].where(reads["branches_per_read"] > 0)
+    made = reads.assign(clusters_per_read=reads["baskets_per_read"] / branches)
+    of_file = made.groupby(made.get(SCALE.column, pd.Series("", index=made.index)), dropna=False)
+    most = of_file[["entries_per_read", "clusters_per_read"]].transform("max")
+    return made.assign(file_entries=most["entries_per_read"], file_clusters=most["clusters_per_read"])
+
+
+def _even(carried: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per run whose front-ends were given to as many clients each, if what they carried is known from
+    counters, or from enough operations."""
+    enough = carried["operations_per_s"] * carried["duration_s"] >= LEAST_OPERATIONS
+    known = (enough | (carried["source"] == traffic.COUNTERS)).groupby(carried["key"]).transform("all")
+    return traffic.evenly_given(carried[known], ["key"]).drop_duplicates("key")
 
 
 def _rates(rated: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,7 @@ def campaign(folder, runs: dict[str, tuple[dict, list[dict]]]) -> tuple[Campaign
 
 def table(folder, runs, **change) -> pd.DataFrame:
     known, rated = campaign(folder, runs)
-    return traffic.table(known, rated.assign(**change), BY)
+    return traffic.table(traffic.of_runs(known, rated.assign(**change)), BY)
 
 
 # Clients 0 and 2 have front-end 1, client 1 has front-end 2; the first client stops at 10 s: 30 and 10 operations.

@@ -48,6 +48,25 @@ def test_reads_are_those_of_all_that_read(campaign):
     assert found["amplification_ratio"].tolist() == [2, 2]
 
 
+def test_reads_have_the_clusters_that_they_take():
+    """Two of eight baskets of each branch, in a file that another read takes whole; another file has its own."""
+    reads = pd.DataFrame({"key": list("abc"), "scale": ["S", "S", "M"], "branches_per_read": [10.0, 10.0, 0.0]})
+    reads = reads.assign(baskets_per_read=[20.0, 80.0, 0.0], entries_per_read=[3.0, 1000.0, 7.0])
+    found = Runs({"read_runs": reads})["sparse"].set_index("key")
+    assert found.loc["a", ["clusters_per_read", "file_clusters", "file_entries"]].tolist() == [2, 8, 1000]
+    assert found.loc["c", "file_entries"] == 7 and pd.isna(found.loc["c", "clusters_per_read"])
+
+
+def test_traffic_is_of_runs_that_can_show_a_balance():
+    """A row per run, if its front-ends have as many clients, and carried enough to be compared."""
+    carried = {"key": list("aabbccdd"), "store": "s", "duration_s": 5.0, "spread_percent": 2.0, "front_end": [1, 2] * 4}
+    carried = pd.DataFrame(carried).assign(given_to=[1, 1, 1, 0, 1, 1, 1, 1], source="clients")
+    carried["operations_per_s"] = [100.0, 90.0, 100.0, 0.0, 9.0, 1.0, None, None]
+    carried.loc[carried["key"] == "d", "source"] = "counters"
+    assert Runs({"traffic_runs": carried})["traffic"]["key"].tolist() == ["a", "d"]
+    assert Runs({"traffic_runs": carried.iloc[:0]})["traffic"].empty
+
+
 def test_roles_and_recovery_are_those_of_valid_runs():
     points = {"key": ["k", "bad"], "store": "a", "workload": "roles-x", "state": ["ok", "invalid"], "rep": 1}
     points = pd.DataFrame(points)
