@@ -38,6 +38,7 @@ def escape(text: Any) -> str:
     out = "".join(
         _SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text)
     )
+    out = re.sub(r"--(?=\w)", "-{}-", out)  # an option of a command, not a dash
     out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
     return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
 

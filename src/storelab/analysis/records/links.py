@@ -24,10 +24,12 @@ ALONE = "client"  # the axis `balance`: each client has one front-end
 
 @dataclass(frozen=True)
 class Declared:
-    """What `links.yaml` declares, in bits/s. clients: link of the node of each client; stores: of each front-end."""
+    """What `links.yaml` declares, in bits/s. clients: link of the node of each client; stores: of each front-end;
+    source: how this is known."""
 
     clients: int | None
     stores: Mapping[str, int]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def declared(folder: Path) -> Declared | None:
     bits = {key: 8 * units.parse(value, "rate", f"{file}: {key}") for key, value in rates.items()}
     if zero := next((key for key, value in bits.items() if not value), None):
         raise UserError(f"{file}: {zero}", "is zero", "leave out a link that is not known")
-    return Declared(bits.pop("clients", None), {key.removeprefix("stores."): value for key, value in bits.items()})
+    stores = {key.removeprefix("stores."): value for key, value in bits.items() if key != "clients"}
+    return Declared(bits.get("clients"), stores, str(data.get("source") or ""))
 
 
 def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
@@ -92,7 +95,9 @@ def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
                 interface["link_bits_per_s"] = known.clients
         deployment, bits = run["store"].setdefault("deployment", {}), known.stores.get(store_of(run))
         if bits and not deployment.get("link_bits_per_s"):
-            number = max(1, len(set(endpoints(run))), run["point"]["axes"].get("front_ends") or 1)
+            number = max(
+                len(set(endpoints(run))), run["point"]["axes"].get("front_ends") or deployment.get("front_ends") or 1
+            )
             deployment["link_bits_per_s"] = [bits] * number
 
 

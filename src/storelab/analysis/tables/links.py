@@ -13,6 +13,7 @@ from storelab.analysis.parts import speed, words
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links
+from storelab.analysis.tables import NUMBERS
 
 SLACK = 1.02  # more than this times its capacity went over a link: the buckets of a shaped link allow less
 COLUMNS = {
@@ -27,8 +28,7 @@ COLUMNS = {
 
 def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """points.csv with COLUMNS."""
-    goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
-    problems = _problems(campaign, goodput)
+    goodput, problems = _problems(campaign, points)
     rows = [_of_point(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
     return points.assign(**pd.DataFrame(rows, columns=list(COLUMNS), index=points.index).astype(COLUMNS))
 
@@ -42,6 +42,26 @@ def of_group(runs: pd.DataFrame) -> dict[str, Any]:
         return dict.fromkeys(COLUMNS) | said
     used = known["link_used_percent"].astype(float).median()
     return known.iloc[0].to_dict() | said | {"link_used_percent": used}
+
+
+@NUMBERS("verdicts", "campaign", "points")
+def numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """(name, value, unit) of what the text says of links. Absent where nothing is known."""
+    _, problems = _problems(campaign, points)
+    runs = campaign.runs.values()
+    known = [found for run in runs if (found := links.of_run(run, tuple(_ignored(run, problems))))]
+    sides = {
+        "each client's node": {bits for found in known if found.clients for bits in found.clients.links},
+        "each front-end": {bits for found in known if found.front_ends for bits in found.front_ends.links},
+    }
+    said = [f"{words.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
+    declared = links.declared(campaign.folder) if said else None
+    texts = {
+        "links_known": words.listed(said) if said else "",
+        "links_declared": declared.source if declared else "",
+        "link_problem": "; ".join(problems.values()),
+    }
+    return [(name, text, "") for name, text in texts.items() if text]
 
 
 def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
@@ -58,7 +78,7 @@ def _of_point(
 ) -> dict[str, Any]:
     if run is None:
         return {}
-    ignored = {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
+    ignored = _ignored(run, problems)
     said = {"link_problem": "; ".join(ignored.values()) or None}
     if not (found := links.of_run(run, tuple(ignored))):
         return said | {"link_unknown": BOTH if links.over_link(run) else None}
@@ -73,6 +93,11 @@ def _of_point(
     }
 
 
+def _ignored(run: Mapping[str, Any], problems: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """The sides of a run whose links carried more than they can, with the problem."""
+    return {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
+
+
 def _each(found: Links) -> str:
     sides = {CLIENTS: found.clients, FRONT_ENDS: found.front_ends}
     return " into ".join(links.in_words(side.links) for of, side in sides.items() if side and found.of in (of, BOTH))
@@ -83,8 +108,11 @@ def _whose(side: str, run: Mapping[str, Any]) -> str:
     return links.store_of(run) if side == FRONT_ENDS else ""
 
 
-def _problems(campaign: Campaign, goodput: Mapping[str, tuple[float, float]]) -> dict[tuple[str, str], str]:
-    """(side, store) -> the largest contradiction, in words."""
+def _problems(
+    campaign: Campaign, points: pd.DataFrame
+) -> tuple[dict[str, tuple[float, float]], dict[tuple[str, str], str]]:
+    """Goodput of each point by its key, and (side, store) -> the largest contradiction, in words."""
+    goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
     worst: dict[tuple[str, str], tuple[float, str]] = {}
     for key, run in campaign.runs.items():
         found = links.of_run(run)
@@ -93,7 +121,7 @@ def _problems(campaign: Campaign, goodput: Mapping[str, tuple[float, float]]) ->
             if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
                 said = f"{links.rate(link)} cannot be the capacity of the {side}' links"
                 worst[whose] = moved / link, f"{said}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
-    return {whose: said for whose, (_, said) in worst.items()}
+    return goodput, {whose: said for whose, (_, said) in worst.items()}
 
 
 def _loads(found: Links, goodput: float) -> Iterator[tuple[str, float, float]]:

@@ -45,7 +45,7 @@ def test_escape():
         r"50~\% of \_all\_ \{x\} \& \textasciitilde{}\#\$\textasciicircum{}\textbackslash{}"
     )
     assert parts.escape("a\nb\x00é漢") == "a b?é?"
-    assert parts.escape("12 345 MB/s") == r"12\,345~MB/s"
+    assert parts.escape("12 345 MB/s") == r"12\,345~MB/s" and parts.escape("up --links") == "up -{}-links"
 
 
 def test_numbers_in_the_text():
@@ -73,6 +73,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
     for table, rows in ((releases, release_rows), (launches, launch_rows), (collections, garbage_rows)):
         defined |= {numbers.macro(name) for name, *_ in table.numbers(rows(tmp_path))}
+    defined |= {numbers.macro(name) for name in ("links_known", "links_declared", "link_problem")}
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined

@@ -75,7 +75,7 @@ def test_declared_links_fill_gaps_only(tmp_path):
     (tmp_path / "here" / "raw").symlink_to(tmp_path / "sealed" / "raw")
     (tmp_path / "sealed" / "links.yaml").write_text("clients: 200 Mbit/s\nstores: {alpha: 300 Mbit/s}\nsource: tc\n")
     known = links.declared(tmp_path / "here")
-    assert known == links.Declared(200 * M, {"alpha": 300 * M})
+    assert known == links.Declared(200 * M, {"alpha": 300 * M}, "tc")
     for record, mbit in ((run((None,) * 4, TWO, ()), 600), (run((10 * M,) * 4, TWO, ()), 40)):
         links.complete([record], known)
         assert links.of_run(record).bits_per_s == mbit * M

@@ -4,18 +4,10 @@ import copy
 
 import pandas as pd
 import pytest
+from linked_run import FE1, RUN, M
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import links
-
-M = 10**6
-HOST = {"seconds": 10.0, "network": {"eth0": {"rx_bytes": 225 * M, "tx_bytes": 9, "link_bits_per_s": 200 * M}}}
-CLIENT = {"client": 0, "endpoint": "http://a", "bytes": 220 * M}
-RUN = {
-    **{"point": {"store": "alpha", "axes": {}}, "clients": [CLIENT], "start_ns": 0, "deadline_ns": 10**10},
-    **{"nodes": [{"ranks": [0], "watched": HOST}], "store": {"deployment": {"link_bits_per_s": [300 * M]}}},
-}
-FE1 = {"seconds": 10.0, "network": {"fe1": {"rx_bytes": 1, "tx_bytes": 230 * M}}}
 
 
 def made(client=200 * M, front_end=300 * M, workload="get", rate=22.5, run=RUN) -> pd.Series:
@@ -100,3 +92,27 @@ def test_group_has_lowest_limit_and_median_use():
     unknown = links.of_group(pd.DataFrame([made(None, None)]))
     assert unknown["link_unknown"] == "clients and front-ends" and unknown["link_bits_per_s"] is None
     assert links.of_group(runs.iloc[:0]) == dict.fromkeys(links.COLUMNS)
+
+
+def test_text_names_links_source_and_contradiction(tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "links.yaml").write_text("clients: 1 Gbit/s\nsource: iperf3\n")
+    points = pd.DataFrame({"key": ["k"], "workload": "mix"})
+
+    def told(*runs: dict) -> dict:
+        campaign = Campaign(tmp_path, {}, dict(enumerate(runs)), {})
+        return {name: text for name, text, _ in links.numbers(campaign, points)}
+
+    known = {"links_known": "200 Mbit/s for each client's node and 300 Mbit/s for each front-end"}
+    assert told(RUN) == known | {"links_declared": "iperf3"}
+    other = copy.deepcopy(RUN)
+    other["nodes"][0]["watched"]["network"]["eth0"]["link_bits_per_s"] = 250 * M
+    other["store"]["deployment"] = {}
+    assert told(RUN, other)["links_known"].startswith("200 Mbit/s and 250 Mbit/s for each client's node and 300")
+    assert told(other)["links_known"] == "250 Mbit/s for each client's node"
+    slower = copy.deepcopy(RUN)
+    slower["nodes"][0]["watched"]["network"]["eth0"]["link_bits_per_s"] = 100 * M
+    found = told(slower)
+    assert found["links_known"] == "300 Mbit/s for each front-end", "a wrong capacity is not stated as known"
+    assert found["link_problem"].startswith("100 Mbit/s cannot be the capacity of the clients' links: 180 Mbit/s")
+    assert told() == {}
