@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pandas as pd
 import ports
 import pytest
 import yaml
@@ -199,6 +200,19 @@ def test_links_are_shaped_and_nothing_is_left(tmp_path):
             assert 80 < one < 100 + drained and 35 < slow < 60 and 60 < fast < 100 + drained
             assert fast + slow < 125 + drained
             assert run["nodes"][0]["host"] == "node1" and run["shared_machine"]
+            links = {
+                n["host"]: n["watched"]["network"]["eth0"]["link_bits_per_s"]
+                for r in runs(lab).values()
+                for n in r["nodes"]
+            }
+            assert links == {"node1": 100_000_000, "node2": 50_000_000}
+            assert {tuple(r["store"]["deployment"]["link_bits_per_s"]) for r in runs(lab).values()} == {(120_000_000,)}
+            (table,) = (lab / "results").glob("*/tables/throughput.csv")
+            limits = pd.read_csv(table).set_index("clients")[["link_of", "link_bits_per_s"]]
+            assert limits.to_dict("index") == {
+                1: {"link_of": "clients", "link_bits_per_s": 100_000_000},
+                2: {"link_of": "front-ends", "link_bits_per_s": 120_000_000},
+            }
     finally:
         done = storelab(tmp_path, "testbed", "down", "--folder", str(folder))
     assert "removed 4 namespaces" in done.stdout and not list(Path("/run/netns").glob("storelab-tb-*"))
