@@ -7,15 +7,19 @@ often.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import product
 
+import duckdb
 import numpy as np
+import pandas as pd
 from common import options, report, run, say, sized
 from scipy.optimize import brentq
 from scipy.signal import lfilter
 from scipy.stats import gamma, norm
 
 from storelab.analysis.history import changes as history
+from storelab.analysis.records import rates
 from storelab.analysis.statistics import knees as curves
 from storelab.analysis.statistics import many, medians, steadiness
 from storelab.analysis.statistics import ratios as comparing
@@ -243,6 +247,102 @@ def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift:
     return share(told)
 
 
+TIMES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {  # of an operation, of mean 1
+    "constant": lambda rng, shape: np.ones(shape),
+    "gamma": lambda rng, shape: rng.gamma(4, 1 / 4, shape),
+    "lognormal": lambda rng, shape: rng.lognormal(-0.125, 0.5, shape),
+    "exponential": lambda rng, shape: rng.exponential(1, shape),
+}
+WARM_UP = 0.2  # windows
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A closed loop: law and mean of an operation's time in windows, workers, a ramp in windows in which they start,
+    and how much slower the first worker is."""
+
+    law: str
+    mean: float
+    workers: int
+    ramp: float = 0.0
+    slower: float = 1.0
+
+    @property
+    def means(self) -> np.ndarray:
+        return self.mean * np.where(np.arange(self.workers) == 0, self.slower, 1.0)
+
+    @property
+    def truth(self) -> float:
+        return float((1 / self.means).sum())
+
+    def operations(self, rng: np.random.Generator, draws: int) -> pd.DataFrame:
+        """Return the operations of all draws (column key) that start before the window ends; all of them end."""
+        most = int(2 * (1 + WARM_UP + self.ramp) / self.mean) + 40
+        took = TIMES[self.law](rng, (draws, self.workers, most)) * self.means[:, None]
+        begun = self.ramp * rng.random((draws, self.workers))
+        ends = begun[..., None] + took.cumsum(axis=2)
+        first = begun.max(axis=1) + WARM_UP
+        key, lane, _ = np.indices(took.shape)
+        columns = {"key": key, "lane": lane, "start_ns": ends - took, "end_ns": ends}
+        columns |= {
+            "overlap_begin_ns": first[:, None, None] + 0 * took,
+            "first_end_ns": first[:, None, None] + 1 + 0 * took,
+        }
+        table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
+        table = table[table["start_ns"] < table["first_end_ns"]]
+        times = [name for name in columns if name.endswith("_ns")]
+        table[times] = (table[times] * 1e9).round().astype("int64")
+        return table.assign(client=0, cut_off=False, unstarted=False)
+
+
+def estimates(rng: np.random.Generator, draws: int, loop: Loop) -> pd.DataFrame:
+    """Return the rate of each draw over the true one: `rate`, and `counted` (completions in the window); and the mean
+    number of operations that the rate rests on."""
+    con = duckdb.connect()
+    con.register("drawn", loop.operations(rng, draws))
+    found = rates.closed_loop(con, "SELECT * FROM drawn", {"rate": "1"})
+    inside = "count(*) FILTER (end_ns > overlap_begin_ns AND end_ns <= first_end_ns)"
+    counted = con.execute(f"SELECT key, {inside} AS counted FROM drawn GROUP BY key").df().set_index("key")
+    return found.join(counted / loop.truth).assign(rate=found["rate"] / loop.truth)
+
+
+def open_loop(rng: np.random.Generator, draws: int, latency: float, rate: float) -> float:
+    """Return the bias of counting starts in the window, where operations are due at random times."""
+    due = rng.uniform(0, 1 + WARM_UP, (draws, 2 * int(rate * (1 + WARM_UP)) + 40))
+    due[np.arange(due.shape[1]) >= rng.poisson(rate * (1 + WARM_UP), draws)[:, None]] = -1
+    started = due + np.where(due >= 0, latency * rng.uniform(0, 0.01, due.shape), 0)
+    return float(((started > WARM_UP) & (started <= 1 + WARM_UP)).sum(axis=1).mean() / rate - 1)
+
+
+LOOPS = [
+    Loop(law, mean, workers, ramp)
+    for law, (mean, workers), ramp in product(
+        TIMES, ((0.01, 2), (0.05, 1), (0.05, 4), (0.2, 4), (0.4, 4), (0.7, 8), (1.3, 12), (2, 12), (5, 12)), (0.0, 0.3)
+    )
+]
+FEW_LOOPS = [Loop(law, mean, workers) for law in TIMES for mean, workers in ((0.2, 1), (0.7, 4), (1.3, 4), (5, 4))]
+STRAGGLERS = [
+    Loop(law, mean, workers, slower=slower)
+    for law, (mean, workers, slower) in product(TIMES, ((0.05, 4, 20), (0.1, 4, 10), (0.3, 4, 3), (1, 8, 3)))
+]
+
+
+def of_loops(rng: np.random.Generator, draws: int, loops: Iterable[Loop]) -> dict[str, list[float]]:
+    """Return bias and coverage of each loop: of the estimate, and of counting completions. Coverage: how often the
+    interval of the median of six runs holds the true rate."""
+    out: dict[str, list[float]] = {}
+    for loop in loops:
+        found = estimates(rng, 6 * draws, loop)
+        for name in ("rate", "counted"):
+            runs = found[name].to_numpy().reshape(draws, 6)
+            summaries = [medians.summarise(six) for six in runs]
+            out.setdefault(f"{name}_bias", []).append(float(runs.mean() - 1))
+            out.setdefault(f"{name}_coverage", []).append(
+                share(s.low <= 1 + 1e-6 and s.high >= 1 - 1e-6 for s in summaries)
+            )
+    return out
+
+
 def main() -> None:
     args = options(__doc__)
     rng = np.random.default_rng(20150413)
@@ -284,6 +384,12 @@ def main() -> None:
     values["change_seen"], values["change_placed"] = ([s[i] for s in stepped] for i in (0, 1))
     values["newest_false"] = [newest_told(rng, few, draw, n) for draw, n in product(ENTRIES.values(), LENGTHS)]
     values["newest_seen"] = [newest_told(rng, few, ENTRIES["normal"], n, 5.0) for n in LENGTHS]
+    for name, loops in (("", LOOPS), ("_few", FEW_LOOPS), ("_straggler", STRAGGLERS)):
+        for figure, found in of_loops(rng, few, loops).items():
+            what, _, which = figure.partition("_")
+            values[f"{'rate' if what == 'rate' else 'completions'}_{which}{name}"] = found
+    values["rate_bias_open_loop"] = [open_loop(rng, draws, latency, 40) for latency in (0.01, 1, 5)]
+    say("rates: done")
     report("statistics_truth", draws, values, args)
 
 

@@ -245,6 +245,17 @@ def check(row, expected, where):
             assert found == value, (where, column)
 
 
+def rate(run, rows, earned=lambda row: 1):
+    """Return what operations earn per second: each by the part of its duration in the window. NaN if one is unknown."""
+    total = 0.0
+    for row in rows:
+        if row["start_ns"] < run.first_end:
+            inside = min(row["end_ns"], run.first_end) - max(row["start_ns"], run.begin)
+            value = earned(row)
+            total += math.nan if value is None else value * max(0, inside) / (row["end_ns"] - row["start_ns"])
+    return total / run.length
+
+
 def groups(sweep):
     """Return the valid runs of each group of points of a sweep."""
     out = defaultdict(list)

@@ -11,6 +11,16 @@ def test_median_covers_the_truth():
         assert 0.90 <= truth.coverage(rng, 300, source, 6) <= 0.99
 
 
+def test_rates_of_long_operations_are_unbiased():
+    """Counting completions misses them all if they are constant."""
+    rng = np.random.default_rng(12)
+    loops = [truth.Loop(law, 1.3, 12) for law in ("constant", "gamma")] + [truth.Loop("gamma", 0.2, 4, ramp=0.3)]
+    found = truth.of_loops(rng, 60, [*loops, truth.Loop("constant", 0.3, 4, slower=3)])
+    assert max(map(abs, found["rate_bias"])) <= 0.03 and min(found["rate_coverage"]) >= 0.85
+    assert found["counted_bias"][0] == -1
+    assert abs(truth.open_loop(rng, 400, 5, 40)) <= 0.02
+
+
 def test_bimodal_runs_have_the_documented_lower_coverage():
     assert 0.86 <= truth.coverage(np.random.default_rng(8), 600, "bimodal", 6) <= 0.93
 

@@ -11,9 +11,13 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
   docs/result-columns-explanation.md).
 * an operation that hung (class `Hung`) is a failed one without a completion; its `end_ns` is when it was given up.
 * tail = last completion - first client's end, not below 0.
-* rate in a window = successful operations whose end_ns lies in (begin, end], divided by its length; throughput likewise
-  with their useful bytes. Of a bin that lies across an edge of the window, the part that lies in it counts. Failed
-  operations count as errors only.
+* operations and bytes of a window: of successful operations whose end_ns lies in (begin, end]. Of a bin that lies
+  across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
+* rate and throughput of `first_done` and `last_done` = these divided by the length of the window, as elbencho does.
+* rate and throughput of `overlap` = the estimate of `rates.closed_loop`; in an open loop, successful operations that
+  start in the window divided by its length; where a record has bins or roles, completions divided by its length.
+* a window in which no operation ended has no rate (a missing value). `rate_operations` counts those that the rate of
+  `overlap` rests on.
 * steadiness: what `statistics.steadiness` says of the completions in 40, 20 or 10 equal slices of the overlap window;
   `too short` below 2 s, 50 operations, or 5 for each that the clients may have in flight. There are as many slices as
   keep each of them longer than a bin of operations, and two of them longer than an operation takes on average: clients
@@ -28,7 +32,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.records import scan
+from storelab.analysis.records import rates, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
 from storelab.core.records import HUNG
@@ -110,9 +114,13 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         out[f"{w}_operations"] = _whole(cells[inside & good], "operations", t.index)
         out[f"{w}_bytes"] = _whole(cells[inside & good], "bytes", t.index)
         out[f"{w}_errors"] = _whole(cells[inside & ~good], "operations", t.index)
-        length = length.where(length > 0)  # an empty window has no rate, not an infinite one
+        ended = out[f"{w}_operations"] + out[f"{w}_errors"] > 0
+        length = length.where((length > 0) & ended)  # without an end there is no rate, and none is not zero
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
         out[f"{w}_rate_per_s"] = out[f"{w}_operations"].astype(float) / length
+    out["rate_operations"] = out["overlap_operations"] + out["overlap_errors"]
+    for column, found in _estimates(campaign).items():
+        out.loc[found.index, column] = found
     out["tail_s"] = ((t["last_ns"] - t["first_end_ns"]) / 1e9).clip(lower=0)
     out["operations"], out["errors"] = (_whole(cells[rows], "operations", t.index) for rows in (good, ~good))
     counted = cells[good & overlap].astype({"cell": int, "operations": float})
@@ -122,6 +130,75 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     told = zip(slices, out["overlap_length_s"], most, t["bin_ns"], strict=True)
     out["steadiness"] = [label(*row) for row in told]
     return out
+
+
+_CLOSED = f"""
+WITH unstarted AS (
+  SELECT key, client, (row_number() OVER (PARTITION BY key, client ORDER BY end_ns) - 1) % workers AS lane, end_ns,
+    count, bytes, error, overlap_begin_ns, first_end_ns, client_start_ns, client_end_ns
+  FROM rows SEMI JOIN looped USING (key) JOIN begun USING (key, client)
+  WHERE start_ns IS NULL AND error IS DISTINCT FROM '{HUNG}'),
+inferred AS MATERIALIZED (
+  SELECT *, coalesce(lag(end_ns) OVER (PARTITION BY key, client, lane ORDER BY end_ns), client_start_ns) AS start_ns
+  FROM unstarted),
+typical AS (
+  SELECT key, client, avg(bytes) AS bytes, avg(end_ns - start_ns) + var_pop(end_ns - start_ns) / avg(end_ns - start_ns)
+    AS lasts_ns FROM inferred WHERE end_ns > start_ns GROUP BY key, client)
+SELECT key, client, worker AS lane, start_ns, end_ns, count, bytes, error, overlap_begin_ns, first_end_ns,
+  false AS cut_off, false AS unstarted
+FROM rows SEMI JOIN looped USING (key) WHERE start_ns IS NOT NULL
+UNION ALL BY NAME SELECT * EXCLUDE (client_start_ns, client_end_ns), false AS cut_off, true AS unstarted FROM inferred
+UNION ALL BY NAME
+SELECT key, client, lane, max(end_ns) AS start_ns, 1 AS count, any_value(typical.bytes) AS bytes,
+  greatest(any_value(client_end_ns), max(end_ns) + any_value(lasts_ns)::BIGINT) AS end_ns,
+  any_value(overlap_begin_ns) AS overlap_begin_ns, any_value(first_end_ns) AS first_end_ns, true AS cut_off,
+  true AS unstarted
+FROM inferred JOIN typical USING (key, client) GROUP BY key, client, lane
+HAVING max(end_ns) < any_value(client_end_ns)"""
+_REWARDS = {
+    "overlap_rate_per_s": "CASE WHEN error IS NULL THEN count ELSE 0 END",
+    "overlap_throughput_mb_per_s": f"CASE WHEN error IS NULL THEN bytes ELSE 0 END / {MB}",
+    "answered": f"(error IS DISTINCT FROM '{HUNG}')::INT",
+}
+_OPEN = """
+SELECT key, sum(count) / any_value(length_s) AS overlap_rate_per_s,
+  sum(bytes) / 1e6 / any_value(length_s) AS overlap_throughput_mb_per_s, count(*) AS rate_operations
+FROM (SELECT *, (first_end_ns - overlap_begin_ns) / 1e9 AS length_s FROM rows SEMI JOIN scheduled USING (key)
+  WHERE error IS NULL AND start_ns > overlap_begin_ns AND start_ns <= first_end_ns)
+GROUP BY key"""
+
+
+def _estimates(campaign: Campaign) -> pd.DataFrame:
+    """Estimate rates in the overlap window of the points that have single operations and no roles. Columns as those of
+    `operations` that they replace; shape (points, 3).
+
+    s5cmd records neither starts nor the operations that its end cuts off. An operation starts when the one before it on
+    the same worker ends, where the workers of a client take turns. One that is cut off lasts as long as the operation
+    that covers any moment lasts on average: mean + variance / mean (Cox, Renewal Theory, 1962, section 5.3).
+    """
+    con = scan.connect(campaign, "ops")
+    if con is None:
+        return pd.DataFrame()
+    kinds = con.execute(
+        "SELECT key, bool_or(latency_hist IS NOT NULL) AS bins, bool_or(intended_ns IS NOT NULL) AS scheduled "
+        "FROM rows GROUP BY key"
+    ).df()
+    roles = [bool(campaign.runs[key]["point"]["fixed"].get("roles")) for key in kinds["key"]]
+    kinds = kinds[~kinds["bins"] & ~np.array(roles, bool)]
+    begun = [
+        (key, c["client"], c.get("start_ns") or run["start_ns"], min(c.get("end_ns") or end, end), workers)
+        for key, run in campaign.runs.items()
+        for end, workers in [(run["deadline_ns"], int(run["point"]["axes"].get("workers") or 1))]
+        for c in run["clients"]
+    ]
+    columns = ["key", "client", "client_start_ns", "client_end_ns", "workers"]
+    con.register("begun", pd.DataFrame(begun, columns=columns))
+    con.register("scheduled", kinds.loc[kinds["scheduled"], ["key"]])
+    con.register("looped", kinds.loc[~kinds["scheduled"], ["key"]])
+    closed = rates.closed_loop(con, _CLOSED, _REWARDS)
+    closed = closed.mask(closed.pop("answered") == 0)
+    scheduled = con.execute(_OPEN).df().set_index("key")
+    return pd.concat([t for t in (closed, scheduled) if len(t)] or [closed])
 
 
 def in_flight(axes: Mapping[str, Any]) -> int:
@@ -155,16 +232,18 @@ SELECT key, count(*) AS reads, avg(entries) AS entries_per_read, avg(branches) A
   avg(requests) AS requests_per_read,
   sum(wire_bytes) FILTER (wire_bytes IS NOT NULL) / nullif(sum(needed_bytes) FILTER (wire_bytes IS NOT NULL), 0)
     AS amplification_ratio,
-  {phases}, {opening},
-  count(*) FILTER (good) / any_value(length_s) AS reads_per_s,
-  coalesce(sum(entries) FILTER (good), 0) / any_value(length_s) AS entries_per_s,
-  coalesce(sum(needed_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) AS needed_mb_per_s,
-  CASE WHEN count(wire_bytes) > 0 THEN coalesce(sum(wire_bytes) FILTER (good), 0) / 1e6 / any_value(length_s) END
-    AS wire_mb_per_s
-FROM (SELECT *, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
-      FROM apart)
+  {phases}, {opening}
+FROM apart
 GROUP BY key"""
+READ_LANES = (
+    "SELECT *, 0 AS lane, false AS cut_off, false AS unstarted FROM apart"  # a client reads one file after the other
+)
+_READ_RATES = {
+    "reads_per_s": "1",
+    "entries_per_s": "entries",
+    "needed_mb_per_s": f"needed_bytes / {MB}",
+    "wire_mb_per_s": f"wire_bytes / {MB}",
+}
 # Of the reads that open their file: what opening took, and what came over the wire (was asked for, where nobody tells).
 OPENING = """avg(opening_requests) FILTER (open_ns > 0) AS opening_requests,
   avg(coalesce(opening_wire_bytes, opening_asked_bytes)) FILTER (open_ns > 0) / 1e6 AS opening_mb,
@@ -199,8 +278,9 @@ def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckD
 
 
 def reads(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the read workloads: means per read over all reads of the run, rates in the `overlap`
-    window, both of reading alone; opening_requests, opening_mb, opening_s: means per opening of the file (`apart`).
+    """Per key (the index) of the read workloads: means per read over all reads of the run, rates by
+    `rates.closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
+    (`apart`).
 
     needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;
     wire: bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events
@@ -210,7 +290,8 @@ def reads(campaign: Campaign) -> pd.DataFrame:
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
-    return con.execute(_READS.format(phases=phases, opening=OPENING)).df().set_index("key")
+    means = con.execute(_READS.format(phases=phases, opening=OPENING)).df().set_index("key")
+    return means.join(rates.closed_loop(con, READ_LANES, _READ_RATES))
 
 
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:

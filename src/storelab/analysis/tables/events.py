@@ -1,10 +1,10 @@
 """`events.csv`: events that jobs processed, and what moved for each of them.
 
 After the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010): useful work stands
-before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and what is told per
-event are of the steps that ended in the `overlap` window of `windows`, of all jobs together, and of reading alone
-(`windows.apart` tells it from opening); the totals are of all steps from the agreed start until the first job stopped,
-opening of the files included.
+before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and what moved per
+event are estimates of `rates.closed_loop` in the `overlap` window of `windows`, of all jobs together, and of reading
+only (`windows.apart` separates it from opening). The totals are of all steps from the agreed start until the first job
+stopped, opening of the files included.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records import windows
+from storelab.analysis.records import rates, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core.engines import merges
@@ -35,43 +35,38 @@ METRICS = (
 )
 COLUMNS = tuple(groups.spread(METRICS))
 _STEPS = f"""
-SELECT key, any_value(length_s) AS length_s, sum(entries) FILTER (good) AS events,
-  sum(needed_bytes) FILTER (good) AS needed, sum(asked_bytes) FILTER (good) AS asked,
-  sum(requests) FILTER (good) AS requests,
-    CASE WHEN count(*) = count(wire_bytes) THEN coalesce(sum(wire_bytes) FILTER (good), 0) END AS wire,
-  coalesce(sum(entries) FILTER (done), 0) AS processed_events,
-    CASE WHEN count(*) = count(wire_bytes)
-      THEN coalesce(sum(wire_bytes + opening_wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb,
+SELECT key, coalesce(sum(entries) FILTER (done), 0) AS processed_events,
+  CASE WHEN count(*) = count(wire_bytes)
+    THEN coalesce(sum(wire_bytes + opening_wire_bytes) FILTER (done), 0) / 1e6 END AS moved_mb,
   {windows.OPENING}
-FROM (SELECT *, end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS good,
-        end_ns <= first_end_ns AS done,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
-      FROM apart)
+FROM (SELECT *, end_ns <= first_end_ns AS done FROM apart)
 GROUP BY key"""
+_RATES = {
+    "events_per_s": "entries",
+    "wire_mb_per_s": f"wire_bytes / {windows.MB}",
+    "asked_mb_per_s": f"asked_bytes / {windows.MB}",
+    "needed_mb_per_s": f"needed_bytes / {windows.MB}",
+    "requests_per_s": "requests",
+}
 
 
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, and nodes (hosts that the jobs ran
-    on).
+    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, nodes (hosts that the jobs ran on),
+    and rate_operations (steps that the rates rest on).
 
     wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
-    for, told by all. Columns per event are null where no step ended in the window.
+    for, told by all. What moved per event is the ratio of the two rates.
     """
     con = windows.apart(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
         return pd.DataFrame(index=pd.Index([], name="key"))
-    t = con.execute(_STEPS).df().set_index("key").astype(float)
-    sums = t[["events", "needed", "asked", "requests"]].fillna(0)
-    events, needed, length = (v.where(v > 0) for v in (sums["events"], sums["needed"], t["length_s"]))
-    out = pd.DataFrame(index=t.index)
-    out["events_per_s"] = sums["events"] / length
-    for name, total in (("wire", t["wire"]), ("asked", sums["asked"]), ("needed", sums["needed"])):
-        out[f"{name}_mb_per_s"] = total / windows.MB / length
-    out["wire_bytes_per_event"], out["needed_bytes_per_event"] = t["wire"] / events, sums["needed"] / events
-    out["requests_per_event"], out["amplification_ratio"] = sums["requests"] / events, t["wire"] / needed
-    kept = ["processed_events", "moved_mb", *("_".join(m) for m in windows.OPENED)]
-    out[kept] = t[kept]
-    out["nodes"] = pd.Series({key: len({c.get("host") for c in campaign.runs[key]["clients"]}) for key in t.index})
+    totals = con.execute(_STEPS).df().set_index("key").astype(float)
+    out = totals.join(rates.closed_loop(con, windows.READ_LANES, _RATES))
+    events, needed, wire = (out[c].where(out[c] > 0) for c in ("events_per_s", "needed_mb_per_s", "wire_mb_per_s"))
+    out["wire_bytes_per_event"] = windows.MB * wire / events
+    out["needed_bytes_per_event"] = windows.MB * needed / events
+    out["requests_per_event"], out["amplification_ratio"] = out.pop("requests_per_s") / events, wire / needed
+    out["nodes"] = pd.Series({key: len({c.get("host") for c in campaign.runs[key]["clients"]}) for key in out.index})
     return out
 
 

@@ -343,8 +343,8 @@ def test_every_cell_of_throughput(built, workload):
 
 
 def test_means_of_reads(built):
-    """`windows.reads`: means over all reads, sums of those whose wire bytes are known, rates of those that ended in
-    the window.
+    """`windows.reads`: means over all reads, sums of those whose wire bytes are known, rates by the part of
+    each read that lies in the window.
     """
     tables, runs, _ = built
     found = windows.reads(tables["campaign"])
@@ -353,9 +353,8 @@ def test_means_of_reads(built):
     for key, run in readers.items():
         rows = [r for client in run.reads for r in client]
         wired = [r for r in rows if r["wire_bytes"] is not None]
-        good = [r for r in rows if run.begin < r["end_ns"] <= run.first_end]
         length = (run.first_end - run.begin) / S
-        expected = {"reads": len(rows), "reads_per_s": len(good) / length}
+        expected = {"reads": len(rows)}
         for column, name, unit in (
             ("entries", "entries", 1),
             ("branches", "branches", 1),
@@ -368,9 +367,14 @@ def test_means_of_reads(built):
         expected["wire_mb_per_read"] = sum(r["wire_bytes"] for r in wired) / len(wired) / 1e6
         expected["amplification_ratio"] = sum(r["wire_bytes"] for r in wired) / sum(r["needed_bytes"] for r in wired)
         expected |= {f"{p}_s_per_read": sum(r[f"{p}_ns"] for r in rows) / len(rows) / 1e9 for p in windows.PHASES}
-        expected["entries_per_s"] = sum(r["entries"] for r in good) / length
-        expected["needed_mb_per_s"] = sum(r["needed_bytes"] for r in good) / 1e6 / length
-        expected["wire_mb_per_s"] = sum(r["wire_bytes"] or 0 for r in good) / 1e6 / length
+        shares = [
+            max(0, min(r["end_ns"], run.first_end) - max(r["start_ns"], run.begin)) / (r["end_ns"] - r["start_ns"])
+            for r in rows
+        ]
+        expected["reads_per_s"] = sum(shares) / length
+        for name, column, unit in (("entries", "entries", 1), ("needed_mb", "needed_bytes", 1e6)):
+            expected[f"{name}_per_s"] = sum(r[column] * s for r, s in zip(rows, shares, strict=True)) / length / unit
+        assert math.isnan(found.loc[key, "wire_mb_per_s"]), "some wire bytes are unknown"
         for column, value in expected.items():
             same(found.loc[key, column], float(value), (key, column))
 

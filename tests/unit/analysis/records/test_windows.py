@@ -20,7 +20,9 @@ def row(tmp_path):
     """
 
     def made(ends, begins=(0,), stops=(10 * S,), failed=()):
-        clients = [{"start_ns": b, "end_ns": e} for b, e in zip(begins, stops, strict=True)]
+        clients = [
+            {"client": i, "start_ns": b, "end_ns": e} for i, (b, e) in enumerate(zip(begins, stops, strict=True))
+        ]
         n, errors = len(ends), ["SlowDown" if e in failed else None for e in ends]
         rows = {"client": [0] * n, "op": ["GET"] * n, "count": [1] * n, "bytes": [10**6] * n, "error": errors}
         records.write_table(tmp_path / "raw" / "k" / "ops.0.parquet", records.OPS, rows | {"end_ns": ends})
@@ -37,8 +39,6 @@ def test_window_and_tail_shorter_than_a_second(row):
     found = row([S, S + S // 5, S + S // 2, S + 7 * S // 10], begins=(1,), stops=(14 * S // 10,))
     assert found["overlap_length_s"] == pytest.approx(0.4, abs=1e-6) and found["tail_s"] == pytest.approx(0.3)
     assert found["overlap_operations"] == 1
-    for rate in ("overlap_rate_per_s", "overlap_throughput_mb_per_s"):
-        assert found[rate] == pytest.approx(1 / 0.4, rel=1e-6), rate
 
 
 def test_clients_that_do_not_overlap_have_no_window(row):
@@ -98,8 +98,10 @@ def test_windows_to_the_nanosecond(tmp_path, ends):
         assert [row[f"{name}_{c}_s"] * S for c in ("begin", "end", "length")] == pytest.approx(
             [begin, end, end - begin]
         )
-        assert row[f"{name}_rate_per_s"] == pytest.approx(inside / (end - begin) * S)
-        assert row[f"{name}_throughput_mb_per_s"] == pytest.approx(7 * inside / (end - begin) * S / 1e6)
+        if name != "overlap":  # whose rate is an estimate: test_rates.py
+            rate = inside / (end - begin) * S if inside else math.nan
+            assert row[f"{name}_rate_per_s"] == pytest.approx(rate, nan_ok=True)
+            assert row[f"{name}_throughput_mb_per_s"] == pytest.approx(7 * rate / 1e6, nan_ok=True)
     assert row["tail_s"] * S == pytest.approx(max(0, last - 10)) and row["operations"] == len(ends)
 
 

@@ -209,7 +209,7 @@ def test_group_is_bound_above_80_percent_of_its_ceiling():
 
 
 def rate_of(run):
-    return sum(run.begin < op["end_ns"] <= run.first_end for op in run.every) / run.length
+    return drawn_cells.rate(run, run.every)
 
 
 def busy(run):

@@ -1,6 +1,7 @@
 """sparse.csv: bytes, requests and time of a read, with reads of known cost and with drawn ones."""
 
 import statistics
+from operator import itemgetter
 
 import drawn_cells
 import pytest
@@ -23,13 +24,13 @@ def test_reads_of_known_cost():
 def expected_of(run):
     """Return column -> value of one run; the amplification of the share needs other runs."""
     rows = drawn_cells.without_openings(run)
-    good = [r for r in rows if run.begin < r["end_ns"] <= run.first_end]
     wired = [r for r in rows if r["wire_bytes"] is not None]
     out = {f"{n}_mb_per_read": mean([r[f"{n}_bytes"] for r in rows]) / 1e6 for n in ("needed", "asked", "wire")}
     out |= {f"{n}_per_read": mean([r[n] for r in rows]) for n in ("requests", "entries", "branches", "baskets")}
     out["amplification_ratio"] = sum(r["wire_bytes"] for r in wired) / sum(r["needed_bytes"] for r in wired)
-    out |= {"reads_per_s": len(good) / run.length, "entries_per_s": sum(r["entries"] for r in good) / run.length}
-    out |= {f"{n}_mb_per_s": sum(r[f"{n}_bytes"] or 0 for r in good) / 1e6 / run.length for n in ("needed", "wire")}
+    out |= {"reads_per_s": drawn_cells.rate(run, rows)}
+    out |= {"entries_per_s": drawn_cells.rate(run, rows, itemgetter("entries"))}
+    out |= {f"{n}_mb_per_s": drawn_cells.rate(run, rows, itemgetter(f"{n}_bytes")) / 1e6 for n in ("needed", "wire")}
     out |= {f"{p}_s_per_read": mean([r[f"{p}_ns"] for r in rows]) / S for p in PHASES}
     return out | drawn_cells.openings(rows)
 

@@ -1,8 +1,8 @@
 """`launches.csv`: starts of an application from a repository of software: how long, how many, and from which cache.
 
 The first start of a client is its time to first run, from its own begin; all clients begin theirs together, and every
-cache is empty then. Starts that are whole and ended after the warm-up, until the first client stopped, make rates and
-quantiles; what came from caches and from the store is that of the whole run.
+cache is empty then. Starts that are whole and ended after the warm-up, until the first client stopped, make
+quantiles. Rates are estimates of `rates.closed_loop`. What came from caches and from the store is of the whole run.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records import scan
+from storelab.analysis.records import rates, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
@@ -32,16 +32,20 @@ METRICS = (
 _RUNS = """
 SELECT key, median(s) FILTER (whole AND launch = 0) AS first_s, max(s) FILTER (whole AND launch = 0) AS slowest_s,
   median(s) FILTER (inside) AS start_s, quantile_cont(s, 0.95) FILTER (inside) AS start_p95_s,
-  count(*) FILTER (inside) / any_value(length_s) AS starts_per_s,
-  coalesce(sum(files) FILTER (inside), 0) / any_value(length_s) AS files_per_s,
   avg(files) FILTER (whole) AS files_per_start, avg(gets) FILTER (whole) AS requests_per_start,
   100 * sum(kept) / nullif(sum(objects), 0) AS kept_percent, sum(bytes) / 1e6 AS fetched_mb,
   count(*) FILTER (state = 'failed') AS failed, count(DISTINCT client) FILTER (whole) AS begun
 FROM (SELECT *, state = 'whole' AS whole, (end_ns - begin_ns) / 1e9 AS s,
-        state = 'whole' AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS inside,
-        CASE WHEN first_end_ns > overlap_begin_ns THEN (first_end_ns - overlap_begin_ns) / 1e9 END AS length_s
+        state = 'whole' AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS inside
       FROM rows)
 GROUP BY key ORDER BY key"""
+_LANES = """
+SELECT key, client, 0 AS lane, begin_ns AS start_ns, end_ns, state, files, overlap_begin_ns, first_end_ns,
+  false AS cut_off, false AS unstarted FROM rows"""
+_RATES = {
+    "starts_per_s": "CASE WHEN state = 'whole' THEN 1 ELSE 0 END",
+    "files_per_s": "CASE WHEN state = 'whole' THEN files ELSE 0 END",
+}
 
 
 @GIVEN("launch_runs", "campaign")
@@ -50,7 +54,8 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     con = scan.connect(campaign, "launches")
     if con is None:
         return pd.DataFrame(columns=["key", *map("_".join, METRICS), "failed", "begun", "factor"])
-    found = con.execute(_RUNS).df()
+    estimates = rates.closed_loop(con, _LANES, _RATES)[[*_RATES]]
+    found = con.execute(_RUNS).df().join(estimates, on="key")
     caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
     asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
     told = zip(caches, asked, found["fetched_mb"], strict=True)

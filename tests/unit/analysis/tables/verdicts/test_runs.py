@@ -21,7 +21,8 @@ def campaign(tmp_path):
     runs = {}
     for key, n in (("jobs", 8), ("entries", 2)):
         ends = [(i + 1) * S // 4 for i in range(n)]
-        columns = {c: [row.get(c)] * n for c in records.READS} | {"start_ns": [e - 1 for e in ends], "end_ns": ends}
+        columns = {c: [row.get(c)] * n for c in records.READS}
+        columns |= {"start_ns": [e - S // 4 for e in ends], "end_ns": ends}
         records.write_table(tmp_path / "raw" / key / "reads.0.parquet", records.READS, columns)
         clients = [{"client": 0, "host": "n", "start_ns": 0, "end_ns": 4 * S, "engine": {}}]
         runs[key] = {"start_ns": 0, "deadline_ns": 4 * S, "clients": clients, "files": {"reads.0.parquet": {}}}
@@ -44,7 +45,7 @@ def test_events_are_those_of_jobs(campaign):
 def test_reads_are_those_of_all_that_read(campaign):
     axes = {"entry_fraction_percent": "Float64", "clients": "Int64"}
     found = Runs(Made({"campaign": campaign, "plain": PLAIN, "axes": axes}, GIVEN))["sparse"].set_index("key")
-    assert found["reads_per_s"].to_dict() == {"jobs": 8 / 4, "entries": 2 / 4}
+    assert found["reads_per_s"].to_dict() == {"jobs": 8 / 4, "entries": 2 / 0.5}, "two reads of a quarter of a second"
     assert found["amplification_ratio"].tolist() == [2, 2]
 
 
