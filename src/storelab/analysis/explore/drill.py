@@ -1,7 +1,9 @@
-"""From a figure down to what was recorded: a symbol, its points, the clients and workers of one, each error.
+"""From a figure down to what was recorded: a symbol, its points, one of them over its time, its clients, workers,
+errors.
 
 Operations are read from the raw records by DuckDB, all of a point. Seconds are those after the agreed start; a latency
-begins when the operation was due, or began.
+begins when the operation was due, or began. Each menu begins with points of engines that
+record workers and the start of each operation.
 """
 
 from collections.abc import Iterator
@@ -9,18 +11,24 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.explore import overview
+from storelab.analysis.explore import opened, overview, pictures
 from storelab.analysis.explore.opened import Menu, Opened
 from storelab.analysis.explore.things import Thing, escaped
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.specification import Specification, select
 from storelab.analysis.parts import words
-from storelab.analysis.records import scan
+from storelab.analysis.records import operations, scan, windows
 from storelab.analysis.report.rows import behind
 
 EVERY = -1  # client: all of them
 SLOWEST = 10
+STEPS, FEWEST = 50, 10  # of the time of a point
+FOR_P99 = 100  # operations of a step
+ANY = "any point"  # in place of a figure
+OF_WINDOW = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
 OF_POINT = ("key", "state", "overlap_rate_per_s", "overlap_throughput_mb_per_s", "operations", "errors", "steadiness")
+NO_WORKERS = "The engine does not report which worker did an operation."
+NO_STARTS = "The engine does not report when single operations began."
 _MS = "(end_ns - coalesce(intended_ns, start_ns)) / 1e6"
 _TIMED = "FILTER (error IS NULL AND start_ns IS NOT NULL)"
 _WORK = f"""
@@ -46,45 +54,75 @@ ORDER BY ms DESC, end_s LIMIT {SLOWEST}"""
 
 
 def figures(o: Opened) -> Menu:
-    """The figures whose symbols stand for points."""
-    found = catalogue.of(o.plan).items()
-    return [(name, name) for name, spec in found if isinstance(spec, Specification) and symbols(o, name)]
+    """Return the figures with symbols of points, those with the most detailed records first; then any point."""
+    found = [name for name, spec in catalogue.of(o.plan).items() if isinstance(spec, Specification)]
+    known = {name: _keys(o, name).explode() for name in found}
+    best = {name: keys.map(_details(o)).max() for name, keys in known.items() if len(keys)}
+    ordered = sorted(best, key=lambda name: -best[name])
+    return [*((name, name) for name in ordered), *([(ANY, ANY)] if measured(o) else [])]
+
+
+def _details(o: Opened) -> dict[str, int]:
+    """Return key -> how detailed its operations are: 1 for workers, 1 more for the start of each."""
+    if "details" not in o.known:
+        con = scan.connect(o.campaign, "ops")
+        counted = "SELECT key, (count(worker) > 0)::INT + (count(start_ns) > 0)::INT FROM rows GROUP BY key"
+        o.known["details"] = dict(con.execute(counted).fetchall()) if con else {}
+    return o.known["details"]
 
 
 def symbols(o: Opened, figure: str | None) -> Menu:
-    """What the symbols of a figure stand for: rows of its table, by their places there."""
-    if figure is None:
-        return []
+    """Return the symbols of a figure, which are rows of its table, by their places there."""
+    if figure in (None, ANY):
+        return [("all points", ANY)] if figure else []
     rows = _rows(o, figure)
     told = [c for c in overview.varying(rows) if c in rows] if len(rows) else []
+    details = _keys(o, figure).map(lambda keys: max(_details(o).get(key, 0) for key in keys))
     return [
         (", ".join(filter(None, (words.value_text(c, row[c]) for c in told))) or "the only one", place)
-        for place, row in rows.iterrows()
+        for place, row in rows.loc[details.sort_values(ascending=False, kind="stable").index].iterrows()
     ]
 
 
 def _rows(o: Opened, figure: str) -> pd.DataFrame:
-    """The rows that a figure draws and that are of points; the index tells their places in the whole table."""
+    """Return the rows that a figure draws and that are of points; the index has their places in the whole table."""
+    return o.whole(catalogue.of(o.plan)[figure].table).loc[_keys(o, figure).index]
+
+
+def _keys(o: Opened, figure: str) -> pd.Series:
+    """Return the points behind each row that a figure draws, by the places of these rows in the whole table."""
     spec = catalogue.of(o.plan)[figure]
     whole = o.whole(spec.table)
     if "n" not in whole:
-        return whole.iloc[:0]
+        return pd.Series(dtype=object)
+    if ("behind", spec.table) not in o.known:
+        o.known["behind", spec.table] = behind(whole, o.whole("points"))
+    every = o.whole("points")["key"]
     rows = select(o.table(spec.table), spec.where)
-    places = pd.Series(behind(whole, o.whole("points")), index=whole.index, dtype=str)
-    return rows[places[rows.index].str.len() > 0] if len(rows) else rows
+    places = pd.Series(o.known["behind", spec.table], index=whole.index, dtype=str)[rows.index]
+    return places[places != ""].map(lambda told: [every.iloc[int(place)] for place in told.split()])
+
+
+def measured(o: Opened) -> Menu:
+    """Return the points that count: the most detailed first, of these those with the most clients."""
+    rows = opened.systems(o.table("points"))
+    rows = rows[rows["state"] == "ok"]
+    rows = rows.assign(details=rows["key"].map(_details(o)).fillna(0))
+    rows = rows.sort_values(["details", "clients_joined", "order"], ascending=[False, False, True])
+    return [(", ".join(words.key_text(key)), key) for key in rows["key"]]
 
 
 def points(o: Opened, figure: str | None, symbol: Any) -> Menu:
-    """The points behind a symbol."""
+    """Return the points behind a symbol."""
     if figure is None or symbol is None:
         return []
-    whole, every = o.whole(catalogue.of(o.plan)[figure].table), o.whole("points")
-    keys = [every["key"].iloc[int(place)] for place in behind(whole, every)[symbol].split()]
-    return [(", ".join(words.key_text(key)), key) for key in keys]
+    if figure == ANY:
+        return measured(o)
+    return [(", ".join(words.key_text(key)), key) for key in _keys(o, figure)[symbol]]
 
 
 def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Menu:
-    """The clients of a point, after all of them."""
+    """Return the clients of a point, after all of them."""
     run = o.campaign.runs.get(point or "")
     told = run["clients"] if run else []
     return [("all", EVERY), *((f"client {i}", i) for i in range(len(told)))]
@@ -93,9 +131,12 @@ def clients(o: Opened, figure: str | None, symbol: Any, point: str | None) -> Me
 def down(
     o: Opened, figure: str | None = None, symbol: Any = None, point: str | None = None, client: int | None = EVERY
 ) -> Iterator[Thing]:
-    """The row behind a symbol, its points, and of one point its clients, workers, errors and slowest operations."""
+    """Show the row behind a symbol, its points, and one point in detail (`of_point`)."""
     if figure is None or symbol is None or point is None:
-        yield "No figure of this campaign has symbols that stand for points."
+        yield "No point of this campaign counts."
+        return
+    if figure == ANY:
+        yield from of_point(o, point, EVERY if client is None else client)
         return
     rows = _rows(o, figure)
     spec = catalogue.of(o.plan)[figure]
@@ -107,12 +148,12 @@ def down(
     yield "#### Its points"
     every, keys = o.whole("points"), [key for _, key in points(o, figure, symbol)]
     yield every.loc[every["key"].isin(keys), list(OF_POINT)].dropna(axis="columns", how="all")
-    yield f"#### {escaped(', '.join(words.key_text(point)))}"
     yield from of_point(o, point, EVERY if client is None else client)
 
 
 def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
-    """The clients of a point, then workers, errors and slowest operations of one client or of all."""
+    """Show a point over its time, its clients, then workers, errors and slowest operations of one client or of all."""
+    yield f"#### {escaped(', '.join(words.key_text(point)))}"
     if (failed := o.campaign.failures.get(point)) is not None:
         yield f"This point has no record: {escaped(str(failed['reason']))}"
         return
@@ -120,18 +161,32 @@ def of_point(o: Opened, point: str, client: int = EVERY) -> Iterator[Thing]:
     if con is None:
         yield "This point has no record of operations."
         return
-    yield from overview.over_time(o, point)
+    yield from over_time(o, point)
     yield "#### Its clients"
     yield con.execute(CLIENTS).df().dropna(axis="columns", how="all")
     which = "all clients" if client == EVERY else f"client {client}"
     workers = con.execute(WORKERS, {"client": client}).df()
     yield f"#### Workers of {which}"
-    yield (
-        workers.dropna(axis="columns", how="all") if len(workers) else "The engine does not tell who did an operation."
-    )
+    yield (workers.dropna(axis="columns", how="all") if len(workers) else NO_WORKERS)
     errors = con.execute(ERRORS, {"client": client}).df()
     yield f"#### Errors of {which}"
     yield errors if len(errors) else "No operation failed."
     longest = con.execute(LONGEST, {"client": client}).df()
     yield f"#### Slowest operations of {which}"
-    yield longest if len(longest) else "The engine does not tell when single operations began."
+    yield longest if len(longest) else NO_STARTS
+
+
+def over_time(o: Opened, point: str) -> Iterator[Thing]:
+    """Show completions of each client of a point, the distribution of latencies, and its windows; rates are taken in
+    `overlap` (grey)."""
+    rows = o.whole("points")
+    row = rows[rows["key"] == point].iloc[0]
+    overlap = (row["overlap_begin_s"], row["overlap_end_s"])
+    yield pictures.over_time(windows.completions(o.campaign, point, slices=STEPS), overlap)
+    enough = int(row["operations"]) // FOR_P99
+    found = operations.latencies(o.campaign, point, min(STEPS, max(FEWEST, enough)))
+    yield pictures.latencies(found, overlap) if len(found) else NO_STARTS
+    if pd.isna(row["overlap_begin_s"]):
+        yield "A point with roles has a window for each role, in `roles.csv`."
+    else:
+        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in OF_WINDOW} for w in windows.WINDOWS])

@@ -1,4 +1,4 @@
-"""Then and now: what was printed from 2010 to 2015 beside what was measured here, and which findings hold.
+"""Then and now: what was printed from 2010 to 2015 next to what was measured here, and which findings hold.
 
 Networks, clients and object sizes differ: no ratio is formed.
 """
@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.explore.opened import Opened
-from storelab.analysis.explore.things import Thing
-from storelab.analysis.figures.draw import draw
+from storelab.analysis.explore.things import Thing, charted
 from storelab.analysis.figures.systems.earlier import FIGURES
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.verdicts.earlier import MEASURED
@@ -32,15 +31,13 @@ FINDING = (
 
 
 def statements(o: Opened) -> Iterator[Thing]:
-    """The single statements of 2012 to 2015 beside our highest medians by the same measure."""
+    """Show the single statements of 2012 to 2015 next to our highest medians by the same measure."""
     table = o.whole("earlier")
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
         return
-    figure = FIGURES["earlier"]
-    if (drawn := draw(figure, table)) is not None:
-        yield drawn
-        yield figure.caption
+    if (found := charted({"earlier": (FIGURES["earlier"], [table])})) is not None:
+        yield found
     yield table.drop(columns="interval", errors="ignore")
 
 
@@ -50,16 +47,16 @@ def _ours(table: pd.DataFrame) -> bool:
 
 
 def threads(o: Opened) -> Iterator[Thing]:
-    """The threads of one client, 2012, beside ours."""
+    """Show the threads of one client, 2012, next to ours."""
     table = o.whole("one_client")
     if not _ours(table):
-        yield "No client here worked with several threads alone, as that of 2012 did."
+        yield "No single client here worked with several threads, as that of 2012 did."
         return
     yield table[[*THREADS, *OF_THREADS]]
 
 
 def laboratory(o: Opened) -> Iterator[Thing]:
-    """The storage laboratory of HEPiX, 2010, beside ours."""
+    """Show the storage laboratory of HEPiX, 2010, next to ours."""
     table = o.whole("storage_lab")
     if not _ours(table):
         yield "No jobs here read as those of the storage laboratory of 2010 did."
@@ -68,7 +65,7 @@ def laboratory(o: Opened) -> Iterator[Thing]:
 
 
 def reads(o: Opened) -> Iterator[Thing]:
-    """Reads of a part of the entries, 2015, beside ours."""
+    """Show reads of a part of the entries, 2015, next to ours."""
     table = o.whole("table2")
     if not _ours(table):
         yield "No reads in this campaign."

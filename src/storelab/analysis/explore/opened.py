@@ -1,7 +1,7 @@
-"""A campaign as the notebooks look at it: its records, verified, and its tables through filters."""
+"""A campaign in a notebook: its records, verified, and its tables through filters."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,13 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import words
+from storelab.analysis.records import operations
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import build as tables
-from storelab.core import evidence
+from storelab.core import calibration, evidence
 from storelab.core.errors import UserError
 
-NAMED = "STORELAB_CAMPAIGN_DIR"  # in the environment: the folder of the campaign, and nobody is there to choose
+NAMED = "STORELAB_CAMPAIGN_DIR"  # in the environment: the folder of the campaign, without menus
 USUAL = "reference"
 FILTERS = ("store", "workload", "engine", "object_size_bytes")  # columns that may be filtered
 Filters = Mapping[str, Sequence[Any]]
@@ -23,7 +24,7 @@ Chosen = tuple[dict[str, Menu], dict[str, Any]]
 
 
 def results() -> Path:
-    """Where campaigns lie: `results` of this folder, or of the nearest one above it that has one."""
+    """Return the folder of campaigns: `results` of this folder, or of the nearest one above it that has one."""
     here = Path.cwd()
     return next((p / "results" for p in (here, *here.parents) if (p / "results").is_dir()), here / "results")
 
@@ -45,7 +46,7 @@ def place(campaign: str | Path | None = None) -> Path:
     for folder in (Path(wanted), results() / wanted):
         if (folder / "raw" / evidence.PLAN).exists():
             return folder
-    raise UserError(str(wanted), "is no measured campaign (no raw/plan.json)", "name one like results/reference")
+    raise UserError(str(wanted), "is not a measured campaign (no raw/plan.json)", "name one like results/reference")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Opened:
 
     campaign: Campaign
     filters: Filters = field(default_factory=dict)
+    known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # found once, by views
     _read: dict[str, pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -81,6 +83,19 @@ class Opened:
         if self.filters and "key" in rows and name != "points":
             rows = rows[rows["key"].isin(self.table("points")["key"])]
         return kept(rows, self.filters)
+
+    def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the raw operations as `records.operations.operations` gives them.
+
+        keys: points; default: all that the filters leave, without the calibration.
+        """
+        wanted = systems(self.table("points"))["key"] if keys is None else keys
+        return operations.operations(self.campaign, wanted)
+
+
+def systems(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of systems: those that are not of the calibration."""
+    return rows[rows["workload"] != calibration.WORKLOAD]
 
 
 def kept(rows: pd.DataFrame, filters: Filters) -> pd.DataFrame:
@@ -110,7 +125,7 @@ def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
         if isinstance(values, str) or not isinstance(values, Sequence):
             raise UserError(f"filters: {column}", f"is {values!r}", f"a list, such as [{values!r}]")
         if column not in known:
-            raise UserError(f"filters: {column}", "is no filter of this campaign", f"one of: {', '.join(known)}")
+            raise UserError(f"filters: {column}", "is not a filter of this campaign", f"one of: {', '.join(known)}")
         had = [value for _, value in known[column]]
         if strange := [v for v in values if v not in had]:
             said = ", ".join(map(str, had))

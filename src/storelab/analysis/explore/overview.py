@@ -1,25 +1,22 @@
-"""What was measured: a campaign in short, its points, medians, figures, and one point over its time."""
+"""What was measured: a campaign in short, its points, medians and figures."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.explore import pictures
+from storelab.analysis.explore import opened
 from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, escaped
+from storelab.analysis.explore.things import Thing, charted, escaped
 from storelab.analysis.figures import catalogue
-from storelab.analysis.figures.draw import draw
 from storelab.analysis.parts import words
-from storelab.analysis.records import windows
 from storelab.analysis.report import summary
+from storelab.core import calibration
 
 ALL = ""  # of the menu of figures
-OF_POINT = ("order", "key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "tail_s")
+MAX_LISTED = 60  # points that are listed one by one
+OF_POINT = ("key", "state", "reason", "overlap_throughput_mb_per_s", "overlap_rate_per_s", "steadiness", "errors")
 OF_GROUP = ("n", "throughput_median_mb_per_s", "rate_median_per_s", "rate_low_per_s", "rate_high_per_s", "errors")
 MORE = ("interval", "coverage_percent")
-CPU = ("client_cpu_percent", "server_cpu_percent")
-OF_WINDOW = ("begin_s", "end_s", "length_s", "operations", "errors", "throughput_mb_per_s", "rate_per_s")
 
 
 def campaign(o: Opened) -> Iterator[Thing]:
@@ -32,12 +29,20 @@ def campaign(o: Opened) -> Iterator[Thing]:
 
 
 def points(o: Opened) -> Iterator[Thing]:
-    """How many points ended how, and one row for each."""
-    rows = o.table("points")
-    yield rows.groupby(["store", "workload", "state"], as_index=False).agg(
+    """How many points ended how; then each of them, of many those that do not count. The calibration comes last."""
+    rows = o.table("points").sort_values(["store", "workload", "key"])
+    rows = pd.concat([opened.systems(rows), rows[rows["workload"] == calibration.WORKLOAD]])
+    yield rows.groupby(["store", "workload", "state"], as_index=False, sort=False).agg(
         points=("key", "size"), operations=("operations", "sum"), errors=("errors", "sum")
     )
-    yield rows[[*OF_POINT, "steadiness", "errors"]]
+    listed = rows if len(rows) <= MAX_LISTED else rows[rows["state"] != "ok"]
+    if len(listed):
+        yield listed[list(OF_POINT)].dropna(axis="columns", how="all")
+    if len(listed) < len(rows):
+        yield (
+            f"{words.plural(len(rows) - len(listed), 'point')} that count are not listed: filter by store or workload "
+            f"to see at most {MAX_LISTED}, or take `pick.opened.table('points')`."
+        )
 
 
 def varying(rows: pd.DataFrame, until: str = "n") -> list[str]:
@@ -52,7 +57,7 @@ def medians(o: Opened) -> Iterator[Thing]:
     if rows.empty:
         yield "No rates in this campaign."
         return
-    yield rows[[c for c in (*varying(rows), *OF_GROUP, *CPU, *MORE) if c in rows]]
+    yield rows[[c for c in (*varying(rows), *OF_GROUP, *MORE) if c in rows]]
 
 
 def names(o: Opened) -> Menu:
@@ -61,39 +66,7 @@ def names(o: Opened) -> Menu:
 
 
 def figures(o: Opened, figure: str = ALL) -> Iterator[Thing]:
-    """The declared figures, as the paper has them, of what the filters leave; one without data is left out."""
-    shown = 0
-    for name, declared in catalogue.of(o.plan).items():
-        if figure in (ALL, name):
-            table, *beside = (o.table(t) for t in (declared.table, *declared.beside))
-            if (drawn := draw(declared, table, *beside)) is not None:
-                shown += 1
-                yield drawn
-                yield f"{name}: {catalogue.caption(declared, table)}"
-    if not shown:
-        yield "No figure has data here."
-
-
-def measured(o: Opened) -> Menu:
-    """The points that count, those with the most clients first."""
-    rows = o.table("points")
-    rows = rows[rows["state"] == "ok"].sort_values(["clients_joined", "order"], ascending=[False, True])
-    return [(", ".join(words.key_text(key)), key) for key in rows["key"]]
-
-
-def over_time(o: Opened, point: Any = None) -> Iterator[Thing]:
-    """Completions of each client of a point, and its windows; `overlap` (grey) is where the rates are taken."""
-    rows = o.whole("points")
-    if point is None:
-        yield "No point here has a run that counts."
-        return
-    row = rows[rows["key"] == point].iloc[0]
-    yield pictures.over_time(
-        windows.completions(o.campaign, point, slices=50),
-        ", ".join(words.key_text(point)),
-        (row["overlap_begin_s"], row["overlap_end_s"]),
-    )
-    if pd.isna(row["overlap_begin_s"]):
-        yield "A point with roles has no window of its own: each role has one, in `roles.csv`."
-    else:
-        yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in OF_WINDOW} for w in windows.WINDOWS])
+    """The declared figures of what the filters leave, interactive as on the page; one without data is left out."""
+    chosen = {name: declared for name, declared in catalogue.of(o.plan).items() if figure in (ALL, name)}
+    found = charted({name: (d, [o.table(t) for t in (d.table, *d.beside)]) for name, d in chosen.items()})
+    yield found or "No figure has data here."

@@ -1,4 +1,4 @@
-"""Chooses a campaign and filters, and shows views of it: with menus where somebody may choose, else what stands first.
+"""Choose a campaign and filters, and show views of it: with menus for a user, else the first entry of each menu.
 
 Needs IPython, and ipywidgets for the menus: neither is loaded before something is shown.
 """
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from storelab.analysis.explore import opened
 from storelab.analysis.explore.opened import Filters, Opened
@@ -67,6 +69,10 @@ class Picker:
         for thing in things:
             display(displayable(thing))
 
+    def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
+        """Return the raw operations of what is looked at, or of these points, as `Opened.operations` does."""
+        return self.opened.operations(keys)
+
     def _ipython_display_(self) -> None:
         from IPython.display import Markdown, display
 
@@ -86,5 +92,5 @@ class Picker:
 
 
 def alone() -> bool:
-    """Whether nobody is there to choose: the environment names the campaign, or there are no menus."""
+    """Return whether no user can choose: the environment names the campaign, or ipywidgets is not installed."""
     return opened.NAMED in os.environ or find_spec("ipywidgets") is None

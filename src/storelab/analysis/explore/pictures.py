@@ -6,19 +6,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.figures import panels, plots
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import ratios
+from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram
 
 MOST_CURVES = 12  # panels of scaling curves
 MOST_CLIENTS = 10  # in the legend of a point over its time
+MOST_OPS, CELLS = 4, 40  # of a point: panels of latency, and cells from the least latency to the longest
+LEVELS = {"p50": 0.5, "p99": 0.99}
 VERDICTS = {ratios.FASTER: ("#029e73", "^"), ratios.SLOWER: ("#d55e00", "v"), ratios.CANNOT_TELL: ("0.45", "o")}
 
 
-def over_time(series: pd.DataFrame, title: str, overlap: tuple[float, float]) -> Figure:
+def over_time(series: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
     """series: as `windows.completions` gives it. overlap: seconds in which the rates are taken (NaN: of
     no window)."""
     with plots.style():
@@ -33,10 +37,43 @@ def over_time(series: pd.DataFrame, title: str, overlap: tuple[float, float]) ->
             colour = looks[str(client)][0]
             ax.plot(own["second"], own["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1)
         ax.set(xlabel="Seconds from the agreed start", ylabel="Operations/s of one client", ylim=(0, None))
-        ax.set_title(textwrap.fill(title, 90))
         if 1 < len(clients) <= MOST_CLIENTS:
             handles = [Line2D([], [], color=looks[str(c)][0], label=f"client {c}") for c in clients]
             plots.key(fig, handles, "")
+    return fig
+
+
+def latencies(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
+    """Latency over the time of a point, a panel for each kind of operation: a cell is darker where it has a larger
+    share of the operations of its step; lines are quantiles of each step.
+
+    buckets: as `operations.latencies` gives them. overlap: as in `over_time`.
+    """
+    ops = buckets.groupby("op")["operations"].sum().sort_values(ascending=False).index[:MOST_OPS]
+    edges = np.geomspace(buckets["upper_ns"].min() / WIDTH, buckets["upper_ns"].max(), CELLS + 1) / 1e6
+    step = (buckets["second"] / (buckets["step"] + 0.5)).iloc[0]
+    sides = step * np.arange(buckets["step"].max() + 2)
+    with plots.style():
+        fig = Figure(figsize=(plots.WIDTH, 2.4 * len(ops) + 0.2), layout="constrained")
+        for ax, op in zip(fig.subplots(len(ops), squeeze=False).ravel(), ops, strict=True):
+            own = buckets[buckets["op"] == op]
+            middle = own["upper_ns"] / np.sqrt(WIDTH) / 1e6
+            count, *_ = np.histogram2d(own["second"], middle, [sides, edges], weights=own["operations"].astype(float))
+            share = np.divide(count, count.sum(1, keepdims=True), where=count > 0, out=np.full(count.shape, np.nan))
+            ax.pcolormesh(sides, edges, share.T, cmap="Blues", norm=PowerNorm(0.4, vmin=0), rasterized=True)
+            values = np.full((len(LEVELS), len(sides) - 1), np.nan)  # a step without operations interrupts the line
+            for at, part in own.groupby("step"):
+                upper, counts = part["upper_ns"].to_numpy(float), part["operations"].to_numpy()
+                known = [enough(counts.sum(), level) for level in LEVELS.values()]
+                values[known, at] = of_histogram(upper, counts, [*LEVELS.values()])[known] / 1e6
+            for name, line, colour in zip(LEVELS, values, ("#d55e00", "0.15"), strict=True):
+                if np.isfinite(line).any():
+                    ax.plot((sides[1:] + sides[:-1]) / 2, line, color=colour, linewidth=1, marker=".", ms=2, label=name)
+            for edge in overlap if pd.notna(overlap[0]) else ():
+                ax.axvline(edge, color="0.5", linewidth=0.8, linestyle=":")
+            ax.set(yscale="log", xlabel="Seconds from the agreed start", ylabel=f"Latency of {op} [ms]")
+            plots.plain_numbers(ax.yaxis, edges[-1] / edges[0], 6)
+            ax.legend(loc="upper right", fontsize=6.5)
     return fig
 
 
@@ -56,7 +93,7 @@ def compared(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figure:
         if np.nanmin(values) > 0:
             ax.set_xscale("log")
             plots.plain_numbers(ax.xaxis, np.nanmax(values) / np.nanmin(values), 6)
-        ax.set_yticks(places, [textwrap.shorten(n, 70) for n in names], fontsize=6.5)
+        ax.set_yticks(places, [textwrap.shorten(n, 100) for n in names], fontsize=6.5)
         ax.set_ylim(-0.7, len(rows) - 0.3)
         ax.set_xlabel("B / A, with its 95 % interval")
         handles = [Line2D([], [], color=c, marker=m, label=said) for said, (c, m) in VERDICTS.items()]

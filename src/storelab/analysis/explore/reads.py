@@ -1,10 +1,10 @@
 """Reads of ROOT files: what a reader asks of a store, what comes over the network, and what the read planner would do
 if the store were farther away.
 
-The planner is no part of the analysis: the notebook gives it (`storelab.readplan`).
+The planner is not part of the analysis: the notebook passes it (`storelab.readplan`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +13,9 @@ import pandas as pd
 
 from storelab.analysis.explore import pictures
 from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, escaped
+from storelab.analysis.explore.things import Thing, charted, escaped
 from storelab.analysis.figures import catalogue
-from storelab.analysis.figures.draw import draw
+from storelab.analysis.parts import words
 from storelab.analysis.records import windows
 
 NONE = "No reads in this campaign."
@@ -38,31 +38,28 @@ ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)  # added
 PARTS = (1, 0.1, 10, 50, 100)  # percent of the volume
 
 
-def one_read(o: Opened) -> Iterator[Thing]:
-    """One job that opens the file and reads its entries once, beside Table 2 of 2015."""
-    rows = o.table("table2")
-    yield rows[[c for c in ONE_READ if c in rows]].dropna(axis="columns", how="all") if len(rows) else NONE
-
-
-def amplification(o: Opened) -> Iterator[Thing]:
-    """Requests, bytes and time per read: medians over the runs of means over the reads."""
-    rows = o.table("sparse")
-    phases = (f"{p}_median_s_per_read" for p in windows.PHASES)
-    shown = [c for c in (*SELECTION, *METRICS, *phases) if c in rows]
-    yield rows[shown].dropna(axis="columns", how="all") if len(rows) else NONE
-
-
-def figures(o: Opened) -> Iterator[Thing]:
-    """The figures of reads that have data."""
-    rows, shown = o.table("sparse"), 0
-    for name in FIGURES:
-        declared = catalogue.FIGURES[name]
-        if len(rows) and (drawn := draw(declared, rows)) is not None:
-            shown += 1
-            yield drawn
-            yield catalogue.caption(declared, rows)
-    if not shown:
+def reads(o: Opened) -> Iterator[Thing]:
+    """One read as in Table 2 of 2015, then requests, bytes and time of each kind of read, then the figures of reads.
+    Without reads one line."""
+    one, every = o.table("table2"), o.table("sparse")
+    if one.empty and every.empty:
         yield NONE
+        return
+    yield "#### One read as in Table 2 of 2015: the first read opens the file, the second one finds it open"
+    yield from _compact(one, ONE_READ)
+    yield "#### Means of each read, medians over the runs"
+    yield from _compact(every, (*SELECTION, *METRICS, *(f"{p}_median_s_per_read" for p in windows.PHASES)))
+    yield charted({name: (catalogue.FIGURES[name], [every]) for name in FIGURES}) or "No figure of reads has data."
+
+
+def _compact(rows: pd.DataFrame, columns: Sequence[str]) -> Iterator[Thing]:
+    """These columns of a table that have a value; what is the same in all rows is one line, so that the table fits."""
+    rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
+    same = [c for c in SELECTION if c in rows and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
+    if same:
+        first = rows.iloc[0]
+        yield escaped(f"In all rows: {', '.join(f'{c} {words.cell(c, first[c])}' for c in same)}")
+    yield rows.drop(columns=same)
 
 
 def links(o: Opened) -> Menu:

@@ -39,7 +39,7 @@ def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
 
 
 def titles(rows: pd.DataFrame) -> list[str]:
-    """What tells each curve from the others."""
+    """Return the words that identify each curve."""
     told = overview.varying(rows, "axis")
     return [
         ", ".join(

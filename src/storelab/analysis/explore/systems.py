@@ -1,5 +1,9 @@
-"""Two systems beside each other: stores of this campaign or of others, point by point, as `storelab compare` has it."""
+"""Two systems next to each other, point by point, as `storelab compare` has it; and campaigns in one picture.
 
+Stores of this campaign or of others below `results/`. The calibration's server is not a system.
+"""
+
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -9,47 +13,78 @@ import numpy as np
 import pandas as pd
 
 from storelab.analysis.compare import sides, terminal
-from storelab.analysis.explore import pictures
+from storelab.analysis.explore import opened, overview, pictures
 from storelab.analysis.explore.opened import Menu, Opened, kept, named
-from storelab.analysis.explore.things import Thing, escaped
+from storelab.analysis.explore.things import Thing, charted, escaped
+from storelab.analysis.figures.specification import Measure, Specification
+from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records.campaign import read_plan
+from storelab.analysis.tables.points import NO_RATES
+from storelab.core.model import PREFIX
 
 MOST = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store
 NONE = (
-    "There is nothing to compare with: no other store, in this campaign or beside it, has a point with the same "
-    "workload and axes."
+    "There is nothing to compare with: no other store, in this campaign or in another one below `results/`, has a "
+    "point with the same workload and axes."
 )
+ALONE = "No other campaign below `results/` has a point with the same workload and axes as one of this campaign."
+EVERY = "all"  # campaigns
+STORES = "system"  # a column in place of an axis: where no axis varies, each store is a line
+SPEEDS = (
+    Measure((MB_PER_S,), "Throughput [MB/s]", where={"moves": speed.THROUGHPUT}),
+    Measure((PER_S,), "Operations/s", where={"moves": speed.RATE}),
+)
+Points = frozenset[tuple[str, frozenset[tuple[str, Any]]]]
 
 
 def first(o: Opened) -> Menu:
-    """The stores of this campaign."""
-    return [(f"{o.name}: {store}", (o.folder, store)) for store in dict.fromkeys(o.table("points")["store"])]
+    """The systems of this campaign, those that have most to compare with first."""
+    stores = dict.fromkeys(opened.systems(o.table("points"))["store"])
+    found = {store: _common(o, (o.folder, store)) for store in stores}
+    return [
+        (f"{o.name}: {store}", (o.folder, store))
+        for store in sorted(stores, key=lambda store: -max(found[store].values(), default=0))
+    ]
 
 
 def second(o: Opened, a: SIDE | None) -> Menu:
-    """The other stores that have planned a point like one of A, of this campaign first."""
+    """The other stores that have planned a point like one of A: of this campaign first, then by points in common."""
     if a is None:
         return []
-    wanted = _planned(o.plan, a[1])
-    found = []
-    for folder in [o.folder, *(p for p in named() if p.resolve() != o.folder.resolve())]:
-        plan = o.plan if folder == o.folder else read_plan(folder)
-        for store in dict.fromkeys(p["store"] for p in plan["points"]):
-            if (folder, store) != (a[0], a[1]) and wanted & _planned(plan, store):
-                found.append((f"{folder.resolve().name}: {store}", (folder, store)))
-    return found
+    found = _common(o, a)
+    ordered = sorted(found, key=lambda side: (side[0] != o.folder, -found[side]))
+    return [(f"{folder.resolve().name}: {store}", (folder, store)) for folder, store in ordered]
 
 
-def _planned(plan: Mapping[str, Any], store: str) -> set[tuple[str, frozenset[tuple[str, Any]]]]:
-    """Workload and axes that are not at their default, of each point of a store."""
+def _common(o: Opened, a: SIDE) -> Counter[SIDE]:
+    """Each other store below `results/` -> how many points it has in common with A."""
+    wanted = _plans(o)[a]
+    return +Counter({side: len(wanted & planned) for side, planned in _plans(o).items() if side != a})
+
+
+def _plans(o: Opened) -> dict[SIDE, Points]:
+    """Each store of each campaign below `results/` -> what it has planned."""
+    if "plans" not in o.known:
+        folders = [o.folder, *(p for p in named() if p.resolve() != o.folder.resolve())]
+        plans = {folder: o.plan if folder == o.folder else read_plan(folder) for folder in folders}
+        o.known["plans"] = {
+            (folder, store): _planned(plan, store)
+            for folder, plan in plans.items()
+            for store in dict.fromkeys(p["store"] for p in plan["points"])
+        }
+    return o.known["plans"]
+
+
+def _planned(plan: Mapping[str, Any], store: str) -> Points:
+    """Workload and axes that are not at their default, of each point of a store that has a rate to compare."""
     usual = {(w, a["name"]): a["default"] for w, told in plan["workloads"].items() for a in told["axes"]}
-    return {
+    return frozenset(
         (p["workload"], frozenset((k, v) for k, v in p["axes"].items() if usual[p["workload"], k] != v))
         for p in plan["points"]
-        if p["store"] == store
-    }
+        if p["store"] == store and p["workload"] not in NO_RATES and not p["workload"].startswith(PREFIX)
+    )
 
 
 @cache
@@ -81,10 +116,9 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
     yield escaped(f"A is {one.name}, B is {other.name}")
     for row in table[table["workload"] == sides.ALL].to_dict("records"):
         ratio = words.spread([row["ratio"], row["low"], row["high"]])
-        yield escaped(
-            f"All {words.plural(row['points'], 'point')}, {row['metric'].replace('_', ' ')}: B / A is {ratio}, "
-            f"{row['verdict_corrected']}"
-        )
+        points = f"All {row['points']} points" if row["points"] > 1 else "The only point"
+        what = row["metric"].replace("_", " ")
+        yield escaped(f"{points}, {what}: B / A is {ratio}, {row['verdict_corrected']}")
     if len(each):
         far = np.abs(np.log(shown["B / A"].clip(lower=1e-9))).sort_values(ascending=False).index[:MOST].sort_values()
         names = [f"{p}: {m.partition(' [')[0]}" for p, m in zip(shown["point"], shown["measure"], strict=True)]
@@ -94,3 +128,85 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
         yield shown
     for note in terminal.notes(table, one, other, alone, ()):
         yield escaped(note)
+
+
+def campaigns(o: Opened) -> Menu:
+    """The other campaigns with a point like one of this campaign, by points in common; then all of them."""
+    here = frozenset[Any]().union(*(planned for (folder, _), planned in _plans(o).items() if folder == o.folder))
+    common: Counter[Path] = Counter()
+    for (folder, _), planned in _plans(o).items():
+        common[folder] += len(here & planned) if folder != o.folder else 0
+    found = [(folder.resolve().name, folder) for folder, points in common.most_common() if points]
+    return [*found, *([("all of them", EVERY)] if len(found) > 1 else [])]
+
+
+def along(o: Opened, other: Path | str | None) -> Menu:
+    """The axes that curves of several campaigns may run along: those with most values first."""
+    if other is None:
+        return []
+    rows, axes = _overlaid(o, other)
+    numbers = [c for c in axes if pd.api.types.is_numeric_dtype(rows[c])]
+    ordered = sorted(numbers, key=lambda c: (c != "clients", -rows[c].nunique()))
+    return [(words.heading(c), c) for c in ordered] or [("stores", STORES)]
+
+
+def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
+    """The medians of this campaign and the other ones, what only one side has left out, and the axes that differ. A
+    store is named with its campaign; an axis that a campaign does not know is at its default."""
+    folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
+    parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
+    for now in [o, *(_opened(folder) for folder in folders)]:
+        rows = kept(now.whole("throughput"), o.filters if now is o else {**o.filters, "store": ()})
+        usual |= sides.defaults(now.plan)
+        parts.append(
+            rows.assign(
+                campaign=now.name, system=rows["store"], store=[f"{now.name}: {store}" for store in rows["store"]]
+            )
+        )
+    columns = list(dict.fromkeys(c for rows in parts for c in words.axes_of(rows)))
+    every = pd.concat([p.reindex(columns=[*p.columns, *(c for c in columns if c not in p)]) for p in parts])
+    for column in columns:
+        default = every["workload"].map(lambda w, column=column: usual.get((w, column)))
+        every[column] = every[column].astype(object).where(every[column].notna(), default).infer_objects()
+    every = every.assign(moves=np.where(speed.large(every), speed.THROUGHPUT, speed.RATE))
+    sides_of = every.groupby(["workload", *columns], dropna=False)["campaign"].transform("nunique")
+    head = ["store", "workload", *columns]
+    every = every[sides_of > 1][[*head, *(c for c in every if c not in head)]].reset_index(drop=True)
+    return every, [c for c in columns if every[c].nunique() > 1]
+
+
+@cache
+def _opened(folder: Path) -> Opened:
+    return opened.open_campaign(folder)
+
+
+def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:
+    """Medians of this campaign and of others over each other: a panel for each workload and setting that two of them
+    have, a curve for each store of a
+    campaign."""
+    if other is None or x is None:
+        yield ALONE
+        return
+    rows, axes = _overlaid(o, other)
+    if rows.empty:
+        yield ALONE
+        return
+    apart = ["workload", *(c for c in axes if c != x)]
+    rows = rows.assign(series=rows["campaign" if x == STORES else "store"])
+    figure = Specification(
+        table="throughput",
+        measures=SPEEDS,
+        x=x,
+        line=0.2 if x == STORES else 0.0,
+        height=1.2 if x == STORES else 2.3,
+        panels=tuple(apart),
+        heading=lambda first, _: ", ".join(
+            filter(None, (words.value_text(c, first[c]) for c in apart if not words.is_default(c, first[c])))
+        ),
+        title="Campaigns over each other",
+        caption="Medians of the same points in several campaigns; {bars}. Networks and hosts may differ: see each "
+        "campaign's environment.",
+    )
+    yield charted({"overlay": (figure, [rows])}) or ALONE
+    shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.OF_GROUP]) if c in rows]
+    yield rows[shown].sort_values([*apart, x, "store"])

@@ -1,46 +1,76 @@
-"""What views give, and how IPython displays it. IPython is loaded when something is displayed."""
+"""What views yield, and how IPython displays it. IPython is loaded when something is displayed."""
 
 import html
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from storelab.analysis.figures.specification import Declared
 from storelab.analysis.figures.write import render
 from storelab.analysis.parts import words
+from storelab.analysis.report import charts, library, page
 
-Thing = str | pd.DataFrame | Figure  # Markdown, a table, a picture
 DPI, PIXELS = 200, 125  # of a picture: dots that it has in an inch, and points of the screen that show them
-MOST_ROWS, WIDEST = 60, 90  # of a table on the screen: rows, letters of a cell
+MAX_ROWS, MAX_LETTERS = 500, 200  # of a table on the screen: rows, letters of a cell
+SHORT = 40  # rows of a table that is shown in full; a longer or wider one is scrolled, not cut
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Interactive figures of one output: name -> the figure, as `report.charts` describes it for the page."""
+
+    figures: Mapping[str, Any]
+
+
+Thing = str | pd.DataFrame | Figure | Charts  # Markdown, a table, a picture, interactive figures
 
 
 def escaped(text: str) -> str:
-    """Text as Markdown that shows it as it stands: names and reasons in records are untrusted."""
+    """Return Markdown that shows this text literally: names and reasons in records are untrusted."""
     for sign in "\\`*_[]#|$~":
         text = text.replace(sign, f"\\{sign}")
     return html.escape(text, quote=False)
 
 
+def charted(figures: Mapping[str, tuple[Declared, list[pd.DataFrame]]]) -> Charts | None:
+    """Return the interactive form of figures, each with its tables; None where no figure has data."""
+    found = {name: charts.drawn_chart(figure, *tables) for name, (figure, tables) in figures.items()}
+    known = {name: chart for name, chart in found.items() if chart is not None}
+    return Charts(known) if known else None
+
+
 def displayable(thing: Thing) -> Any:
-    """As IPython displays it."""
+    """Return what IPython displays."""
     from IPython.display import HTML, Image, Markdown
 
     if isinstance(thing, str):
         return Markdown(thing)
     if isinstance(thing, pd.DataFrame):
         return HTML(table_html(thing))
+    if isinstance(thing, Charts):
+        return HTML(page.frame(thing.figures, library.packed()))
     return Image(render(thing, "png", DPI), format="png", width=round(PIXELS * thing.get_figwidth()))
 
 
 def table_html(table: pd.DataFrame) -> str:
-    """At most MOST_ROWS rows, and how many more there are; four digits of each number, text at the left."""
-    more = len(table) - MOST_ROWS
+    """Return a table in a box that scrolls: at most MAX_ROWS rows, and how many more there are; four digits of each
+    number, text at the left; long headings are broken after `_`."""
+    more = len(table) - MAX_ROWS
     text = [i for i, column in enumerate(table, start=1) if not pd.api.types.is_numeric_dtype(table[column])]
     name = "-".join(["storelab-text", *map(str, text)])
     cells = ", ".join(f".{name} {kind}:nth-child({i})" for i in text for kind in ("td", "th"))
-    style = f"<style>{cells} {{text-align: left !important}}</style>" if text else ""
-    with pd.option_context("display.max_colwidth", WIDEST):
-        body = table.head(MOST_ROWS).to_html(
+    style = f".{name} {{font-size: 11px !important}} .{name} th, .{name} td {{padding: 3px 5px !important}}"
+    style += f" .{name} th {{position: sticky; top: 0; background: Canvas; vertical-align: bottom}}"
+    style += f" {cells} {{text-align: left !important}}" if text else ""
+    box = "overflow: auto; margin-bottom: 1em" + ("; max-height: 44em" if len(table) > SHORT else "")
+    with pd.option_context("display.max_colwidth", MAX_LETTERS):
+        body = table.head(MAX_ROWS).to_html(
             index=False, na_rep="", border=0, classes=name, float_format=lambda v: words.number(v, 4, gap="\u202f")
         )
-    return style + body + (f"<p>… {words.plural(more, 'more row')}</p>" if more > 0 else "")
+    body = re.sub(r"<th>[^<]*</th>", lambda heading: heading[0].replace("_", "_<wbr>"), body)
+    left = f"<p>… {words.plural(more, 'more row')}</p>" if more > 0 else ""
+    return f'<style>{style}</style><div style="{box}">{body}</div>{left}'

@@ -54,7 +54,7 @@ def panel(picker: "Picker") -> w.VBox:
 
 
 def menus(picker: "Picker", place: int, view: "View", options: Mapping[str, Any]) -> None:
-    """Display the menus of a view, and below them what it gives, anew whenever one of them or the picker changes."""
+    """Display the menus of a view, and below them what it yields, again whenever one of them or the picker changes."""
     out, wanted = w.Output(), dict[str, Any]()
     found, _ = opened.resolved(picker.opened, options)
     drops = {name: w.Dropdown(description=name.replace("_", " ").capitalize(), layout=WIDE) for name in found}

@@ -34,8 +34,8 @@ def said(metric: str) -> str:
     return metric.replace("_", " ") + (f" [{UNITS[metric]}]" if metric in UNITS else "")
 
 
-def _large(points: pd.DataFrame) -> pd.Series:
-    """Whether an operation of the point moves 1 MB or more."""
+def large(points: pd.DataFrame) -> pd.Series:
+    """Whether an operation of each point (or group of points) moves 1 MB or more."""
     sizes = points.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype("Float64")
     size = sizes["range_size_bytes"].fillna(sizes["object_size_bytes"])
     return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
@@ -45,9 +45,9 @@ def of_points(points: pd.DataFrame) -> pd.DataFrame:
     """Rows of points.csv that count, with `metric` (throughput or rate) and `value` (float, MB/s or 1/s; NaN left
     out)."""
     ok = points[points["state"] == "ok"]
-    large = _large(ok)
-    value = ok[COLUMNS[RATE]].astype("Float64").mask(large, ok[COLUMNS[THROUGHPUT]].astype("Float64"))
-    out = ok.assign(metric=large.map({True: THROUGHPUT, False: RATE}), value=value.astype(float))
+    moves_large = large(ok)
+    value = ok[COLUMNS[RATE]].astype("Float64").mask(moves_large, ok[COLUMNS[THROUGHPUT]].astype("Float64"))
+    out = ok.assign(metric=moves_large.map({True: THROUGHPUT, False: RATE}), value=value.astype(float))
     return out[out["value"].notna()]
 
 

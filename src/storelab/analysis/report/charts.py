@@ -27,12 +27,17 @@ def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapp
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
     for name, figure in catalogue.of(plan).items():
-        beside = [known[other] for other in figure.beside]
-        shown = panels.of(figure, known[figure.table])
-        fig = draw.draw(figure, known[figure.table], *beside, shown=shown)
-        if fig is not None:
-            found[name] = chart(figure, known[figure.table], fig, shown) | {"own": name in plan.get("figures", {})}
+        told = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.beside))
+        if told is not None:
+            found[name] = told | {"own": name in plan.get("figures", {})}
     return found
+
+
+def drawn_chart(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> dict[str, Any] | None:
+    """Return the chart of a figure and its tables; None where they have no data for it."""
+    shown = panels.of(figure, table)
+    fig = draw.draw(figure, table, *beside, shown=shown)
+    return None if fig is None else chart(figure, table, fig, shown)
 
 
 def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layout | None) -> dict[str, Any]:

@@ -52,6 +52,13 @@ def parts(campaign: Campaign) -> dict[str, dict[str, Any]]:
     return out
 
 
+def panels(campaign: Campaign, key: str) -> list[dict[str, Any]]:
+    """Return the panels of a point over its time: rate, latency, CPU, memory and network, where they were recorded."""
+    run = campaign.runs[key]
+    time, seen = (found(campaign, [key]).get(key) for found in (_over_time, _monitor))
+    return [*_time_panels(time, run), *_monitor_panels(seen, run)]
+
+
 def _point(
     campaign: Campaign,
     key: str,
@@ -190,9 +197,9 @@ def _latencies(campaign: Campaign) -> dict[str, list[list[Any]]]:
     return out
 
 
-def _over_time(campaign: Campaign) -> dict[str, pd.DataFrame]:
+def _over_time(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
     """Per key: step, good, bad, p50, p99 of the operations that ended in it, until the deadline."""
-    con = scan.connect(campaign, "ops")
+    con = scan.connect(campaign, "ops", keys)
     if con is None:
         return {}
     steps = [(key, _step_ns(run), run["deadline_ns"]) for key, run in campaign.runs.items()]
@@ -209,9 +216,9 @@ def _step_ns(run: Mapping[str, Any]) -> int:
     return max(whole, scan.bin_ns(run)) if run["engine"].get("name") == "loadgen" else whole
 
 
-def _monitor(campaign: Campaign) -> dict[str, pd.DataFrame]:
+def _monitor(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
     """Per key: the samples of host, clients together, daemons and interfaces."""
-    con = scan.connect(campaign, "monitor")
+    con = scan.connect(campaign, "monitor", keys)
     return {} if con is None else dict(iter(con.execute(_MONITOR).df().groupby("key", sort=False)))
 
 

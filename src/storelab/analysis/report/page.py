@@ -14,6 +14,19 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # one after the other, in one module
+FRAMED = ("data.js", "charts.js", "frame.js")  # the same for charts in another page
+FRAME = """<!doctype html>
+<html lang="en" data-theme="light"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; \
+style-src 'unsafe-inline'; img-src data: blob:">
+<style>{style}
+main {{ min-height: 0; padding: 0; }}
+.panels {{ grid-template-columns: repeat(auto-fill, minmax(min(100%, 290px), 1fr)); }}</style></head>
+<body><main id="main"></main><div id="tip" hidden></div>
+{blocks}
+<script type="module">
+{script}
+</script></body></html>"""
 PLACE = re.compile(r"<!--storelab:(\w+)-->|/\*storelab:(\w+)\*/")
 PLAIN = ("head",)  # blocks that stand as they are, for whoever reads the source
 
@@ -80,6 +93,19 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
     for one, other, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         out += [places[one or other], text]
     return "".join(out)
+
+
+def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
+    """Return an `<iframe>` that draws these figures, as `charts.of` describes them, in any HTML page.
+
+    packed: the libraries (`library.packed`). The frame contains all that it needs and fetches nothing.
+    """
+    document = FRAME.format(
+        style=(HERE / "report.css").read_text(),
+        blocks="\n".join([block("figures", figures), packed_block("library", packed["library"])]),
+        script="\n".join((HERE / name).read_text() for name in FRAMED),
+    )
+    return f'<div><iframe style="width: 100%; border: 0" srcdoc="{html.escape(document)}"></iframe></div>'
 
 
 def read(text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import html as html_module
 import itertools
 import json
 import os
@@ -24,8 +25,23 @@ from paths import DATA, ROOT
 
 import campaigns
 from storelab import readplan
-from storelab.analysis.explore import drill, earlier, faults, opened, overview, reads, scaling, systems, things
+from storelab.analysis.explore import (
+    drill,
+    faults,
+    opened,
+    overview,
+    pictures,
+    reads,
+    scaling,
+    systems,
+    things,
+    verdicts,
+)
 from storelab.analysis.explore.picker import Picker
+from storelab.analysis.figures import catalogue
+from storelab.analysis.records import operations
+from storelab.analysis.report import page
+from storelab.analysis.tables.verdicts import rules
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
@@ -101,6 +117,7 @@ def there(lab, kept, monkeypatch):
             if "parameters" in cell["metadata"].get("tags", []):
                 names |= parameters
         picker = names["pick"]
+        picker.names = names
         IPython.display.display(picker.said())
         assert len(shown) == 1 + sum(map(len, picker.shown)) and all(picker.shown)
         return picker
@@ -111,8 +128,8 @@ def there(lab, kept, monkeypatch):
 @pytest.fixture
 def undrawn_figures(monkeypatch):
     """Replace each declared figure that has rows by an empty one."""
-    for module in (overview, faults, reads, earlier):
-        monkeypatch.setattr(module, "draw", lambda of, table, *beside: Figure() if len(of.told(table)) else None)
+    empty = {"title": "", "caption": "", "note": "", "panels": []}
+    monkeypatch.setattr(things.charts, "drawn_chart", lambda of, table, *more: empty if len(of.told(table)) else None)
 
 
 def of_kind(things, kind):
@@ -139,7 +156,9 @@ def csv(name, table):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_cells_are_short_calls_without_outputs(name):
-    """The code that notebooks share lies in the package."""
+    """The code that notebooks share is in the package; a notebook begins with three sentences."""
+    heading, sentences = "".join(NOTEBOOKS[name][0]["source"]).split("\n\n")
+    assert heading.startswith("# ") and len(re.findall(r"[.?](?= |$)", sentences)) == 3 and "?" in sentences
     first, *others = CODE[name]
     assert first["metadata"]["tags"] == ["parameters"] and not any(c["outputs"] for c in CODE[name])
     parameters = {n.targets[0].id for n in ast.parse("".join(first["source"])).body}
@@ -150,22 +169,55 @@ def test_cells_are_short_calls_without_outputs(name):
         assert all(isinstance(n, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr) for n in body)
 
 
-def test_the_page_names_all_notebooks():
-    page = (ROOT / "docs/notebooks.md").read_text()
-    assert [name for name in NOTEBOOKS if f"| `{name}` |" not in page] == []
+def test_pages_name_all_notebooks():
+    page, readme = (ROOT / "docs/notebooks.md").read_text(), (ROOT / "README.md").read_text()
+    assert [name for name in NOTEBOOKS if f"| `{name}` |" not in page or f"`{name}`" not in readme] == []
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_last_cell_loads_the_raw_operations(name, there, undrawn_figures):
+    """Every row of ops.parquet of the systems, with its point, in a DataFrame that a cell continues with."""
+    picker = there(name, "broad")
+    folder = campaigns.built("broad")
+    frame, shown = picker.names["ops"], eval("".join(CODE[name][-1]["source"]).splitlines()[-1], dict(picker.names))
+    points = csv("broad", "points")
+    keys = points.loc[points["store"].isin(["alpha", "beta"]) & (points["state"] != "failed"), "key"]
+    recorded = collections.Counter({key: n for key in keys if (n := len(ops(folder / "raw", key)[1]))})
+    assert collections.Counter(frame["key"]) == recorded and shown is not None
+
+
+def test_operations_are_those_of_the_records(example):
+    o = opened.open_campaign(example)
+    key = next(p["key"] for p in o.plan["points"] if p["workload"] == "get" and p["axes"]["clients"] == 4)
+    other = next(p["key"] for p in o.plan["points"] if p["workload"] == "put" and p["key"] in o.campaign.runs)
+    frame = o.operations([key, other])
+    point = next(p for p in o.plan["points"] if p["key"] == key)
+    run, rows = ops(example / "raw", key)
+    mine = frame[frame["key"] == key].sort_values(["client", "end_s"])
+    rows = sorted(rows, key=lambda r: (r["client"], r["end_ns"]))
+    assert set(mine["store"]) == {point["store"]} and set(mine["workload"]) == {"get"} and set(mine["rep"]) == {1}
+    assert set(mine["clients"]) == {4}, "an axis that differs between the points is a column"
+    assert mine["end_s"].tolist() == pytest.approx([(r["end_ns"] - run["start_ns"]) / S for r in rows])
+    assert mine["bytes"].sum() == sum(r["bytes"] for r in rows)
+    assert collections.Counter(mine["error"].dropna()) == collections.Counter(filter(None, (r["error"] for r in rows)))
+    took = [(r["end_ns"] - r["start_ns"]) / 1e6 for r in rows if r["start_ns"]]
+    assert mine["latency_ms"].dropna().tolist() == pytest.approx(took)
+    assert o.operations([]).empty and {"key", "op", "latency_ms", "error"} <= {*o.operations([])}
 
 
 # --- explore --------------------------------------------------------------------------------------
 
 
-def test_explore_shows_points_medians_and_one_point(there, example, undrawn_figures):
+def test_explore_shows_points_and_medians(there, example, undrawn_figures):
     picker = there("explore", example)
     plan = json.loads((example / "raw/plan.json").read_text())
     states, each = frames(picker, 1)
     planned = collections.Counter(p["workload"] for p in plan["points"])
     assert states.groupby("workload")["points"].sum().to_dict() == planned
     assert states[states["state"] == "failed"]["points"].tolist() == [1]
-    assert sorted(each["key"]) == sorted(p["key"] for p in plan["points"])
+    (failed,) = picker.opened.campaign.failures
+    assert each["key"].tolist() == [failed], "of many points those that do not count are listed"
+    assert of_kind(picker.shown[1], str)[0].startswith("89 points that count are not listed")
 
     (medians,) = frames(picker, 2)
     for row in medians[medians["workload"] == "get"].to_dict("records"):
@@ -173,22 +225,15 @@ def test_explore_shows_points_medians_and_one_point(there, example, undrawn_figu
         assert row["rate_median_per_s"] == pytest.approx(row["clients"] * row["front_ends"] * one, rel=2e-3)
     assert len(medians[medians["workload"] == "get"]) == 12
 
-    *_, windows = frames(picker, 4)
-    key = overview.measured(picker.opened)[0][1]
-    most = max(p["axes"]["clients"] for p in plan["points"])
-    point = next(p for p in plan["points"] if p["key"] == key)
-    assert point["axes"]["clients"] == most
-    overlap = windows[windows["window"] == "overlap"].iloc[0]
-    run, rows = ops(example / "raw", key)
-    latest = max(c["start_ns"] for c in run["clients"]) - run["start_ns"]
-    begin, end = (latest + make_examples.WARM_UP) / S, make_examples.DURATION / S
-    assert (overlap["begin_s"], overlap["end_s"]) == (begin, end)
-    ax = of_kind(picker.shown[4], Figure)[0].axes[0]
-    band = ax.patches[0].get_extents().bounds  # on the screen: x, y, width, height
-    across = ax.transData.transform([(begin, 0), (end, 0)])[:, 0]
-    assert (band[0], band[0] + band[2]) == pytest.approx(tuple(across))
-    after = [(r["end_ns"] - run["start_ns"]) / S for r in rows if r["error"] is None]
-    assert overlap["operations"] == sum(begin < s <= end for s in after)
+
+def test_explore_puts_the_calibration_last(lab):
+    """209 points are planned, and those of the near-null server come first."""
+    o = opened.open_campaign(lab / "results/broad")
+    assert o.table("points")["store"].iloc[0] == "nullserver"
+    states, *others = overview.points(o)
+    stores = states["store"].tolist()
+    assert stores == sorted(stores[: stores.index("nullserver")]) + ["nullserver"] * stores.count("nullserver")
+    assert sum(len(table) for table in of_kind(others, pd.DataFrame)) < overview.MAX_LISTED
 
 
 def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
@@ -196,7 +241,7 @@ def test_filters_choose_in_all_that_is_shown(there, example, undrawn_figures):
     states, each = frames(picker, 1)
     assert set(states["workload"]) == {"get"} and states["points"].sum() == len(each) == 18
     (medians,) = frames(picker, 2)
-    assert len(medians) == 6 and "get" in overview.measured(picker.opened)[0][0]
+    assert len(medians) == 6 and "get" in drill.measured(picker.opened)[0][0]
     assert picker.said() == f"Campaign {example.name}: Workload get; Objects 4 kB"
     kept = len(picker.opened.table("environment"))
     assert kept == len(picker.opened.whole("environment")) > 0, "a table without such a column stays whole"
@@ -210,39 +255,119 @@ def test_what_has_no_engine_or_size_stays():
 
 def test_all_figures_of_a_campaign_are_shown(lab, there):
     index = json.loads((campaigns.typeset("several") / "figures/index.json").read_text())["figures"]
-    names = {name: entry["caption"] for name, entry in index.items()}
-    shown = list(overview.figures(opened.open_campaign(lab / "results/several")))
-    assert [text.partition(": ")[::2] for text in of_kind(shown, str)] == list(names.items())
-    assert len(of_kind(shown, Figure)) == len(names) > 2
+    (shown,) = overview.figures(opened.open_campaign(lab / "results/several"))
+    assert isinstance(shown, things.Charts) and len(shown.figures) > 2
+    assert {name: chart["caption"] for name, chart in shown.figures.items()} == {
+        name: entry["caption"] for name, entry in index.items()
+    }
 
 
 # --- drill ----------------------------------------------------------------------------------------
 
 
-def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(there, example):
-    picker = there("drill", example)
-    o = picker.opened
-    figure = drill.figures(o)[0][1]
+def test_drill_leads_from_a_figure_to_the_clients_and_errors_of_a_point(example, kept):
+    o, figure = kept(example), "throughput_download"
     symbol = drill.symbols(o, figure)[0][1]
-    (row,) = frames(picker, 0)[:1]
-    behind = frames(picker, 0)[1]
+    key = drill.points(o, figure, symbol)[0][1]
+    shown = list(drill.down(o, figure, symbol, key))
+    row, behind, *tables = of_kind(shown, pd.DataFrame)
     assert len(row) == 1 and row["n"].iloc[0] == (behind["state"] == "ok").sum()
-    whole = o.whole(overview.catalogue.of(o.plan)[figure].table).loc[symbol]
-    for key in behind["key"]:  # every point agrees with the row in all axes that it has
-        point = next(p for p in o.plan["points"] if p["key"] == key)
+    whole = o.whole(catalogue.of(o.plan)[figure].table).loc[symbol]
+    for one in behind["key"]:  # every point agrees with the row in all axes that it has
+        point = next(p for p in o.plan["points"] if p["key"] == one)
         assert (point["store"], point["workload"]) == (whole["store"], whole["workload"])
         assert (point["axes"]["clients"], point["axes"].get("front_ends", 1)) == (whole["clients"], whole["front_ends"])
-    key = drill.points(o, figure, symbol)[0][1]
     assert key == behind["key"].iloc[0]
     _, rows = ops(example / "raw", key)
-    clients = next(f for f in frames(picker, 0) if "first_end_s" in f)
+    clients = next(f for f in tables if "first_end_s" in f)
     truth = collections.Counter((r["client"], r["error"] is None) for r in rows)
     assert clients["operations"].tolist() == [truth[c, True] for c in clients["client"]]
     assert clients["errors"].tolist() == [truth[c, False] for c in clients["client"]] == [1] * len(clients)
     assert clients["mb"].sum() == pytest.approx(sum(r["bytes"] for r in rows if r["error"] is None) / 1e6)
-    (errors,) = (f for f in frames(picker, 0) if "error" in f)
+    (errors,) = (f for f in tables if "error" in f)
     assert errors[["error", "operations", "first_s"]].to_numpy().tolist() == [["SlowDown", 1, 2.0]] * len(clients)
-    assert "The engine does not tell who did an operation." in of_kind(picker.shown[0], str)
+    *_, windows = (f for f in tables if "window" in f)
+    overlap = windows[windows["window"] == "overlap"].iloc[0]
+    run, rows = ops(example / "raw", key)
+    latest = max(c["start_ns"] for c in run["clients"]) - run["start_ns"]
+    begin, end = (latest + make_examples.WARM_UP) / S, make_examples.DURATION / S
+    assert (overlap["begin_s"], overlap["end_s"]) == (begin, end)
+    ax = of_kind(shown, Figure)[0].axes[0]
+    band = ax.patches[0].get_extents().bounds  # on the screen: x, y, width, height
+    across = ax.transData.transform([(begin, 0), (end, 0)])[:, 0]
+    assert (band[0], band[0] + band[2]) == pytest.approx(tuple(across))
+    after = [(r["end_ns"] - run["start_ns"]) / S for r in rows if r["error"] is None]
+    assert overlap["operations"] == sum(begin < s <= end for s in after)
+
+
+def test_drill_opens_on_detailed_records(lab):
+    """The first figure and most of its symbols are of s5cmd, which reports neither workers nor the start."""
+    campaign = opened.open_campaign(lab / "results/broad").campaign
+    tells = {p["key"]: 2 * (p["axes"].get("engine") == "loadgen") for p in campaign.points}
+    o = opened.Opened(campaign, known={"details": tells})
+    usual = [name for name, _ in drill.figures(opened.Opened(campaign, known={"details": dict.fromkeys(tells, 0)}))]
+    figures = [name for name, _ in drill.figures(o)]
+    told = {
+        name: [tells[drill.points(o, name, place)[0][1]] for _, place in drill.symbols(o, name)]
+        for name in figures[:-1]
+    }
+    assert sorted(figures) == sorted(usual) and figures[-1] == usual[-1] == drill.ANY
+    assert max(told[usual[0]]) == 0 and told[figures[0]][0] == 2
+    best = [max(values) for values in told.values()]
+    assert best == sorted(best, reverse=True) and {*best} == {0, 2}
+    assert all(values == sorted(values, reverse=True) for values in told.values())
+    assert tells[drill.measured(o)[0][1]] == 2
+
+
+def test_details_are_workers_and_starts(lab, kept):
+    """Compare with the records of each point, row by row."""
+    for name in ("broad", "several"):
+        o = opened.open_campaign(lab / "results" / name)
+        for key in list(o.campaign.runs)[::20]:
+            rows = ops(o.campaign.raw, key)[1]
+            truth = sum(any(r[column] is not None for r in rows) for column in ("worker", "start_ns"))
+            assert drill._details(o).get(key, 0) == truth, key
+
+
+def test_drill_offers_every_point_that_counts(example, kept):
+    o = kept(example)
+    name, figure = drill.figures(o)[-1]
+    keys = {key for _, key in drill.points(o, figure, drill.symbols(o, figure)[0][1])}
+    points = o.whole("points")
+    assert name == drill.ANY and keys == {*points.loc[points["state"] == "ok", "key"]}
+    key = next(iter(keys))
+    assert "".join(of_kind(drill.down(o, figure, drill.ANY, key), str)).startswith("#### ")
+
+
+def test_latencies_over_time_are_counted_in_buckets(lab):
+    """Single operations and bins against the records, each step by its end."""
+    o = opened.open_campaign(lab / "results/several")
+    key = next(p["key"] for p in o.plan["points"] if p["sweep"] == "faults" and p["axes"]["fault"] == "killed")
+    run, rows = ops(o.campaign.raw, key)
+    steps = 7
+    found = operations.latencies(o.campaign, key, steps)
+    step = -(-(run["deadline_ns"] - run["start_ns"]) // steps)
+    good = [r for r in rows if r["error"] is None and (r["start_ns"] or r["latency_hist"])]
+    truth = collections.Counter()
+    for r in good:
+        at = min(max((r["end_ns"] - run["start_ns"] - 1) // step, 0), steps - 1)
+        truth[at] += sum(b["count"] for b in r["latency_hist"]) if r["latency_hist"] else 1
+    assert found.groupby("step")["operations"].sum().to_dict() == truth
+    assert found["second"].tolist() == pytest.approx([(s + 0.5) * step / S for s in found["step"]])
+    took = np.sort([r["end_ns"] - r["start_ns"] for r in good if r["start_ns"]])
+    buckets = [b for r in good for b in r["latency_hist"] or ()]
+    took = np.sort([*took, *np.repeat([b["upper_ns"] for b in buckets], [b["count"] for b in buckets])])
+    upper = np.sort(np.repeat(found["upper_ns"], found["operations"]))
+    assert (took <= upper * 1.001).all() and (upper <= took * 1.021).all()
+
+
+def test_a_stall_interrupts_the_lines_of_latency():
+    rows = [("GET", s, s + 0.5, 1e6 * (s + 1), 200) for s in (0, 1, 4)]
+    buckets = pd.DataFrame(rows, columns=["op", "step", "second", "upper_ns", "operations"])
+    (ax,) = pictures.latencies(buckets, (1.0, 4.0)).axes
+    p50 = next(line for line in ax.lines if line.get_label() == "p50")
+    assert p50.get_xdata().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert p50.get_ydata() == pytest.approx([1, 2, np.nan, np.nan, 5], rel=0.02, nan_ok=True)
 
 
 def test_the_symbols_of_a_figure_are_the_rows_that_it_draws(example, kept):
@@ -281,8 +406,8 @@ def test_drill_shows_workers_errors_and_the_slowest_of_one_client(lab):
 def test_drill_says_why_a_point_has_no_record(there, example):
     o = opened.open_campaign(example)
     key = next(iter(o.campaign.failures))
-    (said,) = drill.of_point(o, key)
-    assert "client 3 did not arrive" in said and "\\_all\\_" in said  # text, no markup
+    heading, said = drill.of_point(o, key)
+    assert heading.startswith("#### ") and "client 3 did not arrive" in said and "\\_all\\_" in said  # text, no markup
 
 
 # --- compare --------------------------------------------------------------------------------------
@@ -323,7 +448,7 @@ def test_compare_offers_only_what_has_a_point_in_common(there, lab):
         return [
             (p["workload"], {k: v for k, v in p["axes"].items() if v != usual[p["workload"]][k]})
             for p in plan["points"]
-            if p["store"] == store
+            if p["store"] == store and p["workload"] in ("put", "get")  # all other workloads of A
         ]
 
     mine = points(*a)
@@ -334,7 +459,7 @@ def test_compare_offers_only_what_has_a_point_in_common(there, lab):
     assert len(menu) >= 2
 
 
-def test_an_axis_that_a_campaign_does_not_know_stands_at_its_default():
+def test_unknown_axis_is_at_its_default():
     def plan(**axes):
         told = {"get": {"axes": [{"name": "size", "default": 1}, {"name": "later", "default": 0}]}}
         return {"workloads": told, "points": [{"store": "s", "workload": "get", "axes": axes}]}
@@ -346,7 +471,51 @@ def test_an_axis_that_a_campaign_does_not_know_stands_at_its_default():
 
 @pytest.mark.heavy
 def test_compare_without_a_second_system_says_so(there, lonely):
-    assert there("compare", lonely).shown == [[systems.NONE]]
+    assert there("compare", lonely).shown == [[systems.NONE], [systems.ALONE]]
+
+
+def test_compare_does_not_begin_with_the_calibration(there):
+    """The near-null server is the first store of the campaign, and has nothing in common with any other."""
+    picker = there("compare", "broad")
+    assert "nullserver" not in " ".join(name for name, _ in systems.first(picker.opened))
+    (table,) = frames(picker, 0)
+    assert len(table) > 1 and "A is broad:alpha, B is broad:beta" in of_kind(picker.shown[0], str)[0]
+
+
+def test_compare_offers_no_roles(there, lab):
+    """Points with roles have no rate to compare."""
+    o = opened.open_campaign(lab / "results/several")
+    assert systems.second(o, systems.first(o)[0][1]) == []
+
+
+@pytest.fixture
+def upgraded(tmp_path, monkeypatch):
+    """Return a campaign of two, `before` and `after`, which differ in one store's name and in one size."""
+    for name, sizes in (("before", ["4 kB", "10 MB"]), ("after", ["4 kB"])):
+        axes = {"engine": "obstore", "object_size": sizes, "clients": [1, 2]}
+        sweeps = {"up": {"workload": "put", "axes": axes}}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(make_examples, "per_client", lambda point, n=100 if name == "before" else 120: n)
+            make_examples.make(tmp_path / "results" / name, failed=(), sweeps=sweeps, repetitions=1)
+    monkeypatch.chdir(tmp_path)
+    return opened.open_campaign(tmp_path / "results" / "before")
+
+
+def test_overlay_draws_what_two_campaigns_have_in_common(upgraded):
+    ((_, other),) = systems.campaigns(upgraded)
+    x = systems.along(upgraded, other)[0][1]
+    charts, table = systems.overlay(upgraded, other, x)
+    (panel,) = charts.figures["overlay"]["panels"]
+    drawn = {line["name"]: dict(zip(line["x"], line["y"], strict=True)) for line in panel["lines"]}
+    every = {
+        f"{name}: alpha": opened.open_campaign(upgraded.folder.parent / name).whole("throughput")
+        for name in ("before", "after")
+    }
+    small = {name: rows[rows["object_size_bytes"] == 4000] for name, rows in every.items()}
+    truth = {name: dict(zip(rows["clients"], rows["rate_median_per_s"], strict=True)) for name, rows in small.items()}
+    assert x == "clients" and drawn.keys() == truth.keys()
+    assert all(drawn[name] == pytest.approx(truth[name], rel=1e-6) for name in truth)
+    assert len(table) == sum(map(len, truth.values())) == 4
 
 
 # --- then and now ---------------------------------------------------------------------------------
@@ -363,7 +532,7 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
     ours = uploads[uploads["source"] == "measured"]
     best = (small["rate_median_per_s"] / small["clients"]).groupby(small["store"]).max()
     assert len(best) == 2 and sorted(ours["median"]) == pytest.approx(sorted(best))
-    assert len(of_kind(picker.shown[0], Figure)) == 1
+    assert len(of_kind(picker.shown[0], things.Charts)) == 1
 
     (threads,) = frames(picker, 1)
     assert threads.iloc[0]["rate_median_per_s"] == 7.3 and (threads["source"] == "measured").any()
@@ -381,7 +550,7 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
 
 def test_then_and_now_says_what_is_not_there(there):
     picker = there("then_and_now", "several")
-    words = ("Nothing in this campaign has a measure", "No client here", "No jobs here", "No reads in this campaign.")
+    words = ("Nothing in this campaign has a measure", "No single client here", "No jobs here", "No reads in this campaign.")
     assert [shown[0].startswith(text) for shown, text in zip(picker.shown, words, strict=False)] == [True] * 4
 
 
@@ -390,23 +559,65 @@ def test_then_and_now_says_what_is_not_there(there):
 
 def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
     picker = there("faults", "several")
-    (events,) = frames(picker, 1)
+    events, recovery = frames(picker, 0)
     acts = events[events["kind"] == "act"]
     assert acts[acts["name"] == "kill"]["begin_s"].tolist() == [several.KILLED / 1000] * 3
     assert acts[acts["name"] == "restart"]["begin_s"].tolist() == [several.RESTARTED / 1000] * 3
     told = sorted(events[events["name"] == "degraded"]["begin_s"])
     assert told == [several.noticed(rep) / 1000 for rep in (1, 2, 3)]
-    (recovery,) = frames(picker, 2)
     uploads = recovery[(recovery["role"] == "uploads") & (recovery["source"] == "measured")].iloc[0]
     failed = [(several.noticed(r) - several.KILLED) * 20 // 1000 + (4200 - several.KILLED) // 100 for r in (1, 2, 3)]
     assert uploads["failed_median_operations"] == sorted(failed)[1]
-    figure, caption = picker.shown[0]
-    assert isinstance(figure, Figure) and caption.startswith("Operations per second, latency and failed operations")
+    chart = picker.shown[0][0].figures["timeline_faults"]
+    assert chart["panels"] and chart["caption"].startswith("Operations per second, latency and failed operations")
 
 
-def test_a_campaign_without_faults_says_so_in_one_line(there):
+def test_a_campaign_without_faults_says_so_once(there):
     picker = there("faults", "broad")
-    assert picker.shown == [[faults.NONE]] * 3 and "\n" not in faults.NONE
+    assert picker.shown == [[f"{faults.NONE} These have some: several."]]
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_verdicts_show_evidence_and_what_to_try(there):
+    picker = there("verdicts", "broad")
+    known = csv("broad", "verdicts")
+    counts, rows, *others = frames(picker, 0)
+    assert counts.drop(columns="deployment").sum().to_dict() == collections.Counter(known["verdict"])
+    assert rows["verdict"].tolist() == known["verdict"].tolist()
+    place = verdicts.subjects(picker.opened)[0][1]
+    row = known.loc[place]
+    assert row["verdict"] != rules.NOT_KNOWN, "a known limit is shown first"
+    text = "\n".join(of_kind(picker.shown[0], str))
+    assert things.escaped(row["evidence"]) in text and things.escaped(verdicts.advice(row["verdict"])) in text
+    (groups,) = others
+    column = "throughput_median_mb_per_s" if row["unit"] == "MB/s" else "rate_median_per_s"
+    assert groups[column].iloc[0] == pytest.approx(row["best"]) and groups[column].is_monotonic_decreasing
+    (charts,) = of_kind(picker.shown[0], things.Charts)
+    (panels,) = (figure["panels"] for figure in charts.figures.values())
+    assert panels[0]["y"]["label"] == "Operations/s"
+
+
+def test_each_verdict_has_the_groups_that_it_is_about(lab):
+    o = opened.open_campaign(lab / "results/broad")
+    for _, row in o.whole("verdicts").iterrows():
+        groups = verdicts._groups(o, row)
+        column = "throughput_median_mb_per_s" if row["unit"] == "MB/s" else "rate_median_per_s"
+        assert groups[column].iloc[0] == pytest.approx(row["best"], rel=1e-6)
+
+
+def test_each_rule_has_an_advice():
+    assert [rule.verdict for rule in rules.RULES if not verdicts.advice(rule.verdict)] == []
+    assert (
+        verdicts.advice(rules.NOT_KNOWN, "more runs; a calibration")
+        == "To know the limit, measure: more runs; a calibration."
+    )
+    assert not [begin for begin in verdicts.TRY if not any(r.verdict.startswith(begin) for r in rules.RULES)]
+
+
+def test_without_a_rate_verdicts_says_so(there):
+    assert there("verdicts", "several").shown == [[verdicts.NONE]]
 
 
 # --- scaling --------------------------------------------------------------------------------------
@@ -456,7 +667,7 @@ def test_without_a_curve_scaling_says_so(there):
 def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undrawn_figures):
     picker = there("sparse", staged[True])
     o = picker.opened
-    (plans,), text = frames(picker, 3), of_kind(picker.shown[3], str)[0]
+    (plans,), text = frames(picker, 1), of_kind(picker.shown[1], str)[0]
     assert "a link that was measured" in text and "1 % of the volume" in text
     clients = [client for run in o.campaign.runs.values() for client in run["clients"]]
     told = next(c["engine"]["link"] for c in clients if (c.get("engine") or {}).get("link"))
@@ -473,7 +684,7 @@ def test_what_if_is_the_planners_answer_on_a_measured_link(there, staged, undraw
     mine = sorted(zip(picked["offset"], picked["size"], strict=True))
 
     for row, added in zip(plans.to_dict("records"), reads.ROUND_TRIPS_MS, strict=True):
-        # Its requests, made anew: neighbours are merged over gaps up to that of the plan.
+        # Its requests, computed again: neighbours are merged over gaps up to that of the plan.
         merged = [[mine[0][0], sum(mine[0])]]
         for offset, size in mine[1:]:
             if offset - merged[-1][1] <= row["its gap [B]"]:
@@ -497,15 +708,31 @@ def test_a_farther_link_has_a_longer_round_trip_and_waits_for_it_in_flight():
 
 def test_link_that_was_not_measured_is_called_made_up(there, staged):
     picker = there("sparse", staged[False])
-    assert "MADE-UP" in of_kind(picker.shown[3], str)[0] and len(of_kind(picker.shown[2], Figure)) > 1
-    (selections,) = frames(picker, 1)
-    assert len(selections) == len(pd.read_csv(staged[False] / "tables/sparse.csv"))
+    assert "MADE-UP" in of_kind(picker.shown[1], str)[0]
+    (charts,) = of_kind(picker.shown[0], things.Charts)
+    _, selections = frames(picker, 0)
+    assert len(charts.figures) > 1 and len(selections) == len(pd.read_csv(staged[False] / "tables/sparse.csv"))
 
 
-def test_without_reads_a_notebook_says_so(there, lonely, undrawn_figures):
+def test_tables_of_reads_are_complete_and_narrow(there):
+    """What is the same in all rows is said once; no row is left out, and no column with a value that differs."""
+    picker = there("sparse", "broad")
+    one, every = frames(picker, 0)
+    known = csv("broad", "sparse")
+    said = next(text for text in of_kind(picker.shown[0], str) if text.startswith("In all rows: "))
+    wanted = [c for c in (*reads.SELECTION, *reads.METRICS) if c in known and known[c].notna().any()]
+    same = [c for c in wanted if c in reads.SELECTION and known[c].nunique(dropna=False) == 1]
+    assert len(every) == len(known) and [c for c in wanted if c not in same] == [c for c in every if c in wanted]
+    assert same and all(things.escaped(c) in said for c in same) and not {*same} & {*every}
+    assert len(one) == len(csv("broad", "table2"))
+    html = things.table_html(every)
+    assert html.count("<tr") == len(known) + 1 and "overflow: auto" in html and "_<wbr>" in html
+
+
+def test_without_reads_a_notebook_says_so_once(there, lonely, undrawn_figures):
     picker = there("sparse", lonely)
-    assert picker.shown[:3] == [[reads.NONE]] * 3 == [["No reads in this campaign."]] * 3
-    assert picker.shown[3] == ["No baskets of a staged file in this campaign: there is nothing to plan."]
+    nothing = "No baskets of a staged file in this campaign: there is nothing to plan."
+    assert picker.shown == [["No reads in this campaign."], [nothing]]
 
 
 # --- the picker -----------------------------------------------------------------------------------
@@ -529,14 +756,14 @@ def test_usual_campaign_is_the_reference_then_the_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="holds no measured campaign"):
         opened.place()
-    with pytest.raises(UserError, match="nowhere: is no measured campaign"):
+    with pytest.raises(UserError, match="nowhere: is not a measured campaign"):
         opened.place("nowhere")
 
 
 @pytest.mark.parametrize(
     ("filters", "said"),
     [
-        ({"stores": ["alpha"]}, "filters: stores: is no filter of this campaign; one of: store, workload"),
+        ({"stores": ["alpha"]}, "filters: stores: is not a filter of this campaign; one of: store, workload"),
         ({"store": "alpha"}, r"filters: store: is 'alpha'; a list, such as \['alpha'\]"),
         ({"store": ["gamma"]}, "filters: store: no point has 'gamma'; one of: alpha"),
     ],
@@ -546,7 +773,7 @@ def test_a_filter_that_no_point_has_is_refused(example, kept, filters, said):
         opened.filtered(kept(example).campaign, filters)
 
 
-def test_tables_older_than_the_records_are_made_anew(lonely, tmp_path, monkeypatch):
+def test_outdated_tables_are_made_again(lonely, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(opened.tables, "build", made.append)
     shutil.copytree(lonely, tmp_path / "c")
@@ -572,7 +799,7 @@ def test_a_later_menu_follows_what_was_chosen_before():
     assert opened.resolved(None, {"a": lambda o: []})[1] == {"a": None}
 
 
-def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
+def test_menus_show_what_is_chosen(lab, monkeypatch):
     """With somebody there: menus of campaign, filters and points."""
     w = pytest.importorskip("ipywidgets")
     monkeypatch.delenv(opened.NAMED, raising=False)
@@ -587,9 +814,9 @@ def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
     (panel,) = shown
     campaigns, lists = panel.children
     assert [name for name, _ in campaigns.options] == [p.name for p in opened.named()]
-    picker.show(lambda o, point: [point], point=overview.measured)
+    picker.show(lambda o, point: [point], point=drill.measured)
     drop = next(box for box in shown[1:] if isinstance(box, w.VBox)).children[0]
-    first, second = (key for _, key in overview.measured(picker.opened)[:2])
+    first, second = (key for _, key in drill.measured(picker.opened)[:2])
     assert picker.shown == [[first]]
     drop.value = second
     assert picker.shown == [[second]]
@@ -604,8 +831,21 @@ def test_menus_show_anew_what_is_chosen(lab, monkeypatch):
 
 def test_what_stands_in_records_is_text():
     assert things.escaped("<b>*a*_[x](y)`$`</b>") == "&lt;b&gt;\\*a\\*\\_\\[x\\](y)\\`\\$\\`&lt;/b&gt;"
-    html = things.table_html(pd.DataFrame({"a": ["<script>"] * 61, "b": [1234.5678] * 61}))
+    html = things.table_html(pd.DataFrame({"a": ["<script>"] * 501, "b": [1234.5678] * 501}))
     assert "<script>" not in html and "1235" in html and "… 1 more row" in html
+
+
+def test_frame_of_charts_fetches_nothing():
+    """Text of records does not leave its place; the document has library, data and a policy."""
+    hostile = "</script></iframe><img src=//x onerror=alert(1)>"
+    figure = {"title": hostile, "caption": hostile, "note": "", "panels": []}
+    shown = things.displayable(things.Charts({hostile: figure})).data
+    (document,) = re.findall(r'srcdoc="([^"]*)"', shown)
+    assert re.fullmatch(r'<div><iframe [^<>"]*"[^"]*" srcdoc="[^"]*"></iframe></div>', shown)
+    text = html_module.unescape(document)
+    assert hostile not in text and page.read(text)["figures"] == {hostile: figure}
+    assert "default-src 'none'" in text and len(page.read(text)["library"]) > 10**6
+    assert not re.search(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=""", text)
 
 
 def test_a_mistake_is_one_line(there, example):

@@ -1,0 +1,97 @@
+"""What limited each system: the verdict, its evidence, what to try next, and the best runs over their time."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.explore.opened import Menu, Opened
+from storelab.analysis.explore.things import Charts, Thing, escaped
+from storelab.analysis.parts import words
+from storelab.analysis.report import details
+from storelab.analysis.report.rows import behind
+from storelab.analysis.tables.verdicts import said
+from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
+
+NONE = "No verdict in this campaign: no point has a rate."
+SUMMARY = ("deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict")
+RATES = ("throughput_median_mb_per_s", "rate_median_per_s")
+USED = ("client_cpu_percent", "server_cpu_percent", "other_cpu_percent", "bound_by", "steadiness", "errors")
+TRY = {  # the begin of a verdict -> what a user can do about it
+    "errors": "Look at the failed operations in the notebook `drill`; measure again with fewer clients or workers.",
+    "unsteady": "Measure longer (`duration`) and more often (`repetitions`); look at one run over its time below.",
+    "sockets": "Use more front-ends, an engine that keeps its connections open, or clients on several hosts.",
+    "client memory": "Use fewer workers for each client, smaller objects, or clients on several hosts.",
+    "client ceiling": "Use a faster engine (loadgen) or clients on several hosts; the store can do more.",
+    "clients' links": "Use more clients or faster links for them; the store can do more.",
+    "front-ends' links": "Give the store more front-ends or faster links; more clients bring nothing.",
+    "links of clients": "Give both clients and front-ends faster links; the store's own limit is beyond them.",
+    "client network": "Use clients on several hosts or a faster link; the store can do more.",
+    "disturbed": "Stop other programs on the host and measure again.",
+    "client CPU (one thread)": "Use more clients, or an engine that is not bound to one thread.",
+    "client CPU": "Use clients on several hosts, or an engine that takes less CPU (loadgen).",
+    "server CPU": "Give the server more cores, or put clients on other hosts; compare what it takes for an operation.",
+    "CPU of the host that both share": "Put clients and server on different hosts: on one host neither is tested.",
+    "buckets": "Measure with more buckets.",
+    "accounts": "Measure with more accounts.",
+    "front-ends": "Measure with more front-ends, and with clients that can use them.",
+    "concurrency": "Measure with more clients or workers, until the rate stops rising.",
+}
+
+
+def limits(o: Opened, subject: Any = None) -> Iterator[Thing]:
+    """How often each limit was found, a row for each system, workload and size, then one verdict with what to try."""
+    rows = o.table("verdicts")
+    if subject is None:
+        yield NONE
+        return
+    counts = pd.crosstab(rows["deployment"], rows["verdict"])
+    yield counts[counts.sum().sort_values(ascending=False).index].rename_axis(columns=None).reset_index()
+    yield rows[list(SUMMARY)]
+    yield f"#### {escaped(next(name for name, place in subjects(o) if place == subject))}"
+    yield from one(o, subject)
+
+
+def subjects(o: Opened) -> Menu:
+    """What a verdict is about, those with a known limit first."""
+    rows = o.table("verdicts")
+    rows = rows.loc[(rows["verdict"] == NOT_KNOWN).sort_values(kind="stable").index]
+    names = zip(rows["deployment"], rows["workload"], rows["engine"], rows["what"], rows.index, strict=True)
+    return [(", ".join([store, words.value_text("workload", w), *rest]), place) for store, w, *rest, place in names]
+
+
+def advice(verdict: str, would_tell: Any = None) -> str:
+    """Return what to try after a verdict; where it is not known, the measurements that would tell."""
+    if verdict == NOT_KNOWN and isinstance(would_tell, str):
+        return f"To know the limit, measure: {would_tell}."
+    return next((text for begin, text in TRY.items() if verdict.startswith(begin)), "")
+
+
+def one(o: Opened, subject: Any) -> Iterator[Thing]:
+    """One verdict: the limit, its evidence, what else fires, what to try; its points; the best run over its time."""
+    row = o.whole("verdicts").loc[subject]
+    best = f"{words.number(row['best'])} {row['unit']} with {row['where']} ({words.runs_text([row['n']])})"
+    told = {"Best": best, "Limited by": row["verdict"], "Evidence": row["evidence"], "Also": row["also"]}
+    told["Try"] = advice(row["verdict"], row["would_tell"])
+    yield "\n".join(f"* **{name}:** {escaped(text)}" for name, text in told.items() if isinstance(text, str) and text)
+    groups = _groups(o, row)
+    yield "#### All that was measured of it, the best first"
+    axes = [c for c in words.axes_of(groups) if groups[c].nunique(dropna=False) > 1]
+    yield groups[[c for c in (*axes, "n", *RATES, *USED) if c in groups]].dropna(axis="columns", how="all")
+    every = o.whole("points")
+    key = every["key"].iloc[int(behind(groups.head(1), every)[0].split()[0])]
+    yield f"#### The first run of the best: {escaped(', '.join(words.key_text(key)))}"
+    panels = details.panels(o.campaign, key)
+    yield Charts({key: {"panels": panels, "legends": "of each panel"}}) if panels else "No time series was recorded."
+
+
+def _groups(o: Opened, row: pd.Series) -> pd.DataFrame:
+    """The rows of throughput.csv that a verdict is about, the best first."""
+    every = o.whole("throughput")
+    every = every[(every["store"] == row["store"]) & (every["workload"] == row["workload"])]
+    same = []
+    for axes in every[["store", "workload", *words.axes_of(every)]].to_dict("records"):
+        known = {column: None if pd.isna(value) else value for column, value in axes.items()}
+        subject = (words.deployment(known), known.get("engine"), ", ".join(said(known)))
+        same.append(subject == (row["deployment"], row["engine"], row["what"]))
+    return every[same].sort_values(RATES[0] if row["unit"] == "MB/s" else RATES[1], ascending=False)
