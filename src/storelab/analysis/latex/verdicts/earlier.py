@@ -20,7 +20,7 @@ def earlier(table: pd.DataFrame) -> str:
         "Then and now. What was printed for other systems, divided by the clients that its setting names, per "
         "front-end or of the whole system as printed, or by the Gbit/s of the links that carried it (1~Gb/s is "
         "125~MB/s), and ours: the highest median over the clients, or front-ends, of its points, or as it is; by "
-        "link, the share of what the driver of the client's busiest interface says that it can carry. Networks, "
+        "link, the share of the capacity of the client's busiest interface. Networks, "
         "clients and object sizes differ, so no ratio is formed."
     )
     head = ["", "Value", "Setting", "As printed"]

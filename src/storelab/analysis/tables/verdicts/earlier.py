@@ -4,7 +4,7 @@
 A printed number is divided by the clients that its setting names, or stands for one front-end as printed, or for the
 whole system where nothing can be divided; throughput that filled a network also by the Gbit/s of the links that carried
 it. Ours is the highest median by the same measure: over the clients, the front-ends, or as it is; by link, what the
-busiest interface carried of what its driver says that it can. The table says which, and what was printed.
+busiest interface carried of its known capacity. The table says which, and what was printed.
 """
 
 import re
