@@ -64,9 +64,7 @@ def notes(
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    ratio = (
-        words.spread([row["ratio"], row["low"], row["high"]]) if pd.notna(row["low"]) else words.number(row["ratio"])
-    )
+    ratio = words.spread([row["ratio"], row["low"], row["high"]])
     bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
     said, alone = row["verdict_corrected"], row["verdict"]

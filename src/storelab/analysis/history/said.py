@@ -69,7 +69,7 @@ def _newest(found: History) -> Section:
 
 
 def _spread(value: float, low: float, high: float) -> str:
-    return words.spread([value, low, high]) if math.isfinite(low) else words.number(value)
+    return words.spread([value, low, high])
 
 
 def change_text(name: str, s: Series, change: Change) -> str:

@@ -145,4 +145,4 @@ def shares(row: Mapping[str, Any]) -> str:
 
 def interval(value: float, low: float, high: float) -> str:
     """`1.05 [1.01, 1.09]`; without an interval the value alone."""
-    return words.spread([value, low, high], THIN) if pd.notna(low) else words.number(value, gap=THIN)
+    return words.spread([value, low, high], THIN)

@@ -148,10 +148,10 @@ def runs_text(n: Iterable[int]) -> str:
 
 
 def bars_text(rows: pd.DataFrame) -> str:
-    """`n = 3 runs; bars: range (minimum to maximum)`."""
-    kinds = {medians.RANGE: "range (minimum to maximum)"}
-    shown = " or ".join(kinds.get(k, k) for k in sorted(rows["interval"].unique(), reverse=True))
-    return f"n = {runs_text(rows['n'])}; bars: {shown}"
+    """`n = 3 runs; bars: range (minimum to maximum)`; single runs have no bars."""
+    kinds, several = {medians.RANGE: "range (minimum to maximum)"}, rows[rows["n"] > 1]
+    shown = " or ".join(kinds.get(k, k) for k in sorted(several["interval"].unique(), reverse=True))
+    return f"n = {runs_text(rows['n'])}{f'; bars: {shown}' if shown else ''}"
 
 
 def cpu_shares(rows: pd.DataFrame) -> str:
@@ -173,8 +173,9 @@ def bound_text(rows: pd.DataFrame) -> str:
 
 
 def interval_text(n: Iterable[int]) -> str:
-    """What low and high of groups with these numbers of runs are, with their true coverage of the median."""
-    counts, parts = sorted({int(i) for i in n if i}), []
+    """Describe low and high of groups with these numbers of runs, with their true coverage of the median; empty where
+    no group has two runs, because one run has no interval."""
+    counts, parts = sorted({int(i) for i in n if i > 1}), []
     few = [i for i in counts if i < medians.LEAST]
     for what, chosen in (
         ("the range (minimum to maximum)", few),
@@ -212,15 +213,18 @@ def number(value: float, significant: int = 3, places: int | None = None, gap: s
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:
-    """(median, low, high) as `median [low, high]`: 3 significant digits of the median, up to 5 where low-high is
-    narrow."""
+    """Format (median, low, high) as `median [low, high]`.
+
+    The median has 3 significant digits, and up to 5 where low-high is narrow. Neither end has more digits than the
+    width of low-high gives it a reason for. A median without an interval, or with one of no width, has no brackets.
+    """
     median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
     if math.isnan(median):
         return "--"
+    if not high > low:
+        return number(median, gap=gap)
     places = decimals(median)
-    if high > low:
-        places = max(places, min(decimals(high - low, 1), decimals(median, 5)))
-    return (
-        f"{number(median, places=places, gap=gap)} [{number(low, places=places, gap=gap)}, "
-        f"{number(high, places=places, gap=gap)}]"
-    )
+    width = decimals(high - low, 1)
+    places = max(places, min(width, decimals(median, 5)))
+    ends = (number(v, places=min(places, max(decimals(v), width)), gap=gap) for v in (low, high))
+    return f"{number(median, places=places, gap=gap)} [{', '.join(ends)}]"

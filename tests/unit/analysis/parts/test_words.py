@@ -62,10 +62,14 @@ def test_a_gap_of_ones_own():
         ((100.04, 100.01, 100.07), "100.04 [100.01, 100.07]"),  # as narrow as 0.06: two decimals, five digits
         ((1000.4, 1000.1, 1000.7), "1000.4 [1000.1, 1000.7]"),
         ((10.00004, 10.00001, 10.00007), "10.000 [10.000, 10.000]"),  # no more than five digits
-        ((5.0, 5.0, 5.0), "5.00 [5.00, 5.00]"),
+        ((5.25, 5.25, 5.25), "5.25"),  # one run has no interval
+        ((12345.0, 12345.0, 12345.0), "12 345"),
         ((12345.0, 12000.0, 13000.0), "12 300 [12 000, 13 000]"),
+        ((4.43, 0.1234, 1234.56), "4.43 [0.12, 1230]"),  # neither end has more digits than the median or itself needs
+        ((712.0, 68.123, 98765.4), "712 [68, 98 800]"),
+        ((0.005, -1.23456, 20.4), "0.00500 [-1.23, 20.4]"),
         ((math.nan, 1.0, 2.0), "--"),
-        ((2.0, None, None), "2.00 [--, --]"),
+        ((2.25, None, None), "2.25"),
     ],
 )  # fmt: skip
 def test_spreads(values, said):
@@ -128,7 +132,11 @@ def test_bars_and_intervals_say_what_they_are():
     assert few == f"the range (minimum to maximum) of 3 to 5 runs, {covers} 75 % to 93.8 %"
     assert many.startswith(f"a 95 % interval by interpolated order statistics of 8 runs, {covers} 9")
     assert words.interval_text([5]).count("of 5 runs") == 1 and "95 %" not in words.interval_text([5])
-    assert words.interval_text([]) == ""
+    assert words.interval_text([]) == words.interval_text([1, 0, 1]) == ""
+    assert words.interval_text([1, 4]) == words.interval_text([4]), "one run has no interval to describe"
+    single = rows.assign(n=[1, 1, 3])
+    assert words.bars_text(single[:2]) == "n = 1 run"
+    assert words.bars_text(single) == "n = 1 to 3 runs; bars: 95 % interval"
     assert words.interval_text([6]).startswith("a 95 % interval")
 
 
