@@ -130,5 +130,5 @@ def test_notebooks_run(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
     explored, faults = ((tmp_path / f"{name}.html").read_text() for name in ("explore", "faults"))
-    assert "read_entries" in explored and "data:image/png;base64," in explored
+    assert "read_entries" in explored and "<iframe" in explored and "latency_ms" in explored
     assert "No faults in this campaign" in faults and "widget" not in faults.partition("<body")[2]

@@ -67,6 +67,32 @@ def test_all_views_are_drawn_without_a_request_or_an_error(made, tab, name):
     quiet(tab, made[name])
 
 
+def test_frame_in_another_page_draws_all_its_figures(made, tab, tmp_path):
+    """As the output of a notebook: as high as its content, values on hovering, nothing fetched."""
+    figures = page.read(made["broad"].read_text())["figures"]
+    path = tmp_path / "output.html"
+    path.write_text(f'<!doctype html><html data-ready="1"><main>{page.frame(figures, library.packed())}</main>')
+    tab.visit(path.resolve().as_uri())
+    inside = "document.querySelector('iframe').contentDocument"
+    tab.until(
+        f"{inside}?.querySelector('.chart svg') && [...{inside}.querySelectorAll('.chart')].every((c) => c.children.length)",
+        60,
+    )
+    panels = [panel for figure in figures.values() for panel in figure["panels"]]
+    drawn = [p for p in panels if any(part["x"] for part in p["lines"] + p.get("areas", []))]
+    assert tab.evaluate(f"{inside}.querySelectorAll('.chart svg').length") == len(drawn) > 10
+    tab.until(f"document.querySelector('iframe').clientHeight >= {inside}.body.scrollHeight")
+    x, y = tab.evaluate(
+        f"(() => {{ const r = {inside}.querySelector('.chart .mark-symbol path').getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()"
+    )
+    left, top = tab.evaluate(
+        "(() => { const r = document.querySelector('iframe').getBoundingClientRect(); return [r.x, r.y] })()"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + left, y=y + top)
+    assert "runs: " in tab.until(f"!{inside}.getElementById('tip').hidden && {inside}.getElementById('tip').innerText")
+    quiet(tab, path)
+
+
 def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
     """There is one for each value; higher values are higher."""
     tab.open(made["reference"], "#figure/throughput_download")
