@@ -256,6 +256,16 @@ def rate(run, rows, earned=lambda row: 1):
     return total / run.length
 
 
+def few(group):
+    """Return whether fewer than 10 reads of a run overlap its window."""
+
+    def inside(run):
+        reads = (row for client in run.reads for row in client)
+        return sum(r["end_ns"] > run.begin and r["start_ns"] < run.first_end for r in reads)
+
+    return any(inside(run) < 10 for run in group)
+
+
 def groups(sweep):
     """Return the valid runs of each group of points of a sweep."""
     out = defaultdict(list)

@@ -12,6 +12,7 @@ from storelab.analysis.statistics import medians
 
 PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
+FEW = 10  # operations of a run, below which its rate is marked
 CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
 Metric = tuple[
     str, str
@@ -78,7 +79,8 @@ def summarised(
     the true median).
 
     counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it
-    is null in one of the runs.
+    is null in one of the runs. A column `few`, if it is asked for: the rate of a run depends on fewer than FEW
+    operations (`rate_operations`).
     """
     metrics, out, rows = list(metrics), [], rows.reset_index(drop=True)
     values = {m: rows["_".join(m)].astype("Float64").to_numpy(float, na_value=np.nan) for m in metrics if len(rows)}
@@ -89,5 +91,7 @@ def summarised(
             of = medians.summarise(values[name, unit][group.index])
             known = of.n == len(group) or not complete
             row |= {f"{name}_{part}_{unit}": getattr(of, part) if known else np.nan for part in PARTS}
+        if "few" in columns:
+            row["few"] = bool((group["rate_operations"].astype(float) < FEW).any())
         out.append(row | dict(more(group)))
     return pd.DataFrame(out, columns=list(columns)).astype({c: rows.dtypes[c] for c in by if c in rows})

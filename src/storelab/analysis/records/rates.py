@@ -31,7 +31,6 @@ import pandas as pd
 
 SHARES_FROM = 3  # operations of the median worker
 DIFFER = 5.0  # variance between workers over that within workers, from which they take different times
-FEW = 10  # operations below which a rate is marked
 
 _LANES = """
 WITH operations AS (

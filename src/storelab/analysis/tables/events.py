@@ -81,7 +81,7 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
     interval."""
-    columns = [*by, *groups.COUNTS, "nodes", "shared_host", *groups.CPU, "duration_s", *COLUMNS]
+    columns = [*by, *groups.COUNTS, "few", "nodes", "shared_host", *groups.CPU, "duration_s", *COLUMNS]
     return groups.summarised(both, by, METRICS, columns, _more, counted="events_per_s")
 
 

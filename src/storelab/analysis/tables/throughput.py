@@ -19,6 +19,7 @@ COLUMNS = (
     "reps_invalid",
     "interval",
     "coverage_percent",
+    "few",
     *groups.spread(RATES),
     "operations",
     "errors",

@@ -174,7 +174,7 @@ def test_every_cell_of_events():
     for group in groups:
         of_runs = [expected_of(r) for r in group]
         expected = drawn_cells.counted(group) | drawn_cells.cpu(group)
-        expected |= {"nodes": group[0].n, "shared_host": False, "duration_s": 4.0}
+        expected |= {"nodes": group[0].n, "shared_host": False, "duration_s": 4.0, "few": drawn_cells.few(group)}
         for column in of_runs[0]:
             name, _, unit = column.partition("_")
             expected |= drawn_cells.spread(name, unit, [o[column] for o in of_runs])

@@ -49,6 +49,7 @@ def test_every_cell_of_drawn_reads():
             for one in of_runs:
                 one["share_amplification_ratio"] = one["wire_mb_per_read"] * entries / volume / one["entries_per_read"]
             expected = drawn_cells.counted(group) | drawn_cells.cpu(group) | {"shared_host": False}
+            expected["few"] = drawn_cells.few(group)
             expected |= {c: float(statistics.median(o.pop(f"{c}_per_read") for o in of_runs)) for c in per_read}
             expected["reads"] = 30 * 3 * group[0].n
             for column in of_runs[0]:

@@ -54,7 +54,7 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     con = scan.connect(campaign, "launches")
     if con is None:
         return pd.DataFrame(columns=["key", *map("_".join, METRICS), "failed", "begun", "factor"])
-    estimates = rates.closed_loop(con, _LANES, _RATES)[[*_RATES]]
+    estimates = rates.closed_loop(con, _LANES, _RATES)
     found = con.execute(_RUNS).df().join(estimates, on="key")
     caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
     asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
@@ -86,7 +86,7 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     """One row per group of points (columns `by`): medians over the valid runs of METRICS with interval or range;
     failed: starts that failed, in all runs; factor of the release."""
     kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
-    columns = [*by, *groups.COUNTS, *groups.spread(METRICS), "failed", "factor", "shared_host"]
+    columns = [*by, *groups.COUNTS, "few", *groups.spread(METRICS), "failed", "factor", "shared_host"]
     return groups.summarised(kept.merge(found, on="key"), by, METRICS, columns, _more, "first_s")
 
 

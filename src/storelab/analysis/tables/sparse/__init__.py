@@ -24,7 +24,7 @@ METRICS = (
     *windows.OPENED,
 )
 PER_READ = ("entries", "branches", "baskets")
-COLUMNS = (*groups.COUNTS, "reads", "shared_host", *groups.CPU, *PER_READ, *groups.spread(METRICS))
+COLUMNS = (*groups.COUNTS, "few", "reads", "shared_host", *groups.CPU, *PER_READ, *groups.spread(METRICS))
 
 
 @GIVEN("read_runs", "campaign", "plain", "axes")
