@@ -121,6 +121,13 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
 
     known("latex", names, module.TEX, "file")
     said(module.build(campaign_dir, names or None))
+    from storelab.analysis.latex import parts
+
+    if lost := parts.lost_names():
+        click.echo(
+            f"Warning: the fonts of the paper lack these characters, which are printed as ?: {', '.join(lost)}",
+            err=True,
+        )
 
 
 @click.command()

@@ -9,6 +9,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FLAGS, GIVEN
 from storelab.analysis.latex.parts import THIN, breakable, camel, escape, left, longtable, row, title
 from storelab.analysis.parts import words
+from storelab.analysis.tables.numbers import DEFINITIONS
 from storelab.core import units
 
 KNOWN = {
@@ -18,6 +19,7 @@ KNOWN = {
     "events_random": "events_random_factor",
     "events_scan": "events_scan_factor",
     "front_end_linearity": "linearity_front_ends",
+    "intervals": "interval_text",
     "latency_of_closed": "latency_closed_longest",
     "latency_of_open": "latency_open_longest",
     "ledger": "durability_bound",
@@ -32,6 +34,7 @@ KNOWN = {
     "recovery_pause": "recovery_pause_longest",
     "recovery_told": "recovery_noticed_longest",
     "recovery_whole": "recovery_whole_longest",
+    "second_stores": "second_stores",
     "share_amplification": "share_amplification_most",
     "tail": "tail_most",
     "uploads_beside": "uploads_beside",
@@ -53,6 +56,7 @@ POSITIVE = {
     "over_nodes": "over_nodes",
     "paused": "paused",
     "shared_host": "shared_host",
+    "steadiness": "steadiness_judged",
     "too_short": "too_short",
     "tried_again": "points_tried_again",
     "unsteady": "unsteady",
@@ -79,10 +83,13 @@ def macro(name: str) -> str:
     return f"\\Num{camel(name)}"
 
 
-def shown(name: str, value: str, unit: str) -> str:
-    """A number of `numbers.csv` as it stands in the text: integers whole, measured values to 3 digits, with unit."""
+def shown(name: str, value: str, unit: str, source: str = "") -> str:
+    """Return a number of `numbers.csv` as it is in the text, with its unit: integers and constants of definitions as
+    they are, measured values to 3 digits."""
     if re.fullmatch(r"-?\d+(\.0)?", value):
         text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
+    elif re.fullmatch(r"-?\d+\.\d+", value) and source == DEFINITIONS:
+        text = value
     elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
         text = words.number(float(value), gap=THIN)
     else:
@@ -94,7 +101,7 @@ def shown(name: str, value: str, unit: str) -> str:
 def numbers(table: pd.DataFrame) -> str:
     """One \\newcommand per row of `numbers.csv`, with its source as a comment."""
     lines = [
-        f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit)}}} % {r.source}"
+        f"\\newcommand{{{macro(r.name)}}}{{{shown(r.name, r.value, r.unit, r.source)}}} % {r.source}"
         for r in table.itertuples(index=False)
     ]
     return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
@@ -113,10 +120,11 @@ def environment(table: pd.DataFrame) -> str:
     ranks = ("environment", "clients", "store", "engine", "checks")
     for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
         rows = table[table["group"] == group]
-        lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf", r" \\*"))
+        lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf"))
         for r in rows.itertuples(index=False):
             value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
-            item = r.item.removesuffix("_bytes").replace("_", " ").replace(".", ", ")
+            path, *key = r.item.removesuffix("_bytes").split(": ", 1)  # dots of a key are part of a name
+            item = ": ".join([path.replace("_", " ").replace(".", ", "), *key])
             lines.append(
                 row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)])
             )

@@ -2,6 +2,7 @@
 import: `words`."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -24,23 +25,61 @@ _SPECIAL = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     '"': r"\textquotedbl{}",
-    "–": "--",
-    "—": "---",
+    **dict.fromkeys("‘‛", "`"),
+    "’": "'",
+    **dict.fromkeys("“‟", "``"),
+    "”": "''",
+    "‚": r"\quotesinglbase{}",
+    "„": r"\quotedblbase{}",
+    "‹": r"\guilsinglleft{}",
+    "›": r"\guilsinglright{}",
+    **dict.fromkeys("‐‑−", "-"),
+    **dict.fromkeys("‒–", r"\textendash{}"),
+    **dict.fromkeys("—―", r"\textemdash{}"),
     "…": r"\dots{}",
+    "•": r"\textbullet{}",
     "±": r"$\pm$",
     "×": r"$\times$",
-    "µ": r"\textmu{}",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "≈": r"$\approx$",
+    "→": r"$\rightarrow$",
+    "€": r"\texteuro{}",
+    **dict.fromkeys("µμ", r"\textmu{}"),
 } | {c: f"\\{c}" for c in "&%$#_"}
+# Letters that LaTeX has in the encoding T1: of Latin Extended-A not all, of the blocks above those of Romanian.
+_LETTERS = {*map(chr, range(0x20, 0x180)), *"ȘșȚț"} - {*"ĦħĸĿŀŉŦŧſ"}
+lost: set[str] = set()  # characters that `escape` replaced by `?`
 
 
 def escape(text: Any) -> str:
-    """Plain text as LaTeX; characters that the fonts lack become `?`, line ends spaces."""
-    out = "".join(
-        _SPECIAL.get(c, c if c.isprintable() and ord(c) < 0x250 else " " if c.isspace() else "?") for c in str(text)
-    )
+    """Return plain text as LaTeX. Line ends become spaces. A character that the fonts lack becomes its base letter, or
+    `?` where it has none; `lost` has the latter."""
+    out = "".join(map(_character, str(text)))
     out = re.sub(r"--(?=\w)", "-{}-", out)  # an option of a command, not a dash
     out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
     return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
+
+
+def _character(c: str) -> str:
+    if c in _SPECIAL:
+        return _SPECIAL[c]
+    if c.isspace():
+        return " "
+    if c in _LETTERS and c.isprintable():
+        return c
+    base = "".join(b for b in unicodedata.normalize("NFKD", c) if not unicodedata.combining(b))
+    if base and base != c:
+        return "".join(map(_character, base))
+    if unicodedata.category(c) not in ("Mn", "Cf"):  # accents of a base letter, and marks without a width
+        lost.add(c)
+        return "?"
+    return ""
+
+
+def lost_names() -> list[str]:
+    """Return what `escape` replaced by `?`, with its names in Unicode."""
+    return [f"U+{ord(c):04X} {unicodedata.name(c, 'without a name')}" for c in sorted(lost)]
 
 
 def breakable(text: str) -> str:
@@ -59,9 +98,9 @@ def row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def title(columns: int, text: str, style: str = "emph", end: str = r" \\") -> str:
-    """A line of text across the table."""
-    return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}}{end}"
+def title(columns: int, text: str, style: str = "emph") -> str:
+    """Return a line of text across the table, on the page of the line below it."""
+    return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}} \\*"
 
 
 def below(columns: int, rows: Iterable[tuple[str, str]]) -> list[str]:

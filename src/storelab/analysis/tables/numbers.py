@@ -3,18 +3,20 @@
 Every number that the prose quotes is a row here with its source, and becomes a LaTeX macro; the paper types none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
-from storelab.analysis.records import published, windows
+from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.records import published, rates, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
 from storelab.analysis.tables import NUMBERS, TABLE, latency, noise
 from storelab.core import units
 
+DEFINITIONS = "the definitions"  # the source of constants
+COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches", "collections")  # with runs `n`
 # The order of their numbers; those of other tables follow.
 ORDER = [
     "points",
@@ -33,6 +35,8 @@ ORDER = [
 def _definitions() -> list[tuple[str, Any, str]]:
     """Constants of the definitions, so that the method's section cannot drift from the code."""
     return [
+        ("rate_few", groups.FEW, ""),
+        ("rate_shares_from", rates.SHARES_FROM, ""),
         ("steadiness_slices", windows.SLICES, ""),
         ("steadiness_shortest", windows.SHORTEST_S, "s"),
         ("steadiness_fewest", windows.FEWEST, ""),
@@ -64,18 +68,36 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
     rows = [(name, value, "", "plan.json") for name, value in said.items()]
     for name in dict.fromkeys([*ORDER, *NUMBERS.declared]):
         rows += [(*row, f"{name}.csv") for row in NUMBERS.make(name, tables)]
-    rows.append(("interval_text", words.interval_text(tables["throughput"]["n"]), "", "throughput.csv"))
-    rows += [(*row, "the definitions") for row in _definitions()]
+    rows += _runs(campaign, tables)
+    rows += [(*row, DEFINITIONS) for row in _definitions()]
     rows += [(r["name"], r["value"], r["unit"], r["source"]) for r in published.numbers()]
     return pd.DataFrame(rows, columns=["name", "value", "unit", "source"])
 
 
+def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, str]]:
+    """Yield what intervals are, in how many runs steadiness was judged, and the stores that are a second store only."""
+    counts = {name: {int(n) for n in tables[name]["n"].dropna()} for name in COUNTED if len(tables[name])}
+    if text := words.interval_text(set().union(*counts.values())):
+        yield "interval_text", text, "", ", ".join(f"{name}.csv" for name in counts)
+    points = tables["points"]
+    judged = points.loc[points["state"] == "ok", "steadiness"].isin(
+        [*steadiness.UNSTEADY, steadiness.STEADY, steadiness.TOO_SHORT]
+    )
+    yield "steadiness_judged", int(judged.sum()), "", "points.csv"
+    observed = (run.get("observed") or {} for run in campaign.runs.values())
+    second = {store["name"] for seen in observed if (store := seen.get("stratum0")) and store.get("name")}
+    if only := sorted(second - set(points["store"])):
+        yield "second_stores", words.listed(only), "", "records"
+
+
 def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Nested mappings as (dotted name, value); a mapping `packages` becomes one text."""
+    """Nested mappings as (dotted name, value), a key that has dots itself behind a colon; a mapping `packages` becomes
+    one text."""
     if name == "packages":
         return [(name, ", ".join(f"{k} {v}" for k, v in sorted(value.items())))]
     if isinstance(value, Mapping):
-        return [pair for k, v in value.items() for pair in _flat(v, f"{name}.{k}" if name else str(k))]
+        names = {k: f"{name}{': ' if '.' in str(k) else '.'}{k}" if name else str(k) for k in value}
+        return [pair for k, v in value.items() for pair in _flat(v, names[k])]
     if isinstance(value, list):
         return [(name, ", ".join(map(str, value)))]
     return [(name, value)]

@@ -17,6 +17,7 @@ from storelab.analysis.figures import catalogue, write
 from storelab.analysis.latex import numbers, parts
 from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
+from storelab.analysis.tables import numbers as build_numbers
 from storelab.analysis.tables.distribution import launches, releases
 from storelab.analysis.tables.roles import collections
 
@@ -45,6 +46,13 @@ def test_escape():
         r"50~\% of \_all\_ \{x\} \& \textasciitilde{}\#\$\textasciicircum{}\textbackslash{}"
     )
     assert parts.escape("a\nb\x00é漢") == "a b?é?"
+    parts.lost.clear()
+    assert parts.escape("“a” ‘b’ 1–2 3—4 x−y μs ≤ Ș ﬁ Ǻ e\u0301 \u200b.") == (
+        r"``a'' `b' 1\textendash{}2 3\textemdash{}4 x-y \textmu{}s $\leq$ Ș fi A e ."
+    )
+    assert not parts.lost, "each has a form that the fonts have"
+    assert parts.escape("ŧ漢") == "??"
+    assert parts.lost_names() == ["U+0167 LATIN SMALL LETTER T WITH STROKE", "U+6F22 CJK UNIFIED IDEOGRAPH-6F22"]
     assert parts.escape("12 345 MB/s") == r"12\,345~MB/s" and parts.escape("up --links") == "up -{}-links"
 
 
@@ -55,6 +63,7 @@ def test_numbers_in_the_text():
     )
     for value, unit, text in cases:
         assert numbers.shown("x", value, unit) == text
+    assert numbers.shown("x", "0.6", "", build_numbers.DEFINITIONS) == "0.6", "a constant is not measured"
 
 
 def test_macros_have_letters_only():

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from campaigns import built
@@ -27,7 +28,10 @@ def test_environment_of_example():
 
 def test_environment_is_counted_and_sorted():
     run = {
-        **{"store": {"name": "s", "kind": "k"}, "environment": {"packages": {"z": "1", "a": "2"}, "cores": 2}},
+        **{
+            "store": {"name": "s", "kind": "k", "pools": {".rgw.root": 8}},
+            "environment": {"packages": {"z": "1", "a": "2"}, "cores": 2},
+        },
         **{"engine": {"name": "e", "version": "1", "settings": {"b": [1, 2], "a": None}}},
         "clients": [{"host": "x"}, {"host": "y"}],
         "checks": [{"name": "c", "ok": True}, {"name": "d", "ok": False}],
@@ -38,11 +42,31 @@ def test_environment_is_counted_and_sorted():
     machine = (("packages", "a 2, z 1", 2), ("cores", "2", 2), ("cores", "4", 1))
     engine = {"version": "1", "settings.b": "1, 2", "settings.a": "", "requests_per_operation": ""}
     assert rows == sorted(rows) and set(rows) == {
-        *{("store s", "kind", "k", 3), *(("engine e", item, value, 3) for item, value in engine.items())},
+        *{
+            ("store s", "kind", "k", 3),
+            ("store s", "pools: .rgw.root", "8", 3),
+            *(("engine e", item, value, 3) for item, value in engine.items()),
+        },
         *{("environment", item, value, n) for item, value, n in machine},
         *{("clients", "hosts", "2", 2), ("clients", "hosts", "1", 1)},
         *{("checks", "c", "passed", 3), ("checks", "d", "failed", 3)},
     }
+
+
+def test_intervals_steadiness_and_second_stores_are_counted_where_they_are():
+    """Single runs have no interval; a second store has no point of its own."""
+    runs = {"p": {"observed": {"stratum0": {"name": "gw"}}}, "q": {"observed": {"stratum0": {"name": "s"}}}, "r": {}}
+    points = pd.DataFrame({"store": "s", "state": ["ok", "ok", "failed"], "steadiness": ["steady", None, "steady"]})
+    tables = {name: pd.DataFrame({"n": []}) for name in numbers.COUNTED} | {"points": points}
+
+    def told(**more):
+        rows = numbers._runs(SimpleNamespace(runs=runs), tables | more)
+        return {name: (value, source) for name, value, _, source in rows}
+
+    single = told(events=pd.DataFrame({"n": [1, 1, 0]}))
+    assert single == {"steadiness_judged": (1, "points.csv"), "second_stores": ("gw", "records")}
+    text, source = told(releases=pd.DataFrame({"n": [1, 4]}))["interval_text"]
+    assert "4 runs" in text and "1 run" not in text and source == "releases.csv"
 
 
 def test_definitions_are_those_of_the_statistics():

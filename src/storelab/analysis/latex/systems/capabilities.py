@@ -26,7 +26,7 @@ def capabilities(table: pd.DataFrame) -> str:
     rows = labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for topic, group in rows.groupby("topic", sort=False):
-        lines.append(title(1 + len(deployments), escape(_said(topic)), end=r" \\*"))
+        lines.append(title(1 + len(deployments), escape(_said(topic))))
         for check, answers in group.groupby("check", sort=False):
             of = answers.set_index("deployment")["answer"]
             lines.append(row([escape(_said(check)), *(ANSWERS.get(of.get(d), "") for d in deployments)]))

@@ -26,7 +26,7 @@ def one_client(table: pd.DataFrame) -> str:
                 (table["source"] != MEASURED) & (table["operation"] == operation) & (table["object_size"] == size)
             ]
             unit = RATE[str(size)][2]
-            lines.append(title(3 + len(settings), escape(f"{operation} of {size}, ours in {unit}"), end=r" \\*"))
+            lines.append(title(3 + len(settings), escape(f"{operation} of {size}, ours in {unit}")))
             lines += _block(printed.set_index("workers"), mine, settings, str(size))
         head = ["Threads", "Published files/s", "Published MB/s"]
         head += [

@@ -35,7 +35,7 @@ def _of(table: pd.DataFrame, column: str, what: str) -> str:
     }
     for source in (s for s in heads if s in jobs):
         own = table[table["source"] == source]
-        lines += [*([r"\midrule"] if lines else []), title(columns, heads[source], "textbf", end=r" \\*")]
+        lines += [*([r"\midrule"] if lines else []), title(columns, heads[source], "textbf")]
         numbers = [_cells([f"{j:g}" for j in jobs[source][n]], wide[n]) for n in shown]
         lines.append(rf"\emph{{jobs}} & {' & '.join(c for cells in numbers for c in cells)} \\*")
         for (system, setting), mine in own.groupby(["system", "setting"], dropna=False, sort=False):

@@ -126,7 +126,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "what": ", ".join(said(axes)),
         "best": s.best.median,
         "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
-        "where": ", ".join(words.value_text(c, axes[c]) for c in VARIED if axes.get(c) is not None and _chosen(s, c)),
+        "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
         "n": len(s.best.values),
         "verdict": rules.named(verdict, s),
         "evidence": evidence,

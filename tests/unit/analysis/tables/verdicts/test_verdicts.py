@@ -45,7 +45,7 @@ def test_terminal_and_paper_have_verdicts(table, tmp_path):
     tex = latex.verdicts(table)
     assert r"\label{tab:verdicts}" in tex and "front-ends" in tex and "objects/s" in tex
     blocks = [line for line in tex.splitlines() if "emph{alpha}" in line]
-    assert blocks == [r"\multicolumn{4}{@{}l@{}}{\emph{alpha}} \\"]
+    assert blocks == [r"\multicolumn{4}{@{}l@{}}{\emph{alpha}} \\*"]
     make(tmp_path, failed=("put", "get", "read_entries"), repetitions=1, sweeps=ONE_EACH)
     build.build(tmp_path, ["verdicts", "points"])
     none = CliRunner().invoke(analysis.verdict, ["--campaign-dir", str(tmp_path)])
