@@ -8,13 +8,13 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from storelab import workloads
-from storelab.core import evidence, records
+from storelab.core import evidence, records, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Part, Point
@@ -40,6 +40,9 @@ from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, needs, stage, written
 
 REQUESTED = "measured again by request"
+MIN_OPERATIONS = 3  # operations that a window has to be long enough for
+MAX_FACTOR = 10  # by which a window is lengthened
+LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
 
 @contextmanager
@@ -88,6 +91,7 @@ def point(
             given_up.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
             raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
         at = lines.place(config, points, chosen)
+        chosen = lengthened(config, points, chosen)
         lines.announce(at, chosen)
         if wrong:
             stage.report(f"    measured anew: {wrong.path} {wrong.problem}")
@@ -107,6 +111,32 @@ def point(
         given_up.good(config, chosen.store)
         lines.note_overhead(config, chosen, time.monotonic() - begun)
     return run
+
+
+def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
+    """Return the point with a window of at least MIN_OPERATIONS operations, as long as those of an earlier repetition.
+
+    Open loops, roles and faults keep their duration, and workloads that are not in LENGTHENED. The record has the
+    duration that was measured.
+    """
+    fixed, axes = chosen.fixed, chosen.axes
+    if chosen.workload not in LENGTHENED or axes.get("arrival_rate") or fixed.get("acts"):
+        return chosen
+    same = (chosen.store, chosen.workload, axes, chosen.sweep)
+    earlier = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep < chosen.rep]
+    run = next((run for p in earlier if (run := evidence.load_run(config.raw / p.key, p))), None)
+    if run is None:
+        return chosen
+    done = sum(c.get("operations") or 0 for c in run["clients"])
+    busy_ns = (run["deadline_ns"] - run["start_ns"]) * len(run["clients"]) * int(axes.get("workers") or 1)
+    needed = fixed["warm_up_ns"] + MIN_OPERATIONS * busy_ns // max(1, done)
+    duration = min(-(-needed // 10**8) * 10**8, MAX_FACTOR * fixed["duration_ns"])
+    if duration <= fixed["duration_ns"]:
+        return chosen
+    before, now, each = (units.human_duration(t) for t in (fixed["duration_ns"], duration, busy_ns // max(1, done)))
+    took = f"an operation took {each}" if done else "no operation ended"
+    stage.report(f"    {chosen.key}: {before} lengthened to {now}: {took} in repetition {run['point']['rep']}")
+    return replace(chosen, fixed=fixed | {"duration_ns": duration})
 
 
 @dataclass

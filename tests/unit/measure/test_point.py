@@ -1,5 +1,7 @@
 """One point, measured in a folder: its record, what it leaves, and what a point that fails leaves."""
 
+import dataclasses
+
 import pytest
 from small_plan import configured
 
@@ -9,6 +11,8 @@ from storelab.measure import point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import left_over
+
+S = 10**9
 
 
 @pytest.fixture
@@ -66,3 +70,21 @@ def test_failures_leave_their_reason(campaign, monkeypatch):
                 point.point(config, points, key)
         assert records.read_json(failed)["reason"].startswith(begin)
         assert records.read_json(failed)["point"]["key"] == key
+
+
+def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
+    """The record of the first repetition says how long an operation takes: 4 workers, 2 s each, n operations."""
+    config, (first,) = campaign
+    second = dataclasses.replace(first, rep=2, key=f"{first.key}-2")
+    clients = [{"operations": 0}, {"operations": 2}]
+    run = {"point": dataclasses.asdict(first), "start_ns": 0, "deadline_ns": 2 * S, "valid": True, "clients": clients}
+    cases = {2: 10.0, 3: 8.1, 7: 3.6, 24: 1.1, 30: 1.0, 0: 10.0}  # 0.1 s + 3 * 8 s / n, at most ten times 1 s
+    for done, expected in cases.items():
+        clients[1]["operations"] = done
+        records.finish(config.raw / first.key, run)
+        changed = point.lengthened(config, [first, second], second)
+        assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
+        assert (f"lengthened to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
+    assert point.lengthened(config, [first, second], first) is first, "there is no earlier one"
+    scheduled = dataclasses.replace(second, axes=second.axes | {"arrival_rate": 5})
+    assert point.lengthened(config, [first, scheduled], scheduled) is scheduled

@@ -94,8 +94,9 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
         row = {k: p[k] for k in ("order", "store", "workload")}
         row |= {columns[p["workload"]][name]: value for name, value in p["axes"].items()}
         row |= {k: p[k] for k in ("rep", "sweep", "key")}
-        row |= {"duration_s": p["fixed"]["duration_ns"] / 1e9, "warm_up_s": p["fixed"]["warm_up_ns"] / 1e9}
         run = campaign.runs.get(p["key"])
+        fixed = (run or {"point": p})["point"]["fixed"]  # a window that was too short was lengthened
+        row |= {"duration_s": fixed["duration_ns"] / 1e9, "warm_up_s": fixed["warm_up_ns"] / 1e9}
         if run is None:
             state, reason = "failed", campaign.failures[p["key"]]["reason"]
         else:

@@ -146,7 +146,11 @@ class Sweep(Closed):
             "generated file (the nearest of S, M, L)."
         ),
     )
-    duration: Window = Field("10 s", description="From the agreed start to the deadline.")
+    duration: Window = Field(
+        "10 s",
+        description="From the agreed start to the deadline. From the second repetition on, a window that is shorter than "
+        "three operations is lengthened, up to ten times.",
+    )
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(
         64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
