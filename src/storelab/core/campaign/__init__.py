@@ -148,8 +148,8 @@ class Sweep(Closed):
     )
     duration: Window = Field(
         "10 s",
-        description="From the agreed start to the deadline. From the second repetition on, a window that is shorter than "
-        "three operations is lengthened, up to ten times.",
+        description="From the agreed start to the deadline. From the second repetition on, a window that is shorter "
+        "than three operations is lengthened, up to ten times.",
     )
     warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
     objects: int = Field(
