@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from storelab.analysis.figures import catalogue, panels, plots, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
+from storelab.analysis.figures.throughput import MB_PER_S, PER_S, limits
 from storelab.analysis.latex import throughput
 from storelab.analysis.tables import build
 from storelab.analysis.tables.throughput import numbers
@@ -201,6 +202,25 @@ def test_links_are_named_and_drawn_over_points_near_them(example):
     assert lines_of(draw(known, far).axes[0])["--"] == [] and "half of it" not in catalogue.caption(known, far)
     small = draw(catalogue.FIGURES["metadata_download"], linked).axes[0]
     assert lines_of(small)["--"][0] == [(c, mb * 1e6 / 4000) for c, mb in clients], "objects of 4 kB a second"
+
+
+def test_lines_of_links_are_left_out_where_they_mean_nothing():
+    """Objects of two sizes have no common limit in objects a second; HEAD requests move no payload."""
+    row = {"workload": "put", "object_size_bytes": 4000, "clients": 8, "engine": "obstore", "front_ends": 2}
+    row |= {"link_bits_per_s": 8e8, "link_of": "front-ends", "link_used_percent": 90.0, "ceiling_rate_per_s": None}
+    per_s, mb = (Measure((curve,), "") for curve in (PER_S, MB_PER_S))
+    cases = [
+        ([row], per_s, [25_000]),
+        ([row, row | {"object_size_bytes": 8000, "clients": 4}], per_s, []),
+        ([row, row | {"object_size_bytes": 8000, "clients": 4}], mb, [100]),
+        ([row | {"workload": "stat"}], per_s, []),
+        ([row, row | {"clients": 999, "link_used_percent": 1.0}], mb, [100]),
+    ]
+    for rows, measure, values in cases:
+        found = list(limits(pd.DataFrame(rows), measure))
+        assert [line.at.max() for line in found] == values, rows
+    (short,) = limits(pd.DataFrame(cases[-1][0]), mb)
+    assert list(short.at.index) == pytest.approx([8 - 8 / 3, 8 + 8 / 3]), "no line reaches zero, whatever the axis"
 
 
 def test_captions_name_ceilings_and_shared_cores(example):
