@@ -1,4 +1,4 @@
-"""Capacity of the links between the clients and a store, from the records or declared beside them.
+"""Capacity of the links between the clients and a store, from the records or declared next to them.
 
 Records have the speed of each interface of the clients' hosts (`link_bits_per_s`), and in `store.deployment` that of
 the link of each front-end. Where both are unknown, `links.yaml` in the campaign's folder declares them, also for a

@@ -1,4 +1,4 @@
-"""The capacity of links: from records, and declared beside them."""
+"""The capacity of links: from records, and declared next to them."""
 
 import pytest
 
