@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from role_records import KILL, RESTART, T0, act, deletions, run_of, seconds, state
+from role_records import KILL, RESTART, T0, act, campaign_of, deletions, ns, run_of, seconds, state, upload
 
 from storelab.analysis.records import roles
 
@@ -95,6 +95,17 @@ def test_phases_of_roles_that_come_and_go():
     found = seconds(deletions(5, 10, stopped=7), {2: 6.9})
     assert found == [BEFORE, ("during", 5, 6.9), ("after", 6.9, 20)], "the process stops after the last deletion"
     assert seconds(deletions(5, 10), {2: 9.9})[1] == ("during", 5, 10), "what was in flight was given up at the end"
+
+
+def test_last_operations_end_a_phase(tmp_path):
+    """The client of the deletions had no work left at 6.9 s, and stopped at 7 s; the others worked until the end."""
+    rows = [upload(end, client=client) for client, end in ((0, 19.5), (1, 19.9), (2, 6.0), (2, 6.9))]
+    campaign = campaign_of(tmp_path, rows, deletions(5, 10, stopped=7))
+    assert roles.last_operations(campaign) == {"k": {0: ns(19.5), 1: ns(19.9), 2: ns(6.9)}}
+    spans = roles.phase_table(campaign)
+    found = spans[spans["cell"] == "during"].set_index("role")["end_ns"].to_dict()
+    assert found == {"uploads": ns(6.9), "deletions": ns(6.9)}
+    assert spans["end_ns"].max() == ns(20), "what was in flight was given up at the deadline"
 
 
 def test_healing_of_a_store():

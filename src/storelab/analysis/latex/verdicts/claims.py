@@ -75,7 +75,7 @@ def claims(table: pd.DataFrame) -> str:
     if measured.empty:
         return ""
     several = measured["system"].nunique() > 1
-    rest = _undecided(measured, several) + _missing(table[table["verdict"] == NOT_MEASURED])
+    rest = _undecided(measured) + _missing(table[table["verdict"] == NOT_MEASURED])
     measured = measured[measured["verdict"] != CANNOT_TELL]
     if measured.empty:
         return rest
@@ -94,14 +94,15 @@ def claims(table: pd.DataFrame) -> str:
     return text + rest
 
 
-def _undecided(measured: pd.DataFrame, several: bool) -> str:
+def _undecided(measured: pd.DataFrame) -> str:
     """One sentence for each reason why claims are undecided: what would decide them, and which these are."""
+    several = sum(map(_is_store, systems(measured))) > 1
     own = measured[measured["verdict"] == CANNOT_TELL]
     said = []
     for decides, why in WHY.items():
         rows = own[own["would_decide"] == decides]
         names = [
-            _title(str(claim)) + (f" ({', '.join(_some(part['system']))})" if several else "")
+            _title(str(claim)) + (f" ({some})" if several and (some := _some(part["system"])) else "")
             for claim, part in rows.groupby("claim", sort=False)
         ]
         if names:
@@ -111,9 +112,10 @@ def _undecided(measured: pd.DataFrame, several: bool) -> str:
     return "\n\\noindent Measured, but undecided. " + " ".join(said) + "\n"
 
 
-def _some(systems: Iterable[str]) -> list[str]:
-    names = list(dict.fromkeys(systems))
-    return names if len(names) <= NAMED else [f"{len(names)} systems"]
+def _some(systems: Iterable[str]) -> str:
+    """The stores among these systems, or their number."""
+    names = list(dict.fromkeys(filter(_is_store, systems)))
+    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} systems"
 
 
 def _line(r: Mapping[str, object], several: bool) -> str:
@@ -138,17 +140,16 @@ def _published(r: Mapping[str, object]) -> str:
 
 
 def _missing(table: pd.DataFrame) -> str:
-    """What would measure the rest, by campaign."""
+    """How many findings were not measured, and how many of them each campaign measures."""
     if table.empty:
         return ""
-    by: dict[str, list[str]] = {}
-    for r in table.to_dict("records"):
-        by.setdefault("" if pd.isna(r["campaigns"]) else r["campaigns"], []).append(_title(r["claim"]))
-    said = [
-        f"{escape('; '.join(names))}" + (f" (\\texttt{{{escape(campaigns)}}})" if campaigns else " (no campaign yet)")
-        for campaigns, names in sorted(by.items(), key=lambda pair: not pair[0])
-    ]
-    return f"\n\\noindent Not measured here, with the campaigns that measure it: {'. '.join(said)}.\n"
+    names = [name for said in table["campaigns"].dropna() for name in said.split(", ")]
+    counts = pd.Series(names, dtype=object).value_counts(sort=False)
+    said = f"{words.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
+    if len(counts):
+        known = words.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
+        said += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
+    return f"\n\\noindent {said}\n"
 
 
 @SECTION("claims", "claims")

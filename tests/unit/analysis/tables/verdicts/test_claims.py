@@ -63,6 +63,8 @@ def test_ratio():
     assert verdict(*buckets(1.2), **RATIO) == "refuted"
     assert verdict(*buckets(1.5, WIDE), **RATIO) == UNDECIDED
     assert verdict(*buckets(2.0, SCATTER[:3]), **RATIO) == UNDECIDED, "3 against 3 runs have no interval"
+    lacks = {judged(*buckets(*of), **RATIO)["would_decide"].iloc[0] for of in ((2.0, SCATTER[:3]), (0.0,), (1.5, WIDE))}
+    assert lacks == {judging.MORE_RUNS, judging.LONGER, judging.NARROWER}
     assert verdict(*buckets(1.0), **RATIO | {"at_least": None, "at_most": 1.1}) == "confirmed"
     assert verdict(*buckets(2.0), **RATIO | {"values": [1, 7]}) == "not measured here"
     assert verdict(*buckets(2.0), **RATIO | {"values": ["least", "most"]}) == "confirmed"
@@ -117,6 +119,7 @@ def test_count():
     row = judged(counted(0, 1000), **comes).iloc[0]
     assert row["high"] == pytest.approx(1000 * (1 - 0.025 ** (1 / 1000))) and row["low"] == 0
     assert verdict(counted(0, 50), **never, enough=20) == "confirmed"
+    assert judged(counted(0, 50), **never)["would_decide"].iloc[0] == judging.MORE_TRIES
     more = pd.concat([counted(0, 60).assign(runs=2), counted(0, 60).assign(runs=2, scenario="overwrite")])
     row = judged(more, **never).iloc[0]
     assert (row["verdict"], row["n"], row["evidence"]) == ("confirmed", 2, "0 in 120 tries"), "counts add up"
@@ -223,6 +226,12 @@ def test_speed_limited_by_client_refutes_no_claim():
     assert row["verdict"] == UNDECIDED and "97 % busy" in row["reason"]
     assert verdict(*[part.assign(host_cpu_percent=80.0) for part in busy], **SLOPE) == "refuted"
     assert verdict(*[part.assign(shared_host=False) for part in busy], **SLOPE) == "refuted"
+    row = judged(*[part.iloc[:1] for part in busy], **SLOPE).iloc[0]
+    assert row["would_decide"] == cases.OWN_HOSTS, "more runs would not decide it"
+    row = judged(*[p.iloc[:1].assign(shared_host=True, host_cpu_percent=97.0) for p in front_ends(1.0)], **SLOPE).iloc[
+        0
+    ]
+    assert row["would_decide"] == judging.MORE_RUNS
     linear = [part.assign(shared_host=True, host_cpu_percent=97.0) for part in front_ends(1.0)]
     assert verdict(*linear, **SLOPE) == "confirmed", "it rose all the same"
     none = SLOPE | {"at_least": None, "at_most": 0.2}
@@ -253,6 +262,8 @@ def test_slope_counts_below_a_share_of_the_link():
     row = judged(*full, **said).iloc[0]
     assert (row["verdict"], row["reason"]) == (UNDECIDED, "the capacity of the links is not known")
     assert verdict(*linked(full, None, None, None, None), **said) == UNDECIDED
+    row = judged(*linked(full, 40, None, 100, 100), **said).iloc[0]
+    assert (row["verdict"], row["n"]) == ("confirmed", 12), "what is not known is not full"
     assert verdict(*front_ends(1.0), **said) == "confirmed", "a link that is not known can only hold it down"
     assert verdict(*linked(front_ends(0.3), 20, 30, 40), **said) == "refuted"
     row = judged(*linked(full, 79, 95, 100, 100), **said).iloc[0]
@@ -366,7 +377,8 @@ def test_paper_has_judged_and_missing_claims():
     models = {n: Claim.model_validate(claim | {"where": {"store": n}}) for n in ("alpha", "gone")}
     found = table_of.judged(resolved(models, ALL), {"throughput": pd.concat(front_ends(1.0))})
     text = latex.claims(found)
-    assert r"It scales 100~\% \& more." in text and r"\textbf{confirmed}" in text and r"gone (\texttt{scaling})" in text
+    assert r"It scales 100~\% \& more." in text and r"\textbf{confirmed}" in text
+    assert r"1 finding was not measured here. Campaigns that measure them at full size: \texttt{scaling} (1);" in text
     assert "1: alpha" in latex.short(found) and latex.flags(found) == {"claims": True, "claims_decided": True}
     none = found[found["verdict"] == "not measured here"]
     assert latex.claims(none) == latex.short(none) == "" and not any(latex.flags(none).values())

@@ -62,7 +62,7 @@ def test_traffic_is_of_runs_that_can_show_a_balance():
     """A row per run, if its front-ends have as many clients, and carried enough to be compared."""
     carried = {"key": list("aabbccdd"), "store": "s", "duration_s": 5.0, "spread_percent": 2.0, "front_end": [1, 2] * 4}
     carried = pd.DataFrame(carried).assign(given_to=[1, 1, 1, 0, 1, 1, 1, 1], source="clients")
-    carried["operations_per_s"] = [100.0, 90.0, 100.0, 0.0, 9.0, 1.0, None, None]
+    carried["operations_per_s"] = [100.0, 90.0, 100.0, 50.0, 9.0, 1.0, None, None]
     carried.loc[carried["key"] == "d", "source"] = "counters"
     assert Runs({"traffic_runs": carried})["traffic"]["key"].tolist() == ["a", "d"]
     assert Runs({"traffic_runs": carried.iloc[:0]})["traffic"].empty
