@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, SECTION
-from storelab.analysis.latex.parts import THIN, escape, row, spread, tabular, title
+from storelab.analysis.latex.parts import THIN, escape, placed, row, spread, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.events import CLIENT, NAVIGATIONS, setting
 from storelab.core import units
@@ -39,7 +39,7 @@ def events(table: pd.DataFrame) -> str:
                 row([escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_cells(r)])
                 for _, r in rows.iterrows()
             ]
-    return tabular("l" + "r" * (len(head) - 1), head, lines)
+    return placed("l" + "r" * (len(head) - 1), head, lines)
 
 
 def _cells(r: pd.Series) -> list[str]:

@@ -13,6 +13,8 @@ import pandas as pd
 from storelab.analysis.parts import words
 
 SHORT = 24  # rows of a table that fits a page with other things on it
+PAGE = 42  # rows of a table that fits a page with its caption
+CAPTION = r"\TableCaption"  # defined in the template before it reads the table
 LINE_END = r"\\{}"  # the braces keep a following [ from being its argument
 THIN = r"\,"
 _SPECIAL = {
@@ -142,12 +144,34 @@ def tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "fo
     return "\n".join(lines) + "\n"
 
 
-def floating(spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str]) -> str:
-    """A float while it is short, else a `longtable`."""
-    if len(rows) > SHORT:
-        return longtable(spec, caption, label, head, rows)
-    body = tabular(spec, head, rows, "scriptsize")
-    return f"\\begin{{table}}[htbp]\n\\centering\n\\caption{{{caption}}}\\label{{{label}}}\n{body}\\end{{table}}\n"
+def floating(
+    spec: str,
+    caption: str,
+    label: str,
+    head: Sequence[str],
+    rows: Sequence[str],
+    size: str = "scriptsize",
+    most: int = SHORT,
+) -> str:
+    """Return a float while it has at most so many rows, else a `longtable`."""
+    if len(rows) > most:
+        return longtable(spec, caption, label, head, rows, size)
+    body = tabular(spec, head, rows, size)
+    return f"\\begin{{table}}[htbp]\n\\centering\n{_caption(caption, label)}\n{body}\\end{{table}}\n"
+
+
+def placed(
+    spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize", below: Sequence[str] = ()
+) -> str:
+    """Return a table with the caption and label that the template gives with `\\Caption`: a float where it fits a page,
+    else a `longtable`. below: further tabulars of the same table."""
+    table = floating(spec, CAPTION, "", head, rows, size, PAGE // (1 + len(below)))
+    head, end, tail = table.rpartition("\\end{table}")
+    return "\n".join([head.rstrip("\n"), *below]) + end + tail if end else "\n".join([table, *below])
+
+
+def _caption(text: str, label: str) -> str:
+    return f"\\caption{{{text}}}" + (f"\\label{{{label}}}" if label else "")
 
 
 def longtable(
@@ -158,7 +182,7 @@ def longtable(
         r"\FlushFloats",
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
         f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
-        f"\\caption{{{caption}}}\\label{{{label}}}\\\\",
+        _caption(caption, label) + r"\\",
         r"\toprule",
         row(head),
         r"\midrule\endfirsthead",

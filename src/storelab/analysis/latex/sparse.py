@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, row, stacked, tabular, title
+from storelab.analysis.latex.parts import THIN, escape, placed, row, stacked, title
 from storelab.analysis.parts import words
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
@@ -49,7 +49,7 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
             lines.append(row([*cells, *(words.number(r[c], gap=THIN) for _, c in columns)]))
-    return tabular("r" * len(head), head, lines, next((size for size, most in SIZES if len(head) <= most), "tiny"))
+    return placed("r" * len(head), head, lines, next((size for size, most in SIZES if len(head) <= most), "tiny"))
 
 
 def opening(rows: pd.DataFrame) -> str:
@@ -109,7 +109,7 @@ def table2(table: pd.DataFrame) -> str:
         lines += _block(f"{', '.join(filter(None, said))}, median of {words.runs_text(rows['n'])}", "", rows)
     names = ", ".join(printed[["store", "engine"]].iloc[0])
     lines += [r"\midrule", *_block(f"Published: {names}, another file (ATLAS)", r" \cite{arsuaga}", printed)]
-    return tabular("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines)
+    return placed("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines)
 
 
 def _block(said: str, cite: str, rows: pd.DataFrame) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, shares, spread, stacked, tabular
+from storelab.analysis.latex.parts import THIN, escape, left, longtable, placed, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.core import units
@@ -33,7 +33,7 @@ def best(table: pd.DataFrame) -> str:
             cells = [of.verb, units.format_size(int(size)), store, *axes, f"{top['n']:g}"]
             rows.append(row([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
     head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]", ""]
-    return tabular("lllrrrrrlrl", head, rows) if rows else ""
+    return placed("lllrrrrrlrl", head, rows) if rows else ""
 
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
@@ -119,7 +119,7 @@ def accesses(table: pd.DataFrame) -> str:
         rates = [spread(r, "throughput", "mb_per_s"), spread(r, "rate", "per_s")]
         lines.append(row([*map(escape, cells), *rates, words.number(r["first_over_again"], significant=2)]))
     head = ["Store", "", "Settings", "Asked", "Proven", r"Disk [\%]", "MB/s", "operations/s", "Step"]
-    return tabular(f"l{left(2.2, 3.2)}llrrrr", head, lines, "scriptsize")
+    return placed(f"l{left(2.2, 3.2)}llrrrr", head, lines, "scriptsize")
 
 
 @FILE("table_systems", "throughput")
@@ -139,18 +139,18 @@ def systems(table: pd.DataFrame) -> str:
     if not cells:
         return ""
     every = list(heads)
-    return "\n".join(
-        tabular(
+    tables = [
+        (
             left(2.8) + "l" + "r" * len(part),
             ["System", "Engine", *(stacked(escape(heads[c])) for c in part)],
             [
                 row([escape(d), escape(e), *(found.get(c, "--") for c in part)])
                 for (d, e), found in sorted(cells.items())
             ],
-            "scriptsize",
         )
         for part in (every[i : i + SIDE_BY_SIDE] for i in range(0, len(every), SIDE_BY_SIDE))
-    )
+    ]
+    return placed(*tables[0], "scriptsize", below=[tabular(*further, "scriptsize") for further in tables[1:]])
 
 
 @SECTION("systems", "compared")

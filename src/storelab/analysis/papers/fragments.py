@@ -12,19 +12,13 @@ import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Specification
-from storelab.analysis.latex.parts import escape, longtable, upright
+from storelab.analysis.latex.parts import CAPTION, escape, upright
 from storelab.analysis.papers import outline
 from storelab.analysis.papers.members import Member
 
 LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
 UPRIGHT = 6  # campaigns from which on their names stand upright
-MOST_ROWS = 42  # of a table that stands on a page with its caption
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
-_TABULAR = re.compile(
-    r"\{\\(?P<size>\w+)\\setlength\{\\tabcolsep\}\{4pt\}%\n\\begin\{tabular\}\{@\{\}(?P<spec>.*?)@\{\}\}\n\\toprule\n"
-    r"(?P<head>.*?) \\\\\n\\midrule\n(?P<rows>.*)\n\\bottomrule\n\\end\{tabular\}\}\n?",
-    re.DOTALL,
-)
 _AFTER = re.compile(
     r"(.*\\end\{(?:longtable\}\}|table\}))\n.*", re.DOTALL
 )  # prose of the campaign's own paper behind it
@@ -55,25 +49,28 @@ def table(member: Member, name: str, code: str) -> Block | None:
 def adopted(text: str, campaign: str, name: str, code: str) -> Block:
     """A table under the name of its campaign, with its code."""
     text = _LABELS.sub(lambda found: f"\\{found[1]}{{tab:{campaign}:", text)
-    if "\\caption{" not in text:
+    if "\\caption{" not in text or CAPTION in text:
         return _captioned(text, campaign, name, code)
     text = text.replace("\\caption{", f"\\caption{{\\Of{{{escape(campaign)}}}")
     text = text.replace("}\\label{tab:", f" \\Code{{{code}}}}}\\label{{tab:")
     text = _AFTER.sub(lambda found: found[1], text)
-    text = text.replace("\\begin{table}[htbp]", "\\begin{widetable}").replace("\\end{table}", "\\end{widetable}")
-    return Block(text, "\\begin{longtable}" in text)
+    return Block(_wide(text), "\\begin{longtable}" in text)
+
+
+def _wide(text: str) -> str:
+    return text.replace("\\begin{table}[htbp]", "\\begin{widetable}").replace("\\end{table}", "\\end{widetable}")
 
 
 def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
-    """A tabular alone, as a float; over pages where it is too long for one."""
+    """A table whose caption is in the template of a campaign's own paper, or a tabular alone, as a float; over pages
+    where it is too long for one."""
     said = outline.CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
     caption = f"\\Of{{{escape(campaign)}}}{escape(said)} \\Code{{{code}}}"
     label = f"tab:{campaign}:{name.removeprefix('table_')}"
+    if CAPTION in text:
+        text = text.replace(f"\\caption{{{CAPTION}}}", f"\\caption{{{caption}}}\\label{{{label}}}")
+        return Block(_wide(text), "\\begin{longtable}" in text)
     text = text.replace("\\begin{center}\n", "").replace("\\end{center}\n", "")
-    found = _TABULAR.fullmatch(text)
-    if found and "tabular" not in found["rows"] and found["rows"].count("\n") >= MOST_ROWS:
-        rows, head = found["rows"].split("\n"), found["head"].split(" & ")
-        return Block(longtable(found["spec"], caption, label, head, rows, found["size"]), True)
     return Block(wide_table(caption, label, text))
 
 

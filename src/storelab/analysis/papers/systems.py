@@ -71,7 +71,7 @@ def _answers(found: pd.DataFrame, systems: Sequence[tuple[str, str]], first: boo
     lines = []
     of = {(r.topic, r.check, r.campaign, r.deployment): r.answer for r in found.itertuples(index=False)}
     for topic, rows in found.groupby("topic", sort=False):
-        lines.append(title(1 + len(systems), escape(topic.replace("_", " ")), end=r" \\*"))
+        lines.append(title(1 + len(systems), escape(topic.replace("_", " "))))
         for check in rows["check"].unique():
             cells = [ANSWERS.get(of.get((topic, check, *system), ""), "") for system in systems]
             lines.append(row([escape(check.replace("_", " ")), *cells]))

@@ -12,6 +12,7 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis.figures import catalogue, panels
+from storelab.analysis.latex import parts
 from storelab.analysis.papers import findings, fragments, members, method, names, origin, outline, write
 from storelab.cli import papers, workflow
 from storelab.core import records
@@ -218,25 +219,26 @@ def test_table_has_campaign_and_code_in_its_caption():
     assert "\\ref" not in resolved and "a table of the campaign's own paper\\end{widetable}" in resolved
 
 
-def test_bare_tabular_gets_caption_and_long_one_spans_pages():
-    def tabular(n: int) -> str:
-        rows = "\n".join(f"r{i} & {i} \\\\" for i in range(n))
-        head = "{\\scriptsize\\setlength{\\tabcolsep}{4pt}%\n\\begin{tabular}{@{}l@{\\,}r@{}}\n\\toprule\n"
-        return f"{head}A & B \\\\\n\\midrule\n{rows}\n\\bottomrule\n\\end{{tabular}}}}\n"
-
-    short, long = (fragments.adopted(tabular(n), "a", "table_best", "ABCDEFG") for n in (5, 60))
-    assert not short.long and "\\Of{a}The highest median" in short.text and "\\label{tab:a:best}" in short.text
-    assert long.long and "\\begin{longtable}{@{}l@{\\,}r@{}}" in long.text and long.text.count("\\\\\n") >= 60
-    assert "r0 & 0" in long.text and "r59 & 59" in long.text and "\\multicolumn{2}" in long.text
+def test_table_without_caption_of_its_own_gets_one():
+    """The template of a campaign's own paper has the caption of these; long ones span pages."""
+    rows = [f"r{i} & {i} \\\\" for i in range(60)]
+    texts = (parts.placed("lr", ["A", "B"], rows[:n]) for n in (5, 60))
+    short, long = (fragments.adopted(text, "a", "table_best", "ABCDEFG") for text in texts)
+    bare = fragments.adopted(parts.tabular("lr", ["A", "B"], rows[:5]), "a", "table_best", "ABCDEFG")
+    for block in (short, long, bare):
+        assert block.text.count("\\caption{\\Of{a}The highest median") == block.text.count("\\label{tab:a:best}") == 1
+        assert parts.CAPTION not in block.text and block.named == "Table~\\ref{tab:a:best}"
+    assert [b.long for b in (short, long, bare)] == [False, True, False]
+    assert "\\begin{widetable}" in short.text and "\\begin{longtable}" in long.text and "r59 & 59" in long.text
 
 
 def test_every_figure_and_table_has_one_place():
     figures = {*catalogue.FIGURES, "timeline_x", "along_clients", "new_one"}
     tables = {f"table_{n}" for n in ("best", "claims", "capabilities", "of_tomorrow")}
-    parts = [part for section in outline.sections(figures, tables) for part in section.parts]
-    shown = [n for part in parts for n in outline.chosen(part.figures, figures)]
+    every = [part for section in outline.sections(figures, tables) for part in section.parts]
+    shown = [n for part in every for n in outline.chosen(part.figures, figures)]
     assert sorted(shown) == sorted(figures)
-    held = [n for part in parts for n in outline.chosen(part.tables, tables)]
+    held = [n for part in every for n in outline.chosen(part.tables, tables)]
     assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others stand in the appendix or elsewhere"
 
 

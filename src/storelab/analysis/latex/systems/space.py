@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
-from storelab.analysis.latex.parts import THIN, escape, left, row, spread, stacked, tabular
+from storelab.analysis.latex.parts import THIN, escape, left, placed, row, spread, stacked
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.systems.space import METRICS
 from storelab.core import units
@@ -32,4 +32,4 @@ def space(table: pd.DataFrame) -> str:
         "After reclaiming",
         "Reclaim [s]",
     ]
-    return tabular(f"{left(3.6)}lrrrrrr", [stacked(h) for h in head], lines)
+    return placed(f"{left(3.6)}lrrrrrr", [stacked(h) for h in head], lines)

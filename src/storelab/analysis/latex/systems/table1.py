@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
-from storelab.analysis.latex.parts import THIN, escape, left, row, stacked, tabular, title
+from storelab.analysis.latex.parts import THIN, escape, left, placed, row, stacked, title
 from storelab.analysis.latex.systems.capabilities import ANSWERS
 from storelab.analysis.parts import words
 from storelab.analysis.tables.systems.table1 import ASKED, PUBLISHED
@@ -30,7 +30,7 @@ def table1(table: pd.DataFrame) -> str:
         said = "Published" if source == PUBLISHED else "Here: as deployed, and as the probe found them"
         lines += [*([r"\midrule"] if lines else []), title(len(HEAD), said)]
         lines += [_line(r, source == PUBLISHED) for _, r in rows.iterrows()]
-    return tabular(f"{left(5.0)}rrrrcc{left(1.7)}", [stacked(h) for h in HEAD], lines, "scriptsize")
+    return placed(f"{left(5.0)}rrrrcc{left(1.7)}", [stacked(h) for h in HEAD], lines, "scriptsize")
 
 
 def _line(r: pd.Series, printed: bool) -> str:
