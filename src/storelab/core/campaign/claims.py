@@ -45,7 +45,7 @@ COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "releases": {"behind": ("published_days",)},
 }
 ANSWERED = "capabilities"
-TOLD = {  # columns of a table beside the axes
+TOLD = {  # columns of a table, in addition to the axes
     **COLUMNS,
     "roles": ("role", "does", "phase"),
     "recovery": ("role", "does", "beyond_redundancy"),
@@ -59,7 +59,7 @@ EACH = "each"  # all values of what is compared, in ascending order
 PART = re.compile(r"most / (\d+)")  # this part of `most`, which is then the most of which this part was measured
 STORE, ROOT_FILE = "store", "file"  # what a claim is about
 BY_SPEED = ("worst", "best")  # of what is compared: the values with the lowest and the highest median
-NEEDS = {  # rule -> keys that it needs beside `rule`
+NEEDS = {  # rule -> keys that it needs in addition to `rule`
     "slope": ("metric", "along", "bound"),
     "ratio": ("metric", "along", "values", "bound"),
     "level": ("metric", "bound"),

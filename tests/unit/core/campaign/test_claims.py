@@ -43,6 +43,11 @@ def test_mistakes_are_one_line_with_place_and_value():
         ({"where": {"colour": 1}}, "claims.fast.where", ["'colour'"]),
         ({"where": {"workload": "gett"}}, "claims.fast.where.workload", ["'gett'"]),
         ({"where": {"clients": "many"}}, "claims.fast.where.clients", []),
+        ({"reach": {"colour": 1}}, "claims.fast.reach", ["'colour'"]),
+        ({"reach": {"clients": "many"}}, "claims.fast.reach.clients", []),
+        ({"below_link": 80}, "claims.fast", ["`level`", "`below_link`"]),
+        ({"below_link": 120}, "claims.fast.below_link", ["120"]),
+        ({"about": "files"}, "claims.fast.about", ['"files"']),
         ({"campaigns": ["elsewhere"]}, "claims.fast.campaigns", ["'elsewhere'"]),
         ({"tabel": "sparse"}, "claims.fast.tabel", ["'tabel'", "'table'"]),
         ({"rule": "level", "at_least": None}, "claims.fast", ["`level`", "`at_least`", "`at_most`"]),
@@ -59,7 +64,11 @@ def test_mistakes_are_one_line_with_place_and_value():
 
 def test_values_fit_the_rule():
     said = {"says": "x", "source": "y", "table": "throughput", "metric": "rate", "along": "clients", "values": [1]}
-    for rule in ({"rule": "ratio", "at_least": 2}, {"rule": "order"}):
+    for rule in (
+        {"rule": "ratio", "at_least": 2},
+        {"rule": "ratio", "at_least": 2, "values": ["each"]},
+        {"rule": "order"},
+    ):
         with pytest.raises(ValidationError):
             Claim.model_validate(said | rule)
 

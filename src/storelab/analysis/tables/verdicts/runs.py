@@ -64,7 +64,7 @@ def _wanted(column: str, table: str) -> bool:
 
 
 def _says_nothing(column: str, table: str, values: pd.Series) -> bool:
-    """An axis that no row has tells none apart."""
+    """An axis that no row has sets none apart."""
     return column not in _known(table) and not values.notna().any()
 
 
@@ -73,7 +73,7 @@ def _good(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def _closed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Without open loops, but for latencies, which tell the loop."""
+    """Without open loops, but for latencies, which name the loop."""
     if "arrival_rate" not in rows or name == "latency":
         return rows
     return rows[rows["arrival_rate"].fillna(0) == 0]
