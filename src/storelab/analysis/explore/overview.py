@@ -6,7 +6,7 @@ import pandas as pd
 
 from storelab.analysis.explore import opened
 from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, charted, escaped
+from storelab.analysis.explore.things import Thing, charted, compact, escaped
 from storelab.analysis.figures import catalogue
 from storelab.analysis.parts import words
 from storelab.analysis.report import summary
@@ -57,7 +57,7 @@ def medians(o: Opened) -> Iterator[Thing]:
     if rows.empty:
         yield "No rates in this campaign."
         return
-    yield rows[[c for c in (*varying(rows), *OF_GROUP, *MORE) if c in rows]]
+    yield from compact(rows, (*varying(rows), *OF_GROUP, *MORE), ("n", "errors", *MORE))
 
 
 def names(o: Opened) -> Menu:

@@ -4,7 +4,7 @@ if the store were farther away.
 The planner is not part of the analysis: the notebook passes it (`storelab.readplan`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -13,9 +13,8 @@ import pandas as pd
 
 from storelab.analysis.explore import pictures
 from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, charted, escaped
+from storelab.analysis.explore.things import Thing, charted, compact, escaped
 from storelab.analysis.figures import catalogue
-from storelab.analysis.parts import words
 from storelab.analysis.records import windows
 
 NONE = "No reads in this campaign."
@@ -46,20 +45,11 @@ def reads(o: Opened) -> Iterator[Thing]:
         yield NONE
         return
     yield "#### One read as in Table 2 of 2015: the first read opens the file, the second one finds it open"
-    yield from _compact(one, ONE_READ)
+    yield from compact(one, ONE_READ, SELECTION)
     yield "#### Means of each read, medians over the runs"
-    yield from _compact(every, (*SELECTION, *METRICS, *(f"{p}_median_s_per_read" for p in windows.PHASES)))
+    phases = (f"{p}_median_s_per_read" for p in windows.PHASES)
+    yield from compact(every, (*SELECTION, *METRICS, *phases), SELECTION)
     yield charted({name: (catalogue.FIGURES[name], [every]) for name in FIGURES}) or "No figure of reads has data."
-
-
-def _compact(rows: pd.DataFrame, columns: Sequence[str]) -> Iterator[Thing]:
-    """These columns of a table that have a value; what is the same in all rows is one line, so that the table fits."""
-    rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
-    same = [c for c in SELECTION if c in rows and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
-    if same:
-        first = rows.iloc[0]
-        yield escaped(f"In all rows: {', '.join(f'{c} {words.cell(c, first[c])}' for c in same)}")
-    yield rows.drop(columns=same)
 
 
 def links(o: Opened) -> Menu:

@@ -154,15 +154,14 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
     """The medians of this campaign and the other ones, what only one side has left out, and the axes that differ. A
     store is named with its campaign; an axis that a campaign does not know is at its default."""
     folders = [folder for _, folder in campaigns(o) if folder != EVERY] if other == EVERY else [Path(other)]
+    filters = {**o.filters, "store": ()}  # of the others: another campaign may have other stores
+    known = [(o.name, o.plan, kept(o.whole("throughput"), o.filters))]
+    known += [(f.resolve().name, read_plan(f), kept(_medians(f), filters)) for f in folders]
     parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
-    for now in [o, *(_opened(folder) for folder in folders)]:
-        rows = kept(now.whole("throughput"), o.filters if now is o else {**o.filters, "store": ()})
-        usual |= sides.defaults(now.plan)
-        parts.append(
-            rows.assign(
-                campaign=now.name, system=rows["store"], store=[f"{now.name}: {store}" for store in rows["store"]]
-            )
-        )
+    for name, plan, rows in known:
+        usual |= sides.defaults(plan)
+        stores = [f"{name}: {store}" for store in rows["store"]]
+        parts.append(rows.assign(campaign=name, system=rows["store"], store=stores))
     columns = list(dict.fromkeys(c for rows in parts for c in words.axes_of(rows)))
     every = pd.concat([p.reindex(columns=[*p.columns, *(c for c in columns if c not in p)]) for p in parts])
     for column in columns:
@@ -176,8 +175,9 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
 
 
 @cache
-def _opened(folder: Path) -> Opened:
-    return opened.open_campaign(folder)
+def _medians(folder: Path) -> pd.DataFrame:
+    """Return throughput.csv of another campaign, without writing anything there."""
+    return sides.newest_tables(folder)[0]("throughput")
 
 
 def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:

@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,17 @@ def charted(figures: Mapping[str, tuple[Declared, list[pd.DataFrame]]]) -> Chart
     found = {name: charts.drawn_chart(figure, *tables) for name, (figure, tables) in figures.items()}
     known = {name: chart for name, chart in found.items() if chart is not None}
     return Charts(known) if known else None
+
+
+def compact(rows: pd.DataFrame, columns: Iterable[str], same: Collection[str]) -> Iterator[Thing]:
+    """Show these columns of a table that have a value. Columns of `same` with one value become a line, so that the
+    table is narrow."""
+    rows = rows[[c for c in columns if c in rows]].dropna(axis="columns", how="all")
+    alike = [c for c in rows if c in same and len(rows) > 1 and rows[c].nunique(dropna=False) == 1]
+    if alike:
+        first = rows.iloc[0]
+        yield escaped(f"In all rows: {', '.join(f'{c} {words.cell(c, first[c])}' for c in alike)}")
+    yield rows.drop(columns=alike)
 
 
 def displayable(thing: Thing) -> Any:

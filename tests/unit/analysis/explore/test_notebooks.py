@@ -482,10 +482,21 @@ def test_compare_does_not_begin_with_the_calibration(there):
     assert len(table) > 1 and "A is broad:alpha, B is broad:beta" in of_kind(picker.shown[0], str)[0]
 
 
-def test_compare_offers_no_roles(there, lab):
-    """Points with roles have no rate to compare."""
-    o = opened.open_campaign(lab / "results/several")
-    assert systems.second(o, systems.first(o)[0][1]) == []
+def test_compare_begins_with_what_has_most_in_common(lab):
+    campaign, other = opened.open_campaign(lab / "results/broad").campaign, Path("elsewhere")
+    here = campaign.folder
+    plans = {(here, "alpha"): {1}, (here, "beta"): {2, 3}, (other, "x"): {2}, (other, "y"): {2, 3}, (other, "z"): {4}}
+    o = opened.Opened(campaign, known={"plans": {side: frozenset(points) for side, points in plans.items()}})
+    assert [side[1] for _, side in systems.first(o)] == ["beta", "alpha"]
+    assert [side for _, side in systems.second(o, (here, "beta"))] == [(other, "y"), (other, "x")]
+    assert systems.second(o, (here, "alpha")) == [] and systems.campaigns(o) == [("elsewhere", other)]
+
+
+@pytest.mark.parametrize("workload", ["roles-tenants", "probe", "calibrate"])
+def test_compare_offers_only_points_with_a_rate(workload):
+    plan = {"workloads": {workload: {"axes": []}}, "points": [{"store": "s", "workload": workload, "axes": {}}]}
+    told = {"workloads": {"get": {"axes": []}}, "points": [{"store": "s", "workload": "get", "axes": {}}]}
+    assert systems._planned(plan, "s") == set() != systems._planned(told, "s")
 
 
 @pytest.fixture
@@ -550,7 +561,12 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
 
 def test_then_and_now_says_what_is_not_there(there):
     picker = there("then_and_now", "several")
-    words = ("Nothing in this campaign has a measure", "No single client here", "No jobs here", "No reads in this campaign.")
+    words = (
+        "Nothing in this campaign has a measure",
+        "No single client here",
+        "No jobs here",
+        "No reads in this campaign.",
+    )
     assert [shown[0].startswith(text) for shown, text in zip(picker.shown, words, strict=False)] == [True] * 4
 
 
