@@ -45,8 +45,8 @@ def test_unknown_settings_of_a_store_count_as_defaults(tmp_path):
         assert [line.split()[2] for line in found] == differs and all(line.startswith("store a: ") for line in found)
 
 
-def test_addresses_and_ports_may_change(tmp_path):
-    elsewhere = {"port": 12345, "address": "10.0.0.1", "directory": "/elsewhere"}
+def test_addresses_ports_and_links_may_change(tmp_path):
+    elsewhere = {"port": 12345, "address": "10.0.0.1", "directory": "/elsewhere", "link": 10**9}
     settings, points = measured(tmp_path, lambda then: then["stores"]["a"].update(elsewhere))
     assert plan_file.differences(settings, points) == []
     plan_file.write(settings, points, WORKLOADS)
