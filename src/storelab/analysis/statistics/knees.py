@@ -14,7 +14,7 @@ A curve is the speed y > 0 of N runs at values x > 0 of one axis; the unit is th
   of the fastest, by a one-sided t test at 2.5 % with the variance pooled over the values).
 * shape: `knee`; `peak`; `still rising`: the last step still rises and nothing contradicts one law throughout;
   `bending`: it still rises, but less than before; `not rising`: no rise is seen at all; `cannot tell`. A step rises
-  where the 95 % interval of its ratio (t, pooled variance) lies above 1. Only `knee` and `peak` have a value and an
+  where the 95 % interval of its ratio (t, pooled variance) lies above 1.01. Only `knee` and `peak` have a value and an
   upper bound; else the knee lies beyond `low`, if anywhere.
 * slope: of the straight line through the runs up to the knee or peak, per unit of the axis (relative weights;
   numpy.polyfit).
@@ -35,6 +35,7 @@ from storelab.analysis.statistics.medians import CONFIDENCE
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
 PEAK_P = 0.01
+MIN_RISE = 0.01  # of a step; full links are level to a few per mille, which few runs can tell from level
 KNEE, PEAK, RISING, BENDING, LEVEL = "knee", "peak", "still rising", "bending", "not rising"
 CANNOT_TELL = "cannot tell"
 
@@ -152,7 +153,7 @@ def _last_step_rises(x: np.ndarray, y: np.ndarray) -> bool:
     error = math.sqrt(
         sum(((g - g.mean()) ** 2).sum() for g in groups) / df * (1 / len(groups[-1]) + 1 / len(groups[-2]))
     )
-    return _around(groups[-1].mean() - groups[-2].mean(), error, df).low > 0
+    return _around(groups[-1].mean() - groups[-2].mean(), error, df).low > math.log1p(MIN_RISE)
 
 
 def knee(x: np.ndarray, y: np.ndarray) -> tuple[str, Interval]:

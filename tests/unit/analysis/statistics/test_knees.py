@@ -211,7 +211,7 @@ def test_the_last_step_rises_by_the_pooled_t_test():
         groups = [np.log(y[x == v]) for v in (1, 2, 4)]
         pooled = sum(((g - g.mean()) ** 2).sum() for g in groups) / 9
         low = groups[2].mean() - groups[1].mean() - stats.t.ppf(0.975, 9) * math.sqrt(pooled * 2 / 4)
-        assert knees._last_step_rises(x, y) == (low > 0)
+        assert knees._last_step_rises(x, y) == (low > math.log1p(knees.MIN_RISE))
 
 
 @pytest.mark.parametrize(
@@ -276,3 +276,12 @@ def test_knees_are_tried_evenly_in_the_logarithm_between_the_values():
 def test_weights_are_those_of_the_geometric_mean_at_each_value():
     found = knees._relative(np.array([2.0, 1, 2, 1]), np.array([8.0, 3, 2, 3]))
     assert found == pytest.approx([1 / 16, 1 / 9, 1 / 16, 1 / 9])
+
+
+def test_rise_of_less_than_a_percent_is_level():
+    """A link is full from 2 clients on; the runs scatter less than its last 0.3 %."""
+    x = np.repeat([1.0, 2, 4, 8], 3)
+    scatter = np.tile([0.9999, 1.0, 1.0001], 4)
+    for last, shape in ((1.003, knees.KNEE), (1.03, knees.BENDING)):
+        y = np.repeat([10.0, 20, 20, 20 * last], 3) * scatter
+        assert knees.knee(x, y)[0] == shape, last

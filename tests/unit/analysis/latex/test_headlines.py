@@ -1,0 +1,197 @@
+"""The paper's first page: numbers chosen by hand from tables made by hand, and nothing that was not measured.
+
+Every campaign has an abstract with a number of each system that it measured, and without method.
+"""
+
+import re
+
+import pandas as pd
+import pytest
+from garbage_rows import make_table as garbage_rows
+from launch_rows import make_table as launch_rows
+from release_rows import make_table as release_rows
+from tex_files import TexFiles
+
+from campaigns import built
+from storelab.analysis.latex import headlines as page
+from storelab.analysis.tables import build
+
+
+class Tables(dict):
+    """Tables by name; all others are empty."""
+
+    def __missing__(self, name: str) -> pd.DataFrame:
+        return pd.DataFrame()
+
+
+def known(told: pd.DataFrame | None = None, **tables: pd.DataFrame) -> dict:
+    return page.headlines(Tables(tables, verdicts=verdicts() if told is None else told))
+
+
+def groups(rows: list[dict], metric: str, unit: str) -> pd.DataFrame:
+    """Rows of a table of groups; `value` is the median, its interval a tenth to both sides."""
+    out = []
+    for row in rows:
+        value = row.pop("value")
+        values = dict(zip(("median", "low", "high"), (value, value * 0.9, value * 1.1), strict=True))
+        out.append({"store": "alpha", "n": 6} | row | {f"{metric}_{part}_{unit}": v for part, v in values.items()})
+    return pd.DataFrame(out)
+
+
+def rates(*rows: dict) -> pd.DataFrame:
+    """throughput.csv: MB/s of large objects, objects/s of small ones."""
+    large = groups([dict(r) for r in rows if r["object_size_bytes"] >= 1e6], "throughput", "mb_per_s")
+    small = groups([dict(r) for r in rows if r["object_size_bytes"] < 1e6], "rate", "per_s")
+    table = pd.concat([large, small], ignore_index=True)
+    return table.reindex(columns=[*table.columns, *(set(EMPTY) - set(table.columns))])
+
+
+EMPTY = ("throughput_median_mb_per_s", "rate_median_per_s")
+DOWN = {"workload": "get", "engine": "s5cmd", "object_size_bytes": 10_000_000}
+UP = DOWN | {"workload": "put"}
+
+
+def verdicts(*rows: tuple) -> pd.DataFrame:
+    columns = ["deployment", "workload", "engine", "what", "unit", "best", "verdict"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows below the heading, by cell; lines of a cell by `|`."""
+    body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    return [
+        [c.strip().replace(r"\newline ", "|") for c in line.split("&")] for line in body.split(r" \\") if line.strip()
+    ]
+
+
+def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
+    table = rates(
+        DOWN | {"value": 700.0, "n": 6},
+        DOWN | {"value": 800.0, "object_size_bytes": 100_000_000, "n": 5},
+        DOWN | {"value": 900.0, "object_size_bytes": 4000},
+        UP | {"value": 100.0, "n": 1},
+    )
+    told = verdicts(
+        ("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 700.0, "buckets"),
+        ("alpha", "get", "s5cmd", "100 MB objects", "MB/s", 800.0, "client network"),
+        ("alpha", "get", "s5cmd", "4 kB objects", "objects/s", 900.0, "server CPU"),
+        ("alpha", "put", "s5cmd", "10 MB objects", "MB/s", 100.0, "server CPU"),
+        ("beta", "get", "s5cmd", "10 MB objects", "MB/s", 9000.0, "errors"),
+    )
+    best = known(told, throughput=table)
+    text = page.summary(best)
+    for heading in ("Download, large [MB/s]", "Upload, large [MB/s]", "Download, small [objects/s]"):
+        assert heading in text
+    assert "Upload, small" not in text and "Latency" not in text and "Sparse" not in text
+    speeds = ["800|[720, 880]|100~MB, n~=~5", "100|10~MB, n~=~1", "900|[810, 990]|4~kB, n~=~6"]
+    limits = r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}"
+    assert cells(text) == [["alpha", *speeds, limits]]
+    assert {name for name, holds in page.flags(best).items() if holds} == {"summary", "summary_intervals"}
+
+
+def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
+    table = rates(DOWN | {"value": 500.0, "n": 1}, UP | {"value": 50.0, "n": 1, "store": "beta"})
+    told = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))
+    best = known(told, throughput=table)
+    assert cells(page.summary(best)) == [
+        ["alpha", "500|10~MB, n~=~1", "--", "disturbed"],
+        ["beta", "--", "50.0|10~MB, n~=~1", "not known"],
+    ]
+    assert {k for k, v in page.flags(best).items() if v} == {"summary", "summary_several", "summary_gaps"}
+
+
+def test_rate_of_an_arrival_process_is_no_best():
+    table = rates(DOWN | {"value": 500.0, "arrival_rate": 50.0}, DOWN | {"value": 400.0, "arrival_rate": 0.0})
+    best = known(throughput=table)
+    assert [row[:2] for row in cells(page.summary(best))] == [["alpha", "400|[360, 440]|10~MB, n~=~6"]]
+
+
+def latency(**columns) -> pd.DataFrame:
+    """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
+    names = ["workload", "op", "object_size_bytes", "concurrency", "n"]
+    rows = [("get", "GET", 4000, 16, 6), ("get", "GET", 4000, 1, 5), ("get", "GET", 10**6, 1, 6)]
+    rows += [("put", "PUT", 1000, 1, 6), ("read_entries", "READ", None, 1, 6)]
+    table = pd.DataFrame(rows, columns=names).assign(store="alpha", lower_bounds=None)
+    p50, p99 = [9.0, 2.5, 1.5, 0.5, 0.1], [90.0, 25.0, 15.0, 5.0, 1.0]
+    return table.assign(**{"latency_p50_median_ms": p50, "latency_p99_median_ms": p99} | columns)
+
+
+def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
+    def told(table: pd.DataFrame) -> str:
+        return cells(page.summary(known(latency=table)))[0][1]
+
+    assert told(latency()) == "p50~2.50|p99~25|GET 4~kB, 1 in flight, n~=~5"
+    assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5|PUT 1~kB, 1 in flight, n~=~6"
+    bounds = latency(lower_bounds="latency_p99, latency_p999")
+    assert told(bounds) == r"p50~2.50|p99~$\geq$25|GET 4~kB, 1 in flight, n~=~5"
+    few = latency(latency_p99_median_ms=float("nan"))
+    assert told(few) == "p50~2.50|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
+    assert not known(latency=latency()[lambda t: t["op"] == "READ"])
+
+
+def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
+    readers = [("uproot-s3fs", 0.1, 30.0), ("planned", 0.1, 60.0), ("planned", 1.0, 500.0), ("planned", 100.0, 9000.0)]
+    rows = [
+        {"workload": "read_entries", "engine": engine, "entry_fraction_percent": percent, "value": value}
+        for engine, percent, value in readers
+    ]
+    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0)
+    told = verdicts(
+        ("alpha", "read_entries", "planned", "file S, 1 % of entries", "operations/s", 50.0, "errors"),
+        ("alpha", "read_entries", "planned", "file S, 0.1 % of entries", "operations/s", 6.0, "client CPU"),
+        ("alpha", "read_entries", "uproot-s3fs", "file S, 0.1 % of entries", "operations/s", 7.0, "buckets"),
+    )
+    [row] = cells(page.summary(known(told, sparse=sparse)))
+    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, n~=~6", "client CPU"]
+    whole = sparse[sparse["entry_fraction_percent"] == 100]
+    assert not known(told, sparse=whole)  # a whole file is no sparse read
+
+
+def test_jobs_show_the_most_events():
+    rows = [
+        {"workload": "events", "engine": "fsspec", "navigation": "scan", "clients": c, "value": v}
+        | {"cache": "none", "read_ahead_bytes": 0}
+        for c, v in ((1, 400.0), (2, 700.0))
+    ]
+    told = verdicts(("alpha", "events", "fsspec", "file S", "operations/s", 7.0, "client CPU"))
+    best = known(told, events=groups(rows, "events", "per_s"))
+    assert cells(page.summary(best)) == [["alpha", "700|[630, 770]|2 jobs, no cache, n~=~6", "client CPU"]]
+
+
+@pytest.mark.parametrize("number", [1, 13])
+def test_nothing_measured_is_no_summary_and_many_systems_have_small_letters(number):
+    assert known() == {} and page.results({}, pd.DataFrame()) == "\n"
+    stores = [f"s{i:02}" for i in range(number)]
+    table = rates(*(DOWN | {"value": 100.0 + i, "store": s} for i, s in enumerate(stores)))
+    text = page.summary(known(throughput=table))
+    assert ("\\tiny" in text) is (number == 13) and [row[0] for row in cells(text)] == stores
+
+
+CAMPAIGNS = ["broad", "systems", "two_stores", "timed", "calibrated", "several", "soak", "roles"]
+SEALED = ["probes", "hepix2010-small", "collect2015-small", "cvmfs2015-small", "degraded-small", "tenants-small"]
+METHOD = ("deadline", "repetition", "shuffled", "checksum", "rendezvous", "warm-up", "window", "generated", "records")
+
+
+@pytest.mark.parametrize("name", [*CAMPAIGNS, *(pytest.param(name, marks=pytest.mark.heavy) for name in SEALED)])
+def test_abstract_has_a_number_of_each_system_and_no_method(name):
+    points = build.read(built(name), "points")
+    text = TexFiles(name)["results"]
+    said = [line for line in text.splitlines() if line and not line.startswith("We ask")]
+    for system in set(points.loc[points["state"] == "ok", "store"]) - {"none", "nullserver"}:
+        assert any(re.search(rf"texttt.{system}[,}}].*?\d", line) for line in said), system
+    assert "nan" not in text and "--" not in text
+    assert not [word for word in METHOD if word in text.lower()]
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "says"),
+    [
+        ("releases", release_rows, ("to publish a day", "behind its source")),
+        ("launches", launch_rows, ("until an application ran",)),
+        ("collections", garbage_rows, ("deletions/s in garbage collection", "of its rate of uploads meanwhile")),
+    ],
+)
+def test_software_and_garbage_have_headlines(table, rows, says, tmp_path):
+    text = page.results(known(**{table: rows(tmp_path)}), pd.DataFrame())
+    for part in says:
+        assert re.search(rf"\d[^.;]*{part}", text), text
