@@ -1,8 +1,11 @@
 """LaTeX of events.csv: events processed, by setting of the client."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, SECTION
+from storelab.analysis.latex import FILE, FILLED, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
 from storelab.analysis.latex.parts import THIN, escape, placed, row, spread, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.events import CLIENT, NAVIGATIONS, setting
@@ -53,3 +56,29 @@ def _cells(r: pd.Series) -> list[str]:
         words.number(r["amplification_median_ratio"], gap=THIN),
         words.number(r["opening_median_mb"], gap=THIN),
     ]
+
+
+@HEADLINES("events", "events", "verdicts")
+def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
+    """The most events that jobs processed in each navigation."""
+    jobs = closed(table)
+    jobs = jobs[jobs["events_median_per_s"].notna()] if len(jobs) else jobs
+    for (navigation, system), own in jobs.groupby(["navigation", "deployment"]) if len(jobs) else []:
+        r = own.loc[own["events_median_per_s"].astype(float).idxmax()]
+        on = verdicts[(verdicts["deployment"] == system) & (verdicts["workload"] == "events")]
+        on = on[on["engine"] == r["engine"]]
+        about = on[on["what"].fillna("").map(lambda what, part=navigation: part in what)] if len(on) else on
+        lines = interval(r, "events", "per_s")
+        jobs_said = escape(words.plural(r["clients"], "job"))
+        yield Headline(
+            system=str(system),
+            kind=f"Jobs, {navigation}",
+            unit="events/s",
+            asks="how many events jobs process",
+            lines=(*lines, f"{jobs_said}, {escape(setting(r))}, {runs(r)}"),
+            value=f"{' '.join(lines)}~events/s",
+            of={"scan": "in a scan", "random": "in random navigation"}.get(str(navigation), f"in {navigation}"),
+            where=f"{jobs_said}, {escape(setting(r))}, {runs(r)}",
+            size=float(r["events_median_per_s"]),
+            verdict=verdict(about if len(about) else on),
+        )

@@ -239,8 +239,9 @@ def summary(known: Known) -> str:
     """One row per system and a column for each kind of work; of many kinds the other way round."""
     units = {h.kind: f"{h.kind} [{escape(h.unit)}]" if h.unit else h.kind for h in _all(known)}
     limited = any(map(_judged, _all(known)))
-    cells = {name: {h.kind: r"\newline ".join(h.lines) for h in of} for name, of in known.items()}
-    if len(units) >= MANY:
+    across = len(units) >= MANY
+    cells = {name: {h.kind: _cell(h, across) for h in of} for name, of in known.items()}
+    if across:
         lines = [row([units[k], *(of.get(k, "--") for of in cells.values())]) for k in units]
         lines += [row(["Limited by", *map(_limits, known.values())])] if limited else []
         head, widths, last = ["", *map(escape, known)], len(known), []
@@ -251,10 +252,16 @@ def summary(known: Known) -> str:
         ]
         head, widths, last = ["System", *units.values()], len(units), [LIMIT] if limited else []
         head += ["Limited by"] if limited else []
-    wide = min((WIDTH - NAME - sum(last)) / widths - GAP, WIDEST if len(units) < MANY else WIDTH)
+    wide = min((WIDTH - NAME - sum(last)) / widths - GAP, WIDTH if across else WIDEST)
     small = max(len(known), widths) >= MANY
     body = tabular(left(NAME, *[round(wide, 2)] * widths, *last), head, lines, "tiny" if small else "scriptsize")
     return f"\\begin{{center}}\n{body}\\end{{center}}\n"
+
+
+def _cell(h: Headline, wide: bool) -> str:
+    """The lines of a cell; in a wide one the interval is behind the median."""
+    lines = [" ".join(h.lines[:-1]), h.lines[-1]] if wide else h.lines
+    return r"\newline ".join(filter(None, lines))
 
 
 def _limits(of: Iterable[Headline]) -> str:

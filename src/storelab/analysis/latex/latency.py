@@ -1,10 +1,13 @@
 """LaTeX of latency.csv: quantiles at the least and at the most load."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, closed, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, row, spread
-from storelab.analysis.parts import words
+from storelab.analysis.parts import speed, words
 from storelab.analysis.tables import latency
 from storelab.core import units
 
@@ -84,3 +87,32 @@ def latencies(table: pd.DataFrame) -> str:
 def flags(table: pd.DataFrame) -> dict[str, bool]:
     """Whether a latency is shown."""
     return {"latency": bool(len(latency.shown(table)))}
+
+
+@HEADLINES("latency", "latency")
+def headlines(table: pd.DataFrame) -> Iterator[Headline]:
+    """p50 and p99 of the smallest operation with the fewest in flight, a download if there is one."""
+    rows = closed(table)
+    rows = rows[rows["latency_p50_median_ms"].notna() & rows["workload"].isin(speed.MOVING)] if len(rows) else rows
+    for system, known in rows.groupby("deployment") if len(rows) else []:
+        sizes = known.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype(float).bfill(axis=1).iloc[:, 0]
+        order = known.assign(moved=sizes, first=known["op"].map({"GET": 0, "PUT": 1}).fillna(2))
+        r = order.sort_values(["first", "moved", "concurrency", "latency_p50_median_ms"], kind="stable").iloc[0]
+        quantiles = [
+            f"{q}~{at_least(r, f'latency_{q}')}{words.number(r[f'latency_{q}_median_ms'], gap=THIN)}"
+            for q in ("p50", "p99")
+            if pd.notna(r[f"latency_{q}_median_ms"])
+        ]
+        size = units.format_size(int(r["moved"]))
+        yield Headline(
+            system=str(system),
+            kind="Latency",
+            unit="ms",
+            asks="how long an operation takes",
+            lines=(*quantiles, escape(f"{r['op']} {size}, {r['concurrency']:g} in flight, ") + runs(r)),
+            value=f"{' and '.join(quantiles)}~ms",
+            of=f"for a {words.value_text('workload', r['workload'])}",
+            where=escape(f"{size}, {r['concurrency']:g} in flight, ") + runs(r),
+            size=-float(r["latency_p50_median_ms"]),
+            verb="needed",
+        )

@@ -1,10 +1,11 @@
 """LaTeX of throughput.csv: the best rates, all groups of points, systems side by side."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
 from storelab.analysis.latex.parts import THIN, escape, left, longtable, placed, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
@@ -91,6 +92,7 @@ def _apart(r: pd.Series, axes: Collection[str]) -> str:
 
 
 @FILE("table_throughput", "throughput")
+@FILLED("rates", "throughput")
 def throughput(table: pd.DataFrame) -> str:
     """All groups of points, one table per workload; axes that do not vary stand in the caption."""
     return "\n".join(_all_of(table, w) for w in table["workload"].unique())
@@ -167,3 +169,30 @@ def flags(drawn: Collection[str], table: pd.DataFrame) -> dict[str, bool]:
         "scaling": "front_ends" in drawn or "buckets" in drawn,
         "one_front_end": not any(rows["front_ends"].nunique() > 1 for rows in classes if rows.size),
     }
+
+
+@HEADLINES("throughput", "throughput", "verdicts")
+def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
+    """The highest median of each class of operations, with the verdict on it."""
+    rates = closed(table)
+    for name, of in CLASSES.items():
+        known = measured(rates, name) if len(rates) else rates
+        for system, own in known.groupby("deployment") if len(known) else []:
+            top = own.loc[own[of.median].astype(float).idxmax()]
+            on = verdicts[(verdicts["deployment"] == system) & (verdicts["workload"] == of.workload)]
+            lines = interval(top, *of.metric)
+            where = f"{escape(units.format_size(int(top['object_size_bytes'])))}, {runs(top)}"
+            size = "" if of.large is None else "large" if of.large else "small"
+            plural = " ".join(word if word.isupper() else word.lower() for word in f"{of.verb}s".split())
+            yield Headline(
+                system=str(system),
+                kind=", ".join(filter(None, (of.verb, size))),
+                unit=of.shown,
+                asks="how fast objects move",
+                lines=(*lines, where),
+                value=f"{' '.join(lines)}~{of.shown}",
+                of=f"in {size} {plural}".replace("  ", " "),
+                where=where,
+                size=float(top[of.median]),
+                verdict=verdict(on[on["unit"] == of.shown]),
+            )

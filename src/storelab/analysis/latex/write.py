@@ -17,10 +17,9 @@ from storelab.core import records
 from storelab.core.errors import UserError
 
 TEX = tuple(FILE.declared)
-# The paper's order. Sections of other subjects stand before the last two.
+# The paper's order. Sections of other subjects are before the last three.
 ORDER = [
     "introduction",
-    "method",
     "systems",
     "threads",
     "raw",
@@ -30,7 +29,11 @@ ORDER = [
     "events",
     "earlier",
     "conclusions",
+    "method",
 ]
+LAST = 3
+# The figure of the first page is the first of these that a campaign has; else its first one.
+LEAD = ("systems", "events_bars", "front_ends", "throughput_download", "releases", "timeline", "soak", "role_phases")
 COMPARED = ("systems", "scaling", "capabilities", "consistency", "space_used")
 
 
@@ -85,20 +88,48 @@ def has(drawn: Mapping[str, Any], paper: Paper) -> dict[str, bool]:
 @FILE("figures", "has", "drawn")
 def figures(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     """Flags, then one macro per figure: the whole float with caption and label `fig:<name>`."""
-    from storelab.analysis.latex.parts import camel, escape  # not above: pandas comes with it
+    from storelab.analysis.latex.parts import camel  # not above: pandas comes with it
 
     lines = ["% Generated from the tables and figures/index.json."]
     lines += [
         f"\\newif\\ifHas{camel(name)}\\Has{camel(name)}{'true' if value else 'false'}"
         for name, value in sorted(has.items())
     ]
+    first = lead(drawn)
+    lines.append("\\newcommand{\\LeadFigure}{}" if first is None else _figure("LeadFigure", first, drawn[first], True))
     lines += [
-        f"\\newcommand{{\\Fig{camel(name)}}}{{\\begin{{figure}}[htbp]\\centering"
-        f"\\includegraphics{{{entry['pdf'].removesuffix('.pdf')}}}"
-        f"\\caption{{{escape(entry['caption'])}}}\\label{{fig:{name}}}\\end{{figure}}}}"
+        _figure(f"Fig{camel(name)}", name, entry) if name != first else f"\\newcommand{{\\Fig{camel(name)}}}{{}}"
         for name, entry in drawn.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def lead(drawn: Mapping[str, Any]) -> str | None:
+    """The figure of the first page; None where a campaign has no figure."""
+    known = [name for stem in LEAD for name in drawn if name == stem or name.startswith(f"{stem}_")]
+    return next(iter([*known, *drawn]), None)
+
+
+def _figure(macro: str, name: str, entry: Mapping[str, Any], first: bool = False) -> str:
+    """A macro that is a float; of the first page `\\Lead`, which fits into what is left of the page."""
+    from storelab.analysis.latex.parts import escape  # not above: pandas comes with it
+
+    file, caption, label = entry["pdf"].removesuffix(".pdf"), escape(entry["caption"]), f"fig:{name}"
+    if first:
+        return f"\\newcommand{{\\{macro}}}{{\\Lead{{{file}}}{{{caption}}}{{{label}}}}}"
+    return (
+        f"\\newcommand{{\\{macro}}}{{\\begin{{figure}}[htbp]\\centering\\includegraphics{{{file}}}"
+        f"\\caption{{{caption}}}\\label{{{label}}}\\end{{figure}}}}"
+    )
+
+
+def _own(names: Sequence[str]) -> list[str]:
+    """Return heading and text of the figures that the campaign's file asks for: floats may be on a later page."""
+    from storelab.analysis.parts import words  # not above: pandas comes with it
+
+    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
+    said = f"Figures~{named} are" if len(names) > 1 else f"Figure~{named} is"
+    return [r"\section{Figures of this campaign}", f"{said} declared in the file of the campaign."]
 
 
 @FILE("sections", "has", "drawn")
@@ -110,8 +141,8 @@ def sections(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     from storelab.analysis.latex.parts import camel  # not above: pandas comes with it
 
     rests = {name: [has[flag] for flag in of.takes] for name, of in SECTION.declared.items()}
-    names = [*ORDER[:-2], *(name for name in rests if name not in ORDER), *ORDER[-2:]]
+    names = [*ORDER[:-LAST], *(name for name in rests if name not in ORDER), *ORDER[-LAST:]]
     lines = [f"\\input{{sections/{name}}}" for name in names if name not in rests or any(rests[name])]
     if own := [name for name, entry in drawn.items() if entry.get("own")]:
-        lines[-1:-1] = [r"\section{Figures of this campaign}", *(f"\\Fig{camel(name)}" for name in own)]
+        lines[-2:-2] = [*_own(own), *(f"\\Fig{camel(name)}" for name in own)]
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"

@@ -1,8 +1,11 @@
 """LaTeX of launches.csv: starts of an application, by caches. May import: what `latex` may."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, interval, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row, spread, stacked
 from storelab.analysis.parts import words
 from storelab.analysis.tables.distribution import launches
@@ -42,3 +45,29 @@ def table(rows: pd.DataFrame) -> str:
 def flags(rows: pd.DataFrame) -> dict[str, bool]:
     """What the section's prose rests on."""
     return {"launch_cached": len(launches.beside(rows)) > 0}
+
+
+@HEADLINES("launches", "launches")
+def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+    """The time to first run of the most clients, at least with what one cache brought."""
+    known = rows[rows["first_median_s"].notna()] if len(rows) else rows
+    known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
+    for system, own in known.groupby("deployment") if len(known) else []:
+        most = own[own["clients"] == own["clients"].max()]
+        for name, pick in (("slowest", "idxmax"), ("fastest", "idxmin"))[: len(most)]:
+            r = most.loc[getattr(most["first_median_s"].astype(float), pick)()]
+            caches = ", ".join(filter(None, (words.value_text(c, r[c]) for c in CACHES)))
+            lines = interval(r, "first", "s")
+            where = ", ".join(filter(None, [escape(caches), runs(r)]))
+            yield Headline(
+                system=str(system),
+                kind=f"Application start, {name}",
+                unit="s",
+                asks="how long an application takes to start",
+                lines=(*lines, where),
+                value=f"{' '.join(lines)}~s",
+                of=f"until an application ran on {words.plural(r['clients'], 'client')}",
+                where=where,
+                size=-float(r["first_median_s"]),
+                verb="needed",
+            )

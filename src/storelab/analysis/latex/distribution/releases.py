@@ -1,8 +1,11 @@
 """LaTeX of releases.csv: releases of software, published and replicated. May import: what `latex` may."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
@@ -55,3 +58,32 @@ def flags(rows: pd.DataFrame) -> dict[str, bool]:
         "replicated": bool(len(rows)) and bool((rows["stratum"] == 1).any()),
         "release_flat": bool(len(zero)) and bool((zero["published"] < zero["n"]).any()),
     }
+
+
+@HEADLINES("releases", "releases")
+def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+    """The time of a day that was published, and the lag of the second stratum; of several groups the shortest."""
+    whole = releases.summary(rows) if len(rows) else rows
+    for kind, stratum, time, asks, of, verb in (
+        ("Publishing", 0, "day_s", "how long it takes to publish a day of software", "to publish a day", "needed"),
+        ("Replication", 1, "usual_lag_s", "how far a replica lags behind", "behind its source", "lagged"),
+    ):
+        known = whole[(whole["stratum"] == stratum) & whole[time].notna()] if len(whole) else whole
+        known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
+        for system, own in known.groupby("deployment") if len(known) else []:
+            r = own.loc[own[time].astype(float).idxmin()]
+            value = words.number(r[time], gap=THIN)
+            days = words.plural(r["days_published"], "day")
+            objects = f"{words.number(r['repository_median_objects'], gap=THIN)} objects at the end"
+            yield Headline(
+                system=str(system),
+                kind=kind,
+                unit="s/day" if stratum == 0 else "s",
+                asks=asks,
+                lines=(value, f"{days}, {runs(r)}"),
+                value=f"{value}~s",
+                of=of,
+                where=f"median of {days}, {objects}, {runs(r)}",
+                size=-float(r[time]),
+                verb=verb,
+            )

@@ -1,15 +1,17 @@
 """LaTeX of points with roles: their phases, what faults did and how stores recovered, what became of acknowledged
 writes. May import: what `latex` may."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.latency import AT_LEAST, WHY_AT_LEAST, at_least
 from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, floating, left, row
 from storelab.analysis.parts import groups, words
+from storelab.analysis.records.roles import DURING
 from storelab.analysis.tables.roles import durability, recovery
 
 CHASSIS = "Huawei UDS, a chassis powered off"
@@ -168,3 +170,89 @@ def flags(faults: pd.DataFrame, drawn: Mapping[str, Any]) -> dict[str, bool]:
         "recovery_states": bool(len(own)) and bool(own["states_told"].sum()),
         "recovery_stuck": bool(len(own)) and bool(own[["never_whole", "never_served"]].sum().sum()),
     }
+
+
+@HEADLINES("roles", "roles")
+def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
+    """What the role that lost most kept of its rate while others worked; faults are those of `of_faults`."""
+    name = "rate_over_before"
+    rows = table[(table["phase"] == DURING) & table[f"{name}_median_ratio"].notna()] if len(table) else table
+    rows = rows[rows["fault"] == "none"] if "fault" in rows else rows
+    same = list(table.columns[: table.columns.get_loc("n")]) if len(rows) else []
+    for system, own in groups.labelled(rows).groupby("deployment") if len(rows) else []:
+        r = own.loc[own[f"{name}_median_ratio"].astype(float).idxmin()]
+        group = table[table[same].astype(str).eq(r[same].astype(str)).all(axis=1)]
+        others = group[(group["phase"] == DURING) & (group["role"] != r["role"])]
+        did = [f"{o['role']} ran at {_short(o, 'rate', 'per_s')} operations/s" for _, o in others.iterrows()]
+        meanwhile = f" while {escape(words.listed(did))}" if did else ""
+        median, _, rest = _short(r, name, "ratio", 100).partition(" [")
+        lines = (median, *([f"[{rest}"] if rest else []))
+        longer = r["latency_p99_over_before_median_ratio"]
+        p99 = "" if pd.isna(longer) else f", with {words.number(longer)} times the 99th percentile of the latency"
+        yield Headline(
+            system=str(system),
+            kind="Rate beside others",
+            unit="%",
+            asks="what workloads cost each other",
+            lines=(*lines, f"{escape(r['role'])}, {runs(r)}"),
+            value=f"{' '.join(lines)}~\\%",
+            of=f"of the rate of {escape(r['role'])}{p99}{meanwhile}",
+            where=runs(r),
+            size=float(r[f"{name}_median_ratio"]),
+            verb="kept",
+        )
+
+
+@HEADLINES("recovery", "recovery")
+def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
+    """Failed operations of all faults, and the longest pause and the longest time until redundancy was whole."""
+    own = recovery.measured(table)
+    for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
+        beyond = rows["beyond_redundancy"].astype(bool)
+        failed, more = (rows.loc[own, "failed_operations"].sum() for own in (~beyond, beyond))
+        value = f"{words.number(failed, gap=THIN)} failed operations"
+        if beyond.any():
+            value += f" within its redundancy and {words.number(more, gap=THIN)} beyond"
+        lines = [f"{words.number(failed + more, gap=THIN)} failed"]
+        for name, said in (("pause", "a pause of up to"), ("whole", "whole redundancy after up to")):
+            known = rows[rows[f"{name}_median_s"].notna()]
+            if len(known):
+                worst = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
+                lines.append(f"{name} {words.number(worst[f'{name}_median_s'], gap=THIN)}~s")
+                value += f", {said} {_short(worst, name, 's')}~s"
+        never = int(rows["never_served"].sum())
+        if never:
+            value += f", and was never served again in {words.plural(never, 'run')}"
+        yield Headline(
+            system=str(system),
+            kind="Faults",
+            unit="",
+            asks="what a fault costs",
+            lines=tuple(lines),
+            value=value,
+            of="",
+            where=f"{words.plural(len(rows), 'case')}, n~=~{words.span(rows['n'], '')}",
+            size=-float(failed),
+            verb="had",
+        )
+
+
+@HEADLINES("durability", "durability")
+def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
+    """The acknowledged writes that were wrong in the end."""
+    last = table[table["when"].isin(durability.LAST)] if len(table) else table
+    for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
+        read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
+        counts = f"{words.number(wrong, gap=THIN)} of {words.number(read, gap=THIN)}"
+        yield Headline(
+            system=str(system),
+            kind="Acknowledged, then wrong",
+            unit="objects",
+            asks="whether acknowledged objects stay",
+            lines=(counts,),
+            value=counts,
+            of="acknowledged objects wrong",
+            where="",
+            size=-wrong / max(read, 1),
+            verb="had",
+        )

@@ -1,11 +1,12 @@
 """LaTeX of collections.csv: garbage of a release, collected beside uploads. May import: what `latex` may."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES
+from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.roles import collections
@@ -39,8 +40,7 @@ def table(rows: pd.DataFrame) -> str:
 
 def _spread(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
     """`950 [900, 990]`; the bare number where there is one run."""
-    median, low, high = (factor * r[f"{name}_{part}"] for part in groups.PARTS)
-    return words.number(median, gap=THIN) if low == high else words.spread([median, low, high], THIN)
+    return words.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
 
 
 @FLAGS("collections", "collections")
@@ -51,3 +51,33 @@ def flags(rows: pd.DataFrame) -> dict[str, bool]:
         "collected_beside": bool(len(found)) and bool(found["uploads_during_ratio_median"].notna().any()),
         "collected_lingering": bool(len(found)) and bool(found["lingering"].sum()),
     }
+
+
+@HEADLINES("collections", "collections")
+def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+    """The fastest sweep, and the rate that it left to uploads."""
+    found = collections.summary(rows) if len(rows) else rows
+    for system, own in found.groupby("system") if len(found) else []:
+        for kind, name, factor, unit, of, verb in (
+            ("Garbage collection", "deletes_per_s", 1.0, "deletions/s", "in garbage collection", "reached"),
+            ("Uploads meanwhile", "uploads_during_ratio", 100.0, r"\%", "of its rate of uploads meanwhile", "kept"),
+        ):
+            known = own[own[f"{name}_median"].notna()]
+            if known.empty:
+                continue
+            r = known.loc[known["deletes_per_s_median"].astype(float).idxmax()]
+            median, _, rest = _spread(r, name, factor).partition(" [")
+            lines = (median, *([f"[{rest}"] if rest and r["n"] > 1 else []))
+            dead = f"{words.number(r['dead'], gap=THIN)} dead objects, {runs(r)}"
+            yield Headline(
+                system=str(system),
+                kind=kind,
+                unit=unit.replace("\\", ""),
+                asks="what garbage collection costs",
+                lines=(*lines, dead),
+                value=f"{' '.join(lines)}~{unit}",
+                of=of,
+                where=dead,
+                size=float(r[f"{name}_median"]),
+                verb=verb,
+            )

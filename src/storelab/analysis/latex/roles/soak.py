@@ -1,10 +1,14 @@
 """LaTeX of series: what rose or fell over their parts. May import: what `latex` may."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
+from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
+from storelab.analysis.latex.headlines import Headline
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import words
+from storelab.analysis.statistics import trends as trend
 from storelab.analysis.tables.roles import soak
 
 
@@ -42,3 +46,30 @@ def flags(parts: pd.DataFrame, table: pd.DataFrame) -> dict[str, bool]:
         "soak_own": bool(ok["client_rss_mb_more"].notna().any()),
         "soak_own_files": bool(ok["client_files_more"].notna().any()),
     }
+
+
+@HEADLINES("soak", "soak_trends", "soak")
+def headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headline]:
+    """What rose or fell over the parts of the longest series; else that nothing did."""
+    for store, rows in table.groupby("store") if len(table) else []:
+        moving = rows[rows["trend"].isin([trend.RISES, trend.FALLS])]
+        moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
+        said = [
+            f"{escape(soak.in_words(r))} {r['trend']} by {words.number(abs(r['change_percent']), 2)}~\\%"
+            for _, r in moving.iterrows()
+        ]
+        rate = rows[rows["metric"] == "rate"].sort_values("level").iloc[-1]
+        level = words.number(rate["level"], gap=THIN)
+        parts_said, hours = words.plural(rate["n"], "part"), words.number(parts["hour"].max())
+        yield Headline(
+            system=str(store),
+            kind="Rate over hours",
+            unit="operations/s",
+            asks="what changes over hours",
+            lines=(level, f"{words.number(rate['change_percent'], 2)}~\\% over {hours}~h"),
+            value=f"{level}~operations/s over {hours}~h",
+            of=f"while {'; '.join(said)}" if said else "while nothing rose or fell",
+            where=f"median of {parts_said}",
+            size=float(rate["level"]),
+            verb="held",
+        )

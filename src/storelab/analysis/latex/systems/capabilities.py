@@ -1,10 +1,12 @@
 """LaTeX of capabilities.csv: what the systems can do, and the evidence."""
 
 import re
+from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex import FILE, FILLED, HEADLINES
+from storelab.analysis.latex.headlines import Headline
 from storelab.analysis.latex.parts import breakable, escape, left, longtable, row, title, upright
 from storelab.analysis.parts.groups import labelled
 
@@ -67,3 +69,23 @@ def evidence(table: pd.DataFrame) -> str:
         ["System", "Question", "Answer", "Evidence"],
         lines,
     )
+
+
+@HEADLINES("capabilities", "capabilities")
+def headlines(table: pd.DataFrame) -> Iterator[Headline]:
+    """How many of the questions that were tried a system answered with yes."""
+    tried = table[table["answer"] != "not tried"] if len(table) else table
+    for system, rows in labelled(tried).groupby("deployment") if len(tried) else []:
+        yes = int((rows["answer"] == "yes").sum())
+        yield Headline(
+            system=str(system),
+            kind="Answered with yes",
+            unit="",
+            asks="how many questions of the probe get a yes",
+            lines=(f"{yes} of {len(rows)}",),
+            value=f"{yes} of {len(rows)} questions",
+            of="with yes",
+            where="",
+            size=yes / len(rows),
+            verb="answered",
+        )

@@ -1,8 +1,11 @@
 """LaTeX of consistency.csv: anomalies of the answers that were judged."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex import FILE, FILLED, HEADLINES
+from storelab.analysis.latex.headlines import Headline
 from storelab.analysis.latex.parts import THIN, escape, longtable, row, upright
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.systems.consistency import SCENARIOS, upper_bound
@@ -44,3 +47,23 @@ def consistency(table: pd.DataFrame) -> str:
         "no try. The bound is the one-sided exact one of Clopper and Pearson."
     )
     return longtable("l" + "r" * len(deployments), caption, "tab:consistency", ["", *upright(deployments)], lines)
+
+
+@HEADLINES("consistency", "consistency")
+def headlines(table: pd.DataFrame) -> Iterator[Headline]:
+    """How many answers that were judged were wrong."""
+    for system, rows in groups.labelled(table).groupby("deployment") if len(table) else []:
+        wrong, tried = int(rows["anomalies"].sum()), int(rows["tried"].sum())
+        counts = f"{words.number(wrong, gap=THIN)} of {words.number(tried, gap=THIN)}"
+        yield Headline(
+            system=str(system),
+            kind="Wrong answers",
+            unit="",
+            asks="whether answers are right under load",
+            lines=(counts,),
+            value=counts,
+            of="answers wrong",
+            where="",
+            size=-wrong / max(tried, 1),
+            verb="had",
+        )
