@@ -34,6 +34,7 @@ KNOWN = {
     "recovery_pause": "recovery_pause_longest",
     "recovery_told": "recovery_noticed_longest",
     "recovery_whole": "recovery_whole_longest",
+    "release_left": "releases_left",
     "second_stores": "second_stores",
     "share_amplification": "share_amplification_most",
     "tail": "tail_most",

@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.parts import words
@@ -197,8 +198,18 @@ def longtable(
     return "\n".join(lines) + "\n"
 
 
+FEW = r"\textsuperscript{f}"  # explained in paper/sections/statistics.tex
+
+
 def spread(row: pd.Series, name: str, unit: str) -> str:
-    return words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+    """The median of a metric with its interval; of a rate that depends on few operations, marked."""
+    told = words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+    return told + few(row) if unit.endswith("per_s") else told
+
+
+def few(row: pd.Series) -> str:
+    """The mark of rates that depend on few operations, where they do."""
+    return FEW if isinstance(row.get("few"), bool | np.bool_) and row["few"] else ""
 
 
 def shares(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from storelab.analysis.figures.systems.together import STEM
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
 from storelab.analysis.latex.parts import below, camel, escape, interval, left, longtable, row
 from storelab.analysis.parts import speed, words
-from storelab.analysis.statistics.knees import KNEE, PEAK
+from storelab.analysis.statistics.knees import CANNOT_TELL, KNEE, PEAK
 from storelab.analysis.tables import scaling
 
 
@@ -22,14 +22,14 @@ def _said(axis: str) -> str:
 @FILE("table_knees", "scaling")
 @FILLED("curves", "scaling")
 def knees(table: pd.DataFrame) -> str:
-    """`scaling.csv` in the paper: a row per curve with its knee, plateau and linearity, below a line that says of what
-    and along what; empty where no curve was measured."""
+    """Return a row per curve of `scaling.csv` with its knee, plateau and linearity, below a line that says of what and
+    along what. Curves of which the runs do not tell are left out; empty where no other was measured."""
     axes = [
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
     ]
     held = [c for c in scaling.AXES if c in table and table[c].nunique() > 1]
     lines = []
-    for r in table.sort_values(["workload", "axis"], kind="stable").to_dict("records"):
+    for r in table[table["curve"] != CANNOT_TELL].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
         ended = r["curve"] in (KNEE, PEAK)
         knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if ended else ""
@@ -44,6 +44,8 @@ def knees(table: pd.DataFrame) -> str:
         of += f"{r['least']:g}--{r['most']:g}"
         shape = f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}")
         lines.append((of, row([escape(said), f"{r['n']:g}", shape, plateau, scaling.linearity(r)])))
+    if not lines:
+        return ""
     head = ["Held fixed", "Runs", "Knee", "Plateau", "Linearity"]
     caption = (
         "Knees of the scaling curves with the rate on the plateau (a peak has none: the rate falls beyond it), and "
@@ -56,6 +58,11 @@ def knees(table: pd.DataFrame) -> str:
 def along(points: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
     """The figures along rows of axes that go together, in the order of the plan."""
     return "".join(f"\\Fig{camel(name)}\n" for name in drawn if name.split("_")[0] == STEM)
+
+
+@FLAGS("scaling", "scaling")
+def told(table: pd.DataFrame) -> dict[str, bool]:
+    return {"curves_told": bool((table["curve"] != CANNOT_TELL).any())}
 
 
 @SECTION("along", "along")

@@ -16,7 +16,7 @@ from storelab.analysis.tables import NUMBERS, TABLE, latency, noise
 from storelab.core import units
 
 DEFINITIONS = "the definitions"  # the source of constants
-COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches", "collections")  # with runs `n`
+COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches")  # with runs `n`
 # The order of their numbers; those of other tables follow.
 ORDER = [
     "points",

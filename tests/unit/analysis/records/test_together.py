@@ -298,6 +298,8 @@ def test_scaling_has_a_curve_along_the_rows():
     numbers = {name: value for name, value, _ in scaling.numbers(found)}
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
+    unknown = found.assign(curve="cannot tell")
+    assert latex.knees(unknown) == "" and latex.told(found)["curves_told"] and not latex.told(unknown)["curves_told"]
 
 
 def test_the_paper_has_a_section_for_such_figures():

@@ -4,11 +4,12 @@ import statistics
 from operator import itemgetter
 
 import drawn_cells
+import pandas as pd
 import pytest
 from drawn_cells import PHASES, S, mean
 
 from campaigns import built
-from storelab.analysis.tables import build
+from storelab.analysis.tables import build, sparse
 
 
 def test_reads_of_known_cost():
@@ -19,6 +20,16 @@ def test_reads_of_known_cost():
     expected |= {"reads_median_per_s": 20, "entries_median_per_s": 200}
     expected |= {"needed_median_mb_per_s": 40, "wire_median_mb_per_s": 240}
     assert row[[*expected]].to_dict() == pytest.approx(expected)
+
+
+def test_share_of_the_entries_is_that_of_reads_of_all_branches():
+    """A planner may read a whole file for one entry of few branches: that is no case of the printed shares."""
+    other = dict.fromkeys(("amplification_median_ratio", "wire_median_mb_per_s", "entries_median_per_s", "clients"), 1)
+    table = pd.DataFrame({"workload": "read_entries", "entry_fraction_percent": [0.001, 0.1]}).assign(**other)
+    table["share_amplification_median_ratio"] = [50_000.0, 560.0]
+    for fractions, most in (([1.0, 100.0], 560.0), ([1.0, None], 560.0), ([100.0, 100.0], 50_000.0)):
+        said = {name: value for name, value, _ in sparse.numbers(table.assign(volume_fraction_percent=fractions))}
+        assert said["share_amplification_most"] == most
 
 
 def expected_of(run):

@@ -144,12 +144,17 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 @NUMBERS("releases", "releases")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """releases_factor, releases_days: of the release; releases_flat: most days of a group that stratum 0 did not get.
-    Absent data, no row."""
+    """Return releases_factor and releases_days of the release, releases_flat (most days of a group that stratum 0 did
+    not get), and releases_left (most objects that stratum 0 holds more than stratum 1 at the end). Absent data, no
+    row."""
     if table.empty:
         return []
     whole = summary(table[table["stratum"] == 0])
+    identity = list(table.columns[: table.columns.get_loc("n")])
+    held = [g.set_index("stratum")["repository_median_objects"] for _, g in groups.grouped(summary(table), identity)]
+    left = max((objects[0] - objects[1] for objects in held if {0, 1} <= set(objects.index)), default=0)
     return [
+        *([("releases_left", int(left), "")] if left > 0 else []),
         ("releases_factor", "factor " + " and ".join(f"{f:g}" for f in sorted(table["factor"].unique())), ""),
         ("releases_days", int(whole["days"].max()), ""),
         ("releases_flat", int((whole["days"] - whole["days_published"]).max()), ""),

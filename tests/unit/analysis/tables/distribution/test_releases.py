@@ -85,8 +85,11 @@ def test_summary_is_that_of_the_last_day(table):
     assert (zero["days"], zero["days_published"], zero["repository_median_objects"], zero["day_s"]) == (4, 3, 50, 10)
     assert (one["days_published"], one["usual_lag_s"], one["longest_lag_s"], one["all_failures"]) == (2, 12, 20, 6)
     numbers = [("releases_factor", "factor 0.001", ""), ("releases_days", 4, ""), ("releases_flat", 1, "")]
+    numbers.insert(0, ("releases_left", 10, ""))
     assert releases.numbers(table) == numbers
     assert releases.numbers(table.iloc[:0]) == []
+    alone = releases.numbers(table[table["stratum"] == 0])
+    assert alone == numbers[1:], "nothing is left behind where nothing is replicated"
 
 
 def test_figure_has_both_strata_and_published_growth(table):
