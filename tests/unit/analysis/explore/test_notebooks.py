@@ -200,9 +200,19 @@ def test_operations_are_those_of_the_records(example):
     assert mine["end_s"].tolist() == pytest.approx([(r["end_ns"] - run["start_ns"]) / S for r in rows])
     assert mine["bytes"].sum() == sum(r["bytes"] for r in rows)
     assert collections.Counter(mine["error"].dropna()) == collections.Counter(filter(None, (r["error"] for r in rows)))
-    took = [(r["end_ns"] - r["start_ns"]) / 1e6 for r in rows if r["start_ns"]]
-    assert mine["latency_ms"].dropna().tolist() == pytest.approx(took)
     assert o.operations([]).empty and {"key", "op", "latency_ms", "error"} <= {*o.operations([])}
+
+
+def test_latencies_of_operations_are_in_milliseconds(lab):
+    """From when an operation was due, or began; a bin has none."""
+    o = opened.open_campaign(lab / "results/several")
+    key = next(iter(o.campaign.runs))
+    run, rows = ops(o.campaign.raw, key)
+    frame = o.operations([key])
+    begun = [(r["end_ns"], r["intended_ns"] or r["start_ns"]) for r in rows if r["start_ns"] and not r["latency_hist"]]
+    assert sorted(frame["latency_ms"].dropna()) == pytest.approx(sorted((end - at) / 1e6 for end, at in begun))
+    starts = sorted((at - run["start_ns"]) / S for _, at in begun)
+    assert sorted(frame["begin_s"].dropna()) == pytest.approx(starts) and len(starts) > 10
 
 
 # --- explore --------------------------------------------------------------------------------------
@@ -315,8 +325,11 @@ def test_drill_opens_on_detailed_records(lab):
     assert max(told[usual[0]]) == 0 and told[figures[0]][0] == 2
     best = [max(values) for values in told.values()]
     assert best == sorted(best, reverse=True) and {*best} == {0, 2}
-    assert all(values == sorted(values, reverse=True) for values in told.values())
     assert tells[drill.measured(o)[0][1]] == 2
+    clients = {p["key"]: p["axes"].get("clients", 1) for p in campaign.points}
+    o = opened.Opened(campaign, known={"details": clients})
+    symbols = [clients[drill.points(o, usual[0], place)[0][1]] for _, place in drill.symbols(o, usual[0])]
+    assert symbols == sorted(symbols, reverse=True) and len({*symbols}) > 1
 
 
 def test_details_are_workers_and_starts(lab, kept):
