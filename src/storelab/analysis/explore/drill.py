@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.explore import opened, overview, pictures
+from storelab.analysis.explore import opened, operations, overview, pictures
 from storelab.analysis.explore.opened import Menu, Opened
 from storelab.analysis.explore.things import Thing, escaped
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.specification import Specification, select
 from storelab.analysis.parts import words
-from storelab.analysis.records import operations, scan, windows
+from storelab.analysis.records import scan, windows
 from storelab.analysis.report.rows import behind
 
 EVERY = -1  # client: all of them

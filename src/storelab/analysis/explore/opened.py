@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.explore import operations
 from storelab.analysis.parts import words
-from storelab.analysis.records import operations
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import build as tables
 from storelab.core import calibration, evidence
@@ -85,7 +85,7 @@ class Opened:
         return kept(rows, self.filters)
 
     def operations(self, keys: Iterable[str] | None = None) -> pd.DataFrame:
-        """Return the raw operations as `records.operations.operations` gives them.
+        """Return the raw operations as `explore.operations.operations` gives them.
 
         keys: points; default: all that the filters leave, without the calibration.
         """

@@ -29,6 +29,7 @@ from storelab.analysis.explore import (
     drill,
     faults,
     opened,
+    operations,
     overview,
     pictures,
     reads,
@@ -39,7 +40,6 @@ from storelab.analysis.explore import (
 )
 from storelab.analysis.explore.picker import Picker
 from storelab.analysis.figures import catalogue
-from storelab.analysis.records import operations
 from storelab.analysis.report import page
 from storelab.analysis.tables.verdicts import rules
 from storelab.core import evidence, records
