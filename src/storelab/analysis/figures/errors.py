@@ -50,7 +50,11 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
 
 def _worst(table: pd.DataFrame) -> pd.Series:
     """Keys of the worst run of each group of points; the table has the worst run first."""
-    return table[["key"]].assign(group=table["key"].str.rpartition("rep~")[0]).drop_duplicates("group")["key"]
+    return (
+        table[["key"]]
+        .assign(group=table["key"].map(lambda key: key.rpartition("rep~")[0]))
+        .drop_duplicates("group")["key"]
+    )
 
 
 def _note(table: pd.DataFrame, groups: int) -> str:

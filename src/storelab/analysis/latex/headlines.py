@@ -112,14 +112,14 @@ def _names(systems: Iterable[str]) -> list[str]:
     return [rf"\texttt{{{escape(name)}}}" for name in systems]
 
 
-def answers(known: Known, most: int | None = None) -> Iterator[str]:
+def answers(known: Known) -> Iterator[str]:
     """Sentences with what each system did: up to three systems one after the other, of more the kinds of work one
-    after the other. most: of this number of kinds only."""
+    after the other."""
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
-            yield _of_system(name, of[:most])
+            yield _of_system(name, of)
     else:
-        for kind in kinds(known)[:most]:
+        for kind in kinds(known):
             yield of_kind([h for h in _all(known) if h.kind == kind])
 
 
@@ -215,14 +215,16 @@ def flags(known: Known) -> dict[str, bool]:
 @FILE("results", "headlines", "claims")
 def results(known: Known, claims: pd.DataFrame) -> str:
     """The abstract: the question, the answer of each system, and what limited it."""
-    short = SHORT if len(known) <= BY_SYSTEM else SHORT - 1
-    kept = {name: of[:short] for name, of in known.items()} if len(known) <= BY_SYSTEM else _of_kinds(known, short)
+    kept = shortened(known, SHORT)
     return "\n".join(filter(None, [question(known), *answers(kept), *limits(kept), findings(claims)])) + "\n"
 
 
-def _of_kinds(known: Known, most: int) -> dict[str, list[Headline]]:
-    """The first kinds, and of a system that has none of them its first headline."""
-    wanted = kinds(known)[:most]
+def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
+    """This number of headlines of each system. In sentences about kinds of work one kind less, and of a system that has
+    none of them its first headline."""
+    if len(known) <= BY_SYSTEM:
+        return {name: list(of[:most]) for name, of in known.items()}
+    wanted = kinds(known)[: max(most - 1, 1)]
     return {name: [h for h in of if h.kind in wanted] or list(of[:1]) for name, of in known.items()}
 
 

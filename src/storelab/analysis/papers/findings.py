@@ -97,18 +97,25 @@ def counted(judged: Sequence[Judged]) -> str:
 
 
 def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
-    """A row per finding that was measured anywhere, a column per campaign; what nobody measured is named below."""
+    """A row per finding that was decided anywhere, a column per campaign. The names of undecided ones, and of those
+    that were not measured, are below."""
     measured = [f for f in found if f.judged]
+    open_ones = [f for f in measured if not f.verdicts(CONFIRMED, REFUTED)]
     lines = []
-    for f in measured:
+    for f in (f for f in measured if f not in open_ones):
         cells = [counted([j for j in f.judged if j.campaign == name]) for name in names]
         lines.append(row([f"{escape(f.title)}{_source(f)}", printed(f.first), *cells]))
     heads = headings(names)
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
     spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
     body = tabular(spec, ["Finding", "Printed", *heads], lines, size) if lines else ""
-    missing = escape("; ".join(f.title for f in found if not f.judged))
-    told = f"{{\\noindent\\scriptsize Not measured in any of them: {missing}.\\par}}\n" if missing else ""
+    told = ""
+    for said, those in (
+        ("Measured, but undecided in all of them", open_ones),
+        ("Not measured in any of them", [f for f in found if not f.judged]),
+    ):
+        if those:
+            told += f"{{\\noindent\\scriptsize {said}: {escape('; '.join(f.title for f in those))}.\\par}}\n"
     return f"\\begin{{center}}\n{body}\\end{{center}}\n{told}" if body else told
 
 

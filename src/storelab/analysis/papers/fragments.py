@@ -43,7 +43,7 @@ def table(member: Member, name: str, code: str) -> Block | None:
     """`tex/<name>.tex` of a campaign; None where it has nothing."""
     path = member.folder / "tex" / f"{name}.tex"
     text = path.read_text() if path.exists() else ""
-    return adopted(text, member.name, name, code) if text.strip() else None
+    return adopted(text, member.name, name, code) if "\\begin{" in text else None
 
 
 def adopted(text: str, campaign: str, name: str, code: str) -> Block:

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.figures.specification import Specification
-from storelab.analysis.latex import FILE, GIVEN
+from storelab.analysis.latex import FILE, GIVEN, HEADLINES
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import groups
 from storelab.analysis.tables import build
@@ -144,6 +144,8 @@ def tables_of(tex: str) -> list[str]:
         name = todo.pop(0)
         if name in build.NAMES:
             found.append(name)
+        elif name == "headlines":
+            todo += [table for of in HEADLINES.declared.values() for table in of.takes]
         elif name in GIVEN.declared:
             todo += GIVEN.declared[name].takes
     return list(dict.fromkeys(found))

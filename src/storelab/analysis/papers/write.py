@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from storelab.analysis.latex import headlines
 from storelab.analysis.latex.parts import breakable, escape, left, longtable, row
+from storelab.analysis.latex.write import Paper as LatexPaper
+from storelab.analysis.latex.write import lead
 from storelab.analysis.papers import comparisons, findings, fragments, method, origin, outline, systems
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
@@ -21,6 +24,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, REFUTED
 from storelab.core import records
 
+FEW = 3  # campaigns whose systems have more than one kind of work in the abstract
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
 _CODE = re.compile(r"\\Code\{(\w+)\}")
@@ -78,8 +82,7 @@ def latex(paper: Joined) -> tuple[dict[str, str], dict[str, Path]]:
     found, shown = findings.joined(paper.members), Shown()
     differs, alike = method.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
     body = [systems.campaigns_latex(paper.tables["campaigns"], paper.codes["campaigns"])]
-    body += ["\\section{What differs in method}\\label{sec:method}", "\\input{joined/method}", alike]
-    body += shown.here(differs)
+    first = _lead(paper, shown)
     body += list(comparisons.sentences(paper.tables["comparisons"], paper.codes["comparisons"])) or [NOTHING_COMPARED]
     for section in _sections(paper):
         texts = [*_discussion(paper, found, section.name)]
@@ -92,12 +95,14 @@ def latex(paper: Joined) -> tuple[dict[str, str], dict[str, Path]]:
             head = f"\\section{{{section.title}}}\\label{{sec:{section.name}}}"
             body += [head, f"\\input{{joined/{section.name}}}", *texts, *["\\FlushFloats"] * section.flushed]
     body += ["\\section{Conclusions}\\label{sec:conclusions}", *_conclusions(paper, found, shown.left_out)]
+    body += ["\\section{What differs in method}\\label{sec:method}", "\\input{joined/method}", alike]
+    body += shown.here(differs)
     for member in paper.members:
         for name in outline.LONG:
             block = fragments.table(member, name, origin.Thing(member, origin.TEX, name).code)
             shown.appendix += [block.text] if block else []
     texts = {
-        "front": _front(paper, found),
+        "front": _front(paper, found) + first,
         "findings": findings.first_page(found, paper.names),
         "content": "\n\n".join(filter(None, body)) + "\n",
         "appendix": "\n".join(shown.appendix),
@@ -113,6 +118,7 @@ class Shown:
     appendix: list[str] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    lead: tuple[str, str] = ("", "")  # campaign and name of the figure of the first page
 
     def here(self, block: Block | None) -> list[str]:
         """The block where it stands among the text: not where it is long, or none."""
@@ -124,6 +130,27 @@ class Shown:
 NOTHING_COMPARED = (
     "No point was measured alike in two of the campaigns, so no rate of one is held against that of another."
 )
+
+
+def _lead(paper: Joined, shown: Shown) -> str:
+    """The macro of the figure of the first page: that of the first campaign whose figure has enough to show."""
+    for member in paper.members:
+        name = lead(member.figures)
+        if name and fragments.carries(member, name):
+            code = origin.Thing(member, origin.FIGURE, name).code
+            shown.lead = (member.name, name)
+            shown.pictures[fragments.picture(member, name)] = member.folder / "figures" / member.figures[name]["pdf"]
+            text = fragments.figure(member, name, code).text.replace("\\JoinedFigure", "\\JoinedLead")
+            return f"\\newcommand{{\\JoinedFirst}}{{%\n{text}}}\n"
+    return "\\newcommand{\\JoinedFirst}{}\n"
+
+
+def _results(member: Member, most: int, limited: bool) -> str:
+    """Sentences with what each system of a campaign did, by its tables."""
+    known = headlines.shortened(LatexPaper(member.folder)["headlines"], most)
+    said = " ".join([*headlines.answers(known), *(headlines.limits(known) if limited else [])])
+    code = origin.Thing(member, origin.TEX, "table_summary").code
+    return f"In \\texttt{{{breakable(escape(member.name))}}}: {said} \\Code{{{code}}}" if said else ""
 
 
 def _sections(paper: Joined) -> Iterator[outline.Section]:
@@ -143,6 +170,8 @@ def _part(paper: Joined, part: outline.Part, shown: Shown) -> list[str]:
                 blocks.append(block)
         for name in outline.chosen(part.figures, member.figures):
             entry = member.figures[name]
+            if (member.name, name) == shown.lead:
+                continue
             if fragments.carries(member, name):
                 blocks.append(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code))
                 shown.pictures[fragments.picture(member, name)] = member.folder / "figures" / entry["pdf"]
@@ -172,11 +201,14 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> str:
     days = sorted(day for m in paper.members for day in m.days)
     total, stores = findings.totals(found), {s for m in paper.members for s in m.measured["store"].unique()}
     points = words.grouped(str(sum(len(m.measured) for m in paper.members)), r"\,")
-    abstract = (
-        f"This paper joins {words.counted(len(names), 'campaign')}, {words.listed(names)}, with {points} measured "
-        f"points on {words.counted(len(stores), 'storage system')} \\Code{{{paper.codes['campaigns']}}}. "
-        f"{_totals(total)} \\Code{{{paper.codes['claims']}}}."
+    few = len(names) <= FEW
+    results = [_results(m, headlines.SHORT if few else 1, few) for m in paper.members]
+    asked = (
+        f"What do {words.counted(len(stores), 'storage system')} do in {words.counted(len(names), 'campaign')} with "
+        f"{points} measured points, what limits them, and which earlier findings hold "
+        f"\\Code{{{paper.codes['campaigns']}}}?"
     )
+    abstract = " ".join(filter(None, [asked, *results, f"{_totals(total)} \\Code{{{paper.codes['claims']}}}."]))
     said = {
         "Title": escape(one),
         "Authors": escape(", ".join(authors)),

@@ -111,6 +111,8 @@ def test_undecided_claim_has_no_number():
     a = Judging("a", *(("more", s, OPEN, 1.7, Q) for s in "xy"))
     (sentence,) = findings.sentences(findings.joined([a]), "raw")
     assert sentence == r"Measured, but nothing can be told: \emph{more}, in \texttt{a} (2 systems)."
+    page = findings.first_page(findings.joined([a]), ["a"])
+    assert "undecided in all of them: more." in page and "tabular" not in page
 
 
 def test_finding_is_discussed_where_its_table_is():
@@ -200,7 +202,7 @@ def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypat
     figures.mkdir()
     (figures / "old-one.pdf").write_bytes(b"x")
     write.build([results / "broad"], tmp_path)
-    shown = set(re.findall(r"\\JoinedFigure\{([^}]*)\}", tex(tmp_path)))
+    shown = set(re.findall(r"\\Joined(?:Figure|Lead)\{([^}]*)\}", tex(tmp_path)))
     assert shown == {p.name for p in figures.iterdir()} and "broad-entries.pdf" in shown
     monkeypatch.setattr(fragments, "carries", lambda member, name: name != "entries")
     write.build([results / "broad"], tmp_path)
@@ -245,8 +247,8 @@ def test_every_figure_and_table_has_one_place():
 def test_sections_labels_and_references_of_the_paper(paper):
     text = (paper / "tex" / "content.tex").read_text()
     sections = re.findall(r"\\section\{(.*?)\}", text)
-    expected = ["What differs in method", "The systems", "Raw data performance", "Access patterns with ROOT"]
-    assert [name for name in sections if name != "What came since"] == [*expected, "Then and now", "Conclusions"]
+    expected = ["The systems", "Raw data performance", "Access patterns with ROOT", "Then and now", "Conclusions"]
+    assert [name for name in sections if name != "What came since"] == [*expected, "What differs in method"]
     for name in re.findall(r"\\input\{joined/(\w+)\}", text):
         assert (PROSE / "joined" / f"{name}.tex").exists()
     every = tex(paper)
@@ -272,7 +274,15 @@ def test_joined_prose_has_no_numbers_and_only_known_macros(paper):
         text = re.sub(r"\\(label|ref|input|cite|texttt)\{[^}]*\}|%.*", "", path.read_text())
         assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
     used = set(re.findall(r"\\Joined\w+", "".join(p.read_text() for p in (PROSE / "joined").glob("*.tex"))))
-    assert used <= defined
+    assert used - {r"\JoinedLead"} <= defined  # which the preamble defines
+
+
+def test_first_page_has_results_of_each_campaign_and_one_figure(paper):
+    front = (paper / "tex" / "front.tex").read_text()
+    said = re.search(r"\\newcommand\{\\JoinedAbstract\}(.*)", front)[1]
+    for name in ("broad", "example"):
+        assert re.search(rf"texttt.{name}.: .*?alpha.*?\d.*?n~=~\d.*?\\Code", said), name
+    assert front.count(r"\JoinedLead{") == 1 and said.count("?") == 1
 
 
 # --- mistakes -------------------------------------------------------------------------------------
