@@ -4,6 +4,7 @@ A module returns with `@HEADLINES("x", ...)` what its table holds of each system
 tables that have rows. May import: what `latex` may.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,8 +19,8 @@ from storelab.analysis.tables.verdicts.rules import DISTURBED, NOT_KNOWN
 WIDTH = 15.8  # cm: of the text
 NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one of the others at most, between two
 MANY = 6  # systems or kinds from which on the letters are smaller
-BY_SYSTEM = 3  # systems that have sentences of their own; of more, a sentence tells one kind of all systems
-SHORT = 4  # kinds that the abstract tells of each system; of several systems in one sentence, one less
+BY_SYSTEM = 3  # systems with a sentence each; with more systems, a sentence has one kind of work of all systems
+SHORT = 5  # kinds of work of each system in the abstract; with more than BY_SYSTEM systems one less
 ORDER = ["throughput", "events", "sparse", "latency", "releases", "launches", "collections", "roles", "recovery"]
 
 
@@ -81,7 +82,7 @@ def verdict(on: pd.DataFrame) -> str:
 
 @GIVEN("headlines", "paper")
 def headlines(paper: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
-    """The headlines of each system, by name; of what no table tells, nothing."""
+    """The headlines of each system, by name."""
     names = sorted(HEADLINES.declared, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
     found = [h for name in names for h in HEADLINES.make(name, paper)]
     return {system: [h for h in found if h.system == system] for system in sorted({h.system for h in found})}
@@ -139,8 +140,8 @@ def _of_system(name: str, found: Sequence[Headline]) -> str:
     said: dict[str, list[str]] = {}
     for h, where in zip(found, each, strict=True):
         said.setdefault(h.verb, []).append(h.clause + where)
-    told = ", and ".join(f"{verb} {_listed(clauses)}" for verb, clauses in said.items())
-    return f"{_names([name])[0]} {told}{common}."
+    done = ", and ".join(f"{verb} {_listed(clauses)}" for verb, clauses in said.items())
+    return f"{_names([name])[0]} {done}{common}."
 
 
 def of_kind(found: Sequence[Headline]) -> str:
@@ -157,7 +158,8 @@ def of_kind(found: Sequence[Headline]) -> str:
 
 def _listed(clauses: Sequence[str]) -> str:
     """Clauses that have commas are separated by semicolons."""
-    return "; ".join(clauses) if any(", " in clause.partition(" (")[0] for clause in clauses) else words.listed(clauses)
+    apart = any(", " in re.sub(r"\[.*?\]|\(.*?\)", "", clause) for clause in clauses)
+    return "; ".join(clauses) if apart else words.listed(clauses)
 
 
 def limits(known: Known) -> Iterator[str]:
@@ -216,7 +218,7 @@ def flags(known: Known) -> dict[str, bool]:
 def results(known: Known, claims: pd.DataFrame) -> str:
     """The abstract: the question, the answer of each system, and what limited it."""
     kept = shortened(known, SHORT)
-    return "\n".join(filter(None, [question(known), *answers(kept), *limits(kept), findings(claims)])) + "\n"
+    return "\n".join(filter(None, [question(kept), *answers(kept), *limits(kept), findings(claims)])) + "\n"
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
@@ -267,7 +269,7 @@ def _cell(h: Headline, wide: bool) -> str:
 
 
 def _limits(of: Iterable[Headline]) -> str:
-    """Each verdict with what it is about; alone where it is about all."""
+    """Each verdict with what it is about; without that where it is about all."""
     about: dict[str, list[str]] = {}
     for h in filter(_judged, of):
         about.setdefault(h.verdict, []).append(h.kind.lower().replace(",", ""))

@@ -144,7 +144,7 @@ def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
     [row] = cells(page.summary(known(told, sparse=sparse)))
     assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, n~=~6", "client CPU"]
     whole = sparse[sparse["entry_fraction_percent"] == 100]
-    assert not known(told, sparse=whole)  # a whole file is no sparse read
+    assert not known(told, sparse=whole)  # a read of the whole file is not sparse
 
 
 def test_jobs_show_the_most_events():
