@@ -78,7 +78,7 @@ def panel(ax: Axes, legends: list[Legend]) -> dict[str, Any]:
             lines.append(across)
         elif not _cap(line) and len(line.get_xdata()):
             add(label(line, legends), "points", _points(ax, line.get_xdata(), line.get_ydata()))
-    for marks in ax.collections:
+    for marks in (c for c in ax.collections if c.get_gid() != "runs"):  # the page lists the runs behind a symbol
         if isinstance(marks, LineCollection):
             add(label(marks, legends), "intervals", filter(None, (_interval(ax, s) for s in marks.get_segments())))
         elif isinstance(marks, PathCollection):

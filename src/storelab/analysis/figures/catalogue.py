@@ -90,7 +90,7 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
     what is not shown. shown: its panels, where they are known."""
-    rows = figure.told(table)
+    rows = panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     alone = shared.any() and not panels.limits(rows).any()
@@ -108,11 +108,7 @@ def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None =
             if shared.any()
             else ""
         )
-        + (
-            f" Open symbols: {words.bound_text(rows)}, near what that can do at most."
-            if panels.bound(rows).any()
-            else ""
-        ),
+        + (f" {symbols[0].upper()}{symbols[1:]}." if (symbols := panels.symbols(rows)) else ""),
         "limit": (
             " Dashed: what links can carry, over the points that used half of it or more."
             if panels.links(rows).any()

@@ -1,8 +1,8 @@
 """The one function that draws a specification: table in, matplotlib Figure out, no file access.
 
-Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure;
-points bound by client or link are open. Curves of many values are lines with a band. A column of text on the x axis
-makes categories: dots in lines instead of curves.
+Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure; small
+dots are single runs. Points of few operations are open, those bound by client or link half-filled. Curves of many
+values are lines with a band. A column of text on the x axis makes categories: dots in lines instead of curves.
 """
 
 import textwrap
@@ -10,12 +10,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.figures.specification import Curve, Declared, Function, Measure, Reference, Specification, select
+from storelab.analysis.figures.specification import (
+    MIN_VALUES,
+    Curve,
+    Declared,
+    Function,
+    Measure,
+    Reference,
+    Specification,
+    select,
+)
 from storelab.analysis.parts import words
 
 INSIDE = 25  # letters of a line in a legend inside a panel
@@ -29,22 +39,24 @@ def draw(
     """The figure of a table, and those beside it; None where the table has no data for it. shown: its panels, where
     they are known."""
     if isinstance(figure, Function):
-        return figure.function(table, *beside)
+        few = figure.least > 1 and figure.count(table) < figure.least
+        return None if few else figure.function(table, *beside)
     assert isinstance(figure, Specification)
     if not (shown := shown or panels.of(figure, table)):
         return None
-    rows = shown.rows
+    figure, rows = shown.figure, shown.rows
     note = plots.subtitle(rows) + (figure.note(rows) if figure.note else "") + (f"; {shown.left}" if shown.left else "")
     looks = looks_of(figure, shown)
+    runs = beside[0] if beside else None
     names = categories(rows[figure.x]) if is_text(rows[figure.x]) else []
     with plots.style():
         fig, cells = plots.grid(len(shown.panels), figure.height + figure.line * len(names), note, shown.columns)
         drawn = []
         for i, (ax, panel) in enumerate(zip(cells, shown.panels, strict=True)):
             if names:
-                drawn.append(_dots(ax, figure, panel, looks, names, i % shown.columns == 0))
+                drawn.append(_dots(ax, figure, panel, looks, names, i % shown.columns == 0, runs))
             else:
-                drawn.append(_curves(ax, figure, panel, looks))
+                drawn.append(_curves(ax, figure, panel, looks, runs))
             plots.title(ax, panel.heading, 1 if figure.columns else shown.columns)
         for measure, label, axes, values in _compared(cells, shown.panels, drawn):
             if names:
@@ -52,8 +64,7 @@ def draw(
             else:
                 _values(axes, values, measure, label)
                 _inside(axes, measure, looks)
-        for ax in cells:
-            plots.labels(ax, fig, shown.columns)
+        plots.labels(cells, shown.columns)
         dashes = {c.name: c.dash for c in figure.measures[0].curves} if figure.by_curve else {}
         handles = [
             Line2D([], [], color=c, marker=m, label=s, linestyle=dashes.get(s, "-")) for s, (c, m) in looks.items()
@@ -107,6 +118,11 @@ def lines_of(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> li
     return out
 
 
+def marked(spec: Specification, rows: pd.DataFrame, curve: Curve) -> tuple[pd.Series, pd.Series | None]:
+    """Return which points are open, and which half-filled."""
+    return (spec.hollow(rows), None) if spec.hollow else (panels.few(rows, curve), panels.bound(rows))
+
+
 def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
     """A panel with series of its own, in darker and lighter greys, told apart by what is not at its default."""
     x = panel.measure.x or spec.x
@@ -120,7 +136,28 @@ def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, pl
     )
 
 
-def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> pd.Series:
+def _runs(
+    ax: Axes,
+    points: pd.DataFrame | None,
+    rows: pd.DataFrame,
+    at: pd.Series,
+    curve: Curve,
+    colour: Any,
+    orient: str = "v",
+) -> None:
+    """Draw the single runs of these rows as small dots behind their medians. points: a row for each run."""
+    value, by = f"overlap_{curve.metric}_{curve.unit}", list(rows.columns[: rows.columns.get_loc("n")])
+    if points is None or value not in points or (rows["n"] < 2).all():
+        return
+    runs = rows[by].assign(at=at).merge(points.loc[points["state"] == "ok", [*by, value]], on=by)
+    x, y = (value, "at") if orient == "h" else ("at", value)
+    look = {"color": colour, "alpha": 0.4, "size": 2.5, "zorder": 1.5}
+    sns.stripplot(runs, x=x, y=y, orient=orient, native_scale=True, jitter=False, ax=ax, gid="runs", **look)
+
+
+def _curves(
+    ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks, runs: pd.DataFrame | None
+) -> pd.Series:
     """Draw the curves of a panel and their axis of x; the values on the other one."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
@@ -131,17 +168,18 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
     long = places.nunique() > MANY and not measure.hue
     for name, place, curve, rows in lines_of(spec, panel, looks):
         rows = rows.sort_values(x)
-        step = 0 if measure.hue or long else 0.012 * (place - (len(looks) - 1) / 2)
+        step = 0 if long else _step(places, len(looks)) * (place - (len(looks) - 1) / 2)
         at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
         if long:
             _line(ax, at, rows, curve, looks[name], place / len(looks))
         else:
-            _curve(ax, at, rows, curve, looks[name], spec.by_curve or bool(measure.hue) or curve is measure.curves[0])
+            _curve(ax, at, rows, curve, looks[name])
+            _runs(ax, runs, rows, at, curve, looks[name][0])
         if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
             which = f"{curve.name.split()[2]}, " if len(measure.curves) > 1 else ""
             said = f"{which}{name}" if len(looks) > 1 else curve.name
             ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
-        plots.hollow(ax, at, rows[curve.column()], (spec.hollow or plots.bound)(rows), *looks[name])
+        plots.mark(ax, at, rows[curve.column()], looks[name], *marked(spec, rows, curve))
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
     label = (measure.x_label or spec.x_label or words.heading(x)).format(
@@ -154,13 +192,12 @@ def _curves(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Loo
     return pd.concat([*drawn, pd.Series(levels, dtype=float)])
 
 
-def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], full: bool) -> None:
-    """Medians with bars from low to high; not full: with open symbols."""
+def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str]) -> None:
+    """Medians with bars from low to high."""
     colour, marker = look
     y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
-    face = {} if full else {"markerfacecolor": "white", "markeredgecolor": colour}
     bars = {"yerr": [y - low, high - y], "elinewidth": 1, "capsize": 2.5}
-    ax.errorbar(at, y, **bars, color=colour, marker=marker, linestyle=curve.dash, **face)
+    ax.errorbar(at, y, **bars, color=colour, marker=marker, linestyle=curve.dash)
 
 
 def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
@@ -173,12 +210,17 @@ def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple
     ax.fill_between(at, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
+def _step(places: pd.Series, series: int) -> float:
+    """Return the distance between two series as a part of the axis: few places leave room to tell them apart."""
+    return 0.8 / series if places.nunique() == 1 else 0.02 if places.nunique() <= MIN_VALUES else 0.012
+
+
 def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
     """A little apart sideways, so that no bar hides another."""
     least = plots.SMALLEST if ticks == "sizes" else 0
     x, every = x.clip(lower=least), every.clip(lower=least)
     if ticks != "counts" or plots.is_wide(every, scale):
-        return x * (every.max() / every.min()) ** step
+        return x * ((every.max() / every.min()) if every.nunique() > 1 else 2.0) ** step
     return x + ((every.max() - every.min()) or 1) * step
 
 
@@ -202,7 +244,8 @@ def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label:
     plots.one_range(axes, values, "x")
     for ax in axes:
         if not log:
-            ax.set_xlim(left=min(0.0, ax.get_xlim()[0]) if every.min() < 0 else 0)
+            low, high = ax.get_xlim()
+            ax.set_xlim(min(0.0, low) if every.min() < 0 else 0, max(high, 1.04 * every.max()))
         plots.plain_numbers(ax.xaxis, *((float("inf"), 6) if log else ()))
         ax.set_xlabel(label)
 
@@ -276,7 +319,13 @@ def _scaled(ax: Axes, value: float) -> float:
 
 
 def _dots(
-    ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks, names: list[str], first: bool
+    ax: Axes,
+    spec: Specification,
+    panel: panels.Panel,
+    looks: plots.Looks,
+    names: list[str],
+    first: bool,
+    runs: pd.DataFrame | None,
 ) -> pd.Series:
     """A line for each category, a dot with its bar for each series; the values."""
     drawn = []
@@ -288,9 +337,11 @@ def _dots(
             index=rows.index,
         )
         ax.errorbar(value, y, xerr=[value - low, high - value], fmt=marker, color=colour, capsize=2.5, elinewidth=1)
-        plots.hollow(ax, value, y, (spec.hollow or plots.bound)(rows), colour, marker)
+        _runs(ax, runs, rows, y, curve, colour, "h")
+        plots.mark(ax, value, y, looks[name], *marked(spec, rows, curve))
         drawn.append(value)
     _references(ax, spec, panel, looks)
+    ax.set_ylabel("")
     ax.set_yticks(range(len(names)), names if first else [""] * len(names))
     ax.set_ylim(-0.6, len(names) - 0.4)
     return pd.concat([pd.Series(dtype=float), *drawn])

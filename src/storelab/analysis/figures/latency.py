@@ -3,7 +3,6 @@
 What the quantiles are: `tables.latency`. Both axes of time are logarithmic.
 """
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -34,7 +33,6 @@ DASHES = {"closed": "--", "open": ":"}
 SPECTRUM = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
 LOADS = ("clients", "workers", "arrival_rate")  # what tells no panels apart
 HEIGHT = 2.4  # inches of a panel of the spectrum
-LINE = 7  # points between two labels
 
 
 def _size(row: pd.Series) -> str:
@@ -144,14 +142,16 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
             _quantile_axis(ax)
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
-        for ax, own in zip(cells, ends, strict=True):
-            _loads(ax, own)
+        plots.labels(cells, side_by_side(len(panels)))
         plots.key(fig, list(handles.values()), "Latency by quantile")
+        plots.place_labels(fig, cells, ends)
     return fig
 
 
 def _quantile_axis(ax: "Axes") -> None:
-    ax.set(xscale="log", xlim=(1.6, 4000), xlabel="Quantile of the operations")  # room for the loads behind the curves
+    ax.set(
+        xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations"
+    )  # room for the loads behind the curves
     ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
     ax.set_xticks([], minor=True)
 
@@ -169,25 +169,6 @@ def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
     load = f"{words.grouped(f'{row.load:.0f}')} {'due/s' if row['loop'] == 'open' else 'in flight'}"
     return aside / (1 - known[-1][0]), y[-1], load, look["color"]
-
-
-def _loads(ax: "Axes", ends: list[tuple[float, float, str, Any]]) -> None:
-    """The load behind the end of each curve, in its colour; upwards, no label nearer than LINE to the one below."""
-    low, high = (math.log(v) for v in ax.get_ylim())
-    tall = 72 * ax.get_position().height * ax.get_figure().get_figheight()
-    below: dict[int, float] = {}  # by quantile: the place of its last label, in points
-    for x, y, load, colour in sorted(ends, key=lambda end: end[1]):
-        quantile, place = round(math.log10(x)), tall * (math.log(y) - low) / (high - low)
-        below[quantile] = max(place, below.get(quantile, -LINE) + LINE)
-        ax.annotate(
-            load,
-            (x, y),
-            xytext=(6, below[quantile] - place),
-            textcoords="offset points",
-            fontsize=6,
-            va="center",
-            color=colour,
-        )
 
 
 FIGURES = {

@@ -5,11 +5,19 @@ No value is left out in silence. What more curves than TELLABLE would tell apart
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from storelab.analysis.figures.specification import Declared, Function, Measure, Specification, select
+from storelab.analysis.figures.specification import (
+    MIN_VALUES,
+    Curve,
+    Declared,
+    Function,
+    Measure,
+    Specification,
+    select,
+)
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.calibration import LINK, SHARED
 from storelab.core import units
@@ -17,6 +25,7 @@ from storelab.core import units
 TELLABLE = 10  # colours that can be told apart
 NEAR_LINK = 50  # percent of what links can carry
 NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
+FEW = "open symbols: rates of fewer than 10 operations"
 PAGE = 8.85  # inches: the highest figure, so that a caption of six lines stands on its page
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
 NAMES = (
@@ -34,6 +43,26 @@ ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette t
 def bound(rows: pd.DataFrame) -> pd.Series:
     """Which rows came near what their client or link can do at most (false where nobody knows)."""
     return rows["bound_by"].notna() if "bound_by" in rows else pd.Series(False, index=rows.index)
+
+
+def few(rows: pd.DataFrame, curve: Curve) -> pd.Series:
+    """Return which rates of a curve rest on so few operations that the tables mark them."""
+    rate = curve.unit.endswith("per_s") and "few" in rows
+    return (rows["few"] if rate else pd.Series(False, index=rows.index)).fillna(False).astype(bool)
+
+
+def symbols(rows: pd.DataFrame, before: str = "") -> str:
+    """Say what open and half-filled symbols are, where a figure of these rows has some."""
+    said = [f"half-filled symbols: {words.bound_text(rows)}"] if bound(rows).any() else []
+    said += [FEW] if "few" in rows and rows["few"].fillna(False).any() else []
+    return before + "; ".join(said) if said else ""
+
+
+def rated(figure: Declared, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without `few`, where the figure shows no rates that have open symbols."""
+    measures = figure.measures if isinstance(figure, Specification) else ()
+    rates = any(curve.unit.endswith("per_s") for measure in measures for curve in measure.curves)
+    return rows if rates else rows.drop(columns="few", errors="ignore")
 
 
 def limits(rows: pd.DataFrame) -> pd.Series:
@@ -86,9 +115,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Layout:
-    """Panels row by row, and their rows; in so many columns; names of the curves; are these values of one quantity;
-    what no panel shows; what all curves have in common, where several are told apart."""
+    """Panels row by row of a figure, and their rows; the number of columns; names of the curves; are these values of
+    one quantity; what no panel shows; what all curves have in common, where several are told apart."""
 
+    figure: Specification
     panels: list[Panel]
     rows: pd.DataFrame
     columns: int
@@ -133,7 +163,7 @@ def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tupl
     for measure in spec.measures[:1] if spec.columns else spec.measures:
         part = rows if spec.columns else known(rows, measure)
         out += [(measure, group) for _, group in (part.groupby(by, dropna=False) if by else [((), part)]) if len(group)]
-    return [(m, g) for m, g in out if not spec.swept or g[spec.x].nunique() > 1]
+    return [(m, g) for m, g in out if not spec.swept or g[spec.x].nunique() >= MIN_VALUES]
 
 
 def _measured(spec: Specification, rows: pd.DataFrame) -> int:
@@ -185,6 +215,10 @@ def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measu
 def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
     """The panels of a figure; None without any. left: what was left out of the rows before."""
     by = list(spec.panels)
+    if spec.otherwise and values_of(spec, rows) < MIN_VALUES:
+        spec = spec.otherwise
+    if systems(rows) < MIN_VALUES:
+        spec = replace(spec, swept=True)
     if not _groups(spec, rows, by):
         return None
     names: list[str] = []
@@ -197,9 +231,8 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
         rows = with_series(rows, names)
         rows = rows.sort_values([spec.falling], ascending=False, kind="stable") if spec.falling else rows
     if len(rows) < every:
-        left.append(
-            f"all but {words.plural(every - len(rows), 'point')} at a single value of {words.heading(spec.x).lower()}"
-        )
+        few = f"fewer than {MIN_VALUES} values of {words.heading(spec.x).lower()}"
+        left.append(f"all but {words.plural(every - len(rows), 'point')} at {few}")
     series = [] if spec.by_curve else list(dict.fromkeys(rows["series"]))
     parts = _groups(spec, rows, by)
     most = room(1 if spec.columns else 3)
@@ -215,7 +248,30 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
     shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
     columns = len(spec.measures) if spec.columns else side_by_side(len(panels))
-    return Layout(panels, shown, columns, series, ordered, _all_in(spec, left), common)
+    return Layout(spec, panels, shown, columns, series, ordered, _all_in(spec, left), common)
+
+
+def systems(rows: pd.DataFrame) -> int:
+    """Return the number of systems that rows compare."""
+    return max((rows[c].nunique() for c in ("store", "deployment") if c in rows), default=0)
+
+
+def values_of(spec: Specification, rows: pd.DataFrame) -> int:
+    """Return the largest number of places on the axis of one panel."""
+    unswept = replace(spec, swept=False)
+    return max((g[spec.x].nunique() for _, g in _groups(unswept, rows, list(spec.panels))), default=0)
+
+
+def too_few(spec: Declared, table: pd.DataFrame) -> str:
+    """Say what a figure has too little of to be drawn, as `2 values of clients`; empty where it has no data."""
+    if isinstance(spec, Function):
+        number = spec.count(table) if spec.least > 1 else 0
+        return f"{number} {spec.things}" if 0 < number < spec.least else ""
+    assert isinstance(spec, Specification)
+    rows = spec.told(table)
+    rows, spec = spec.prepare(rows) if len(rows) else rows, spec.otherwise or spec
+    number = values_of(spec, rows) if len(rows) else 0
+    return f"{words.plural(number, 'value')} of {words.heading(spec.x).lower()}" if number else ""
 
 
 def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
@@ -232,7 +288,7 @@ def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
     drawing does: whoever draws a figure and tells its caption hands it on."""
     if not isinstance(spec, Specification):
         return None
-    rows = spec.told(table)
+    rows = rated(spec, spec.told(table))
     rows = spec.prepare(rows) if len(rows) else rows
     return layout(spec, rows, _held(spec, table)) if len(rows) else None
 

@@ -1,5 +1,6 @@
 """What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no workload."""
 
+import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, bound, side_by_side
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, side_by_side, symbols
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -42,6 +43,7 @@ LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
 WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
+Label = tuple[float, float, str, Any]  # x, y, text, colour
 Looks = dict[str, tuple[Any, str]]  # colour and marker of each name
 
 
@@ -76,7 +78,7 @@ def subtitle(rows: pd.DataFrame) -> str:
         else ""
     )
     note += words.cpu_shares(rows[shared]) if shared.any() else ""
-    note += f"; open symbols: {words.bound_text(rows)}" if bound(rows).any() else ""
+    note += symbols(rows, "; ")
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
 
@@ -100,9 +102,20 @@ def title(ax: Axes, text: str, columns: int) -> None:
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
-def labels(ax: Axes, fig: Figure, columns: int) -> None:
-    """Labels of the axes in as many lines as small panels need."""
-    high = fig.get_figheight() / max(1, len(fig.axes) // columns)
+def labels(cells: Sequence[Axes], columns: int) -> None:
+    """Label the axes in as many lines as small panels need, and only once where a column has one label of x, and
+    neighbours have one of y."""
+    high = cells[0].figure.get_figheight() / max(1, len(cells) // columns)
+    said = [(ax.get_xlabel(), ax.get_ylabel()) for ax in cells]
+    for i, ax in enumerate(cells):
+        if i + columns < len(cells) and said[i][0] == said[i + columns][0]:
+            ax.xaxis.label.set_visible(False)
+        if i % columns and said[i][1] == said[i - 1][1]:
+            ax.yaxis.label.set_visible(False)
+        _wrap(ax, high, columns)
+
+
+def _wrap(ax: Axes, high: float, columns: int) -> None:
     if columns > 2 and len(ax.get_xlabel()) > 28:
         ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
     if high < 2 and len(ax.get_ylabel()) > 18:
@@ -129,11 +142,14 @@ def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
     )
 
 
-def hollow(ax: Axes, x: pd.Series, y: pd.Series, chosen: pd.Series, colour: Any, marker: str) -> None:
-    """Open symbols over those that are chosen."""
-    chosen = chosen.to_numpy(bool)
-    if chosen.any():
-        ax.plot(x[chosen], y[chosen], ls="none", marker=marker, color=colour, mfc="white", ms=5, zorder=4)
+def mark(
+    ax: Axes, x: pd.Series, y: pd.Series, look: tuple[Any, str], opened: pd.Series, half: pd.Series | None = None
+) -> None:
+    """Draw open and half-filled symbols over those that are chosen."""
+    faces = (({"fillstyle": "bottom", "mfcalt": "white"}, half), ({"mfc": "white"}, opened))
+    for face, chosen in ((face, rows.to_numpy(bool)) for face, rows in faces if rows is not None):
+        if chosen.any():
+            ax.plot(x[chosen], y[chosen], ls="none", color=look[0], marker=look[1], ms=5, zorder=4, **face)
 
 
 def _apart(ticks: list[int], labels: int) -> list[int]:
@@ -144,6 +160,54 @@ def _apart(ticks: list[int], labels: int) -> list[int]:
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
             kept.append(tick)
     return kept[::-1]
+
+
+def place_labels(fig: Figure, cells: Sequence[Axes], labels: Sequence[Sequence[Label]]) -> None:
+    """Write the labels of each panel, once the size of all panels is known."""
+    fig.draw_without_rendering()
+    for ax, own in zip(cells, labels, strict=True):
+        if own:
+            _place_labels(ax, own)
+
+
+def _place_labels(ax: Axes, labels: Sequence[Label], size: float = 6) -> None:
+    """Write each label next to its point, where it covers neither a point nor another label; a thin line leads to one
+    that is further away."""
+    scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # points of a letter and of a line
+    points = ax.transData.transform([(x, y) for x, y, *_ in labels]) / scale
+    left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
+    taken = [(x - 2.5, y - 2.5, x + 2.5, y + 2.5) for x, y in points]
+    for line in ax.lines:
+        ends = line.get_transform().transform(line.get_xydata()) / scale
+        drawn = () if line.get_linestyle() in ("None", "none", "") else itertools.pairwise(ends)
+        taken += [(x - 1, y - 1, x + 1, y + 1) for one, other in drawn for x, y in np.linspace(one, other, 25)]
+    for (x, y), (*at, text, colour) in sorted(zip(points, labels, strict=True), key=lambda one: -one[0][1]):
+        boxes = []
+        for far, angle in itertools.product((5, 10, 16, 24, 34, 46), np.arange(12) * np.pi / 6):
+            dx, dy = far * np.cos(angle), far * np.sin(angle)
+            width = wide * len(text)
+            begin = x + dx - width * (0.5 - 0.5 * np.cos(angle))
+            boxes.append((dx, dy, (begin, y + dy - high / 2, begin + width, y + dy + high / 2)))
+        inside = [b for b in boxes if b[2][0] > left and b[2][1] > low and b[2][2] < right and b[2][3] < top] or boxes
+        dx, dy, box = next((b for b in inside if not any(_cross(b[2], other) for other in taken)), inside[0])
+        taken.append(box)
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
+        text = ax.annotate(
+            text,
+            tuple(at),
+            ((box[0] + box[2]) / 2 - x, dy),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=size,
+            color=colour,
+            arrowprops=line if np.hypot(dx, dy) > 10 else None,
+        )
+        text.set_in_layout(False)
+
+
+def _cross(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def is_wide(values: Iterable[float], scale: str = "auto") -> bool:

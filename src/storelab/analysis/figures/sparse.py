@@ -2,12 +2,13 @@
 
 import re
 import textwrap
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from storelab.analysis.figures.panels import varying, with_series
-from storelab.analysis.figures.specification import Curve, Function, Measure, Reference, Specification
+from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,8 @@ def _reads(
     workload: str, fraction: str, work: Measure, curves: tuple[Curve, ...], title: str, caption: str
 ) -> Specification:
     """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number
-    of clients. A row of panels for each store and number of buckets (1: one file shared by all; more: copies)."""
+    of clients. A row of panels for each store and number of buckets (1: one file shared by all; more: copies). With
+    too few numbers of clients, all stand against the fraction."""
     x_label = {
         "entry_fraction_percent": "Entries read [%], {clients}",
         "volume_fraction_percent": "Volume [%], {clients}",
@@ -44,7 +46,7 @@ def _reads(
     amplification = Measure(
         curves, "Amplification", where={"clients": "least"}, log_from=20, x=fraction, x_label=x_label, hue="engine"
     )
-    return Specification(
+    against_clients = Specification(
         table="sparse",
         where={"workload": workload},
         held=HELD,
@@ -55,11 +57,20 @@ def _reads(
         panels=("store", "buckets"),
         heading=_heading,
         columns=True,
-        references=lambda _, measure: [Reference(1)] if measure.hue else [],
+        references=lambda _, measure: [Reference(1)] if measure.curves == curves else [],
         height=2.2,
         title=title + " ({engine})",
         caption=caption,
     )
+    measures = (WIRE, work, replace(amplification, x="", x_label="", hue=""))
+    against_fraction = {
+        "x": fraction,
+        "x_label": x_label.partition(",")[0],
+        "hue": ("engine",),
+        "falling": "",
+        "measures": measures,
+    }
+    return replace(against_clients, otherwise=replace(against_clients, **against_fraction))
 
 
 ENTRIES = Measure((Curve("entries", "per_s"),), "Useful work [entries/s]", log_from=10)
@@ -84,7 +95,7 @@ def phases(table: pd.DataFrame) -> "Figure | None":
     """One bar for each selection and engine, stacked by phase: seconds of one read, at the least number of clients."""
     from storelab.analysis.figures import plots
 
-    rows = _bars(table).head(MOST_BARS)
+    rows = _bars(table).head(MOST_BARS).drop(columns="few", errors="ignore")
     if rows.empty:
         return None
     with plots.style():
@@ -150,6 +161,7 @@ FIGURES = {
         held=HELD,
         function=phases,
         count=lambda table: len(_bars(table)),
+        least=MIN_VALUES,
         most=MOST_BARS,
         things="bars",
         caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # slow to load, and names and captions need none of it
     from matplotlib.figure import Figure
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+MIN_VALUES = 3  # values on an axis, or systems compared, that make a figure; a table shows fewer better
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
@@ -123,8 +124,9 @@ class Specification(Declared):
     panels: tuple[str, ...] = ("store",)
     heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
     columns: bool = False  # a column of panels for each measure, instead of one panel after the other
-    swept: bool = False  # only panels with more than one value of x
-    hollow: Rows | None = None  # which points are open; default: those bound by client or link
+    otherwise: "Specification | None" = None  # in place of this figure where x has too few values
+    swept: bool = False  # only panels with MIN_VALUES values of x, even where MIN_VALUES systems are compared
+    hollow: Rows | None = None  # which points are open; default: rates of few operations
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
     note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
     published: Callable[[pd.DataFrame], str] | None = None  # what the hollow points of others are, for the caption
@@ -135,9 +137,10 @@ class Specification(Declared):
 @dataclass(frozen=True, kw_only=True)
 class Function(Declared):
     """A figure that no specification can say. function: its table, and those `beside` it, to the Figure, None without
-    data. It shows at most `most` of `things`; count: how many of them a table has."""
+    data. It needs `least` of `things` and shows up to `most`; count: how many of them a table has."""
 
     function: Callable[..., "Figure | None"]
     count: Callable[[pd.DataFrame], int] = len
+    least: int = 1
     most: float = float("inf")
     things: str = "rows"

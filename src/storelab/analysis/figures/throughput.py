@@ -82,6 +82,7 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
 def _against_clients(name: str, what: str, title: str, curve: Curve, label: str) -> Specification:
     return Specification(
         table="throughput",
+        beside=("points",),
         where=of_class(name),
         prepare=lambda table: _measured(table, curve),
         measures=(Measure((curve,), label),),

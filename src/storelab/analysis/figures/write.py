@@ -167,6 +167,8 @@ def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: S
         records.write_atomic(path, render(fig, kind))
         paths.append(path)
     entry: dict[str, Any] = {"table": f"{figure.table}.csv", "empty": fig is None}
+    if fig is None and (reason := panels.too_few(figure, table)):
+        entry["left_out"] = reason
     if fig is not None:
         entry |= {kind: f"{name}.{kind}" for kind in kinds} | {"caption": catalogue.caption(figure, table, shown)}
     records.write_json(folder / f"{name}.json", entry)
@@ -174,13 +176,16 @@ def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: S
 
 
 def index(campaign_dir: Path) -> Path:
-    """Write `index.json` from what was written of each figure: those that have data, in the order of the paper."""
-    folder, entries = campaign_dir / "figures", {}
+    """Write `index.json` from what was written of each figure: those that have data, in the order of the paper, and
+    those that are left out although they have some, with the reason."""
+    folder, entries, left_out = campaign_dir / "figures", {}, {}
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     for name in catalogue.names(plan):
         path = folder / f"{name}.json"
         entry = records.read_json(path) if path.exists() else {"empty": True}
+        if "left_out" in entry:
+            left_out[name] = {key: entry[key] for key in ("table", "left_out")}
         if not entry.pop("empty"):
             entries[name] = entry | ({"own": True} if name in plan.get("figures", {}) else {})
-    records.write_json(folder / "index.json", {"schema": 1, "figures": entries})
+    records.write_json(folder / "index.json", {"schema": 1, "figures": entries, "left_out": left_out})
     return folder / "index.json"

@@ -50,7 +50,7 @@ def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layo
         "note": drawn.one_line(fig.get_supxlabel()),
         "table": figure.table,
         "filtered": isinstance(figure, Specification),
-        "panels": _panels(figure, shown, fig) if isinstance(figure, Specification) and shown else drawn.panels(fig),
+        "panels": _panels(shown.figure, shown, fig) if shown else drawn.panels(fig),
     }
 
 
@@ -85,6 +85,7 @@ def _lines(
         rows = rows if names else rows.sort_values(x)
         colour, marker = looks[series]
         several = len(panel.measure.curves) > 1 and curve.name != series
+        marks = dict(zip(("open", "half"), draw.marked(figure, rows, curve), strict=True))
         alone = bool(panel.measure.hue) and len(looks) == 1
         values = {part: _numbers(rows[curve.column(name)]) for part, name in _PARTS}
         if names:
@@ -102,13 +103,12 @@ def _lines(
                 "colour": to_hex(colour),
                 "marker": marker,
                 "dash": "none" if names else curve.dash,
-                "full": figure.by_curve or bool(panel.measure.hue) or curve is panel.measure.curves[0],
                 **where,
                 "low": values["l"],
                 "high": values["h"],
                 "n": _numbers(rows["n"]) if "n" in rows else [None] * len(rows),
                 "interval": [str(kind) for kind in rows["interval"]] if "interval" in rows else [],
-                "open": [bool(o) for o in (figure.hollow or plots.bound)(rows)],
+                **{name: [bool(v) for v in of] for name, of in marks.items() if of is not None},
                 "behind": list(rows[BEHIND]) if BEHIND in rows else [],
                 **{name: _texts(rows, column) for name, column in FILTERS.items() if column in rows},
             }

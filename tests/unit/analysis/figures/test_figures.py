@@ -2,12 +2,16 @@
 
 import multiprocessing
 import shutil
+from dataclasses import replace
+from itertools import combinations, pairwise
 
 import pandas as pd
 import pytest
 from drawn_texts import texts
 from make_examples import METADATA, ONE_EACH, make
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from storelab.analysis.figures import catalogue, panels, plots, write
 from storelab.analysis.figures.draw import draw
@@ -35,7 +39,7 @@ RATE = Measure((Curve("rate", "ps"),), "Rate")
 def test_each_figure_says_what_it_shows(example, name):
     fig = draw(catalogue.FIGURES[name], build.read(example, catalogue.FIGURES[name].table))
     said = texts(fig)
-    assert "Clients" in said and "n = " in said and "range" in said and "share one host" in said
+    assert ("Clients" in said or name == "entries") and "n = " in said and "range" in said and "share one host" in said
     assert ("10 MB" in said and "MB/s" in said) if name.startswith("throughput") else True
     assert ("4 kB" in said and "objects/s" in said) if name.startswith("metadata") else True
     if name != "entries":
@@ -44,7 +48,8 @@ def test_each_figure_says_what_it_shows(example, name):
 
 
 def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
-    make(tmp_path, sweeps=METADATA, repetitions=2)
+    sweeps = {k: s | {"axes": s["axes"] | {"clients": [1, 2, 4]}} for k, s in METADATA.items()}
+    make(tmp_path, sweeps=sweeps, repetitions=2)
     build.build(tmp_path, ["throughput"])
     table = build.read(tmp_path, "throughput")
     rates = table.set_index(["workload", "object_size_bytes", "clients"])["rate_median_per_s"]
@@ -52,7 +57,7 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     said = texts(draw(catalogue.FIGURES["metadata_stat"], table))
     assert "HEAD requests [objects/s]" in said and "4 kB" in said and "10 MB" in said and "MB/s" not in said
     best = {name: value for name, value, _ in numbers(table)}
-    assert best["best_metadata_stat"] == rates["stat", 4000, 2] and not {n for n in best if "throughput" in n}
+    assert best["best_metadata_stat"] == rates["stat", 4000, 4] and not {n for n in best if "throughput" in n}
     keys = table[table["workload"] == "list"].set_index(["page_size", "clients"])["rate_median_per_s"]
     assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
     said = texts(draw(catalogue.FIGURES["metadata_list"], table))
@@ -65,7 +70,7 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
 def reads(tmp_path_factory):
     """Reads by volume by two engines, replayed ranges."""
     folder = tmp_path_factory.mktemp("reads")
-    volume = {"volume_fraction": [100, 1], "clients": [1, 2]}
+    volume = {"volume_fraction": [100, 1], "clients": [1, 2, 4]}
     sweeps = {
         "v": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"engine": ["uproot-s3fs", "planned"]}},
         "r": {"workload": "replay", "duration": "4 s", "axes": volume | {"merge": ["planned", "gap"]}},
@@ -102,11 +107,20 @@ def requests(tmp_path_factory):
     sweeps = {
         "gaps": replay | {"axes": volume | {"merge": "gap", "max_range_gap": ["0 B", "32 KiB", "1 MiB"]}},
         "front": replay | {"axes": volume | {"thrift": [0, 15], "max_amplification": [0, 3]}},
-        "copies": {"workload": "read_volume", "duration": "4 s", "axes": volume | {"buckets": [1, 2]}},
+        "copies": {
+            "workload": "read_volume",
+            "duration": "4 s",
+            "axes": volume | {"clients": [1, 2, 4], "buckets": [1, 2]},
+        },
     }
     make(folder, sweeps=sweeps, repetitions=2)
     build.build(folder, ["sparse"])
     return build.read(folder, "sparse")
+
+
+def by_clients(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of one client as those of 1, 2 and 4."""
+    return pd.concat([rows.assign(clients=n) for n in (1, 2, 4)], ignore_index=True)
 
 
 def test_gaps_and_the_front(requests):
@@ -116,8 +130,8 @@ def test_gaps_and_the_front(requests):
     dashed = [line for line in fig.axes[1].lines if line.get_linestyle() == "--"]
     assert {line.get_ydata()[0] for line in dashed} == {8, 16}  # what the planner asked for, of both selections
     fig = draw(catalogue.FIGURES["front"], requests)
-    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]  # all at one place, so that they share a label
-    labels = {"0 B, 32 KiB, 1 MiB", "least time, at most 3×, thrift 15, at most 3×", " needed"}
+    said = [{t.get_text() for t in ax.texts} for ax in fig.axes]
+    labels = {"0 B", "32 KiB", "1 MiB", "least time", "at most 3×", "thrift 15", " needed"}
     assert labels == said[0] and len(said) == 2
     for name, word in (("front", "thrift"), ("gaps", "obstore")):
         assert word in catalogue.caption(catalogue.FIGURES[name], requests)
@@ -129,7 +143,9 @@ def test_a_row_of_panels_for_each_number_of_copies(requests):
     fig = draw(catalogue.FIGURES["volume"], requests)
     titles = ["alpha, one bucket", "alpha, a copy in each of 2 buckets"]
     assert [ax.get_title() for ax in fig.axes if ax.get_title()] == titles
-    replayed = draw(catalogue.FIGURES["replay"], requests)  # the other requests stand in figures of their own
+    replayed = draw(
+        catalogue.FIGURES["replay"], by_clients(requests)
+    )  # the other requests stand in figures of their own
     assert len(replayed.legends[0].get_texts()) == 4
     old = requests[requests["workload"] == "read_volume"].drop(columns="buckets")
     assert len(draw(catalogue.FIGURES["volume"], old).axes) == 3
@@ -243,17 +259,17 @@ def test_the_bars_are_the_range(example):
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
-    """Return throughput.csv of downloads by 4 and 8 workers of 1 and 2 clients, from two stores."""
+    """Return throughput.csv of downloads by 4 and 8 workers of 1, 2 and 4 clients, from two stores."""
     folder = tmp_path_factory.mktemp("workers")
-    axes = {"object_size": "10 MB", "clients": [1, 2], "workers": [4, 8]}
+    axes = {"object_size": "10 MB", "clients": [1, 2, 4], "workers": [4, 8]}
     sweeps = {"d": {"workload": "get", "duration": "4 s", "axes": axes}}
     make(folder, use_stores=["alpha", "beta"], sweeps=sweeps, repetitions=6)
-    build.build(folder, ["throughput"])
-    return build.read(folder, "throughput")
+    build.build(folder, ["throughput", "points"])
+    return folder, build.read(folder, "throughput")
 
 
 def test_one_panel_per_store_and_a_curve_per_swept_axis(workers):
-    fig = draw(catalogue.FIGURES["throughput_download"], workers)
+    fig = draw(catalogue.FIGURES["throughput_download"], workers[1])
     assert [ax.get_title() for ax in fig.axes] == ["alpha", "beta"]
     assert "4 workers" in texts(fig) and "95 % interval" in texts(fig) and "some clients share" in texts(fig)
 
@@ -282,12 +298,80 @@ def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
 def test_a_sweep_says_how_many_measured_points_it_leaves_out():
     """Store a has a curve; of b and c one value of x was measured each, and of d none."""
     spec = Specification(table="t", caption="", measures=(RATE,), title="", swept=True, hue=())
-    rows = pd.DataFrame(
-        {"store": [*"aabcd"], "clients": [1, 2, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2.0, 3.0, 4.0, None]},
-        index=range(5, 10),
+    columns = {"store": [*"aaabcd"], "clients": [1, 2, 4, 1, 2, 4], "n": 3, "rate_median_ps": [1.0, 2, 3, 4, 5, None]}
+    rows = pd.DataFrame(columns, index=range(5, 11))
+    assert panels.layout(spec, rows).left == "all but 2 points at fewer than 3 values of clients, all are in t.csv"
+    assert panels.layout(spec, rows[:3]).left == "" and panels.layout(spec, rows[3:]) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ({"clients": [1, 2, 4]}, ""),
+        ({"clients": [1, 2, 2], "engine": [*"xxy"]}, "2 values of clients"),
+        ({"clients": 1, "store": [*"abc"]}, ""),
+        ({"clients": 1, "store": [*"aab"]}, "1 value of clients"),
+        ({"clients": 1, "store": [*"aab"], "page_size": [1, 2, 4]}, ""),
+        ({"clients": 1, "rate_median_ps": [float("nan")] * 3}, ""),
+    ],
+)
+def test_figure_needs_three_values_or_systems(rows, reason):
+    """A figure that can turn its axis to `page_size` does so."""
+    other = Specification(
+        table="t", caption="", measures=(RATE,), title="", hue=(), panels=("workload",), x="page_size"
     )
-    assert panels.layout(spec, rows).left == "all but 2 points at a single value of clients, all are in t.csv"
-    assert panels.layout(spec, rows[:2]).left == "" and panels.layout(spec, rows[2:]) is None
+    spec = replace(other, x="clients", otherwise=other if "page_size" in rows else None)
+    table = rates(**{"rate_median_ps": [1.0, 2.0, 3.0]} | rows)
+    fig = draw(spec, table)
+    assert (fig is None) is (bool(reason) or "rate_median_ps" in rows)
+    assert fig is not None or panels.too_few(spec, table) == reason
+    assert fig is None or fig.axes[0].get_xlabel() == ("Page" if "page_size" in rows else "Clients")
+
+
+def test_points_of_one_x_are_apart():
+    ax = drawn(rates(store=[*"abc"], rate_median_ps=[1.0, 2.0, 3.0]), more=("store",), panels=())[0]
+    places = sorted(float(c.lines[0].get_xdata()[0]) for c in ax.containers)
+    assert min(b - a for a, b in pairwise(places)) > 0.2 * (ax.get_xlim()[1] - ax.get_xlim()[0])
+
+
+def test_few_operations_are_open_and_bound_points_half_filled():
+    """Of a metric that is no rate, no point is open."""
+    rows = rates(clients=[1, 2, 4], rate_median_ps=[1.0, 2.0, 3.0], few=[True, False, pd.NA], engine="e")
+    rows = rows.rename(columns=lambda name: name.replace("_ps", "_per_s")).assign(bound_by=[None, None, "link"])
+    for unit, opened in (("per_s", [1.0]), ("ms", [])):
+        known = rows.rename(columns=lambda name, unit=unit: name.replace("_per_s", f"_{unit}"))
+        spec = Specification(table="t", caption="{shared}", measures=(Measure((Curve("rate", unit),), "R"),), title="")
+        fig = draw(replace(spec, hue=()), known)
+        lines = [line for line in fig.axes[0].lines if line.get_linestyle() == "None" and len(line.get_xdata()) == 1]
+        assert [line.get_xdata()[0] for line in lines if line.get_markerfacecolor() == "white"] == opened
+        assert [line.get_xdata()[0] for line in lines if line.get_fillstyle() == "bottom"] == [4.0]
+        for said in (texts(fig), catalogue.caption(spec, known).replace("H", "h").replace("O", "o")):
+            assert "half-filled symbols: bound by the link" in said
+            assert ("open symbols: rates of fewer than 10 operations" in said) is bool(opened)
+
+
+def test_runs_are_dots_behind_their_median(workers):
+    """Six runs of each of three numbers of clients, in two series; none of a failed run."""
+    folder, table = workers
+    points = build.read(folder, "points")
+    ax = draw(catalogue.FIGURES["throughput_download"], table, points).axes[0]
+    dots = [p for p in ax.collections if isinstance(p, PathCollection) for p in p.get_offsets()]
+    own = points.query("store == 'alpha'")["overlap_throughput_mb_per_s"]
+    assert sorted(y for _, y in dots) == pytest.approx(sorted(own)) and len(own) == 36
+    ax = draw(catalogue.FIGURES["throughput_download"], table, points.assign(state="failed")).axes[0]
+    assert not [p for p in ax.collections if isinstance(p, PathCollection) and len(p.get_offsets())]
+
+
+def test_labels_cover_no_point_and_no_other_label():
+    with plots.style():
+        fig, (ax,) = plots.grid(1, 2.5, "note")
+        points = [(0.5 + 0.002 * i, 0.5, f"label {i}", "black") for i in range(8)]
+        ax.set(xlim=(0, 1), ylim=(0, 1))
+        plots.place_labels(fig, [ax], [points])
+        fig.draw_without_rendering()
+        boxes = [Text.get_window_extent(t) for t in ax.texts]
+    assert len(boxes) == 8 and not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert not any(box.contains(*ax.transData.transform((x, y))) for box in boxes for x, y, *_ in points)
 
 
 def rates(**columns) -> pd.DataFrame:
@@ -316,7 +400,7 @@ def test_panels_that_are_compared_share_their_axis_of_values():
 
 
 def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
-    rows = rates(store=[*"aabb"], clients=[1, 2, 1, 2], rate_median_ps=[1.0, 2.0, 100.0, 200.0])
+    rows = rates(store=[*"aaabbb"], clients=[1, 2, 4] * 2, rate_median_ps=[1.0, 2.0, 2.0, 100.0, 200.0, 150.0])
     axes = drawn(rows)
     assert {ax.get_yscale() for ax in axes} == {"log"} and len({ax.get_ylim() for ax in axes}) == 1
     low, high = axes[0].get_ylim()
@@ -328,28 +412,30 @@ def test_panels_share_a_logarithmic_axis_where_all_values_together_ask_for_it():
 
 
 def test_a_panel_without_values_stretches_no_axis():
-    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[1000.0, 90000.0, None]), columns=True)
+    rows = rates(store=[*"aaab"], clients=[1, 2, 4, 1], rate_median_ps=[1000.0, 90000.0, 1500.0, None])
+    axes = drawn(rows, columns=True)
     assert {ax.get_yscale() for ax in axes} == {"log"} and {ax.get_ylim()[0] > 100 for ax in axes} == {True}
 
 
 def test_a_zero_has_a_place_on_a_logarithmic_axis():
-    axes = drawn(rates(store=[*"aab"], clients=[1, 2, 1], rate_median_ps=[0.0, 200.0, 1.0]))
+    axes = drawn(rates(store=[*"aabc"], clients=[1, 2, 1, 1], rate_median_ps=[0.0, 200.0, 1.0, 1.0]))
     assert {ax.get_yscale() for ax in axes} == {"symlog"} and len({ax.get_ylim() for ax in axes}) == 1
     assert axes[1].get_ylim()[0] == 0 and 220 < axes[1].get_ylim()[1] < 1000
 
 
 def test_panels_of_categories_share_their_axis_of_values():
-    rows = rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[10.0, 20.0, 50.0, 100.0])
+    rows = rates(store=[*"aaabbb"], engine=[*"xyzxyz"], rate_median_ps=[10.0, 20.0, 20.0, 50.0, 100.0, 50.0])
     a, b = drawn(rows, x="engine")
     assert a.get_xlim() == b.get_xlim() and a.get_xlim()[0] == 0 and a.get_xlim()[1] >= 110
     assert (a.get_xlabel(), a.get_ylabel()) == ("Rate", "")
-    wide = drawn(rates(store=[*"aabb"], engine=[*"xyxy"], rate_median_ps=[1.0, 2.0, 50.0, 100.0]), x="engine")
+    wide = drawn(rates(store=[*"aaabbb"], engine=[*"xyzxyz"], rate_median_ps=[1.0, 2, 2, 50, 100, 50]), x="engine")
     assert {ax.get_xscale() for ax in wide} == {"log"} and len({ax.get_xlim() for ax in wide}) == 1
 
 
 def test_all_panels_leave_the_room_that_the_names_inside_of_one_need():
     curves = (Curve("rate", "ps", "this"), Curve("rate", "ps", "that", ":"))
-    plain, named = drawn(rates(rate_median_ps=[10.0])), drawn(rates(rate_median_ps=[10.0]), Measure(curves, "Rate"))
+    rows = rates(clients=[1, 2, 4], rate_median_ps=[10.0, 9.0, 9.0])
+    plain, named = drawn(rows), drawn(rows, Measure(curves, "Rate"))
     assert named[0].get_ylim()[1] == pytest.approx(1.28 * plain[0].get_ylim()[1])
     assert [t.get_text() for t in named[0].get_legend().get_texts()] == ["this", "that"]
 
@@ -366,7 +452,7 @@ def test_a_figure_with_its_legend_is_no_higher_than_a_page(shown):
 
 
 def test_title_of_legend_has_what_is_constant(workers):
-    table = workers[workers["store"] == "alpha"]
+    table = workers[1].query("store == 'alpha'")
     legend = draw(catalogue.FIGURES["throughput_download"], table).legends[0]
     assert legend.get_title().get_text() == "Download of 10 MB objects (s5cmd), 1 front-end"
     assert [t.get_text() for t in legend.get_texts()] == ["4 workers per client", "8 workers per client"]
@@ -428,7 +514,7 @@ def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
     for name, count in (("gaps", 2), ("front", 4)):
         titles = [ax.get_title() for ax in draw(catalogue.FIGURES[name], two).axes if ax.get_title()]
         assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
-    told = catalogue.caption(catalogue.FIGURES["replay"], rows)
+    told = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
     assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
 
 

@@ -123,7 +123,7 @@ def test_every_metric_is_a_column_of_its_table(campaign):
 def test_more_curves_than_can_be_told_apart_become_panels(campaign):
     table = build.read(campaign, "throughput")
     rows = table.query("workload == 'get' and object_size_bytes == object_size_bytes.max()").head(1)
-    axes = [{"workers": w, "buckets": b, "clients": c} for w in range(1, 9) for b in (1, 2) for c in (1, 2)]
+    axes = [{"workers": w, "buckets": b, "clients": c} for w in range(1, 9) for b in (1, 2) for c in (1, 2, 4)]
     many = pd.concat([rows.assign(**one) for one in axes], ignore_index=True)
     fig = draw(catalogue.FIGURES["throughput_download"], many)
     # 16 curves: eight numbers of workers in a panel for each number of buckets

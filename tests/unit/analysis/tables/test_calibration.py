@@ -140,16 +140,18 @@ def test_campaign_without_calibration_has_no_ceilings():
     assert str(build.Tables(load(folder))["points"]["ceiling_rate_per_s"].dtype) == "Float64"
 
 
-def test_client_bound_points_are_hollow(tables):
+def test_client_bound_points_are_half_filled(tables):
     known, table = catalogue.FIGURES["metadata_upload"], tables["throughput"]
+    table = pd.concat([table, table[table["clients"] == 2].assign(clients=4, bound_by=None)])
     fig = draw(known, table)
     said = " ".join(fig.get_supxlabel().split())
-    assert "open symbols: bound by the client" in said and "CPU: clients" in said and "server 25 % of the host" in said
-    hollow = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_markerfacecolor() == "white"]
-    assert hollow == [2]  # beta with two front-ends, at 1 and 2 clients
-    assert "Open symbols: bound by the client" in catalogue.caption(known, table)
-    alone = table[table["store"] == "alpha"]
-    assert "open symbols" not in draw(known, alone).get_supxlabel()
+    assert (
+        "filled symbols: bound by the client" in said and "CPU: clients" in said and "server 25 % of the host" in said
+    )
+    half = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_fillstyle() == "bottom"]
+    assert half == [2]  # beta with two front-ends, at 1 and 2 clients
+    assert "Half-filled symbols: bound by the client" in catalogue.caption(known, table)
+    assert panels.symbols(table[table["store"] == "alpha"]) == ""
     assert "Open symbols" not in catalogue.caption(known, alone)
     entries = draw(catalogue.FIGURES["entries"], tables["sparse"])
     assert "CPU: clients" in " ".join(entries.get_supxlabel().split())

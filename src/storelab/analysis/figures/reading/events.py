@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import TELLABLE, varying, with_series
-from storelab.analysis.figures.specification import Function
+from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
+from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import events
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from storelab.analysis.figures.plots import Looks
+    from storelab.analysis.figures.plots import Label, Looks
 
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
+EVENTS = Curve("events", "per_s")
 PAPER = "0.96"  # ground of the published panels, so that nobody takes them for ours
 
 
@@ -37,18 +38,25 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
     rows = _with_settings(rows)
     order, key = _looks(rows)
     found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
+    ends: list[list[Label]] = []
     with plots.style():
         fig, cells = plots.grid(2 * len(found), 2.9, plots.subtitle(rows), 2)
         for ours, theirs, navigation in zip(cells[::2], cells[1::2], found, strict=True):
             shown = rows[rows["navigation"] == navigation]
-            _ours(ours, shown, order)
+            ends.append(_ours(ours, shown, order))
             ours.set_title(f"{navigation}: measured here")
             _theirs(theirs, USE_CASE[navigation], plots.MARKERS)
         values = [rows.loc[rows["navigation"] == n, "events_median_per_s"] for n in found]
         plots.value_axis(cells[: 2 * len(found) : 2], values, "Events/s", factor=20)
         files = joined(rows["scale"].map("file {}".format))
         plots.key(fig, key, f"Events against throughput, by number of jobs ({files})")
+        plots.place_labels(fig, cells[: 2 * len(found) : 2], ends)
     return fig
+
+
+def points(table: pd.DataFrame) -> int:
+    """Return the largest number of points of one navigation."""
+    return int(table["navigation"].value_counts().max()) if len(table) else 0
 
 
 def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
@@ -77,7 +85,11 @@ def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values("series", kind="stable")
 
 
-def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
+def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
+    """Draw our lines; the number of jobs at the end of each."""
+    from storelab.analysis.figures import plots
+
+    ends: list[Label] = []
     if _wide(rows["moved"]):
         rows = rows[rows["moved"] > 0]  # what came from caches alone has no place on a logarithmic axis
     for name, (colour, marker) in order.items():
@@ -92,8 +104,9 @@ def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
             "xerr": [line["moved"] - low, high - line["moved"]],
         }
         ax.errorbar(line["moved"], y, **bars, color=colour, marker=marker, capsize=2, elinewidth=0.8)
-        for *at, jobs in zip(line["moved"], y, line["clients"], strict=True):
-            ax.annotate(f"{jobs:g}", at, xytext=(3, 3), textcoords="offset points", fontsize=6, color="0.3")
+        plots.mark(ax, line["moved"], y, (colour, marker), few(line, EVENTS))
+        for _, last in line.tail(1).iterrows() if line["clients"].nunique() > 1 else ():
+            ends.append((last["moved"], last["events_median_per_s"], f"{last['clients']:g}", colour))
     x = rows["moved"]
     if _wide(x):
         ax.set(xscale="log", xlim=(x.min() / 1.6, x.max() * 1.6))
@@ -101,6 +114,7 @@ def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> None:
         ax.set_xlim(0, 1.12 * x.max() if x.max() > 0 else 1)
     ax.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
     ax.set_xlabel("Throughput into the node [MB/s]")
+    return ends
 
 
 def _wide(x: pd.Series) -> bool:
@@ -150,10 +164,13 @@ FIGURES = {
         table="events",
         where={"workload": "events"},
         function=events_throughput,
+        count=points,
+        least=MIN_VALUES,
+        things="systems, settings and numbers of jobs",
         caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; "
         "of local files, bytes "
-        "asked for), by setting of the client; the number beside a point is that of the jobs, each on a file of its "
-        "own. Medians; {bars}. "
+        "asked for), by setting of the client; a line goes from the fewest jobs to the number at its end, each on a "
+        "file of its own. Medians; {bars}. "
         "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and "
         "machines; dotted: read "
         "without a client cache to match.",

@@ -4,7 +4,7 @@ Rows of `sparse.csv` at the least number of clients: `replay` with the axis `mer
 fixed gap beside those that plan. A selection is what is read: file, part of the entries, part of the volume.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -100,11 +100,13 @@ def front(table: pd.DataFrame) -> "Figure | None":
     rows = rows.assign(kind=rows["fixed"].map({True: "fixed gap", False: "planned"}) + _by_engine(rows))
     panels = list(rows.groupby(["subject", "selection"], sort=False))[: room()]
     kinds = plots.looks(sorted(rows["kind"].unique()))
+    labels: list[list[tuple[float, float, str, Any]]] = []
     with plots.style():
-        fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows))
+        fig, cells = plots.grid(len(panels), HEIGHT, plots.subtitle(rows.drop(columns="few", errors="ignore")))
         for ax, ((subject, selection), part) in zip(cells, panels, strict=True):
+            labels.append([])
             for kind, own in part.groupby("kind"):
-                _points(ax, own, *kinds[kind])
+                labels[-1] += _points(ax, own, *kinds[kind])
             needed = part["needed_median_mb_per_read"].median()
             ax.axvline(needed, color="0.5", linestyle=":", linewidth=1, zorder=0)
             ax.annotate(" needed", (needed, 0.01), xycoords=("data", "axes fraction"), fontsize=6.5, color="0.35")
@@ -118,27 +120,17 @@ def front(table: pd.DataFrame) -> "Figure | None":
         values = [part["transfer_median_s_per_read"] for _, part in panels]
         plots.value_axis(cells, values, "Transfer of one read [s]", factor=3)
         plots.key(fig, kinds, "Time against bytes: what lies lower left is better")
+        plots.place_labels(fig, cells, labels)
     return fig
 
 
-def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> None:
+def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tuple[float, float, str, Any]]:
+    """Draw the points of one kind; their labels."""
     rows, fixed = rows.sort_values("wire_median_mb_per_read"), rows["fixed"].all()
     x, y = rows["wire_median_mb_per_read"], rows["transfer_median_s_per_read"]
     bars = [y - rows["transfer_low_s_per_read"], rows["transfer_high_s_per_read"] - y]
     ax.errorbar(x, y, bars, color=colour, marker=marker, linestyle="-" if fixed else "--", capsize=2.5, linewidth=0.8)
-    for (a, b), names in _together(zip(x, y, (_name(row, fixed) for _, row in rows.iterrows()), strict=True)).items():
-        ax.annotate(
-            ", ".join(names), (a, b), (4, 4 if fixed else -9), textcoords="offset points", fontsize=6, color=colour
-        )
-
-
-def _together(points: Iterable[tuple[float, float, str]]) -> dict[tuple[float, float], list[str]]:
-    """Names by place; what lies within a tenth of another place stands with it, or its name would hide the other."""
-    out: dict[tuple[float, float], list[str]] = {}
-    for x, y, name in points:
-        near = next((p for p in out if abs(x / p[0] - 1) < 0.1 and abs(y / p[1] - 1) < 0.1), (x, y))
-        out.setdefault(near, []).append(name)
-    return out
+    return [(a, b, _name(row, fixed), colour) for a, b, (_, row) in zip(x, y, rows.iterrows(), strict=True)]
 
 
 def _name(row: pd.Series, fixed: bool) -> str:

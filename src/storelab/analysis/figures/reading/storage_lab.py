@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.reading.events import PAPER
-from storelab.analysis.figures.specification import Function
+from storelab.analysis.figures.reading.events import PAPER, points
+from storelab.analysis.figures.specification import MIN_VALUES, Function
 from storelab.analysis.tables.systems.storage_lab import MEASURED, NAVIGATION, PUBLISHED, best_settings
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 BAR = 0.062  # inches of one bar
 FEWEST = 4  # systems that a panel has room for
+HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
+FEW = "; hatched: rates of fewer than 10 operations"
 USE_CASE = {ours: theirs for theirs, ours in NAVIGATION.items()}
 
 
@@ -38,6 +40,7 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
         inches = [max(1.4, BAR * h + 0.5) for h in heights]
         fig = Figure(figsize=(plots.WIDTH, sum(inches) + 0.9), layout="constrained")
         note = f"Medians, {words.bars_text(ours)}; hollow on grey: published 2010, in other units"
+        note += FEW if ours["few"].any() else ""
         fig.supxlabel(note, fontsize=7, color="0.35")
         cells = fig.subplots(len(found), 2, squeeze=False, height_ratios=inches)
         for (left, right), n in zip(cells, found, strict=True):
@@ -79,6 +82,7 @@ def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool
             ax.text(0, y, " not printed", fontsize=4, va="center", color="0.4")
             continue
         look = {"facecolor": "white", "edgecolor": colour, "linewidth": 0.8} if hollow else {"color": colour}
+        look |= HATCHED if r["few"] is True else {}
         ax.barh(y, r["value"], 0.85 * step, **look)
         if r["source"] == MEASURED:
             reach = [[r["value"] - r["events_low_per_s"]], [r["events_high_per_s"] - r["value"]]]
@@ -95,6 +99,9 @@ FIGURES = {
         table="storage_lab",
         where={"workload": "events"},
         function=events_bars,
+        count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
+        least=MIN_VALUES,
+        things="systems, settings and numbers of jobs",
         caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each "
         "system with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on "
         "grey ground and in other units: published in 2010 for other systems, files and machines, counted over an "

@@ -30,6 +30,7 @@ FIGURES = {
         prepare=_in_order,
         x="phase",
         hue=("role",),
+        within=True,
         panels=("store", "workload"),
         references=_unchanged,
         columns=True,

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 MOST = 6  # groups of points in one figure
 POINTS = 600  # most places of a line: no paper shows more
-HEIGHTS = (3.0, 2.2, 1.2)  # of rate, latency, failed operations
+MIN_OPERATIONS, MIN_STEPS = 5, 40  # operations in a step of a line, while it has so many steps
+HEIGHTS = (3.0, 2.2, 1.2)  # of rates, latency, failed operations
 LINE = 2.85  # inches of the three together
-APART = 30  # roles whose usual rates are further apart have a logarithmic axis
+APART = 5  # roles whose usual rates are further apart have panels of their own
 NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
@@ -92,9 +93,10 @@ def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
 
 def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
     caption = (
-        "Operations per second, latency and failed operations over the time from the agreed start, by role. Thin "
-        "lines: single runs; thick lines: their median; failed operations: the mean of the runs. Bands: phases, at the "
-        "median of the runs. Marks above a panel: what the store said of itself in each run. "
+        "Operations per second, latency and failed operations over the time from the agreed start, by role; roles "
+        f"whose rates differ by more than a factor of {APART} have panels of their own. Thin "
+        "lines: single runs; thick lines: their median; failed operations: the mean of the runs. Bands: phases, at "
+        "the median of the runs. Marks above a panel: what the store said of itself in each run. "
     )
     return Function(
         table="timeline",
@@ -139,24 +141,35 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
     statuses = [c for c in rows if c.startswith("errors_") and rows[c].sum() > 0]
     looks = {status: [tones[i] for i in (3, 7, 8, 6, 9)][i % 5] for i, status in enumerate(statuses)}
     with plots.style():
+        every = []
+        for group in shown:
+            part = rows[rows["group"] == group]
+            every.append({r: _lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        levels = _levels(every)
+        heights = (*[HEIGHTS[0] / len(levels) ** 0.5] * len(levels), *HEIGHTS[1 : 3 if statuses else 2])
+        count = len(heights)
         columns = min(len(shown), 2)
         lines = -(-len(shown) // columns)
         fig = Figure(figsize=(plots.WIDTH, LINE * lines + 0.9), layout="constrained")
-        cells = fig.subplots(3 * lines, columns, squeeze=False, height_ratios=HEIGHTS * lines)
-        panels = [[cells[3 * (i // columns) + j, i % columns] for j in range(3)] for i in range(lines * columns)]
+        cells = fig.subplots(count * lines, columns, squeeze=False, height_ratios=heights * lines)
+        panels = [
+            [cells[count * (i // columns) + j, i % columns] for j in range(count)] for i in range(lines * columns)
+        ]
         for unused in panels[len(shown) :]:
             for ax in unused:
                 ax.remove()
-        rates, latencies = [], []
-        for own, group in zip(panels, shown, strict=False):
+        latencies = []
+        for own, group, found in zip(panels, shown, every, strict=False):
             part = rows[rows["group"] == group]
-            found = {role: _lines(part[part["role"] == role], high) for role in names if (part["role"] == role).any()}
-            rates.append(_rates(own[0], found, colours))
-            latencies.append(_latencies(own[1], found, colours))
-            _failed(own[2], part, looks)
+            for ax, level in zip(own, levels, strict=False):
+                for role in found.keys() & level:
+                    _line(ax, found[role].seconds, found[role].rate, colours[role])
+            latencies.append(_latencies(own[len(levels)], found, colours))
+            if statuses:
+                _failed(own[-1], part, looks)
             _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
             own[0].set_title(textwrap.fill(_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
-        _axes(panels[: len(shown)], rates, latencies)
+        _axes(panels[: len(shown)], every, levels, latencies)
         fig.supxlabel(textwrap.fill(_note(rows), 110), fontsize=7, color="0.35")
         quantile = "p99" if high == "latency_p99_ms" else "longest"
         plots.key(fig, _handles(colours, looks, happened, quantile), _heading(rows))
@@ -164,12 +177,15 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
 
 
 def _lines(rows: pd.DataFrame, high: str) -> Lines:
-    """On one grid, coarse enough for paper."""
+    """On one grid, coarse enough for paper, and for several operations of a slow role in a step."""
     rows = rows[rows["second"] < rows["duration_s"]]
     width = float(rows["step_s"].iloc[0])
-    width *= max(1, math.ceil((rows["second"].max() - rows["second"].min()) / width / POINTS))
+    steps, each = (rows["second"].max() - rows["second"].min()) / width, rows["rate_per_s"].mean() * width
+    several = min(math.ceil(MIN_OPERATIONS / each), int(steps / MIN_STEPS)) if each > 0 else 1
+    width *= max(1, math.ceil(steps / POINTS), several)
     place = (rows["second"] / width + 1e-6).astype(int)
-    of = rows.assign(place=place).groupby(["key", "place"])
+    place = place[place < max(1, int(rows["duration_s"].max() / width + 1e-6))]  # not a rest of a step at the end
+    of = rows.loc[place.index].assign(place=place).groupby(["key", "place"])
     known = of.agg({"rate_per_s": "mean", "latency_p50_ms": "median", high: "max"})
     wide = [known[c].unstack("place").to_numpy(float) for c in known]
     return Lines((np.sort(place.unique()) + 0.5) * width, *wide)
@@ -189,8 +205,18 @@ def _line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: 
     return median
 
 
-def _rates(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return {role: _line(ax, lines.seconds, lines.rate, colours[role]) for role, lines in found.items()}
+def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
+    """Return the roles of each panel of rates, the fastest first: those whose usual rates are comparable."""
+    usual: dict[str, float] = {}
+    for role, lines in ((role, lines) for found in every for role, lines in found.items()):
+        usual[role] = max(usual.get(role, 0.0), float(np.nanmean(lines.rate)))
+    levels: list[list[str]] = []
+    for role in sorted(usual, key=lambda role: -usual[role]):
+        if levels and usual[levels[-1][0]] <= APART * usual[role]:
+            levels[-1].append(role)
+        else:
+            levels.append([role])
+    return levels
 
 
 def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> pd.Series:
@@ -245,6 +271,7 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             color="0.25",
             va="top",
             ha="right" if late else "left",
+            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},
         )
     for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
         marker, face = MARKS.get(str(state), UNTOLD)
@@ -266,25 +293,29 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
 
 
 def _axes(
-    panels: Sequence[Sequence["Axes"]], rates: Sequence[dict[str, np.ndarray]], latencies: Sequence[pd.Series]
+    panels: Sequence[Sequence["Axes"]],
+    every: Sequence[Mapping[str, Lines]],
+    levels: Sequence[Sequence[str]],
+    latencies: Sequence[pd.Series],
 ) -> None:
     """One range of each kind for all groups: they are compared."""
     from storelab.analysis.figures import plots
 
-    every = [pd.Series(np.concatenate([*of.values(), []]), dtype=float) for of in rates]
-    usual = [np.median(line[line > 0]) for of in rates for line in of.values() if (line > 0).any()]
-    factor = 1.0 if usual and max(usual) > APART * min(usual) else float("inf")
-    plots.value_axis([own[0] for own in panels], every, "Operations/s", factor)
+    for i, level in enumerate(levels):
+        rates = [[_median(found[role].rate) for role in found.keys() & level] for found in every]
+        values = [pd.Series(np.concatenate([*of, []]), dtype=float) for of in rates]
+        plots.value_axis([own[i] for own in panels], values, "Operations/s", float("inf"))
     if any(len(values) for values in latencies):
-        plots.time_axis([own[1] for own in panels], latencies, "Latency [ms]")
-    highest = max(own[2].get_ylim()[1] for own in panels)
+        plots.time_axis([own[len(levels)] for own in panels], latencies, "Latency [ms]")
+    if len(panels[0]) > len(levels) + 1:
+        plots.value_axis(
+            [own[-1] for own in panels], [pd.Series([own[-1].get_ylim()[1]]) for own in panels], "Failed/s"
+        )
     for own in panels:
-        own[2].set_ylim(0, highest)
-        own[2].set_ylabel("Failed/s")
-        plots.plain_numbers(own[2].yaxis)
-        own[2].set_xlabel("Seconds from the agreed start")
-        for ax in own[:2]:
-            ax.tick_params(labelbottom=False)
+        own[-1].set_xlabel("Seconds from the agreed start")
+        for ax in own:
+            ax.tick_params(labelbottom=ax is own[-1])
+            ax.yaxis.label.set_size(7 if len(panels) <= 4 else 6)
         own[0].figure.align_ylabels(own)
 
 
@@ -297,8 +328,10 @@ def _heading(rows: pd.DataFrame) -> str:
 
 
 def _note(rows: pd.DataFrame) -> str:
-    steps = words.span(1000 * rows["step_s"], "ms")
-    return f"Thin: single runs, thick: their median; steps of {steps}. Failed operations: mean of the runs"
+    failed = "Failed operations: mean of the runs" if rows["errors"].sum() else "No operation failed"
+    return (
+        f"Thin: single runs, thick: their median; steps of {words.span(1000 * rows['step_s'], 'ms')} or more. {failed}"
+    )
 
 
 def _handles(colours: Mapping[str, Any], looks: Mapping[str, Any], happened: pd.DataFrame, quantile: str) -> list[Any]:

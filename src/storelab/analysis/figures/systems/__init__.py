@@ -67,6 +67,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
 FIGURES = {
     "systems": Specification(
         table="throughput",
+        beside=("points",),
         where={"workload": ("put", "get", "stat")},
         prepare=_comparable,
         measures=measures_of_classes("{what} of {{sizes}} [{unit}]"),

@@ -1,8 +1,7 @@
-"""Figure of distributions: histograms of operation times, and of bytes, CPU and memory of the clients, after the slides
-of 2013 that watched the clients."""
+"""Figure of distributions of operation times, and of bytes, CPU and memory of the clients, after the slides of 2013
+that watched the clients."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +28,7 @@ DASHES = ("-", ":")
 HEIGHT = 1.45  # inches of a line of panels
 MOST = int(PAGE / HEIGHT) - 1  # the caption needs room
 LETTERS = 120  # of the legend in a line
-SERIES = 6  # histograms of a panel that can be told apart
+SERIES = 6  # curves of a panel that can be told apart
 
 
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
@@ -39,7 +38,7 @@ def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
-    """A line of panels for each operation and size, at the most clients; a column for each quantity; a histogram for
+    """A line of panels for each operation and size, at the most clients; a column for each quantity; a curve for
     each deployment and engine, and whatever else varies."""
     from matplotlib.figure import Figure
 
@@ -55,28 +54,27 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
     looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
     columns = {q: label for q, label in COLUMNS.items() if rows["quantity"].isin(q).any()}
     with plots.style():
-        note = "Samples of all runs in the window in which all clients are active; percent of samples"
+        note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
         fig = Figure(figsize=(plots.WIDTH, HEIGHT * len(places) + 0.9), layout="constrained")
         fig.supxlabel(note, fontsize=7, color="0.35")
         cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
-        for ax in cells[-1]:  # before all that is drawn: it takes the numbers of the column away
-            ax.set_xscale("log")
         for line, (own, left) in zip(cells, lines, strict=True):
             for ax, quantities in zip(line, columns, strict=True):
-                _panel(ax, own[own["quantity"].isin(quantities)], quantities, {n: c for n, (c, _) in looks.items()})
+                least = _least(rows[rows["quantity"].isin(quantities)])
+                _panel(ax, own, quantities, {n: c for n, (c, _) in looks.items()}, least)
             said = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
             line[0].text(0, 1.05, _heading(own) + left, **said).set_in_layout(False)  # wider than its panel
             line[0].set_title(" ", fontsize=7)  # the room for it
             line[0].set_ylabel("%")
         for column, label in zip(cells.T, columns.values(), strict=True):
             column[-1].set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
-            _numbers(column)
+            plots.plain_numbers(column[-1].xaxis, np.divide(*column[-1].get_xlim()[::-1]), 5)
         _key(fig, {name: colour for name, (colour, _) in looks.items()})
     return fig
 
 
 def _key(fig: "Figure", colours: dict[str, object]) -> None:
-    """The names of the histograms in small letters: there may be many."""
+    """The names of the curves in small letters: there may be many."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=c, label=name) for name, c in colours.items()]
@@ -109,38 +107,32 @@ def _clients(rows: pd.DataFrame) -> str:
     return words.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
-def _panel(ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object]) -> None:
-    """Histograms on a logarithmic axis; what is zero is told in words."""
-    zeros = []
+def _least(rows: pd.DataFrame) -> float:
+    """Return where the curves of a column of panels begin: below all values that are not zero."""
+    buckets = [histogram.index.min() for h in rows["histogram"] if len(histogram := unpacked(h))]
+    return 10.0 ** ((min(buckets, default=0) - 1) / COARSE)
+
+
+def _panel(
+    ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object], least: float
+) -> None:
+    """Draw cumulative distributions on a logarithmic axis, on which zeros are at `least`."""
+    import seaborn as sns
+
+    ax.set_xscale("log")
     for quantity, dash in zip(quantities, DASHES, strict=False):
+        parts = []
         for _, r in rows[rows["quantity"] == quantity].iterrows():
             counts = unpacked(r["histogram"])
-            if r["zeros"] / r["samples"] >= 0.005:
-                zeros.append(f"{100 * r['zeros'] / r['samples']:.0f} %")
-            if counts.empty:
-                continue
-            buckets = np.arange(counts.index.min() - 2, counts.index.max() + 2)  # from where each begins; two are empty
-            percent = 100 * counts.reindex(buckets + 1, fill_value=0) / r["samples"]
-            look = {"drawstyle": "steps-post", "linewidth": 1, "linestyle": dash, "color": colours[r["series"]]}
-            (line,) = ax.plot(10.0 ** (buckets / COARSE), percent, **look)
-            line.sticky_edges.y[:] = (0, np.inf)
-    ax.set(xlabel="", ylabel="")
+            places = [least, *(10.0 ** (counts.index / COARSE))]
+            parts.append(pd.DataFrame({"x": places, "of": [r["zeros"], *counts], "series": r["series"]}))
+        if parts:
+            look = {"palette": colours, "stat": "percent", "linestyle": dash, "linewidth": 1, "legend": False}
+            sns.ecdfplot(pd.concat(parts), x="x", weights="of", hue="series", ax=ax, **look)
+    ax.set(xlabel="", ylabel="", ylim=(0, 104))
     ax.tick_params(labelsize=6.5)
-    if zeros:
-        ax.text(0.98, 0.97, f"zero: {', '.join(zeros)}", transform=ax.transAxes, ha="right", va="top", fontsize=6)
-    elif not ax.lines:
+    if not ax.lines:
         ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
-
-
-def _numbers(column: Sequence["Axes"]) -> None:
-    """On the axis that these panels share; none where nothing was recorded in any."""
-    from storelab.analysis.figures import plots
-
-    if any(ax.lines for ax in column):
-        low, high = column[-1].get_xlim()
-        plots.plain_numbers(column[-1].xaxis, high / low, 5)
-    else:
-        column[-1].set_xticks([])
 
 
 FIGURES = {
@@ -150,11 +142,10 @@ FIGURES = {
         count=lambda table: len(_places(table)),
         most=MOST,
         things="operations and sizes",
-        caption="Histograms at the most clients that were measured, by system and engine: times of operations that "
-        "succeeded; bytes that the busiest interface of a client's host received (solid) and sent (dotted) "
-        "a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
+        caption="Cumulative distributions at the most clients that were measured, by system and engine: times of "
+        "operations that succeeded; bytes that the busiest interface of a client's host received (solid) and sent "
+        "(dotted) a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
         "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
-        "to five a second. Samples of zero have no place on a logarithmic axis: a panel says how many "
-        "there are.",
+        "to five a second. Where a curve begins above 0 %, that share of the samples was zero.",
     ),
 }

@@ -26,6 +26,7 @@ COLUMNS = (
     "jobs",
     "n",
     "interval",
+    "few",
     "shared_host",
     "nodes",
     "period_s",
@@ -58,7 +59,7 @@ def _ours(found: pd.DataFrame) -> list[dict[str, Any]]:
         row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}
         row |= {"setting": ", ".join(filter(None, [events.setting(r), *told]))}
         row |= {"mb_per_s": r[f"{wire}_median_mb_per_s"], "events": r["processed_median_events"]}
-        row |= {"events_per_s": r["events_median_per_s"]}
+        row |= {"events_per_s": r["events_median_per_s"], "few": bool(r.get("few", False))}
         for part in RANGE:
             row |= {f"mb_{part}_per_s": r[f"{wire}_{part}_mb_per_s"], f"events_{part}": r[f"processed_{part}_events"]}
             row[f"events_{part}_per_s"] = r[f"events_{part}_per_s"]

@@ -52,6 +52,8 @@ def test_text_compares_points_that_differ_in_the_cache(table):
 
 
 def test_figure_has_a_line_for_each_cache(table):
+    assert draw.draw(catalogue.FIGURES["launches"], table) is None, "two numbers of clients: a table has them"
+    table = pd.concat([table, *(table.assign(clients=table["clients"] * n) for n in (8, 64))])
     figure = draw.draw(catalogue.FIGURES["launches"], table)
     first, files = figure.axes
     assert first.get_ylabel() == "Time to first run [s]" and files.get_ylabel() == "Files/s"

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pandas as pd
 import pytest
 import several
@@ -221,7 +222,7 @@ def test_figure_over_time_shows_what_happened(tables):
     assert rate.get_ylabel() == "Operations/s" and latency.get_ylabel() == "Latency [ms]" and rate.get_xlim() == (0, 10)
     assert rate.get_title() == "alpha; killed (n\u00a0=\u00a03\u00a0runs)"
     thick = [line for line in rate.lines if line.get_linewidth() == 1.3]
-    assert [list(line.get_ydata()[[20, 50, 70]]) for line in thick] == [[100, 30, 80], [200, 0, 200]]
+    assert sorted([*line.get_ydata()[[20, 50, 70]]] for line in thick) == [[100, 30, 80], [200, 0, 200]]
     assert list(thick[0].get_xdata()[:2]) == pytest.approx([0.05, 0.15])
     assert sum(line.get_linewidth() == 0.4 for line in rate.lines) == 6, "three runs of two roles"
     bands = sorted((round(p.get_x(), 3), round(p.get_x() + p.get_width(), 3)) for p in rate.patches)
@@ -247,9 +248,22 @@ def test_state_after_the_end_has_no_mark(tables):
     assert late.any() and all(len(line.get_xdata()) for ax in fig.axes for line in ax.lines)
 
 
+def test_slow_role_has_a_panel_and_wider_steps(tables):
+    """Uploads 40 times as fast as downloads, which end less than five operations in a step of the table."""
+    rows = tables["timeline"].astype({"rate_per_s": float})
+    rows.loc[rows["role"] == "downloads", "rate_per_s"] /= 80
+    _, fig = figure(tables | {"timeline": rows}, "timeline_faults")
+    fast, slow, latency, failed = fig.axes
+    assert [fast.get_ylabel(), slow.get_ylabel()] == ["Operations/s"] * 2 and failed.get_ylabel() == "Failed/s"
+    assert latency.get_ylabel() == "Latency [ms]" and fast.get_ylim()[1] > 20 * slow.get_ylim()[1]
+    steps = [np.diff(ax.lines[0].get_xdata())[0] for ax in (fast, slow)]
+    assert steps == pytest.approx([0.1, 0.2]), "the slow one has at least 40 steps"
+
+
 def test_figure_over_time_without_failures(tables):
     _, fig = figure(tables, "timeline_beside")
-    assert [t.get_text() for t in fig.axes[2].texts] == ["no failed operation"]
+    assert "No operation failed" in fig.get_supxlabel()
+    assert [ax.get_ylabel() for ax in fig.axes] == ["Operations/s", "Latency [ms]"]
     _, fig = figure(tables, "timeline_tenants")
     titles = [ax.get_title().replace("\n", " ") for ax in fig.axes if ax.get_title()]
     assert len(titles) == 3 and "aggressor: open loop, 200 operations/s due" in titles[1]
