@@ -16,6 +16,8 @@ from campaigns import built
 from storelab.analysis.latex import headlines as page
 from storelab.analysis.tables import build
 
+NONE = pd.DataFrame()
+
 
 class Tables(dict):
     """Tables by name; all others are empty."""
@@ -165,6 +167,25 @@ def test_nothing_measured_is_no_summary_and_many_systems_have_small_letters(numb
     table = rates(*(DOWN | {"value": 100.0 + i, "store": s} for i, s in enumerate(stores)))
     text = page.summary(known(throughput=table))
     assert ("\\tiny" in text) is (number == 13) and [row[0] for row in cells(text)] == stores
+
+
+def test_many_systems_are_in_one_sentence_for_each_kind_of_work():
+    speeds = {"a": 100.0, "b": 300.0, "c": 200.0, "d": 50.0}
+    table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in speeds.items()))
+    told = [(s, "get", "s5cmd", "10 MB objects", "MB/s", 1.0, "errors" if s == "d" else "client CPU") for s in "abcd"]
+    question, rates_said, limits, open_, *_ = page.results(known(verdicts(*told), throughput=table), NONE).splitlines()
+    assert question == "We ask of four storage systems how fast objects move and what limits these rates."
+    order = re.findall(r"\\texttt\{(\w)\}[a-z ]* (\d+)", rates_said)
+    assert order == [("b", "300"), ("c", "200"), ("a", "100"), ("d", "50")]
+    assert rates_said.endswith("; 10~MB, n~=~6 for all.") and rates_said.count("n~=~6") == 1
+    assert limits == r"Limited by client CPU: \texttt{a}, \texttt{b} and \texttt{c} (large download)."
+    assert open_ == r"With failed operations at the best rate: \texttt{d} (large download)."
+
+
+def test_findings_are_counted_once_for_all_systems():
+    rows = [("p", "confirmed"), ("p", "refuted"), ("q", "refuted"), ("q", "refuted"), ("r", "undecided")]
+    said = page.findings(pd.DataFrame(rows, columns=["claim", "verdict"]))
+    assert said.endswith("2 could be decided: 1 does not hold and 1 holds for some systems only.")
 
 
 CAMPAIGNS = ["broad", "systems", "two_stores", "timed", "calibrated", "several", "soak", "roles"]
