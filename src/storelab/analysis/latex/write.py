@@ -132,8 +132,21 @@ def _own(names: Sequence[str]) -> list[str]:
     return [r"\section{Figures of this campaign}", f"{said} declared in the file of the campaign."]
 
 
-@FILE("sections", "has", "drawn")
-def sections(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
+def left_out(campaign_dir: Path) -> str:
+    """Say in one sentence which figures are left out although they have data; empty where none is."""
+    from storelab.analysis.latex.parts import escape  # not above: pandas comes with it
+
+    found = records.read_json(campaign_dir / "figures" / "index.json").get("left_out", {})
+    names = [escape(f"{name.replace('_', ' ')} ({of['table']})") for name, of in found.items()]
+    if not names:
+        return ""
+    return (
+        f"Figures of fewer than three values or systems are left out, their numbers are in tables: {', '.join(names)}."
+    )
+
+
+@FILE("sections", "has", "drawn", "campaign_dir")
+def sections(has: Mapping[str, bool], drawn: Mapping[str, Any], campaign_dir: Path) -> str:
     """The sections that have something to say, in the paper's order; those that rest on no flag always.
 
     The campaign's own figures stand before the conclusions.
@@ -145,4 +158,5 @@ def sections(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
     lines = [f"\\input{{sections/{name}}}" for name in names if name not in rests or any(rests[name])]
     if own := [name for name, entry in drawn.items() if entry.get("own")]:
         lines[-2:-2] = [*_own(own), *(f"\\Fig{camel(name)}" for name in own)]
+    lines.insert(lines.index(r"\input{sections/conclusions}") + 1, left_out(campaign_dir))
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"

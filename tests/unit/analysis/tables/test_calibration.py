@@ -151,10 +151,8 @@ def test_client_bound_points_are_half_filled(tables):
     half = [len(line.get_xdata()) for ax in fig.axes for line in ax.lines if line.get_fillstyle() == "bottom"]
     assert half == [2]  # beta with two front-ends, at 1 and 2 clients
     assert "Half-filled symbols: bound by the client" in catalogue.caption(known, table)
-    assert panels.symbols(table[table["store"] == "alpha"]) == ""
-    assert "Open symbols" not in catalogue.caption(known, alone)
-    entries = draw(catalogue.FIGURES["entries"], tables["sparse"])
-    assert "CPU: clients" in " ".join(entries.get_supxlabel().split())
+    assert "half-filled" not in panels.symbols(table[table["store"] == "alpha"])
+    assert draw(catalogue.FIGURES["entries"], tables["sparse"]) is None, "too few values"
 
 
 def test_paper_has_table_of_ceilings(tables):

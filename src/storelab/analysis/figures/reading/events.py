@@ -166,7 +166,7 @@ FIGURES = {
         function=events_throughput,
         count=points,
         least=MIN_VALUES,
-        things="systems, settings and numbers of jobs",
+        things="points",
         caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; "
         "of local files, bytes "
         "asked for), by setting of the client; a line goes from the fewest jobs to the number at its end, each on a "

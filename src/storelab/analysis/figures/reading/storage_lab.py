@@ -101,7 +101,7 @@ FIGURES = {
         function=events_bars,
         count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
         least=MIN_VALUES,
-        things="systems, settings and numbers of jobs",
+        things="points",
         caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each "
         "system with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on "
         "grey ground and in other units: published in 2010 for other systems, files and machines, counted over an "
