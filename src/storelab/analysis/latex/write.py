@@ -32,8 +32,9 @@ ORDER = [
     "method",
 ]
 LAST = 3
-# The figure of the first page is the first of these that a campaign has; else its first one.
+# The figure of the first page is the first of these that a campaign has; else its first one that has results.
 LEAD = ("systems", "events_bars", "front_ends", "throughput_download", "releases", "timeline", "soak", "role_phases")
+NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 COMPARED = ("systems", "scaling", "capabilities", "consistency", "space_used")
 
 
@@ -107,7 +108,7 @@ def figures(has: Mapping[str, bool], drawn: Mapping[str, Any]) -> str:
 def lead(drawn: Mapping[str, Any]) -> str | None:
     """The figure of the first page; None where a campaign has no figure."""
     known = [name for stem in LEAD for name in drawn if name == stem or name.startswith(f"{stem}_")]
-    return next(iter([*known, *drawn]), None)
+    return next(iter([*known, *(name for name in drawn if name not in NO_LEAD)]), None)
 
 
 def _figure(macro: str, name: str, entry: Mapping[str, Any], first: bool = False) -> str:

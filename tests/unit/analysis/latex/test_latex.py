@@ -100,6 +100,24 @@ def test_prose_types_no_numbers():
         assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
 
 
+@pytest.mark.parametrize(
+    ("names", "first"),
+    [
+        (["metadata_list", "systems", "earlier"], "systems"),
+        (["distributions", "timeline_faults"], "timeline_faults"),
+        (["distributions", "volume"], "volume"),
+        (["earlier"], None),
+        ([], None),
+    ],
+)
+def test_figure_of_the_first_page_is_nowhere_else(names, first):
+    drawn = {name: {"pdf": f"{name}.pdf", "caption": "", "table": "x.csv"} for name in names}
+    text = latex.figures({}, drawn)
+    assert latex.lead(drawn) == first
+    for name in names:
+        assert text.count(f"{{fig:{name}}}") == 1 and (f"\\Lead{{{name}}}" in text) == (name == first)
+
+
 def test_failed_points_are_listed_escaped(tex):
     text = (tex / "table_failed.tex").read_text()
     assert r"50~\% of \_" in text and r"\{clients\}" in text
