@@ -61,4 +61,10 @@ def test_tables_load_no_matplotlib(tmp_path):
 
 def test_numbers_for_latex_need_only_tables(tmp_path):
     folder = campaigns.copied("one_each", tmp_path / "example")
-    assert loaded("latex", "numbers", "--campaign-dir", str(folder)) <= {"numpy", "pandas", "pyarrow", "scipy"}
+    assert loaded("latex", "numbers", "--campaign-dir", str(folder)) <= {
+        "numpy",
+        "pandas",
+        "pyarrow",
+        "scipy",
+        "duckdb",
+    }

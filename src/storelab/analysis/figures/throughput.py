@@ -37,6 +37,8 @@ def limits(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
     whole = measure.curves == (MB_PER_S,)
     yield from _links(rows[panels.links(rows)], whole, rows["clients"])
     own = rows[panels.ceilings(rows)]
+    if own.empty:  # records without ceilings have no column of them
+        return
     unit = own["object_size_bytes"].astype(float) / 1e6 if whole else 1.0
     rates = own["ceiling_rate_per_s"].astype(float) * unit
     for engine, of_engine in own.groupby("engine"):

@@ -137,7 +137,8 @@ def left_out(campaign_dir: Path) -> str:
     """Say in one sentence which figures are left out although they have data; empty where none is."""
     from storelab.analysis.latex.parts import escape  # not above: pandas comes with it
 
-    found = records.read_json(campaign_dir / "figures" / "index.json").get("left_out", {})
+    index = campaign_dir / "figures" / "index.json"
+    found = records.read_json(index).get("left_out", {}) if index.exists() else {}
     names = [escape(f"{name.replace('_', ' ')} ({of['table']})") for name, of in found.items()]
     if not names:
         return ""

@@ -516,7 +516,7 @@ def test_compare_offers_only_points_with_a_rate(workload):
 def upgraded(tmp_path, monkeypatch):
     """Return a campaign of two, `before` and `after`, which differ in one store's name and in one size."""
     for name, sizes in (("before", ["4 kB", "10 MB"]), ("after", ["4 kB"])):
-        axes = {"engine": "obstore", "object_size": sizes, "clients": [1, 2]}
+        axes = {"engine": "obstore", "object_size": sizes, "clients": [1, 2, 4]}
         sweeps = {"up": {"workload": "put", "axes": axes}}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(make_examples, "per_client", lambda point, n=100 if name == "before" else 120: n)
@@ -539,7 +539,7 @@ def test_overlay_draws_what_two_campaigns_have_in_common(upgraded):
     truth = {name: dict(zip(rows["clients"], rows["rate_median_per_s"], strict=True)) for name, rows in small.items()}
     assert x == "clients" and drawn.keys() == truth.keys()
     assert all(drawn[name] == pytest.approx(truth[name], rel=1e-6) for name in truth)
-    assert len(table) == sum(map(len, truth.values())) == 4
+    assert len(table) == sum(map(len, truth.values())) == 6
 
 
 # --- then and now ---------------------------------------------------------------------------------
@@ -738,9 +738,8 @@ def test_a_farther_link_has_a_longer_round_trip_and_waits_for_it_in_flight():
 def test_link_that_was_not_measured_is_called_made_up(there, staged):
     picker = there("sparse", staged[False])
     assert "MADE-UP" in of_kind(picker.shown[1], str)[0]
-    (charts,) = of_kind(picker.shown[0], things.Charts)
     _, selections = frames(picker, 0)
-    assert len(charts.figures) > 1 and len(selections) == len(pd.read_csv(staged[False] / "tables/sparse.csv"))
+    assert len(selections) == len(pd.read_csv(staged[False] / "tables/sparse.csv"))
 
 
 def test_tables_of_reads_are_complete_and_narrow(there):

@@ -191,7 +191,8 @@ def test_figure_of_two_single_points_is_left_out(results):
     assert len(rows) == 3 and rows["clients"].nunique() == 3
 
     def enough(table: pd.DataFrame) -> bool:
-        return fragments.enough(figure, panels.of(figure, table).panels)
+        shown = panels.of(figure, table)
+        return shown is not None and fragments.enough(figure, shown.panels)
 
     assert enough(rows) and not enough(rows.iloc[:2])
     assert not enough(rows.assign(clients=2, workers=[1, 2, 3])), "three curves at one place of the axis"

@@ -97,7 +97,7 @@ def test_the_plan_says_what_goes_together_and_nothing_else_changes():
 
 @pytest.mark.parametrize("order", [("rows", "product"), ("product", "rows")])
 def test_a_point_of_both_kinds_of_sweeps_counts_as_one_of_the_product(order):
-    sweeps = {"rows": SWEEP, "product": {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 9]}}}
+    sweeps = {"rows": SWEEP, "product": {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 6, 9]}}}
     points = made(sweeps={name: sweeps[name] for name in order})
     (shared,) = [p for p in points if (p.axes["front_ends"], p.axes["clients"], p.axes["object_size"]) == (3, 9, 4000)]
     assert shared.sweep == "product" and sum(p.sweep == "rows" for p in points) == 5
@@ -214,19 +214,19 @@ def test_the_figure_runs_along_the_row_and_says_all_its_values():
 
 
 def test_rows_without_a_number_of_their_own_stand_one_after_the_other():
-    rows = [{"engine": "s5cmd", "clients": 2}, {"engine": "obstore", "clients": 5}]
+    rows = [{"engine": e, "clients": n} for e, n in (("s5cmd", 2), ("obstore", 5), ("loadgen", 7))]
     written = told(sweeps={"s": {"workload": "get", "together": rows}})
     fig = draw(catalogue.of(written)["along_engine_clients"], throughput(rows, lambda row: 10.0 * row["clients"]))
-    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["s5cmd\n2", "obstore\n5"]
-    assert lines(fig) == [([1, 2], [20.0, 50.0])]
+    assert [t.get_text() for t in fig.axes[0].get_xticklabels()] == ["s5cmd\n2", "obstore\n5", "loadgen\n7"]
+    assert lines(fig) == [([1, 2, 3], [20.0, 50.0, 70.0])]
 
 
 def test_other_figures_show_no_lone_points_of_rows_and_keep_what_a_product_asks_for():
-    product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 9]}}
+    product = {"workload": "get", "axes": {"front_ends": 3, "clients": [3, 6, 9]}}
     written = told(sweeps={"s": {"workload": "get", "together": ROWS}, "p": product})
-    table = throughput([*ROWS, {"front_ends": 3, "clients": 3}], lambda row: 10.0 * row["clients"])
+    table = throughput([*ROWS, *({"front_ends": 3, "clients": n} for n in (3, 6))], lambda row: 10.0 * row["clients"])
     figures = catalogue.of(written)
-    assert lines(draw(figures["metadata_download"], table)) == [([3, 9], [30.0, 90.0])]
+    assert lines(draw(figures["metadata_download"], table)) == [([3, 6, 9], [30.0, 60.0, 90.0])]
     assert lines(draw(figures["along_front_ends_clients"], table)) == [([1, 2, 3], [30.0, 60.0, 90.0])]
     alone = told(sweeps={"s": {"workload": "get", "together": ROWS}})
     assert not {"metadata_download", "front_ends"} & set(catalogue.of(alone))
@@ -237,10 +237,10 @@ def test_rows_that_have_one_value_of_an_axis_are_no_lone_points_in_its_figure():
     rows = [{"accounts": n, "buckets": 4 * n} for n in (1, 2)]
     one = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": 2}}})
     assert "metadata_download" not in catalogue.of(one) and "along_accounts_buckets" in catalogue.of(one)
-    more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4]}}})
-    table = throughput([row | {"clients": c} for row in rows for c in (2, 4)], lambda row: 10.0 * row["clients"])
+    more = told(sweeps={"s": {"workload": "get", "together": rows, "axes": {"clients": [2, 4, 8]}}})
+    table = throughput([row | {"clients": c} for row in rows for c in (2, 4, 8)], lambda row: 10.0 * row["clients"])
     curves = lines(draw(catalogue.of(more)["metadata_download"], table))
-    assert [y for _, y in curves] == [[20.0, 40.0], [20.0, 40.0]]
+    assert [y for _, y in curves] == [[20.0, 40.0, 80.0]] * 2
 
 
 def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
