@@ -50,6 +50,7 @@ def _specification(said: Mapping[str, Any], couplings: list[Coupling]) -> Specif
         more=("store", "workload", "op", "loop", "role", "phase", together.TOLD),
         panels=tuple(said["panels"]),
         columns=len(measures) > 1,
+        least=1,
         references=lines,
         title=_plain(said["title"] or drawn),
         caption=f"{_plain(caption)}{'' if has_roles else ' ({engine})'}. Medians; {{bars}}. {{shared}}{{limit}}",

@@ -217,7 +217,7 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     by = list(spec.panels)
     if spec.otherwise and values_of(spec, rows) < MIN_VALUES:
         spec = spec.otherwise
-    if systems(rows) < MIN_VALUES:
+    if systems(rows) < spec.least:
         spec = replace(spec, swept=True)
     if not _groups(spec, rows, by):
         return None

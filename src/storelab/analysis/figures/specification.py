@@ -125,6 +125,7 @@ class Specification(Declared):
     heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
     columns: bool = False  # a column of panels for each measure, instead of one panel after the other
     otherwise: "Specification | None" = None  # in place of this figure where x has too few values
+    least: int = MIN_VALUES  # systems from which a panel may have fewer values of x; 1: where the user declared it
     swept: bool = False  # only panels with MIN_VALUES values of x, even where MIN_VALUES systems are compared
     hollow: Rows | None = None  # which points are open; default: rates of few operations
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None

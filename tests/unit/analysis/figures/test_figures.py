@@ -277,7 +277,7 @@ def test_one_panel_per_store_and_a_curve_per_swept_axis(workers):
 @pytest.mark.heavy
 def test_without_data_nothing_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda figure, sink, **options: sink.write(b""))
-    sizes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2], "front_ends": [1, 2]}
+    sizes = {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4], "front_ends": [1, 2, 3]}
     sweeps = ONE_EACH | {"download": ONE_EACH["download"] | {"axes": sizes}}
     make(tmp_path, failed=("put", "read_entries"), sweeps=sweeps)
     build.build(tmp_path)
