@@ -183,7 +183,7 @@ def over_time(o: Opened, point: str) -> Iterator[Thing]:
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
     yield pictures.over_time(windows.completions(o.campaign, point, slices=STEPS), overlap)
-    enough = int(row["operations"]) // FOR_P99
+    enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # a probe has no number
     found = operations.latencies(o.campaign, point, min(STEPS, max(FEWEST, enough)))
     yield pictures.latencies(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):

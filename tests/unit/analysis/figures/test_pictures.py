@@ -31,7 +31,7 @@ MAX_DIFFERENCE = 0.5  # root mean square of the values of pixels, of 255
 SMALL, SHOWN = DATA / "pictures", ROOT / "docs" / "pictures"
 FIGURES = {
     "broad": ("throughput_download", "latency_open", "entries", "events_bars", "phases"),
-    "roles": ("timeline_faults", "soak", "role_phases"),
+    "roles": ("soak", "role_phases"),
 }
 README = re.findall(r"\(docs/pictures/(\w+)\.png\)", (ROOT / "README.md").read_text())
 
