@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 CAMPAIGNS = ("broad", "roles", pytest.param("reference", marks=pytest.mark.heavy))
 # Figures with intervals along both axes, or of bars: the page has those along y (docs/report.md).
 ONE_WAY = ("events_throughput", "events_bars")
-ASIDE = 0.13  # relative: curves are shifted along x at most this far, so that no bar hides another
+ASIDE = 0.3  # relative: curves are shifted along x at most this far, so that no bar hides another
 HOSTILE = "</script><script>planted()</script><img src=x onerror=planted()>\u2028\"'&<!--"
 
 
