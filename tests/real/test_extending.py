@@ -21,7 +21,7 @@ repetitions: 1
 calibrate: false
 sweeps:
   pauses: {workload: get, axes: {engine: posix, pause: [0, 5], object_size: 4 kB}, objects: 8, duration: 1 s, warm_up: 0 s}
-  sizes: {workload: exists, axes: {object_size: 4 kB, clients: [1, 2]}, objects: 8, duration: 1 s, warm_up: 0 s}
+  sizes: {workload: exists, axes: {object_size: 4 kB, clients: [1, 2, 3]}, objects: 8, duration: 1 s, warm_up: 0 s}
 """
 
 
