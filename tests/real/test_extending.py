@@ -91,7 +91,7 @@ def test_a_new_thing_touches_what_the_page_says(house):
 def test_all_of_it_was_measured(house):
     folder, _, _ = house
     points = pd.read_csv(folder / "results/toy/tables/points.csv")
-    assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 4
+    assert (points["state"] == "ok").all() and set(points["store"]) == {"ram"} and len(points) == 5
     paused = points[points["workload"] == "get"].set_index("pause")["overlap_rate_per_s"]
     # 8 workers that pause for 5 ms before each operation: 1600 a second at most.
     assert paused[5] < 1600 and paused[0] > paused[5], "the engine obeys its axis"
