@@ -1,4 +1,4 @@
-"""Tests of Garage only: nodes and gateways; test_store_contract.py has the others."""
+"""What is peculiar to Garage: nodes and gateways; the rest is in test_store_contract.py."""
 
 import os
 from functools import partial
@@ -20,8 +20,19 @@ def new(folder, **settings):
     return managed.made("gar", managed.settings_of("garage", **settings), folder)
 
 
-fresh = managed.never_up("gar", "garage")
-running = managed.kept_up("gar", "garage", 4, 3, servers=3, redundancy="replica-3")  # the fourth is a gateway
+@pytest.fixture
+def fresh(tmp_path):
+    """Return a store that was never up; stop it at the end."""
+    with managed.running(new(tmp_path)) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """Return three nodes with three copies, a gateway and three accounts."""
+    with managed.running(new(tmp_path_factory.mktemp("gar"), servers=3, redundancy="replica-3")) as store:
+        store.up(4, 3)
+        yield store
 
 
 def test_gateway_is_counted(running):
@@ -87,6 +98,10 @@ def test_cluster_without_keys_is_taken_up(tmp_path):
         assert len(managed.left_behind(store)) == 3
         store.up()
         store.access().write(bucket_for(store, "after").name, "k", b"x")
+
+
+def test_taken_port_leaves_nothing_running(fresh):
+    managed.refuses_a_taken_port(fresh, fresh.settings.port + 20, "node-1")  # of the administration
 
 
 def test_node_that_cannot_start_says_why(fresh):
