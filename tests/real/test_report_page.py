@@ -82,6 +82,36 @@ def test_frame_in_another_page_draws_all_its_figures(made, tab, tmp_path):
     drawn = [p for p in panels if any(part["x"] for part in p["lines"] + p.get("areas", []))]
     assert tab.evaluate(f"{inside}.querySelectorAll('.chart svg').length") == len(drawn) > 10
     tab.until(f"document.querySelector('iframe').clientHeight >= {inside}.body.scrollHeight")
+    x, y = tab.evaluate(
+        f"(() => {{ const r = {inside}.querySelector('.chart .mark-symbol path').getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()"
+    )
+    left, top = tab.evaluate(
+        "(() => { const r = document.querySelector('iframe').getBoundingClientRect(); return [r.x, r.y] })()"
+    )
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + left, y=y + top)
+    assert "runs: " in tab.until(f"!{inside}.getElementById('tip').hidden && {inside}.getElementById('tip').innerText")
+    quiet(tab, path)
+
+
+def test_a_chart_has_a_symbol_for_each_value_at_its_place(made, tab):
+    """There is one for each value; higher values are higher."""
+    tab.open(made["reference"], "#figure/throughput_download")
+    tab.drawn()
+    line = page.read(made["reference"].read_text())["figures"]["throughput_download"]["panels"][0]
+    values = sorted(y for own in line["lines"] for y in own["y"])
+    seen = tab.evaluate(
+        "[...document.querySelector('.chart').querySelectorAll('.mark-symbol path')].map((p) => p.getBoundingClientRect()).map((r) => r.top + r.height / 2)"
+    )
+    assert len(seen) == len(values)
+    height = sorted(seen, reverse=True)
+    top, bottom = height[-1], height[0]
+    for value, at in zip(values, height, strict=True):
+        assert abs((bottom - at) / (bottom - top) - (value - values[0]) / (values[-1] - values[0])) < 0.02
+
+
+def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made, tab):
+    tab.open(made["reference"], "#figure/throughput_download")
+    tab.drawn()
     places = tab.evaluate(
         "[...document.querySelectorAll('.chart .mark-symbol path')].map((p) => p.getBoundingClientRect())"
         ".map((r) => [r.x + r.width / 2, r.y + r.height / 2])"
