@@ -76,12 +76,12 @@ TABLES = {
 
 TIMED = {"duration": "4 s"}
 EVERY_WORKLOAD = {
-    "upload": {"workload": "put", **TIMED, "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+    "upload": {"workload": "put", **TIMED, "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "download": {
         "workload": "get",
         **TIMED,
         "repetitions": 3,
-        "axes": {"object_size": "10 MB", "clients": [1, 2, 4], "front_ends": [1, 2]},
+        "axes": {"object_size": "10 MB", "clients": [1, 2, 4], "front_ends": [1, 2, 4]},
     },
     **METADATA,
     "closed": {"workload": "get", **TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "clients": [1, 2]}},
@@ -90,7 +90,7 @@ EVERY_WORKLOAD = {
     "volume": {
         "workload": "read_volume",
         **TIMED,
-        "axes": {"volume_fraction": [100, 1], "engine": ["uproot-s3fs", "planned"]},
+        "axes": {"volume_fraction": [100, 1, 0.1], "engine": ["uproot-s3fs", "planned"]},
     },
     "replayed": {"workload": "replay", **TIMED, "axes": {"volume_fraction": [100, 1], "merge": ["gap", "planned"]}},
     **EVENTS,

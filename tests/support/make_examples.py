@@ -47,7 +47,7 @@ LATENCY = {  # sweeps of an engine that records the times of each operation
     "open": {**_TIMED, "axes": {"engine": "obstore", "object_size": "4 kB", "arrival_rate": [100, 200, 400]}},
 }
 METADATA = {  # what moves no bytes, whatever the objects' size
-    "asked": {"workload": "stat", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2]}},
+    "asked": {"workload": "stat", "duration": "4 s", "axes": {"object_size": ["4 kB", "10 MB"], "clients": [1, 2, 4]}},
     "listed": {"workload": "list", "duration": "4 s", "axes": {"page_size": [100, 1000], "clients": [1, 2]}},
 }
 _JOBS = {"workload": "events", "duration": "4 s"}

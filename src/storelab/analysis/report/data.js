@@ -63,12 +63,12 @@ function say(text) {
 
 const isNumber = (text) => text !== "" && text !== null && Number.isFinite(Number(text));
 
-/** A number for people: five significant digits, thousands apart. */
+/** A number for people: whole numbers exactly, others to three significant digits; thousands apart. */
 function short(value) {
   if (value === null || value === undefined || value === "") return "";
   const number = Number(value);
   if (!Number.isFinite(number)) return String(value);
-  const rounded = Number.isInteger(number) && Math.abs(number) < 1e15 ? number : Number(number.toPrecision(5));
+  const rounded = Number.isInteger(number) && Math.abs(number) < 1e15 ? number : Number(number.toPrecision(3));
   const [whole, tail] = Math.abs(rounded) >= 1e-4 || rounded === 0 ? plain(rounded).split(".") : [rounded.toString()];
   const digits = whole.replace("-", "");
   const grouped = digits.length > 4 ? whole.replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f") : whole;

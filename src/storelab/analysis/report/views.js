@@ -76,25 +76,28 @@ function claims(page) {
   const at = (name) => every.columns.indexOf(name);
   const counts = new Map(["confirmed", "refuted", "cannot tell", "not measured here"].map((verdict) => [verdict, 0]));
   for (const row of every.rows) counts.set(row[at("verdict")], (counts.get(row[at("verdict")]) ?? 0) + 1);
-  const judged = every.rows.map((row) => row[at("verdict")] !== "not measured here");
-  const pick = (want) => ({ ...every, rows: every.rows.filter((_, i) => judged[i] === want), behind: every.behind.filter((_, i) => judged[i] === want) });
-  const [here, others] = [pick(true), pick(false)];
-  const rough = (value) => short(Number(Number(value).toPrecision(3)));
-  const unit = (row, value, name) => (row[at(value)] ? `${isNumber(row[at(value)]) ? rough(row[at(value)]) : row[at(value)]} ${row[at(name)]}`.trim() : "");
+  const pick = (...want) => {
+    const wanted = every.rows.map((row) => want.includes(row[at("verdict")]));
+    return { ...every, rows: every.rows.filter((_, i) => wanted[i]), behind: every.behind.filter((_, i) => wanted[i]) };
+  };
+  const [decided, undecided, others] = [pick("confirmed", "refuted"), pick("cannot tell"), pick("not measured here")];
+  const unit = (row, value, name) => (row[at(value)] ? `${isNumber(row[at(value)]) ? short(row[at(value)]) : row[at(value)]} ${row[at(name)]}`.trim() : "");
   const value = (row) => {
-    const ends = row[at("low")] && row[at("high")] ? ` [${rough(row[at("low")])}, ${rough(row[at("high")])}]` : "";
-    return row[at("value")] ? `${rough(row[at("value")])}${ends} ${row[at("unit")]}`.trim() : "";
+    const ends = row[at("low")] && row[at("high")] ? ` [${short(row[at("low")])}, ${short(row[at("high")])}]` : "";
+    return row[at("value")] ? `${short(row[at("value")])}${ends} ${row[at("unit")]}`.trim() : "";
   };
-  const told = {
-    ...here,
+  const told = (some) => ({
+    ...some,
     columns: ["finding", "here on", "verdict", "expected", "value", "why", "published", "source"],
-    rows: here.rows.map((row) => [row[at("says")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
-  };
+    rows: some.rows.map((row) => [row[at("says")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
+  });
+  const folded = (table, summary) => (table.rows.length ? h("details", {}, h("summary", {}, `${table.rows.length} ${summary}`), tableOf(table, {}, page.runs, { compact: true, cell: stateCell })) : null);
   return [
     h("h2", {}, "Findings of earlier evaluations"),
     h("ul", { class: "counts" }, [...counts].map(([verdict, count]) => h("li", { class: verdict === "cannot tell" ? "cannot" : verdict.split(" ")[0] }, h("b", {}, count), verdict))),
-    here.rows.length ? tableOf(told, {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them was measured here."),
-    others.rows.length ? h("details", {}, h("summary", {}, `${others.rows.length} not measured here, with the campaigns that do`), tableOf(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), {}, page.runs, { compact: true })) : null,
+    decided.rows.length ? tableOf(told(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them was decided here."),
+    folded(told(undecided), "cannot be told from these data, with what is missing"),
+    folded(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), "not measured here, with the campaigns that do"),
   ];
 }
 

@@ -2,9 +2,10 @@
 
 Where a front-end has an interface of its own (a testbed), its counters tell: bytes received and sent from the agreed
 start to the deadline. What the clients had done by it comes from their records, from the agreed start until the first
-client stopped: by the front-end that each client was given, or, of clients that use several, by the `endpoint` of each
-operation; null where they do not tell (bins, and front-ends that share one name). Front-ends are numbered from 1, in
-the order in which clients are given them; one that no client was given counts, too.
+client stopped, an operation by the part of its time in this window: by the front-end that each client was given, or, of
+clients that use several, by the `endpoint` of each operation; null where they do not tell (bins, and front-ends that
+share one name). Front-ends are numbered from 1, in the order in which clients are given them; one that no client was
+given counts, too.
 """
 
 import math
@@ -28,11 +29,16 @@ METRICS = (
     ("spread", "percent"),  # of all front-ends of a run: the most less the least, over their mean
 )
 COLUMNS = ("given_to", "source", "shared_host")
+# An operation counts by the part of its time in the window; one whose begin is not recorded, where it ends there.
 _DONE = """
-SELECT key, client, endpoint, sum(count) AS operations, sum(bytes) AS bytes,
+SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
-FROM rows WHERE error IS NULL AND end_ns > agreed_ns AND end_ns <= first_end_ns GROUP BY key, client, endpoint
-ORDER BY key, client, endpoint"""
+FROM (SELECT *, CASE
+    WHEN start_ns < end_ns
+      THEN greatest(0, least(end_ns, first_end_ns) - greatest(start_ns, agreed_ns)) / (end_ns - start_ns)
+    WHEN end_ns <= first_end_ns THEN 1 ELSE 0 END AS part
+  FROM rows WHERE error IS NULL AND end_ns > agreed_ns)
+WHERE part > 0 GROUP BY key, client, endpoint ORDER BY key, client, endpoint"""
 Done = Sequence[Mapping[str, Any]]  # rows of _DONE
 
 
@@ -44,7 +50,7 @@ def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] |
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
     """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
-    urls, parts = links.endpoints(run), [dict[float, tuple[int, int]]() for _ in range(number)]
+    urls, parts = links.endpoints(run), [dict[float, tuple[float, float]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
     if links.is_alone(run) and len(order) != min(number, len(urls)):  # one name for all: it is not known which answers
         return None
@@ -53,9 +59,9 @@ def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[fl
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
         own, seconds = parts[int(at)], row["seconds"]
-        operations, moved = own.get(seconds, (0, 0))
+        operations, moved = own.get(seconds, (0.0, 0.0))
         own[seconds] = operations + row["operations"], moved + row["bytes"]
-    # Counted before they are divided: front-ends that carried as much differ in nothing, not even in a last digit.
+    # Summed before they are divided: front-ends that carried as much differ in nothing, not even in a last digit.
     return [
         (math.fsum(n / s for s, (n, _) in own.items()), math.fsum(moved / 1e6 / s for s, (_, moved) in own.items()))
         for own in parts

@@ -57,6 +57,14 @@ def test_shares_from_records_of_clients(tmp_path):
     assert traffic.numbers(found) == [], "the front-ends were not given to as many clients each"
 
 
+def test_a_long_operation_counts_by_its_part_in_the_window(tmp_path):
+    """From 0 to 10 s: all of 4 s, 3 of 4 s, 10 of 30 s; counting ends would give 1 and 1."""
+    ops = [op(0, 6, start_ns=2 * S), op(2, 11, start_ns=7 * S), op(1, 10, start_ns=0), op(1, 40, start_ns=10 * S)]
+    found = table(tmp_path, {"k": ({}, [*ops, op(1, 25, start_ns=-5 * S)])})
+    assert list(found["operations_median_per_s"]) == pytest.approx([0.175, (1 + 1 / 3) / 10])
+    assert found["share_median_percent"][0] == pytest.approx(100 * 1.75 / (1.75 + 4 / 3))
+
+
 def network(*moved: tuple[int, int]) -> dict:
     return {f"fe{i + 1}": {"rx_bytes": rx, "tx_bytes": tx} for i, (rx, tx) in enumerate(moved)}
 
