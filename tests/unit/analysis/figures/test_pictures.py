@@ -89,7 +89,7 @@ def test_moved_point_and_missing_interval_are_seen(tmp_path):
     picture = Picture("broad", "throughput_download")
     table = picture.table
     chosen = (table["workload"] == "get") & (table["object_size_bytes"] == 10**7) & (table["clients"] == 4)
-    chosen &= (table["store"] == "alpha") & (table["front_ends"] == 2)
+    chosen &= (table["store"] == "alpha") & (table["front_ends"] == 4)
     median, low, high = (f"throughput_{part}_mb_per_s" for part in ("median", "low", "high"))
     moved, bare = table.copy(), table.copy()
     moved.loc[chosen, [median, low, high]] *= 1.05
