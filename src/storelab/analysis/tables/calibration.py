@@ -5,9 +5,9 @@
   went over a link, and how busy the processors were.
 * `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
   same engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whose
-  limit it is (LINK, CLIENT, or SHARED cores, where it means little); which of them binds the point: LINK or CLIENT
-  above BOUND percent, else null. Cores and memory of one host are shared by client and server; a link is not: so a LINK
-  binds on a shared host too.
+  limit it is (LINK, CLIENT, or SHARED cores, where it means little); what binds the point: LINK at `links.LINK_FULL`
+  percent of a known link, LINK or CLIENT above BOUND percent of the ceiling, else null. Cores and memory of one host
+  are shared by client and server; a link is not: so a LINK binds on a shared host too.
 """
 
 from collections.abc import Mapping
@@ -118,23 +118,28 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
     out = points.assign(ceiling_rate_per_s=pd.array([r for r, _ in found], dtype="Float64"))
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
     out["ceiling_of"] = pd.array([of for _, of in found], dtype="string")
-    near = (out["ceiling_percent"] > BOUND).fillna(False) & (out["ceiling_of"] != SHARED).fillna(False)
-    return links.with_links(campaign, out.assign(bound_by=out["ceiling_of"].where(near.astype(bool))))
+    out = links.with_links(campaign, out)
+    told = zip(out["ceiling_of"], out["ceiling_percent"], out["link_used_percent"], strict=True)
+    return out.assign(bound_by=pd.array([_bound(*each) for each in told], dtype="string"))
+
+
+def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str | None:
+    if pd.notna(link_used_percent) and link_used_percent >= links.LINK_FULL:
+        return LINK
+    near = pd.notna(ceiling_percent) and ceiling_percent > BOUND
+    return str(ceiling_of) if near and pd.notna(ceiling_of) and ceiling_of != SHARED else None
 
 
 def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
     """The columns CEILING for the median rate of some runs (rows of points.csv); of several words for the ceiling, the
     one that claims least."""
-    return _ceiling(runs, rate_per_s) | links.of_group(runs)
-
-
-def _ceiling(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
-    known = runs["ceiling_rate_per_s"].dropna()
-    if known.empty or not np.isfinite(rate_per_s):
-        return dict.fromkeys(_OWN)
-    ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
-    of = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
-    return dict(zip(_OWN, (ceiling, percent, of, of if percent > BOUND and of != SHARED else None), strict=True))
+    link, known = links.of_group(runs), runs["ceiling_rate_per_s"].dropna()
+    ceiling, percent, of = None, None, None
+    if len(known) and np.isfinite(rate_per_s):
+        ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
+        of = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
+    bound = _bound(of, percent, link["link_used_percent"])
+    return dict(zip(_OWN, (ceiling, percent, of, bound), strict=True)) | link
 
 
 def busy_percent(run: Mapping[str, Any]) -> float | None:
@@ -159,6 +164,7 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
     """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
     known = ceilings[ceilings["target"] == NETWORK]
     out: list[tuple[str, Any, str]] = [("bound_from", BOUND, "%"), ("idle_below", IDLE, "%")]
+    out.append(("link_full", links.LINK_FULL, "%"))
     if known.empty:
         return out
     runs = (points["state"] == "ok") & (points["workload"] == WORKLOAD)
@@ -168,7 +174,7 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
         out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
     groups = throughput[throughput["ceiling_percent"].notna()]
     out.append(("ceiling_groups", len(groups), ""))
-    out += [(f"{by}_bound", int((groups["bound_by"] == by).sum()), "") for by in (CLIENT, LINK)]
+    out += [(f"{by}_bound", int((throughput["bound_by"] == by).sum()), "") for by in (CLIENT, LINK)]
     if len(groups):
         top = groups.loc[groups["ceiling_percent"].astype(float).idxmax()]
         out += [

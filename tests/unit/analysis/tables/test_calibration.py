@@ -111,13 +111,14 @@ def test_busy_worker_is_not_a_link():
 
 @pytest.mark.heavy
 def test_sealed_testbed_is_bound_by_its_links():
-    """Each of n clients has a link of 100 Mbit/s, each of m front-ends one of 150: those of the clients bind while
-    100 n < 150 m, and always where a front-end serves one client.
+    """Each of n clients has a link of 100 Mbit/s, each of m front-ends one of 150, whatever calibration saw of them:
+    those of the clients bind while 100 n < 150 m.
     """
     rows = pd.read_csv(built("testbed2015") / "tables" / "throughput.csv")
     for r in rows.itertuples():
-        per_front_end = math.ceil(r.clients / r.front_ends)
-        assert (r.bound_by == "link") == (100 * per_front_end < 150), (r.workload, r.clients, r.front_ends)
+        carried = 8 * r.throughput_median_mb_per_s / min(100 * r.clients, 150 * min(r.front_ends, r.clients))
+        assert (r.bound_by == "link") == (carried >= 0.85), (r.workload, r.clients, r.front_ends)
+        assert (r.link_of == "clients") == (100 * math.ceil(r.clients / r.front_ends) < 150)
     assert rows["shared_host"].all() and len(rows) == 24
 
 
@@ -192,7 +193,7 @@ def test_numbers_of_ceilings():
         "ceiling_percent_most_object_size": ("1 MB", ""),
     }
     assert {name: found[name] for name in expected} == expected
-    assert [n for n, *_ in calibration.numbers(runs, t, ceilings[3:])] == ["bound_from", "idle_below"]
+    assert [n for n, *_ in calibration.numbers(runs, t, ceilings[3:])] == ["bound_from", "idle_below", "link_full"]
 
 
 def test_group_is_bound_above_80_percent_of_its_ceiling():
@@ -203,6 +204,9 @@ def test_group_is_bound_above_80_percent_of_its_ceiling():
         found = calibration.of_group(runs, 10 * percent)
         assert (found["ceiling_rate_per_s"], found["ceiling_percent"]) == (1000.0, pytest.approx(percent))
         assert (found["ceiling_of"], found["bound_by"]) == (of, bound), (percent, of)
+        for used, by in ((85.0, "link"), (84.9, bound)):
+            link = {"link_bits_per_s": 10**8, "link_used_percent": used}
+            assert calibration.of_group(runs.assign(**link), 10 * percent)["bound_by"] == by, (percent, of, used)
 
 
 # Every cell of a drawn campaign, by plain loops

@@ -19,8 +19,9 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records.rows import matching, taken
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import Bound, Found
+from storelab.analysis.tables.links import LINK_FULL
 from storelab.analysis.tables.systems import capabilities
-from storelab.analysis.tables.verdicts.rules import BUSY, LINK_FULL
+from storelab.analysis.tables.verdicts.rules import BUSY
 from storelab.core.axes import BY_COLUMN, DEPLOYMENT_NAMES
 from storelab.core.axes.root_files import SCALE
 from storelab.core.campaign.claims import (

@@ -15,6 +15,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, LINK
+from storelab.analysis.tables.links import LINK_FULL
 from storelab.analysis.tables.points import DISTURBED_PERCENT
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
 from storelab.core import engines
@@ -22,8 +23,6 @@ from storelab.core import engines
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
-# Percent of what links can carry in one direction: headers take 4 % of it, the start and the end of a run some more.
-LINK_FULL = 85.0
 # Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
