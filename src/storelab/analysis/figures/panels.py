@@ -90,7 +90,7 @@ def ceilings(rows: pd.DataFrame) -> pd.Series:
 
 def side_by_side(panels: int) -> int:
     """Columns of so many panels."""
-    return min(panels, 2) if panels <= 8 else 3
+    return 3 if panels == 3 or panels > 8 else min(panels, 2)
 
 
 def room(width: int = 3) -> int:

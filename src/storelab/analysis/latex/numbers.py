@@ -9,9 +9,11 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FLAGS, GIVEN
 from storelab.analysis.latex.parts import THIN, breakable, camel, escape, left, longtable, row, title
 from storelab.analysis.parts import words
+from storelab.analysis.records.links import rate
 from storelab.analysis.tables.numbers import DEFINITIONS
 from storelab.core import units
 
+MOST_VALUES = 4  # of a captured setting that have a row each
 KNOWN = {
     "aa_whole": "aa_whole",
     "amplification": "amplification_most",
@@ -108,8 +110,12 @@ def numbers(table: pd.DataFrame) -> str:
     return "% Generated from numbers.csv.\n" + "\n".join(lines) + "\n"
 
 
-def _size(value: str) -> str:
-    """Exact where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+def _value(item: str, value: str) -> str:
+    """A captured value in words: sizes exactly where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+    if item.endswith("_bits_per_s"):
+        return ", ".join(rate(int(v)) if v.isdigit() else v for v in value.split(", "))
+    if not (item.endswith("_bytes") and value.isdigit()):
+        return value
     exact = units.format_size(int(value))
     return exact if len(exact) <= 9 else units.human_size(float(value))
 
@@ -122,13 +128,16 @@ def environment(table: pd.DataFrame) -> str:
     for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
         rows = table[table["group"] == group]
         lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf"))
-        for r in rows.itertuples(index=False):
-            value = _size(r.value) if r.item.endswith("_bytes") and r.value.isdigit() else r.value
-            path, *key = r.item.removesuffix("_bytes").split(": ", 1)  # dots of a key are part of a name
-            item = ": ".join([path.replace("_", " ").replace(".", ", "), *key])
-            lines.append(
-                row([escape(item), breakable(escape(value)), "" if r.points == total[group] else str(r.points)])
-            )
+        for name, same in rows.groupby("item", sort=False):
+            path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots of a key are part of a name
+            item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
+            values = [_value(name, value) for value in same["value"]]
+            counts = ["" if n == total[group] else str(n) for n in same["points"]]
+            if len(values) > MOST_VALUES:  # an axis of the campaign
+                by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
+                values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
+                counts = [str(same["points"].sum())]
+            lines += [row([item, breakable(escape(v)), n]) for v, n in zip(values, counts, strict=True)]
     return longtable(
         f"{left(4.2, 10.0)}r",
         "Environment, systems and engines as captured with the records; "

@@ -14,6 +14,7 @@ import pandas as pd
 from storelab.analysis.parts import words
 
 SHORT = 24  # rows of a table that fits a page with other things on it
+ONE_PIECE = 8  # rows of a table that is never broken
 PAGE = 42  # rows of a table that fits a page with its caption
 CAPTION = r"\TableCaption"  # defined in the template before it reads the table
 LINE_END = r"\\{}"  # the braces keep a following [ from being its argument
@@ -178,7 +179,10 @@ def _caption(text: str, label: str) -> str:
 def longtable(
     spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize"
 ) -> str:
-    """A table that may run over pages, its heading repeated. `\\FlushFloats` is the paper's."""
+    """A table that may run over pages, its heading repeated; a float where it has few rows. `\\FlushFloats`
+    is the paper's."""
+    if len(rows) <= ONE_PIECE:
+        return floating(spec, caption, label, head, rows, size)
     lines = [
         r"\FlushFloats",
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",

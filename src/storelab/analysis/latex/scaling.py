@@ -66,6 +66,8 @@ def told(table: pd.DataFrame) -> dict[str, bool]:
 
 
 @SECTION("along", "along")
-@FLAGS("along", "drawn")
-def flags(drawn: Mapping[str, Any]) -> dict[str, bool]:
-    return {"along": any(name.split("_")[0] == STEM for name in drawn)}
+@FLAGS("along", "drawn", "points")
+def flags(drawn: Mapping[str, Any], points: pd.DataFrame) -> dict[str, bool]:
+    ends = points.reindex(columns=["front_ends", "clients"]).astype("Float64")
+    idle = bool((ends["front_ends"] > ends["clients"]).any())
+    return {"along": any(name.split("_")[0] == STEM for name in drawn), "idle_front_ends": idle}

@@ -33,7 +33,10 @@ ORDER = [
 ]
 LAST = 3
 # The figure of the first page is the first of these that a campaign has; else its first one that has results.
-LEAD = ("systems", "events_bars", "front_ends", "throughput_download", "releases", "timeline", "soak", "role_phases")
+LEAD = (
+    *("threads", "systems", "events_bars", "front_ends", "throughput_download", "launches", "releases", "soak"),
+    *("timeline", "role_phases"),
+)
 NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 COMPARED = ("systems", "scaling", "capabilities", "consistency", "space_used")
 
@@ -124,15 +127,6 @@ def _figure(macro: str, name: str, entry: Mapping[str, Any], first: bool = False
     )
 
 
-def _own(names: Sequence[str]) -> list[str]:
-    """Return heading and text of the figures that the campaign's file asks for: floats may be on a later page."""
-    from storelab.analysis.parts import words  # not above: pandas comes with it
-
-    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
-    said = f"Figures~{named} are" if len(names) > 1 else f"Figure~{named} is"
-    return [r"\section{Figures of this campaign}", f"{said} declared in the file of the campaign."]
-
-
 def left_out(campaign_dir: Path) -> str:
     """Say in one sentence which figures are left out although they have data; empty where none is."""
     from storelab.analysis.latex.parts import escape  # not above: pandas comes with it
@@ -151,14 +145,17 @@ def left_out(campaign_dir: Path) -> str:
 def sections(has: Mapping[str, bool], drawn: Mapping[str, Any], campaign_dir: Path) -> str:
     """The sections that have something to say, in the paper's order; those that rest on no flag always.
 
-    The campaign's own figures stand before the conclusions.
+    The campaign's own figures are before the last sections.
     """
     from storelab.analysis.latex.parts import camel  # not above: pandas comes with it
+    from storelab.analysis.parts import words
 
     rests = {name: [has[flag] for flag in of.takes] for name, of in SECTION.declared.items()}
     names = [*ORDER[:-LAST], *(name for name in rests if name not in ORDER), *ORDER[-LAST:]]
     lines = [f"\\input{{sections/{name}}}" for name in names if name not in rests or any(rests[name])]
     if own := [name for name, entry in drawn.items() if entry.get("own")]:
-        lines[-2:-2] = [*_own(own), *(f"\\Fig{camel(name)}" for name in own)]
-    lines.insert(lines.index(r"\input{sections/conclusions}") + 1, left_out(campaign_dir))
+        said = words.listed([f"\\ref{{fig:{name}}}" for name in own])
+        of = f"Figures~{said} are" if len(own) > 1 else f"Figure~{said} is"
+        lines[-LAST:-LAST] = [f"{of} declared by the campaign.", *(f"\\Fig{camel(name)}" for name in own)]
+    lines.append(left_out(campaign_dir))
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"

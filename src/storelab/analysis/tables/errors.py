@@ -123,13 +123,11 @@ def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> li
     if found.empty:
         return out
     classes = found["operations"].groupby(labels(found)).sum().sort_values(ascending=False, kind="stable")
-    worst = found.iloc[0]
+    kinds, worst = words.counted(len(classes), "kind"), found.iloc[0]
     return [
         *out,
         ("errors_worst", 100 * worst["run_fraction"], "%"),
         ("errors_worst_store", worst["store"], ""),
         ("errors_worst_workload", worst["workload"], ""),
-        ("errors_classes", words.counted(len(classes), "kind"), ""),
-        ("errors_commonest", classes.index[0], ""),
-        ("errors_commonest_count", int(classes.iloc[0]), ""),
+        ("errors_told", classes.index[0] if len(classes) == 1 else f"{kinds}, most often {classes.index[0]}", ""),
     ]

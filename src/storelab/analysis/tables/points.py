@@ -220,6 +220,14 @@ def _sum(told: list[dict[str, Any]], name: str) -> int | None:
     return sum(known) if known and len(known) == len(told) else None
 
 
+def _steadiness(judged: pd.Series) -> str:
+    """How many runs were steady and how many not, in words; kinds without a run are left out."""
+    kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to tell"}).fillna("not steady")
+    counts = kinds.value_counts().reindex(["steady", "not steady", "too short to tell"]).dropna().astype(int)
+    said = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
+    return words.listed([said[0], *(one.replace(" were", "") for one in said[1:])] if said else [])
+
+
 @NUMBERS("points", "points")
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """What was measured, how much of it counts, and what disturbed it."""
@@ -244,7 +252,8 @@ def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("stores", words.counted(points["store"].nunique(), "storage system"), ""),
         ("unsteady", ok["steadiness"].isin(steadiness.UNSTEADY).sum(), ""),
         ("too_short", (ok["steadiness"] == steadiness.TOO_SHORT).sum(), ""),
-        ("steady", (ok["steadiness"] == steadiness.STEADY).sum(), ""),
+        ("steadiness_of", int(ok["steadiness"].notna().sum()), ""),
+        ("steadiness_told", _steadiness(ok["steadiness"].dropna()), ""),
         ("shared_host", shared, ""),
         ("shared_host_of", f"all {len(ok)}" if shared == len(ok) else f"{shared} of the {len(ok)}", ""),
         ("over_nodes", int((ok["nodes"].fillna(1) > 1).sum()), ""),

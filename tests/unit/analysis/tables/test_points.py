@@ -154,7 +154,9 @@ def quoted(**columns):
 def test_runs_are_counted_by_steadiness():
     words = [*steadiness.UNSTEADY, *steadiness.UNSTEADY, "steady", "steady", "steady", "too short"]
     found = quoted(steadiness=words)
-    assert (found["unsteady"], found["steady"], found["too_short"]) == (2 * len(steadiness.UNSTEADY), 3, 1)
+    bad = 2 * len(steadiness.UNSTEADY)
+    assert (found["unsteady"], found["too_short"], found["steadiness_of"]) == (bad, 1, bad + 4)
+    assert found["steadiness_told"] == f"3 were steady, {bad} not steady and 1 too short to tell"
     assert found["points"] == found["points_measured"] == len(words)
 
 

@@ -22,6 +22,13 @@ from storelab.core.model import PREFIX
 STEM = "along"  # names of these figures begin so, and no campaign's own
 ROW, TOLD = "row", "coupled"  # columns that they draw by
 SIZE = "object_size_bytes"
+SHOWN = {  # what is drawn from each table
+    "throughput": "Throughput, or operations per second",
+    "latency": "Latency",
+    "sparse": "Throughput on the wire and entries per second",
+    "events": "Events per second and throughput on the wire",
+    "roles": "Operations per second and latency of each role",
+}
 CLASSED = tuple({of.workload for of in CLASSES.values()})
 SPARSE = ("read_volume", "read_entries", "replay")
 WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
@@ -127,8 +134,8 @@ def _of(
         swept=True,
         height=2.4,
         title=f"{what}{engines}",
-        caption=f"{what}: each place on the axis is one row of values, from above{engines}. Medians; {{bars}}. "
-        "{shared}",
+        caption=f"{SHOWN[table]}. {what}: each place on the axis is one row of values, from above{engines}. Medians; "
+        "{bars}. {shared}",
     )
 
 
