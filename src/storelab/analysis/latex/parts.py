@@ -179,10 +179,11 @@ def _caption(text: str, label: str) -> str:
 def longtable(
     spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize"
 ) -> str:
-    """A table that may run over pages, its heading repeated; a float where it has few rows. `\\FlushFloats`
-    is the paper's."""
+    """A table that may run over pages, its heading repeated; in one piece where it has few. `\\FlushFloats` and
+    `fixedtable` are the paper's."""
     if len(rows) <= ONE_PIECE:
-        return floating(spec, caption, label, head, rows, size)
+        body = tabular(spec, head, rows, size)
+        return f"\\begin{{fixedtable}}\n{_caption(caption, label)}\n{body}\\end{{fixedtable}}\n"
     lines = [
         r"\FlushFloats",
         f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",

@@ -20,7 +20,7 @@ LEAST = 3  # medians that a figure shows at least, for two points alone say no m
 UPRIGHT = 6  # campaigns from which on their names stand upright
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
 _AFTER = re.compile(
-    r"(.*\\end\{(?:longtable\}\}|table\}))\n.*", re.DOTALL
+    r"(.*\\end\{(?:longtable\}\}|(?:fixed)?table\}))\n.*", re.DOTALL
 )  # prose of the campaign's own paper behind it
 _REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
 
