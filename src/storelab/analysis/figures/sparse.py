@@ -20,6 +20,7 @@ NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the others
 MOST_BARS = 28  # on a page
+AXES = {"entry_fraction_percent": "that fraction", "volume_fraction_percent": "that part"}
 LONGEST = 56  # letters of a line beside a bar
 
 
@@ -69,6 +70,7 @@ def _reads(
         "hue": ("engine",),
         "falling": "",
         "measures": measures,
+        "caption": caption.replace("against concurrent clients", f"against {AXES[fraction]}"),
     }
     return replace(against_clients, otherwise=replace(against_clients, **against_fraction))
 

@@ -140,14 +140,17 @@ def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
         {"workload": "read_entries", "engine": engine, "entry_fraction_percent": percent, "value": value}
         for engine, percent, value in readers
     ]
-    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0)
+    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0, clients=2)
     told = verdicts(
         ("alpha", "read_entries", "planned", "file S, 1 % of entries", "operations/s", 50.0, "errors"),
         ("alpha", "read_entries", "planned", "file S, 0.1 % of entries", "operations/s", 6.0, "client CPU"),
         ("alpha", "read_entries", "uproot-s3fs", "file S, 0.1 % of entries", "operations/s", 7.0, "buckets"),
     )
     [row] = cells(page.summary(known(told, sparse=sparse)))
-    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, n~=~6", "client CPU"]
+    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, 2 clients, n~=~6", "client CPU"]
+    few = sparse.assign(volume_fraction_percent=1.0, entries_median_per_s=999.0)
+    both = pd.concat([sparse.assign(entries=sparse["entry_fraction_percent"] / 10), few])
+    assert cells(page.summary(known(told, sparse=both)))[0][1].startswith("60.0|[54.0, 66.0]|0.0100 of 10 entries")
     whole = sparse[sparse["entry_fraction_percent"] == 100]
     assert not known(told, sparse=whole)  # a read of the whole file is not sparse
 

@@ -69,7 +69,8 @@ def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     """Yield the time of a day that was published, of runs that only publish where there are some, and the lag of the
     second stratum; of several groups the shortest."""
     whole = releases.summary(rows) if len(rows) else rows
-    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
+    axes = words.axes_of(rows) if len(rows) else []
+    several = [c for c in axes if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
     for kind, stratum, time, asks, of, verb in (
         ("Publishing", 0, "day_s", "how long it takes to publish a day of software", "to publish a day", "needed"),
         ("Replication", 1, "usual_lag_s", "how far a replica lags behind", "behind its source", "lagged"),
