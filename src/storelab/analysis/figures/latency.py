@@ -143,6 +143,8 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 said = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(said, plots.Line2D([], [], label=said, **look))
             _quantile_axis(ax)
+            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title has the one load
+                name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
         plots.labels(cells, side_by_side(len(panels)))

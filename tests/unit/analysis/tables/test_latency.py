@@ -346,6 +346,19 @@ def test_ends_have_one_setting():
     assert cold_only.index.tolist() == [0] and "cold" in cold_only["setting"][0]
 
 
+def test_spectrum_has_panels_that_compare():
+    """One system at one load has no panel; of two systems at one load, the title has it."""
+    row = {"store": "a", "workload": "get", "engine": "e", "object_size_bytes": 1000, "n": 1, "op": "GET"}
+    row |= {"loop": "closed", "concurrency": 8, "interval": "range"}
+    row |= {k: v for name in latency.NAMES for k, v in spread(f"latency_{name}", "ms", 5.0).items()}
+    alone = pd.DataFrame([row])
+    figure = catalogue.FIGURES["latency_spectrum"]
+    assert draw(figure, alone) is None and figure.count(alone) == 0
+    fig = draw(figure, pd.DataFrame([row, row | {"store": "b"}]))
+    assert fig.axes[0].get_title() == "GET 1 kB, 8 in flight" and not fig.axes[0].texts
+    assert [t.get_text() for t in fig.legends[0].get_texts()] == ["a, closed loop", "b, closed loop"]
+
+
 # Every cell of a drawn campaign, by plain loops
 
 LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
