@@ -116,8 +116,10 @@ def _clients(rows: pd.DataFrame) -> str:
 
 
 def _varies(rows: pd.DataFrame) -> bool:
-    """Return whether a quantity was recorded and differs by more than FLAT."""
-    return len(rows) > 0 and not 0 < rows["most"].max() < FLAT * rows["least"].min()
+    """Return whether a quantity was recorded, and of a resource whether it differs by more than FLAT."""
+    if rows.empty or (rows["quantity"] == "operation_time").any():
+        return len(rows) > 0
+    return not 0 < rows["most"].max() < FLAT * rows["least"].min()
 
 
 def _least(rows: pd.DataFrame) -> float:
@@ -162,7 +164,7 @@ FIGURES = {
         "operations that succeeded; bytes that the busiest interface of a client's host received (solid) and sent "
         "(dotted) a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
         "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
-        "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A quantity "
+        "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A resource "
         f"that varies by less than {100 * (FLAT - 1):.0f} % is not shown.",
     ),
 }
