@@ -89,8 +89,8 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
 
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
     """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
-    what is not shown. shown: its panels, where they are known."""
-    rows = panels.rated(figure, figure.told(table))
+    what is not shown. shown: its panels, where they are known; the caption is then about what they show."""
+    rows = shown.rows if shown else panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     alone = shared.any() and not panels.limits(rows).any()
@@ -123,4 +123,4 @@ def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None =
     printed = getattr(figure, "published", None)
     said["published"] = f" {printed(rows)}".rstrip() if printed else ""
     left = panels.left(figure, table, shown)
-    return figure.caption.format(**said).strip() + (f" Shown: {left}." if left else "")
+    return (shown.figure if shown else figure).caption.format(**said).strip() + (f" Shown: {left}." if left else "")

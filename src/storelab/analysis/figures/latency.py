@@ -95,17 +95,19 @@ def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> 
 
 
 def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Closed loop at the least and the most operations in flight, open loop at the most due; with system, load and
-    panel."""
-    rows = latency.ends(latency.shown(table, "latency_p90"), open_least=False)
+    """Return closed loops at the least and the most operations in flight and open loops at the most due, with system,
+    load and panel; no panel of one system and one load."""
+    rows = latency.shown(latency.ends(table, open_least=False), "latency_p90")
     if rows.empty:
         return rows
     several = "engine" in rows and rows["engine"].nunique() > 1
     system = [", ".join([words.deployment(r), *([r["engine"]] if several else [])]) for _, r in rows.iterrows()]
     load = pd.Series([r[latency.load_column(r["loop"])] for _, r in rows.iterrows()], index=rows.index)
-    panel = [f"{r['op']} {_size(r)}".strip() for _, r in rows.iterrows()]
-    places = {name: i for i, name in enumerate(dict.fromkeys(panel))}
-    rows = rows.assign(system=system, load=load.astype(float), panel=panel, place=[places[p] for p in panel])
+    panel = [f"{latency.operation(r)} {_size(r)}".strip() for _, r in rows.iterrows()]
+    rows = rows.assign(system=system, load=load.astype(float), panel=panel)
+    rows = rows[rows.groupby("panel")["panel"].transform("size") > 1]
+    places = {name: i for i, name in enumerate(dict.fromkeys(rows["panel"]))}
+    rows = rows.assign(place=rows["panel"].map(places).astype(int))
     return rows.sort_values(["place", "system", "loop", "load"])
 
 
@@ -136,10 +138,13 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 look = dict(zip(("color", "marker"), palette[r["system"]], strict=True))
                 look["linestyle"] = "-" if light else DASHES[r["loop"]]
                 ends[-1].append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
-                kind = "most due" if r["loop"] == "open" else "fewest in flight" if light else "most in flight"
-                said = f"{r['system']}, {r['loop']} loop, {kind}"
+                kind = "fewest in flight" if light else "most in flight" if own["load"].nunique() > 1 else ""
+                kind = "most due" if r["loop"] == "open" else kind
+                said = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(said, plots.Line2D([], [], label=said, **look))
             _quantile_axis(ax)
+            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title has the one load
+                name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
         plots.labels(cells, side_by_side(len(panels)))
@@ -198,8 +203,7 @@ FIGURES = {
         count=_spectrum_panels,
         most=room(),
         things="panels",
-        caption="Latency by quantile, by system and loop: the closed loop at the least and at the most operations in "
-        "flight, the open "
-        "loop at the highest rate. Medians of the runs; {bars}. {shared}",
+        caption="Latency by quantile, by system, loop and load, which is at the end of each curve. Medians of the "
+        "runs; {bars}. {shared}",
     ),
 }

@@ -28,6 +28,7 @@ NARROW = 6  # the same where three measures of one subject stand beside each oth
 FEW = "open symbols: rates of fewer than 10 operations"
 PAGE = 8.85  # inches: the highest figure, so that a caption of six lines stands on its page
 LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
+AS_CONFIGURED = "as configured"  # the name of a curve where all axes are at their default
 NAMES = (
     "store",
     "deployment",
@@ -147,7 +148,7 @@ def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd
     series = []
     for values in rows[names].itertuples(index=False):
         told = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and words.is_default(c, v))]
-        series.append(", ".join(filter(None, (said(c, v) for c, v in told))) or "as configured")
+        series.append(", ".join(filter(None, (said(c, v) for c, v in told))) or AS_CONFIGURED)
     return rows.assign(series=series)
 
 

@@ -58,10 +58,11 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """The table of one client with its threads of 2012, in panels of one client and objects of its sizes: as printed,
-    with the printed spread."""
+    """Yield the table of one client with its threads of 2012 in panels of one client, one bucket and objects of its
+    sizes: as printed, with the printed spread."""
     sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
-    if len(sizes) != 1 or None in sizes or (rows["clients"] != 1).any():
+    buckets = rows["buckets"].fillna(1) if "buckets" in rows else pd.Series([1])
+    if len(sizes) != 1 or None in sizes or (rows["clients"] != 1).any() or not (buckets == 1).any():
         return
     table = published.load("uds1_2012_single_client_threads")
     column = "mb_per_s" if measure.curves == (MB_PER_S,) else "files_per_s"

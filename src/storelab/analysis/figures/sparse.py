@@ -3,14 +3,16 @@
 import re
 import textwrap
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.figures.panels import varying, with_series
+from storelab.analysis.figures.panels import AS_CONFIGURED, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function, Measure, Reference, Specification
+from storelab.analysis.parts import words
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 READS = ("read_volume", "read_entries")  # workloads that decode
@@ -19,8 +21,12 @@ WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
 HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the others
-MOST_BARS = 28  # on a page
-LONGEST = 56  # letters of a line beside a bar
+MOST_BARS = 38  # on a page
+BAR = 0.19  # inches of a bar
+FRACTIONS = {"read_volume": "volume_fraction_percent", "read_entries": "entry_fraction_percent"}
+KINDS = {"read_volume": "Reads by volume", "read_entries": "Reads by entries"}
+AXES = {"entry_fraction_percent": "that fraction", "volume_fraction_percent": "that part"}
+LONGEST = 62  # letters of a line beside a bar
 
 
 def _selections(rows: pd.DataFrame) -> pd.DataFrame:
@@ -69,6 +75,7 @@ def _reads(
         "hue": ("engine",),
         "falling": "",
         "measures": measures,
+        "caption": caption.replace("against concurrent clients", f"against {AXES[fraction]}"),
     }
     return replace(against_clients, otherwise=replace(against_clients, **against_fraction))
 
@@ -78,17 +85,36 @@ SELECTIONS = Measure((Curve("reads", "per_s"),), "Selections read [1/s]", log_fr
 
 
 def _bars(table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each selection and engine, at the least number of clients, with its `name`."""
+    """Return a row for each selection and engine, at the least number of clients, with its `name`: what varies and is
+    not at its default."""
     rows = FIGURES["phases"].told(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return rows
-    rows = pd.concat(
-        with_series(g, varying(g, ("engine",), {"clients"})) for _, g in rows.groupby("workload", sort=False)
-    )
-    kinds = rows["workload"].map({"read_volume": "by volume", "read_entries": "by entries"})
-    names = kinds + ", " + rows["series"]
-    return rows.assign(name=rows["store"] + ": " + names if rows["store"].nunique() > 1 else names)
+    parts = []
+    for workload, own in rows.groupby("workload", sort=False):
+        fraction = FRACTIONS[str(workload)]
+        others = varying(own, ["engine"] if rows["engine"].nunique() > 1 else [], {"clients", fraction})
+        own = with_series(own.sort_values(fraction, ascending=False), others, usual=True)
+        names = own["series"].where(own["series"] != AS_CONFIGURED, "") + ", "
+        name = [
+            (n + words.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, own[fraction], strict=True)
+        ]
+        parts.append(own.assign(name=name))
+    found = pd.concat(parts)
+    return found.assign(name=found["store"] + ": " + found["name"]) if found["store"].nunique() > 1 else found
+
+
+def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
+    """Draw a bar for each row, with its name and its phases."""
+    left = pd.Series(0.0, index=rows.index)
+    for phase, colour in zip(PHASES, colours, strict=True):
+        spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
+        ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
+        left += spent
+    said = [textwrap.fill(name, LONGEST) for name in rows["name"]]
+    ax.set_yticks(range(len(rows)), said, fontsize=6)
+    ax.invert_yaxis()
 
 
 def phases(table: pd.DataFrame) -> "Figure | None":
@@ -98,19 +124,22 @@ def phases(table: pd.DataFrame) -> "Figure | None":
     rows = _bars(table).head(MOST_BARS).drop(columns="few", errors="ignore")
     if rows.empty:
         return None
+    parts = list(rows.groupby("workload", sort=False))
     with plots.style():
-        fig, (ax,) = plots.grid(1, 0.28 * len(rows) + 1.0, re.sub(r"; bars: [^;]*", "", plots.subtitle(rows)))
+        height = BAR * len(rows) + 0.5 * len(parts) + 0.5
+        fig, (ax,) = plots.grid(1, height, re.sub(r"; bars: [^;]*", "", plots.subtitle(rows)))
         fig.set_figwidth(plots.WIDTH)
-        left = pd.Series(0.0, index=rows.index)
-        for phase, colour in zip(PHASES, plots.tones(len(PHASES)), strict=True):
-            spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
-            ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
-            left += spent
-        said = [textwrap.fill(name, LONGEST) for name in rows["name"]]
-        ax.set_yticks(range(len(rows)), said, fontsize=7 if max(map(len, said)) <= LONGEST else 5.5)
-        ax.invert_yaxis()
+        ax.remove()
+        ratios = [len(own) + 1 for _, own in parts]
+        cells = fig.subplots(len(parts), 1, squeeze=False, height_ratios=ratios)[:, 0]
+        for ax, (workload, own) in zip(cells, parts, strict=True):
+            _stacked(ax, own, plots.tones(len(PHASES)))
+            ax.set_title(KINDS[str(workload)] if len(parts) > 1 else "", fontsize=8)
         ax.set_xlabel("Time of one read [ms]")
+        handles, names = ax.get_legend_handles_labels()
         fig.legend(
+            handles,
+            names,
             loc="outside upper center",
             ncols=len(PHASES),
             frameon=False,

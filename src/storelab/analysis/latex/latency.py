@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, HEADLINES, SECTION
-from storelab.analysis.latex.headlines import Headline, closed, runs
+from storelab.analysis.latex.headlines import Headline, closed, interval, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, row, spread
 from storelab.analysis.parts import speed, words
 from storelab.analysis.tables import latency
@@ -37,10 +37,12 @@ def latencies(table: pd.DataFrame) -> str:
     if rows.empty:
         return ""
     engines = rows["engine"].nunique() > 1
+    settings = rows["setting"].nunique() > 1
     lines = []
     for _, r in rows.sort_values(["op", "store", "loop"], kind="stable").iterrows():
         size = next((units.format_size(int(r[c])) for c in latency.SIZES if c in r and not pd.isna(r[c])), "")
-        cells = [words.deployment(r), *([str(r["engine"])] if engines else []), r["op"], size, _load(r), f"{r['n']:g}"]
+        cells = [words.deployment(r), *([str(r["engine"])] if engines else []), latency.operation(r), size]
+        cells += [*([r["setting"]] if settings else []), _load(r), f"{r['n']:g}"]
         values = [at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in BESIDE]
         if not pd.isna(r["paused_percent"]) and r["paused_percent"] >= latency.PAUSED:
             values[BESIDE.index("latency_p99")] += PAUSED
@@ -61,7 +63,9 @@ def latencies(table: pd.DataFrame) -> str:
     )
     caption = (
         "Latency in ms, by system, operation and size, at the least and at the most load: closed loop with so many "
-        "operations in flight, open loop with so many operations due per second. Median of n runs of each run's "
+        "operations in flight, open loop with so many operations due per second"
+        + ("" if settings or not rows["setting"].iloc[0] else f"; all with {escape(rows['setting'].iloc[0])}")
+        + ". Median of n runs of each run's "
         "quantile, for p50 with [low, high]; TTFB: median time to the first byte. A dash: too few operations, "
         "or not known to the engine." + escape(binned) + marks
     )
@@ -70,6 +74,7 @@ def latencies(table: pd.DataFrame) -> str:
         *(["Engine"] if engines else []),
         "",
         "Size",
+        *(["Setting"] if settings else []),
         "Loop, load",
         "n",
         "p50",
@@ -79,7 +84,7 @@ def latencies(table: pd.DataFrame) -> str:
         "max",
         "TTFB",
     ]
-    return floating("l" * (len(head) - 9) + "lrl" + "rrrrrrr", caption, "tab:latency", head, lines)
+    return floating("l" * (len(head) - 8) + "r" * 8, caption, "tab:latency", head, lines)
 
 
 @SECTION("latency", "latency")
@@ -92,27 +97,28 @@ def flags(table: pd.DataFrame) -> dict[str, bool]:
 @HEADLINES("latency", "latency")
 def headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """p50 and p99 of the smallest operation with the fewest in flight, a download if there is one."""
-    rows = closed(table)
-    rows = rows[rows["latency_p50_median_ms"].notna() & rows["workload"].isin(speed.MOVING)] if len(rows) else rows
+    rows = closed(latency.ends(table))
+    rows = rows[rows["workload"].isin(speed.MOVING)] if len(rows) else rows
     for system, known in rows.groupby("deployment") if len(rows) else []:
         sizes = known.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype(float).bfill(axis=1).iloc[:, 0]
         order = known.assign(moved=sizes, first=known["op"].map({"GET": 0, "PUT": 1}).fillna(2))
         r = order.sort_values(["first", "moved", "concurrency", "latency_p50_median_ms"], kind="stable").iloc[0]
         quantiles = [
-            f"{q}~{at_least(r, f'latency_{q}')}{words.number(r[f'latency_{q}_median_ms'], gap=THIN)}"
+            f"{q}~{at_least(r, f'latency_{q}')}{' '.join(interval(r, f'latency_{q}', 'ms'))}"
             for q in ("p50", "p99")
             if pd.notna(r[f"latency_{q}_median_ms"])
         ]
+        load = ", ".join(filter(None, [r["setting"], f"{r['concurrency']:g} in flight, "]))
         size = units.format_size(int(r["moved"]))
         yield Headline(
             system=str(system),
             kind="Latency",
             unit="ms",
             asks="how long an operation takes",
-            lines=(*quantiles, escape(f"{r['op']} {size}, {r['concurrency']:g} in flight, ") + runs(r)),
+            lines=(*quantiles, escape(f"{r['op']} {size}, {load}") + runs(r)),
             value=f"{' and '.join(quantiles)}~ms",
             of=f"for a {words.value_text('workload', r['workload'])}",
-            where=escape(f"{size}, {r['concurrency']:g} in flight, ") + runs(r),
+            where=escape(f"{size}, {load}") + runs(r),
             size=-float(r["latency_p50_median_ms"]),
             verb="needed",
         )

@@ -118,12 +118,17 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
 
 @NUMBERS("events", "events")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit: by navigation, the settings of the client with the most and the fewest events on the same
-    store with the same jobs."""
+    """(name, value, unit): by navigation, the settings of the client with the most and the fewest events on the same
+    store with the same jobs, and the span of their factors over all stores; what planned reads bring instead of reading
+    ahead."""
     out: list[tuple[str, Any, str]] = []
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found
-        rows = comparable(rows[rows["events_median_per_s"] > 0]) if len(rows) else rows
+        rows = rows[rows["events_median_per_s"] > 0] if len(rows) else rows
+        stores = [comparable(own) for _, own in rows.groupby("store")] if len(rows) else []
+        out += _planned(navigation, stores)
+        factors = [g["events_median_per_s"].max() / g["events_median_per_s"].min() for g in stores if len(g) > 1]
+        rows = comparable(rows) if len(rows) else rows
         if len(rows) < 2:
             continue
         ranked = rows.sort_values("events_median_per_s")
@@ -132,6 +137,7 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
             (f"{name}_jobs", words.plural(least["clients"], "job"), ""),
             (f"{name}_store", least["store"], ""),
             (f"{name}_factor", most["events_median_per_s"] / least["events_median_per_s"], ""),
+            *([(f"{name}_factor_span", _span(factors), "")] if len(factors) > 1 else []),
         ]
         for which, row in (("least", least), ("most", most)):
             wire, asked = row["wire_median_mb_per_s"], row["asked_median_mb_per_s"]
@@ -141,3 +147,28 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
                 (f"{name}_{which}_setting", setting(row), ""),
             ]
     return out
+
+
+def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any, str]]:
+    """Return the factors of events and of bytes per event from reading ahead, with the largest window, to planned reads
+    without limits, over the stores that have both, and on how many of them the bytes fell."""
+    events, moved = [], []
+    for rows in stores:
+        ahead = rows[rows["cache"] == "readahead"].sort_values("read_ahead_bytes").tail(1)
+        planned = rows[rows.apply(setting, axis=1) == "planned"].head(1)
+        if len(ahead) and len(planned):
+            known = "wire" if ahead["wire_median_mb_per_s"].notna().all() else "asked"
+            speeds = [own["events_median_per_s"].iloc[0] for own in (ahead, planned)]
+            each = [own[f"{known}_median_mb_per_s"].iloc[0] for own in (ahead, planned)]
+            events.append(speeds[1] / speeds[0])
+            moved.append(each[1] / speeds[1] / (each[0] / speeds[0]))
+    if not moved:
+        return []
+    name, fewer = f"events_{navigation}_planned", sum(factor < 1 for factor in moved)
+    which = f"{fewer} of {words.plural(len(moved), 'system')}"
+    out = [(name, _span(events), ""), (f"{name}_moved", _span(moved), "")]
+    return [*out, *([(f"{name}_fewer", which, "")] if fewer else [])]
+
+
+def _span(factors: list[float]) -> str:
+    return " to ".join(dict.fromkeys(words.number(v) for v in (min(factors), max(factors))))

@@ -41,6 +41,8 @@ TAIL = 0.99
 PAUSED = 50.0  # paused_percent from which the tail may be the host's
 COUNTED = ("operations", "failed", "hung", "not_begun")
 BOUNDS = "lower_bounds"  # names of the metrics that are a lower bound, by ", "
+PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads whose op names them
+LOADS = ("clients", "workers", "arrival_rate")
 OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
 _ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
   CASE WHEN error IS NULL THEN 'ended' WHEN error = '{HUNG}' THEN 'hung' ELSE 'failed' END AS outcome FROM rows)
@@ -271,28 +273,54 @@ def load_column(loop: str) -> str:
 
 
 def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
-    """Of `shown`, per system, op, sizes and loop, the rows at the least and at the most load (open_least: the least of
-    an open loop too); of several with one load, that with the least front-ends, buckets, accounts, clients."""
+    """Return of `shown` the rows at the least and at the most load by system, workload, op, sizes and loop
+    (open_least: the least of an open loop too), with `setting`: the other axes that vary, in words.
+
+    Both ends have one setting: that with the most loads, then with the most front-ends, buckets and accounts, then
+    with the most defaults. Of several rows with one load, the one with the fewest clients is taken. Reads that are
+    not warm are taken only of workloads without warm reads.
+    """
     rows, kept = shown(latency), []
-    kinds = [c for c in ("store", "op", "loop", "engine", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
-    for _, group in rows.groupby(kinds, dropna=False) if len(rows) else []:
-        column = load_column(group["loop"].iloc[0])
-        least = [c for c in ("front_ends", "buckets", "accounts", "clients") if c in group]
-        group = group.sort_values([column, *least]).drop_duplicates(column)
-        kept += [*(group.index[:1] if open_least or column == "concurrency" else []), group.index[-1]]
-    return rows.loc[list(dict.fromkeys(kept))]
+    if rows.empty:
+        return rows.assign(setting="")
+    if "access" in rows:
+        usual = rows["access"].isna() | (rows["access"] == cold.WARM)
+        rows = rows[usual | ~usual.groupby(rows["workload"]).transform("any")]
+    by = [c for c in ("store", "workload", "op", "loop", "engine", "access", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
+    others = [c for c in words.axes_of(rows) if c not in (*by, *LOADS)]
+    for _, group in rows.groupby(by, dropna=False):
+        column, varied = load_column(group["loop"].iloc[0]), [c for c in others if group[c].nunique(dropna=False) > 1]
+        chosen = max(
+            (own for _, own in group.groupby(varied, dropna=False)) if varied else [group],
+            key=lambda own: _preference(own, column, varied),
+        )
+        chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
+        access = chosen["access"].iloc[0] if "access" in chosen else None
+        named = [*varied, *(["access"] if not pd.isna(access) and access != cold.WARM else [])]
+        chosen = chosen.assign(setting=words.settings((c, chosen[c].iloc[0]) for c in named))
+        least = open_least or column == "concurrency"
+        kept.append(chosen.iloc[list(dict.fromkeys([*([0] if least else []), len(chosen) - 1]))])
+    return pd.concat(kept)
+
+
+def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[float, ...]:
+    """Return what orders the settings of `ends`."""
+    first = rows.iloc[0]
+    wide = (0.0 if pd.isna(first.get(c)) else float(first[c]) for c in ("front_ends", "buckets", "accounts"))
+    return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
 
 
 @NUMBERS("latency", "latency")
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes of `latency.csv`: the least median and the longest p99 of each loop,
-    where they were seen, and in how many groups of the open loop the system did not keep up. Absent data, no row."""
+    """(name, value, unit) of what the paper quotes of `latency.csv`: of `ends`, the least median and the longest p99 of
+    each loop, and where they were seen; in how many groups of the open loop the system did not keep up. Absent data,
+    no row."""
     out: list[tuple[str, Any, str]] = []
     for loop in ("closed", "open"):
         rows = shown(latency)
         rows = rows[rows["loop"] == loop] if len(rows) else rows
         for name, metric, least in (("least", "latency_p50", True), ("longest", "latency_p99", False)):
-            known = shown(rows, metric)
+            known = shown(ends(rows), metric)
             if len(known):
                 values = known[f"{metric}_median_ms"].astype(float)
                 row = known.loc[values.idxmin() if least else values.idxmax()]
@@ -307,9 +335,17 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
+def operation(row: Any) -> str:
+    """Return the op of a row of `latency.csv`, with its workload where the op does not name it: `GET, mixed
+    operations`."""
+    return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {words.value_text('workload', row['workload'])}"
+
+
 def where(row: Any) -> str:
-    """Of one row of `latency.csv`: `GET, 4 kB objects, on alpha at concurrency 8`."""
+    """Return the place of one row of `ends`: `GET, 4 kB objects, on alpha with 4 front-ends at concurrency 8`."""
     sizes = [words.value_text(c, row[c]) for c in SIZES if c in row and not pd.isna(row[c])]
     due = words.grouped(f"{row['arrival_rate']:.0f}") if row["loop"] == "open" and row.get("arrival_rate") else ""
     rate = f" and {due} operations/s due" if due else ""
-    return f"{', '.join([row['op'], *sizes])}, on {words.deployment(row)} at concurrency {row['concurrency']:g}{rate}"
+    setting = f" with {row['setting']}" if row["setting"] else ""
+    system = f"{words.deployment(row)}{setting} at concurrency {row['concurrency']:g}{rate}"
+    return f"{', '.join([operation(row), *sizes])}, on {system}"

@@ -110,24 +110,27 @@ def test_rate_of_an_arrival_process_is_no_best():
 
 def latency(**columns) -> pd.DataFrame:
     """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
-    names = ["workload", "op", "object_size_bytes", "concurrency", "n"]
-    rows = [("get", "GET", 4000, 16, 6), ("get", "GET", 4000, 1, 5), ("get", "GET", 10**6, 1, 6)]
-    rows += [("put", "PUT", 1000, 1, 6), ("read_entries", "READ", None, 1, 6)]
-    table = pd.DataFrame(rows, columns=names).assign(store="alpha", lower_bounds=None)
-    p50, p99 = [9.0, 2.5, 1.5, 0.5, 0.1], [90.0, 25.0, 15.0, 5.0, 1.0]
-    return table.assign(**{"latency_p50_median_ms": p50, "latency_p99_median_ms": p99} | columns)
+    names = ["store", "workload", "object_size_bytes", "n", "op", "concurrency"]
+    rows = [("alpha", "get", 4000, 6, "GET", 16), ("alpha", "get", 4000, 5, "GET", 1)]
+    rows += [("alpha", "get", 10**6, 6, "GET", 1), ("alpha", "put", 1000, 1, "PUT", 1)]
+    rows += [("alpha", "read_entries", None, 6, "READ", 1)]
+    table = pd.DataFrame(rows, columns=names).assign(lower_bounds=None, loop="closed")
+    for name, values in {"p50": [9.0, 2.5, 1.5, 0.5, 0.1], "p99": [90.0, 25.0, 15.0, 5.0, 1.0]}.items():
+        for part, factor in (("median", 1), ("low", 0.9), ("high", 1.1)):
+            table[f"latency_{name}_{part}_ms"] = [factor * v for v in values]
+    return table.assign(**columns)
 
 
 def test_latency_is_that_of_the_smallest_download_with_the_fewest_in_flight():
     def told(table: pd.DataFrame) -> str:
         return cells(page.summary(known(latency=table)))[0][1]
 
-    assert told(latency()) == "p50~2.50|p99~25|GET 4~kB, 1 in flight, n~=~5"
-    assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5|PUT 1~kB, 1 in flight, n~=~6"
+    assert told(latency()) == "p50~2.50 [2.25, 2.75]|p99~25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
+    assert told(latency()[lambda t: t["op"] == "PUT"]) == "p50~0.500|p99~5.00|PUT 1~kB, 1 in flight, n~=~1"
     bounds = latency(lower_bounds="latency_p99, latency_p999")
-    assert told(bounds) == r"p50~2.50|p99~$\geq$25|GET 4~kB, 1 in flight, n~=~5"
+    assert told(bounds) == r"p50~2.50 [2.25, 2.75]|p99~$\geq$25.0 [22.5, 27.5]|GET 4~kB, 1 in flight, n~=~5"
     few = latency(latency_p99_median_ms=float("nan"))
-    assert told(few) == "p50~2.50|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
+    assert told(few) == "p50~2.50 [2.25, 2.75]|GET 4~kB, 1 in flight, n~=~5"  # too few operations for it
     assert not known(latency=latency()[lambda t: t["op"] == "READ"])
 
 
@@ -137,14 +140,17 @@ def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
         {"workload": "read_entries", "engine": engine, "entry_fraction_percent": percent, "value": value}
         for engine, percent, value in readers
     ]
-    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0)
+    sparse = groups(rows, "entries", "per_s").assign(volume_fraction_percent=100.0, clients=2)
     told = verdicts(
         ("alpha", "read_entries", "planned", "file S, 1 % of entries", "operations/s", 50.0, "errors"),
         ("alpha", "read_entries", "planned", "file S, 0.1 % of entries", "operations/s", 6.0, "client CPU"),
         ("alpha", "read_entries", "uproot-s3fs", "file S, 0.1 % of entries", "operations/s", 7.0, "buckets"),
     )
     [row] = cells(page.summary(known(told, sparse=sparse)))
-    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, n~=~6", "client CPU"]
+    assert row == ["alpha", r"60.0|[54.0, 66.0]|0.1~\% of entries, planned, 2 clients, n~=~6", "client CPU"]
+    few = sparse.assign(volume_fraction_percent=1.0, entries_median_per_s=999.0)
+    both = pd.concat([sparse.assign(entries=sparse["entry_fraction_percent"] / 10), few])
+    assert cells(page.summary(known(told, sparse=both)))[0][1].startswith("60.0|[54.0, 66.0]|0.0100 of 10 entries")
     whole = sparse[sparse["entry_fraction_percent"] == 100]
     assert not known(told, sparse=whole)  # a read of the whole file is not sparse
 

@@ -83,6 +83,7 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     for table, rows in ((releases, release_rows), (launches, launch_rows), (collections, garbage_rows)):
         defined |= {numbers.macro(name) for name, *_ in table.numbers(rows(tmp_path))}
     defined |= {numbers.macro(name) for name in ("links_known", "links_declared", "link_problem", "second_stores")}
+    defined |= {numbers.macro(f"events_{name}_factor_span") for name in ("scan", "random")}  # of several systems
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
     prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
     assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined

@@ -113,6 +113,21 @@ def test_text_compares_settings_on_equal_terms():
     assert float(value["published_cache_factor"]) == pytest.approx(4024395 / 895540)
 
 
+def test_planned_reads_are_compared_with_largest_window():
+    """On `a` 2 MiB read ahead move 4 kB for an event and planned reads 1 kB, on `b` both 2 kB."""
+    names = ["store", "workload", "engine", "navigation", "clients", "cache", "read_ahead_bytes", "n"]
+    names += ["events_median_per_s", "wire_median_mb_per_s", "asked_median_mb_per_s"]
+    rows = [("a", "readahead", 2**21, 100, 0.4), ("a", "readahead", 2**17, 10, 0.01), ("a", "none", 0, 5, 0.001)]
+    rows += [("b", "readahead", 2**21, 100, 0.2)]
+    planned = [("a", "none", 0, 300, 0.3), ("b", "none", 0, 50, 0.1)]
+    every = [*(("fsspec", *r) for r in rows), *(("planned", *r) for r in planned)]
+    found = [(store, "events", engine, "random", 4, c, a, 1, e, mb, 0.0) for engine, store, c, a, e, mb in every]
+    table = pd.DataFrame(found, columns=names).assign(thrift=0, max_amplification=0)
+    said = {name.removeprefix("events_random_"): value for name, value, _ in events.numbers(table)}
+    assert (said["planned"], said["planned_moved"]) == ("0.500 to 3", "0.250 to 1")
+    assert said["planned_fewer"] == "1 of 2 systems" and said["factor_span"] == "2 to 60"
+
+
 def test_paper_has_section_of_events():
     tex = TexFiles("timed", "events_throughput")
     assert tex["table_events"].count("emph{") == 2

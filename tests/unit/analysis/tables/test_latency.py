@@ -301,7 +301,8 @@ def test_tail_without_pauses(one):
 
 
 def latency_row(loop: str, p50: float, p99: float, bounds: str = "") -> dict[str, object]:
-    row = {"store": "alpha", "op": "GET", "workload": "get", "loop": loop, "concurrency": 1, "arrival_rate": None}
+    row = {"store": "alpha", "workload": "get", "arrival_rate": None, "n": 3, "op": "GET", "loop": loop}
+    row |= {"concurrency": p50}
     row |= spread("latency_p50", "ms", p50) | spread("latency_p99", "ms", p99)
     return row | {latency.BOUNDS: bounds, "completed_percent": 50.0 if loop == "open" else None}
 
@@ -323,12 +324,39 @@ def test_quantile_needs_one_operation_beyond_it():
 
 def test_ends_of_loads():
     """Return the least and the most load of each loop; of an open loop the least only where it is asked for."""
-    row = {"store": "s", "op": "GET", "engine": "e", "object_size_bytes": 1, "workload": "get"}
+    row = {"store": "s", "workload": "get", "engine": "e", "object_size_bytes": 1, "n": 1, "op": "GET"}
     closed = [row | {"loop": "closed", "concurrency": n, "arrival_rate": None} for n in (8, 2, 4)]
     opened = [row | {"loop": "open", "concurrency": 9, "arrival_rate": n} for n in (300, 100, 200)]
     rows = pd.DataFrame([*closed, *opened]).assign(latency_p50_median_ms=1.0)
     assert latency.ends(rows).index.tolist() == latency.ends(rows, True).index.tolist() == [1, 0, 4, 3]
     assert latency.ends(rows, False).index.tolist() == [1, 0, 3]
+
+
+def test_ends_have_one_setting():
+    """Both ends are warm, with the front-ends of the most loads, of which the most: whatever was the fastest."""
+    names = ["front_ends", "access", "n", "concurrency", "latency_p50_median_ms"]
+    values = [(1, "cold", 2), (1, "warm", 2), (4, "warm", 2), (1, "warm", 8), (4, "warm", 8), (4, "once", 8)]
+    values += [(9, "warm", 8)]  # with one load only
+    rows = pd.DataFrame([(f, a, 1, load, 9.0 - i) for i, (f, a, load) in enumerate(values)], columns=names)
+    rows = rows.assign(op="GET", loop="closed")
+    rows.insert(0, "store", "s"), rows.insert(1, "workload", "get")
+    found = latency.ends(rows)
+    assert found.index.tolist() == [2, 4] and set(found["setting"]) == {"4 front-ends"}
+    cold_only = latency.ends(rows[rows["access"] == "cold"])
+    assert cold_only.index.tolist() == [0] and "cold" in cold_only["setting"][0]
+
+
+def test_spectrum_has_panels_that_compare():
+    """One system at one load has no panel; of two systems at one load, the title has it."""
+    row = {"store": "a", "workload": "get", "engine": "e", "object_size_bytes": 1000, "n": 1, "op": "GET"}
+    row |= {"loop": "closed", "concurrency": 8, "interval": "range"}
+    row |= {k: v for name in latency.NAMES for k, v in spread(f"latency_{name}", "ms", 5.0).items()}
+    alone = pd.DataFrame([row])
+    figure = catalogue.FIGURES["latency_spectrum"]
+    assert draw(figure, alone) is None and figure.count(alone) == 0
+    fig = draw(figure, pd.DataFrame([row, row | {"store": "b"}]))
+    assert fig.axes[0].get_title() == "GET 1 kB, 8 in flight" and not fig.axes[0].texts
+    assert [t.get_text() for t in fig.legends[0].get_texts()] == ["a, closed loop", "b, closed loop"]
 
 
 # Every cell of a drawn campaign, by plain loops

@@ -32,6 +32,20 @@ def test_share_of_the_entries_is_that_of_reads_of_all_branches():
         assert said["share_amplification_most"] == most
 
 
+def test_text_quotes_reads_of_all_branches():
+    """One of 4000 entries is the least of 0.001 %; reads of 1 % of the volume have other amplifications and rates."""
+    names = ["entry_fraction_percent", "volume_fraction_percent", "entries", "amplification_median_ratio", "wire"]
+    rows = [(0.001, 100, 1, 1.5, 2.0), (100, 100, 4000, 1.0, 9.0), (0.001, 1, 1, 100.0, 90.0)]
+    table = pd.DataFrame(rows, columns=names).assign(workload="read_entries", clients=1)
+    table = table.assign(share_amplification_median_ratio=None, wire_median_mb_per_s=table["wire"])
+    table["entries_median_per_s"] = table["wire"]
+    said = {name: value for name, value, _ in sparse.numbers(table)}
+    assert (said["amplification_most"], said["amplification_least"]) == (1.5, 1.0)
+    assert said["amplification_most_entry_fraction"] == "0.025 %" and said["best_read_wire"] == 9
+    alike = table.assign(amplification_median_ratio=[1.0001, 1.0002, 3])
+    assert not {"amplification_most", "amplification_least"} & {name for name, *_ in sparse.numbers(alike)}
+
+
 def expected_of(run):
     """Return column -> value of one run; the amplification of the share needs other runs."""
     rows = drawn_cells.without_openings(run)

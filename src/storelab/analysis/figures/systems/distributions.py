@@ -28,6 +28,7 @@ DASHES = ("-", ":")
 HEIGHT = 1.45  # inches of a line of panels
 MOST = int(PAGE / HEIGHT) - 1  # the caption needs room
 LETTERS = 120  # of the legend in a line
+FLAT = 1.1  # largest over least value of a quantity that gets no panels
 SERIES = 6  # curves of a panel that can be told apart
 
 
@@ -52,7 +53,9 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
     rows = with_series(rows, [*several, *told], usual=True)
     lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
     looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
-    columns = {q: label for q, label in COLUMNS.items() if rows["quantity"].isin(q).any()}
+    columns = {q: label for q, label in COLUMNS.items() if _varies(rows[rows["quantity"].isin(q)])}
+    if not columns:
+        return None
     with plots.style():
         note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
         fig = Figure(figsize=(plots.WIDTH, HEIGHT * len(places) + 0.9), layout="constrained")
@@ -85,10 +88,15 @@ def _key(fig: "Figure", colours: dict[str, object]) -> None:
 
 
 def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The rows of the first SERIES settings, and in words how many there are, if more."""
+    """Return the rows of up to SERIES settings: of more, the fastest of each deployment, and in words how many."""
     names = list(dict.fromkeys(rows["series"]))
-    left = f", {SERIES} of {len(names)} settings (all are in distributions.csv)" if len(names) > SERIES else ""
-    return rows[rows["series"].isin(names[:SERIES])], left
+    if len(names) <= SERIES:
+        return rows, ""
+    times = rows[rows["quantity"] == "operation_time"]
+    times = times if len(times) else rows
+    fastest = times.loc[times.groupby("deployment", sort=False)["p50"].idxmin(), "series"].unique()[:SERIES]
+    which = f"{len(fastest)} of {len(names)} settings, the fastest of each system"
+    return rows[rows["series"].isin(fastest)], f", {which} (all are in distributions.csv)"
 
 
 def _heading(rows: pd.DataFrame) -> str:
@@ -107,8 +115,17 @@ def _clients(rows: pd.DataFrame) -> str:
     return words.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
+def _varies(rows: pd.DataFrame) -> bool:
+    """Return whether a quantity was recorded, and of a resource whether it differs by more than FLAT."""
+    if rows.empty or (rows["quantity"] == "operation_time").any():
+        return len(rows) > 0
+    return not 0 < rows["most"].max() < FLAT * rows["least"].min()
+
+
 def _least(rows: pd.DataFrame) -> float:
-    """Return where the curves of a column of panels begin: below all values that are not zero."""
+    """Return where the curves of a column of panels begin: at the least value, below all others where it is zero."""
+    if not rows["zeros"].any():
+        return float(rows["least"].min())
     buckets = [histogram.index.min() for h in rows["histogram"] if len(histogram := unpacked(h))]
     return 10.0 ** ((min(buckets, default=0) - 1) / COARSE)
 
@@ -124,7 +141,8 @@ def _panel(
         parts = []
         for _, r in rows[rows["quantity"] == quantity].iterrows():
             counts = unpacked(r["histogram"])
-            places = [least, *(10.0 ** (counts.index / COARSE))]
+            inside = np.clip(10.0 ** (counts.index.to_numpy(float) / COARSE), r["least"], r["most"])
+            places = [least, *inside]
             parts.append(pd.DataFrame({"x": places, "of": [r["zeros"], *counts], "series": r["series"]}))
         if parts:
             look = {"palette": colours, "stat": "percent", "linestyle": dash, "linewidth": 1, "legend": False}
@@ -146,6 +164,7 @@ FIGURES = {
         "operations that succeeded; bytes that the busiest interface of a client's host received (solid) and sent "
         "(dotted) a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
         "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
-        "to five a second. Where a curve begins above 0 %, that share of the samples was zero.",
+        "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A resource "
+        f"that varies by less than {100 * (FLAT - 1):.0f} % is not shown.",
     ),
 }

@@ -49,25 +49,27 @@ def flags(rows: pd.DataFrame) -> dict[str, bool]:
 
 @HEADLINES("launches", "launches")
 def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """The time to first run of the most clients, at least with what one cache brought."""
+    """Yield the time to first run of the most clients, cold ones where there are some, with each HTTP cache: of the
+    median client and of the slowest one."""
     known = rows[rows["first_median_s"].notna()] if len(rows) else rows
     known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
     for system, own in known.groupby("deployment") if len(known) else []:
         most = own[own["clients"] == own["clients"].max()]
-        for name, pick in (("slowest", "idxmax"), ("fastest", "idxmin"))[: len(most)]:
-            r = most.loc[getattr(most["first_median_s"].astype(float), pick)()]
-            caches = ", ".join(filter(None, (words.value_text(c, r[c]) for c in CACHES)))
-            lines = interval(r, "first", "s")
-            where = ", ".join(filter(None, [escape(caches), runs(r)]))
+        cold = most[most["client_cache"] == "none"]
+        for cache, part in (cold if len(cold) else most).groupby("http_cache"):
+            r = part.loc[part["first_median_s"].astype(float).idxmin()]
+            lines, slowest = interval(r, "first", "s"), f"slowest client {words.number(r['slowest_median_s'])}~s"
+            said = words.value_text("http_cache", cache)
+            where = ", ".join([slowest, escape(words.value_text("client_cache", r["client_cache"])), runs(r)])
             yield Headline(
                 system=str(system),
-                kind=f"Application start, {name}",
+                kind=f"Application start, {said}",
                 unit="s",
                 asks="how long an application takes to start",
                 lines=(*lines, where),
                 value=f"{' '.join(lines)}~s",
-                of=f"until an application ran on {words.plural(r['clients'], 'client')}",
-                where=where,
+                of=f"until an application ran on the median of {words.plural(r['clients'], 'client')}",
+                where=f"{escape(said)}, {where}",
                 size=-float(r["first_median_s"]),
                 verb="needed",
             )

@@ -21,9 +21,7 @@ def table(rows: pd.DataFrame) -> str:
     several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
     lines = []
     for _, r in whole.iterrows():
-        own = releases.place(r)
-        system = words.deployment(r) if own == r["store"] else own
-        said = [system, words.value_text("workload", r["workload"])]
+        said = [_system(r), words.value_text("workload", r["workload"])]
         said += [words.value_text(c, r[c]) for c in several]
         cells = [escape("; ".join(filter(None, said))), f"{r['stratum']}", f"{r['n']:g}"]
         cells.append(f"{r['days_published']} of {r['days']}")
@@ -50,6 +48,12 @@ def table(rows: pd.DataFrame) -> str:
     return floating(f"{left(3.4)}rrrrrrrrrr", caption, "tab:releases", head, lines)
 
 
+def _system(r: pd.Series) -> str:
+    """Return the deployment that has the stratum of a row."""
+    place = releases.place(r)
+    return words.deployment(r) if place == r["store"] else place
+
+
 @FLAGS("distribution", "releases")
 def flags(rows: pd.DataFrame) -> dict[str, bool]:
     """What the section's prose rests on."""
@@ -62,18 +66,24 @@ def flags(rows: pd.DataFrame) -> dict[str, bool]:
 
 @HEADLINES("releases", "releases")
 def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """The time of a day that was published, and the lag of the second stratum; of several groups the shortest."""
+    """Yield the time of a day that was published, of runs that only publish where there are some, and the lag of the
+    second stratum; of several groups the shortest."""
     whole = releases.summary(rows) if len(rows) else rows
+    axes = words.axes_of(rows) if len(rows) else []
+    several = [c for c in axes if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
     for kind, stratum, time, asks, of, verb in (
         ("Publishing", 0, "day_s", "how long it takes to publish a day of software", "to publish a day", "needed"),
         ("Replication", 1, "usual_lag_s", "how far a replica lags behind", "behind its source", "lagged"),
     ):
         known = whole[(whole["stratum"] == stratum) & whole[time].notna()] if len(whole) else whole
-        known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
+        alone = known["workload"] == "publish" if len(known) else pd.Series(dtype=bool)
+        known = known[alone] if alone.any() else known
+        known = known.assign(deployment=[_system(r) for _, r in known.iterrows()])
         for system, own in known.groupby("deployment") if len(known) else []:
             r = own.loc[own[time].astype(float).idxmin()]
             value = words.number(r[time], gap=THIN)
             days = words.plural(r["days_published"], "day")
+            setting = escape(words.settings((c, r[c]) for c in several if c != "days"))
             objects = f"{words.number(r['repository_median_objects'], gap=THIN)} objects at the end"
             yield Headline(
                 system=str(system),
@@ -83,7 +93,7 @@ def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
                 lines=(value, f"{days}, {runs(r)}"),
                 value=f"{value}~s",
                 of=of,
-                where=f"median of {days}, {objects}, {runs(r)}",
+                where=", ".join(filter(None, [setting, f"median of {days}", objects, runs(r)])),
                 size=-float(r[time]),
                 verb=verb,
             )

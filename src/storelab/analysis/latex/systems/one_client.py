@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS
-from storelab.analysis.latex.parts import THIN, escape, interval, longtable, row, stacked, title
+from storelab.analysis.latex.parts import FEW, THIN, escape, interval, longtable, row, stacked, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.systems.one_client import MEASURED
 
@@ -81,7 +81,8 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
             own = mine[(mine["engine"] == engine) & (mine["buckets"] == buckets) & (mine["workers"] == threads)]
             own = own[own["setting"].astype(object).fillna("") == more]
             values = own[[f"{name}_{part}_{unit}" for part in ("median", "low", "high")]]
-            cells.append(interval(*values.iloc[0]) if len(values) else "--")
+            mark = FEW if (own["few"] == True).any() else ""  # noqa: E712 (of a column of objects)
+            cells.append(interval(*values.iloc[0]) + mark if len(values) else "--")
         lines.append(row(cells))
     return lines
 

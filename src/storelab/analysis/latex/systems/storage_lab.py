@@ -3,7 +3,7 @@
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED
-from storelab.analysis.latex.parts import THIN, escape, left, longtable, row, title
+from storelab.analysis.latex.parts import FEW, THIN, escape, left, longtable, row, title
 from storelab.analysis.parts import words
 from storelab.analysis.tables.events import NAVIGATIONS
 from storelab.analysis.tables.systems.storage_lab import MEASURED, NAVIGATION, PUBLISHED
@@ -28,7 +28,8 @@ def _of(table: pd.DataFrame, column: str, what: str) -> str:
     wide = {n: max(len(of[n]) for of in jobs.values()) for n in shown}
     columns = 1 + sum(wide.values())
     lines: list[str] = []
-    periods = words.span(table.loc[table["source"] == MEASURED, "period_s"], "s")
+    measured = table[table["source"] == MEASURED]
+    periods = f"{words.span(measured['period_s'], 's')}, median of {words.runs_text(measured['n'])}"
     heads = {
         PUBLISHED: "Published, HEPiX 2010: ten nodes, one undisclosed period",
         MEASURED: f"Here, by setting of the client: runs of {periods}",
@@ -41,18 +42,32 @@ def _of(table: pd.DataFrame, column: str, what: str) -> str:
         for (system, setting), mine in own.groupby(["system", "setting"], dropna=False, sort=False):
             cells = []
             for n in shown:
-                of = mine[mine["navigation"] == n].set_index("jobs")[column]
-                cells += _cells([words.number(of.get(j), gap=THIN) for j in jobs[source][n]], wide[n])
+                of = mine[mine["navigation"] == n].set_index("jobs")
+                cells += _cells(
+                    [_value(of.loc[j], column) if j in of.index else "--" for j in jobs[source][n]], wide[n]
+                )
             name = system if pd.isna(setting) else f"{system}, {setting}"
             lines.append(row([escape(name), *cells]))
     head = ["System"]
     for n in shown:
         head += [rf"\multicolumn{{{wide[n]}}}{{c}}{{{n} ({USE_CASE[n]})}}"]
+    product = " (events/s times the seconds of a run)" if column == "events" else ""
     caption = (
         f"The storage laboratory, {what} by number of jobs: the table of 2010 as printed, for other systems, files and "
-        "machines, and ours (medians). A dash: not printed, lost, or not measured. Nothing is scaled."
+        f"machines, and ours{product}. A dash: not printed, lost, or not measured. Nothing is scaled."
     )
     return _spanned(f"{left(4.4)}{'r' * (columns - 1)}", caption, f"tab:lab_{column}", head, lines, columns)
+
+
+def _value(r: pd.Series, column: str) -> str:
+    """Return a cell: as printed, or our median with its interval."""
+    ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
+    if r["source"] == PUBLISHED:
+        return words.number(r[column], gap=THIN)
+    value = round(r[column]) if column == "events" and pd.notna(r[column]) else r[column]
+    low, high = (r[c] for c in ends)
+    mark = FEW if r["few"] == 1 else ""
+    return (words.spread([value, low, high], THIN) if high > low else words.number(value, gap=THIN)) + mark
 
 
 def _cells(values: list[str], wide: int) -> list[str]:

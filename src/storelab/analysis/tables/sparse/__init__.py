@@ -71,21 +71,39 @@ def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Serie
     return table.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
 
 
+def of_all_branches(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the reads of the whole volume: a planner may read a whole file for a few entries of few branches."""
+    if "volume_fraction_percent" not in rows:
+        return rows
+    return rows[rows["volume_fraction_percent"].fillna(100) == 100]
+
+
+def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | None:
+    """Return how many entries a read had, and of how many: those of reads of 100 % of the entries; None where either is
+    not known. One entry is the least, so that the fraction of a small file differs from the one that was asked for."""
+    if "entries" not in table or pd.isna(row["entries"]):
+        return None
+    whole = table.loc[table["entry_fraction_percent"] == 100, "entries"].dropna()
+    return (float(row["entries"]), float(whole.max())) if len(whole) else None
+
+
 @NUMBERS("sparse", "sparse")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Of reads by entries; the other reads stand in their own figures and tables."""
+    """Return (name, value, unit) of reads by entries of all branches; the other reads have separate figures and tables.
+    Amplifications that round alike have no row."""
     out: list[tuple[str, Any, str]] = []
-    table = table[table["workload"] == "read_entries"]
-    # The printed shares are those of all branches; a planner may read a whole file for few of them.
-    every = table["volume_fraction_percent"].fillna(100) == 100 if "volume_fraction_percent" in table else slice(None)
-    for name, rows, column, largest in (
-        ("amplification_most", table, "amplification_median_ratio", True),
-        ("amplification_least", table, "amplification_median_ratio", False),
-        ("share_amplification_most", table[every], "share_amplification_median_ratio", True),
+    table = of_all_branches(table[table["workload"] == "read_entries"])
+    said = table["amplification_median_ratio"].dropna().map(words.number)
+    for name, column, largest in (
+        ("amplification_most", "amplification_median_ratio", True),
+        ("amplification_least", "amplification_median_ratio", False),
+        ("share_amplification_most", "share_amplification_median_ratio", True),
     ):
-        row = _extreme(rows, column, largest)
-        if row is not None:
-            out += [(name, row[column], ""), (f"{name}_entry_fraction", f"{row['entry_fraction_percent']:g} %", "")]
+        row = _extreme(table, column, largest)
+        if row is not None and (name.startswith("share") or said.nunique() > 1):
+            known = entries_read(row, table)
+            percent = 100 * known[0] / known[1] if known else row["entry_fraction_percent"]
+            out += [(name, row[column], ""), (f"{name}_entry_fraction", f"{percent:.3g} %", "")]
     for name, column, unit in (
         ("best_read_wire", "wire_median_mb_per_s", "MB/s"),
         ("best_read_entries", "entries_median_per_s", "entries/s"),

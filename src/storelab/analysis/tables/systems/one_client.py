@@ -29,6 +29,7 @@ COLUMNS = (
     "workers",
     "n",
     "interval",
+    "few",
     *(f"{name}_{part}_{unit}" for name, unit in RATES for part in ("median", "low", "high", "spread")),
     "note",
 )

@@ -41,6 +41,7 @@ def test_cache_without_counters_leaves_no_number():
 def test_text_compares_points_that_differ_in_the_cache(table):
     expected = {"files": 18, "clients": "2 clients", "together": "2 clients", "store": "a"}
     expected |= {"direct": 3.75, "cached": 1.25, "hits": 75.0}
+    expected |= {"direct_slowest": 6, "cached_slowest": 2}
     found = {name: value for name, value, _ in launches.numbers(table)}
     assert found == {f"launches_{name}": value for name, value in expected.items()}
     assert launches.beside(table)["ratio"].iloc[0] == pytest.approx(3)
@@ -49,6 +50,15 @@ def test_text_compares_points_that_differ_in_the_cache(table):
     assert launches.numbers(nothing) == []
     for rows, cached in ((table, True), (direct, False), (nothing, False)):
         assert latex.flags(rows) == {"launch_cached": cached}
+
+
+def test_headlines_compare_caches_of_cold_clients(table):
+    """Warm clients at the most clients are faster, and are none of the two."""
+    warm = table.assign(client_cache="kept", first_median_s=0.1)
+    found = {h.kind: h for h in latex.headlines(pd.concat([warm, table]))}
+    assert [h.split("~")[0] for h in (h.value for h in found.values())] == ["3.75 [2.50, 5.00]", "1.25"]
+    assert ["slowest client 6~s" in found["Application start, no HTTP cache"].where] == [True]
+    assert "slowest client 2~s" in found["Application start, through Squid"].where
 
 
 def test_figure_has_a_line_for_each_cache(table):

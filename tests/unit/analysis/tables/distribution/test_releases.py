@@ -92,6 +92,14 @@ def test_summary_is_that_of_the_last_day(table):
     assert alone == numbers[1:], "nothing is left behind where nothing is replicated"
 
 
+def test_headlines_name_store_of_stratum(table):
+    """Stratum 0 of a replication is on `b`; runs that only publish are preferred, however long they take."""
+    assert {h.kind: h.system for h in latex.headlines(table)} == {"Publishing": "b", "Replication": "a"}
+    alone = table[table["stratum"] == 0].assign(workload="publish", publication_median_s=99.0)
+    found = next(h for h in latex.headlines(pd.concat([table, alone])) if h.kind == "Publishing")
+    assert (found.system, found.value) == ("a", "99~s")
+
+
 def test_figure_has_both_strata_and_published_growth(table):
     assert published.release() == (162_000, 7.45) and published.release_at_end() == (18_000_000, 880)
     figure = draw.draw(catalogue.FIGURES["releases"], table)

@@ -136,10 +136,10 @@ def test_figure_and_table_show_most_clients(tmp_path):
     assert set(distributions.shown(rows)["clients"]) == {4}
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
     labels = [ax.get_xlabel().replace("\n", " ") for ax in fig.axes]
-    assert labels == [label for q, label in figure.COLUMNS.items() if q != ("traffic",)]
+    assert labels == [label for q, label in figure.COLUMNS.items() if q[0] not in ("traffic", "memory")]  # flat
     assert fig.axes[0].texts[-1].get_text() == "alpha: download of 4 kB, 4 clients"
     assert [t.get_text() for t in fig.legends[0].get_texts()] == ["obstore", "s5cmd"]
-    assert [len(ax.lines) for ax in fig.axes] == [1, 4, 2, 2] and fig.axes[0].get_xscale() == "log"
+    assert [len(ax.lines) for ax in fig.axes] == [1, 4, 2] and fig.axes[0].get_xscale() == "log"
     heights = [sorted({*line.get_ydata()}) for line in (fig.axes[0].lines[0], fig.axes[2].lines[0])]
     assert heights[0] == [0, 50, 100] and heights[1][:2] == [0, 25], "a quarter of the samples of CPU is zero"
     text = latex.distributions(rows)
@@ -148,9 +148,11 @@ def test_figure_and_table_show_most_clients(tmp_path):
 
 def test_panels_say_how_many_settings_they_leave_out(tmp_path):
     one = table(tmp_path, [op(2, 5), op(3, 50)])
-    rows = pd.concat([one.assign(engine=f"e{i}") for i in range(8)], ignore_index=True)
+    every = [one.assign(engine=f"e{i}", store=store, p50=9.0 - i) for store in ("a", "b") for i in range(4)]
+    rows = pd.concat(every, ignore_index=True)
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
-    assert "6 of 8 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 6
+    assert "2 of 8 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 2
+    assert {"a, e3", "b, e3"} <= {t.get_text() for t in fig.legends[0].get_texts()}, "the fastest of each system"
     stores = pd.concat([one, one.assign(store="beta", clients=2)], ignore_index=True)
     both = draw.draw(catalogue.FIGURES["distributions"], stores)
     assert [t.get_text() for t in both.legends[0].get_texts()] == ["alpha, obstore", "beta, obstore"]
@@ -165,13 +167,23 @@ def test_panels_say_how_many_settings_they_leave_out(tmp_path):
     assert f"Shown: {figure.MOST} of {figure.MOST + 2}" in caption
 
 
+def test_curves_stay_within_values(tmp_path):
+    """Buckets of 6 % would draw 5 and 50 ms at their upper ends; memory of 100 to 105 MB has no panel."""
+    rows = table(tmp_path, [op(2, 5), op(3, 50)])
+    flat = rows.assign(quantity="memory", unit="MB", least=100.0, most=105.0, histogram="80:1 81:1")
+    fig = draw.draw(catalogue.FIGURES["distributions"], pd.concat([rows, flat], ignore_index=True))
+    (ax,) = fig.axes
+    drawn = [x for x in ax.lines[0].get_xdata() if x > 0]
+    assert (min(drawn), max(drawn)) == pytest.approx((5, 50)) and ax.get_xlabel().startswith("Time")
+
+
 def test_columns_of_panels_have_plain_numbers(tmp_path):
     rows = several(tmp_path)
     larger = rows[rows["quantity"] != "operation_time"].assign(object_size_bytes=10**8)
     fig = draw.draw(catalogue.FIGURES["distributions"], pd.concat([rows, larger], ignore_index=True))
-    last = fig.axes[4:]
+    last = fig.axes[3:]
     assert [t.get_text() for t in last[0].texts][:1] == ["not recorded"] and not last[0].lines and last[1].lines
-    assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 4
+    assert [ax.xaxis.get_major_formatter()(2000, None) for ax in last] == ["2\u2009000"] * 3
     none = draw.draw(catalogue.FIGURES["distributions"], rows[rows["engine"] == "s5cmd"])
     labels = [ax.get_xlabel().replace("\n", " ") for ax in none.axes]
     assert labels and figure.COLUMNS["operation_time",] not in labels, "a column without records is not there"

@@ -30,6 +30,12 @@ def test_latex_has_both_sides_in_columns():
     assert block.startswith(r"\multicolumn{4}"), "as many columns as the table has"
 
 
+def test_rates_of_few_operations_have_a_mark():
+    rows = groups(object_size_bytes=4000, workers=[1, 8, 12], value=[10.0, 20.0, 21.0])
+    text = latex.one_client(one_client.table(rows.assign(few=[False, True, False])))
+    assert text.count(r"\textsuperscript{f}") == 1 and r"20.0 [18.0, 22.0]\textsuperscript{f}" in text
+
+
 def test_settings_have_separate_columns():
     """Points that differ in something else have separate columns, the usual ones first; five of many are shown."""
     usual = groups(object_size_bytes=4000, workers=[1, 8, 12], value=[10.0, 20.0, 21.0])

@@ -25,6 +25,17 @@ def test_cells_that_were_not_printed_stay_empty():
     assert r"\multicolumn{9}{@{}r@{}}{continued}" in text
 
 
+def test_events_are_those_of_the_whole_run():
+    """No step ended in a run of 3 s with 15 events/s: the table has 45 events, with the mark of few steps."""
+    slow = events().assign(duration_s=3, events_median_per_s=15.0, processed_median_events=0, few=True)
+    ours = storage_lab.table(slow).query("source == 'measured'")
+    assert set(ours["events"]) == {45}
+    assert r"45\textsuperscript{f}" in latex.storage_lab(storage_lab.table(slow.assign(**LEVEL)))
+
+
+LEVEL = {f"events_{part}_per_s": 15.0 for part in ("low", "high")}
+
+
 def test_requested_bytes_count_where_wire_is_not_known():
     local = events().assign(**{f"wire_{p}_mb_per_s": math.nan for p in ("median", "low", "high")})
     local = storage_lab.table(local).query("source == 'measured'")
