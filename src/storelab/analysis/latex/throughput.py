@@ -9,6 +9,7 @@ from storelab.analysis.latex.headlines import Headline, closed, interval, runs, 
 from storelab.analysis.latex.parts import THIN, escape, left, longtable, placed, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
+from storelab.analysis.tables.verdicts import units_of
 from storelab.core import units
 
 MANY = 6  # columns of axes beyond which they stand in one, in words
@@ -194,5 +195,5 @@ def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]
                 of=f"in {size} {plural}".replace("  ", " "),
                 where=where,
                 size=float(top[of.median]),
-                verdict=verdict(on[on["unit"] == of.shown]),
+                verdict=verdict(on[on["unit"] == units_of(of.workload, bool(of.large))]),
             )
