@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, GIVEN, HEADLINES
-from storelab.analysis.latex.parts import escape, left, row, spread, tabular
+from storelab.analysis.latex.parts import FEW, escape, left, row, spread, tabular
 from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts.rules import DISTURBED, NOT_KNOWN
@@ -46,7 +46,18 @@ class Headline:
 
     @property
     def clause(self) -> str:
-        return f"{self.value} {self.of}".strip()
+        return f"{self.number} {self.of}".strip()
+
+    @property
+    def number(self) -> str:
+        """The value in a sentence, where `places` says what a mark means."""
+        return self.value.replace(FEW, "")
+
+    @property
+    def places(self) -> list[str]:
+        """What is in brackets behind it."""
+        few = [f"fewer than {groups.FEW} operations a run"] if FEW in self.value else []
+        return [*few, *filter(None, self.where.split(", "))]
 
 
 Known = Mapping[str, Sequence[Headline]]
@@ -127,7 +138,7 @@ def answers(known: Known) -> Iterator[str]:
 def _apart(found: Sequence[Headline]) -> tuple[list[str], str]:
     """The brackets behind each, and what all have in common at the end of theirs, which is at the end of the
     sentence."""
-    parts = [h.where.split(", ") if h.where else [] for h in found]
+    parts = [h.places for h in found]
     common: list[str] = []
     while len(parts) > 1 and all(parts) and len({p[-1] for p in parts}) == 1:
         common.insert(0, parts[0][-1])
@@ -150,7 +161,7 @@ def of_kind(found: Sequence[Headline]) -> str:
     each, common = _apart(ranked)
     said, of = [], None
     for h, where in zip(ranked, each, strict=True):
-        what = h.value if h.of == of else h.clause
+        what = h.number if h.of == of else h.clause
         said.append(f"{_names([h.system])[0]} {'' if said else f'{h.verb} '}{what}{where}")
         of = h.of
     return f"{_listed(said)}{common}."

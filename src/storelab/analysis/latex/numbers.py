@@ -43,6 +43,7 @@ KNOWN = {
 POSITIVE = {
     "aa_compared": "aa_compared",
     "calibration_drift": "calibration_drift_most",
+    "ceiling_exceeded": "ceiling_exceeded",
     "client_bound": "client_bound",
     "disturbed": "disturbed",
     "errors": "errors",

@@ -91,6 +91,26 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
     assert {name for name, holds in page.flags(best).items() if holds} == {"summary", "summary_intervals"}
 
 
+@pytest.mark.parametrize("name", ["broad", pytest.param("reference", marks=pytest.mark.heavy)])
+def test_each_rate_has_the_verdict_on_itself(name):
+    """The row of verdicts.csv with the same rate, whatever its unit."""
+    tables = Tables({t: build.read(built(name), t) for t in ("throughput", "verdicts")})
+    found = [h for of in page.headlines(tables).values() for h in of]
+    on = tables["verdicts"].set_index(["deployment", "best"])["verdict"].sort_index()
+    kinds = {h.kind for h in found}
+    assert {"Download, small", "HEAD request"} <= kinds
+    for h in found:
+        [verdict] = [v for (system, best), v in on.items() if system == h.system and best == pytest.approx(h.size)]
+        assert h.verdict == verdict, h.kind
+
+
+def test_sentence_says_that_operations_are_few():
+    best = known(throughput=rates(DOWN | {"value": 700.0, "few": True}, UP | {"value": 7.0, "few": False}))
+    text = page.results(best, NONE)
+    assert "large downloads (fewer than 10 operations a run) and" in text and "superscript" not in text
+    assert page.summary(best).count("superscript") == 1
+
+
 def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
     table = rates(DOWN | {"value": 500.0, "n": 1}, UP | {"value": 50.0, "n": 1, "store": "beta"})
     told = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))

@@ -14,7 +14,7 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
-from storelab.analysis.tables.calibration import CLIENT, LINK
+from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK
 from storelab.analysis.tables.links import LINK_FULL
 from storelab.analysis.tables.points import DISTURBED_PERCENT
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
@@ -39,19 +39,22 @@ def _n(value: float, unit: str = "") -> str:
 
 
 def errors(s: Subject) -> str | None:
-    invalid = s.points[s.points["state"] == "invalid"]
     failed, good = s.number("errors") or 0.0, s.number("operations") or 0.0
     percent = 100 * failed / (failed + good) if failed + good else 0.0
-    if not len(invalid) and percent <= FAILED:
+    return f"{_n(percent)} % of the operations failed at the best rate" if percent > FAILED else None
+
+
+def invalid(s: Subject) -> str | None:
+    """Return how many runs are invalid, and the first: no limit, because they may be at other settings than the best
+    rate."""
+    runs = s.points[s.points["state"] == "invalid"]
+    if runs.empty:
         return None
-    said = [f"{_n(percent)} % of the operations failed at the best rate"] if percent > FAILED else []
-    if len(invalid):
-        first = invalid.sort_values([c for c in ("clients", "workers") if c in invalid]).iloc[0]
-        where = ", ".join(
-            words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
-        )
-        said.append(f"{len(invalid)} of {len(s.points)} runs are invalid, the first with {where}: {first['reason']}")
-    return "; ".join(said)
+    first = runs.sort_values([c for c in ("clients", "workers") if c in runs]).iloc[0]
+    where = ", ".join(
+        words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+    )
+    return f"{len(runs)} of {len(s.points)}, the first with {where}: {first['reason']}"
 
 
 def unsteady(s: Subject) -> str | None:
@@ -77,6 +80,13 @@ def memory(s: Subject) -> str | None:
 
 def ceiling(s: Subject) -> str | None:
     return _reached(s, "the same clients reach") if s.row.get("bound_by") == CLIENT else None
+
+
+def wrong(s: Subject) -> list[str]:
+    """Return the limits that the best rate contradicts."""
+    problem, percent = s.row.get("link_problem"), s.number("ceiling_percent") or 0.0
+    said = f"the rate is {_n(percent)} % of the calibrated ceiling"
+    return [*([] if pd.isna(problem) else [str(problem)]), *([said] if percent > EXCEEDED else [])]
 
 
 def _reached(s: Subject, who: str) -> str:
@@ -286,8 +296,7 @@ FULL = {CLIENTS: "clients' links", FRONT_ENDS: "front-ends' links", BOTH: "links
 NOT_KNOWN = "not known"
 DISTURBED = "disturbed"
 RULES = (
-    Rule("errors", errors, ("runs are invalid (more failed operations than the campaign's budget), or at the best "
-                           f"rate more than {FAILED:g} % of the operations failed")),
+    Rule("errors", errors, f"at the best rate more than {FAILED:g} % of the operations failed"),
     Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is no "
                                "one rate to explain")),
     Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
