@@ -40,8 +40,8 @@ COLUMNS = (
 @TABLE("verdicts", "tables", "by")
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
-    unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that fire, each with its evidence), would_tell
-    (where not known).
+    unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that
+    fire, each with its evidence; invalid runs; limits that the rate contradicts), would_tell (where not known).
 
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """

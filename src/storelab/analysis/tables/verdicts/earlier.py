@@ -166,8 +166,13 @@ class _Block:
 
     @property
     def values(self) -> list[Any]:
-        """What ours are; downloads that no cache holds are other ones, whatever their numbers."""
-        return [self.name == COLD, *((r["system"], *(r[part] for part in groups.PARTS)) for r in self.ours)]
+        """The numbers that ours are."""
+        return [(r["system"], *(r[part] for part in groups.PARTS)) for r in self.ours]
+
+    def repeats(self, other: "_Block") -> bool:
+        """Return True if ours are the same by the other's measure."""
+        alike = self.name == other.name or (self.name == NETWORK and other.name in OF[NETWORK])
+        return alike and self.over != other.over and self.values == other.values
 
 
 @TABLE("earlier", "throughput", "resources")
@@ -183,7 +188,7 @@ def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd
             if not ours or theirs.empty:
                 continue
             block = _Block(name, over, [measure], theirs.sort_values("source", kind="stable").to_dict("records"), ours)
-            same = next((b for b in blocks if b.over != over and b.values == block.values), None)
+            same = next((b for b in blocks if block.repeats(b)), None)
             if same is None:
                 blocks.append(block)
             elif same.name == name:

@@ -145,7 +145,7 @@ def client_thread(s: Subject) -> str | None:
 def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
     """Of a busy host: cores busy, of the clients, of the server (None: not here, or not known); in words."""
     busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
-    if busy is None or client is None or not cores or busy < BUSY:
+    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # as it is printed
         return None
     server = s.number("server_cpu_median_cores") if s.shared else None
     said = f"host {_n(busy)} % busy: clients {_n(client)}"

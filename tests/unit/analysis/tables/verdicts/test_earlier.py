@@ -44,9 +44,8 @@ def test_measured_rows_are_best_by_the_same_measure():
 @pytest.mark.parametrize(("balance", "each"), [("client", 100), (None, 100), ("round_robin", 50)])
 def test_client_of_one_front_end_uses_no_other(balance, each):
     """One client, two front-ends, 100 downloads/s: one front-end had them all, unless the client used both."""
-    found = earlier.table(
-        groups(workload="get", clients=[1, 4], front_ends=[2, 2], value=[100.0, 90.0], balance=balance)
-    )
+    made = {"workload": "get", "clients": [1, 4], "front_ends": [2, 2], "value": [100.0, 90.0]}
+    found = earlier.table(groups(**made, balance=balance))
     ours = found[(found["source"] == "measured") & (found["what"] == "Downloads")].set_index("measure")["median"]
     assert ours.to_dict() == (
         {"per client and per front-end": 100} if each == 100 else {"per client": 100, "per front-end": each}

@@ -207,6 +207,7 @@ def test_side_that_made_the_host_busy():
     cases = [
         ({}, ["client"]),
         ({"host_cpu_median_percent": 89.9}, []),
+        ({"host_cpu_median_percent": 89.96}, ["client"]),  # printed as 90.0
         ({"client_cpu_median_cores": 7.1}, ["neither"]),
         ({"client_cpu_median_cores": 1.0, "server_cpu_median_cores": 7.2}, ["server"]),
         ({"client_cpu_median_cores": 1.0, "server_cpu_median_cores": 7.1}, ["neither"]),
