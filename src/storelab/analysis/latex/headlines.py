@@ -21,7 +21,18 @@ NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one
 MANY = 6  # systems or kinds from which on the letters are smaller
 BY_SYSTEM = 3  # systems with a sentence each; with more systems, a sentence has one kind of work of all systems
 SHORT = 5  # kinds of work of each system in the abstract; with more than BY_SYSTEM systems one less
-ORDER = ["throughput", "events", "sparse", "latency", "releases", "launches", "collections", "roles", "recovery"]
+ORDER = [
+    "scaling",
+    "throughput",
+    "events",
+    "sparse",
+    "latency",
+    "releases",
+    "launches",
+    "collections",
+    "roles",
+    "recovery",
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,7 @@ class Headline:
     where: str
     size: float
     verb: str = "reached"
+    reach: tuple[float, float] | None = None  # the interval of `size`, of several runs
     verdict: str = ""
 
     @property
@@ -73,6 +85,11 @@ def interval(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
     """The median, and its interval in brackets where there is more than one run."""
     median, _, rest = spread(r, name, unit).partition(" [")  # type: ignore[arg-type]
     return (median, *([f"[{rest}"] if r["n"] > 1 else []))  # type: ignore[operator]
+
+
+def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
+    """The ends of the interval; None of a single run."""
+    return (float(r[f"{name}_low_{unit}"]), float(r[f"{name}_high_{unit}"])) if r["n"] > 1 else None
 
 
 def runs(r: Mapping[str, object]) -> str:
@@ -130,6 +147,9 @@ def answers(known: Known) -> Iterator[str]:
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
             yield _of_system(name, of)
+        by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
+        if alike := [_short(found[0]) for found in by_kind.values() if _overlap(found)]:
+            yield f"The ranges of the systems overlap ({words.listed(alike)}): they do not differ."
     else:
         for kind in kinds(known):
             yield of_kind([h for h in _all(known) if h.kind == kind])
@@ -164,7 +184,13 @@ def of_kind(found: Sequence[Headline]) -> str:
         what = h.number if h.of == of else h.clause
         said.append(f"{_names([h.system])[0]} {'' if said else f'{h.verb} '}{what}{where}")
         of = h.of
-    return f"{_listed(said)}{common}."
+    return f"{_listed(said)}{common}{'; their ranges overlap' if _overlap(found) else ''}."
+
+
+def _overlap(found: Sequence[Headline]) -> bool:
+    """Return True if the intervals of several systems have a value in common."""
+    known = [h.reach for h in found if h.reach]
+    return len(known) == len(found) > 1 and max(low for low, _ in known) <= min(high for _, high in known)
 
 
 def _listed(clauses: Sequence[str]) -> str:
@@ -233,11 +259,13 @@ def results(known: Known, claims: pd.DataFrame) -> str:
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
-    """This number of headlines of each system. In sentences about kinds of work one kind less, and of a system that has
-    none of them its first headline."""
+    """This number of headlines of each system, first of the kinds that all systems have. In sentences about kinds of
+    work one kind less, and of a system that has none of them its first headline."""
+    common = set(kinds(known)).intersection(*({h.kind for h in of} for of in known.values()))
     if len(known) <= BY_SYSTEM:
-        return {name: list(of[:most]) for name, of in known.items()}
-    wanted = kinds(known)[: max(most - 1, 1)]
+        first = {name: sorted(of, key=lambda h: h.kind not in common)[:most] for name, of in known.items()}
+        return {name: [h for h in of if h in first[name]] for name, of in known.items()}
+    wanted = sorted(kinds(known), key=lambda kind: kind not in common)[: max(most - 1, 1)]
     return {name: [h for h in of if h.kind in wanted] or list(of[:1]) for name, of in known.items()}
 
 

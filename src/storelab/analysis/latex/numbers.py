@@ -38,6 +38,7 @@ KNOWN = {
     "second_stores": "second_stores",
     "share_amplification": "share_amplification_most",
     "tail": "tail_most",
+    "traffic_even": "traffic_spread_most",
     "uploads_beside": "uploads_beside",
 }
 POSITIVE = {

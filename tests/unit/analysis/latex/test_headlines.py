@@ -128,6 +128,54 @@ def test_rate_of_an_arrival_process_is_no_best():
     assert [row[:2] for row in cells(page.summary(best))] == [["alpha", "400|[360, 440]|10~MB, n~=~6"]]
 
 
+def curves(**columns) -> pd.DataFrame:
+    """scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
+    rows = {"store": "alpha", "workload": "get", "object_size_bytes": 10**6, "clients": [1, 8], "front_ends": pd.NA}
+    rows |= {"axis": "front_ends", "metric": "throughput", "values": 3, "least": 1, "most": 4, "n": 9}
+    rows |= {"curve": ["not rising", "still rising"], "linearity_value": [0.0, 0.99], "linearity_low": [-0.1, 0.985]}
+    return pd.DataFrame(rows | {"linearity_high": [0.1, 1.0]} | columns)
+
+
+def test_linearity_is_that_of_the_curve_that_scales_best():
+    ends = [(c, f, 18.0 * min(c, f)) for c in (1, 8) for f in (4, 2, 1)]
+    table = [DOWN | {"object_size_bytes": 10**6, "clients": c, "front_ends": f, "value": v} for c, f, v in ends]
+    [first, _] = known(throughput=rates(*table), scaling=curves())["alpha"]
+    assert first.clause == "a linearity of 0.99 [0.98, 1.00] over 1 to 4 front-ends"
+    assert first.where == "download, 1~MB objects, 8 clients, 18 to 36 to 72~MB/s, n~=~3"
+    [first] = known(scaling=curves(curve="cannot tell", n=3))["alpha"]
+    assert (first.lines, first.clause) == (
+        ("not decided", "n~=~1"),
+        "runs that do not decide how rates scale with front-ends",
+    )
+
+
+def test_overlapping_ranges_are_no_ranking():
+    near = dict(zip("abcd", (100.0, 101.0, 102.0, 103.0), strict=True))
+    for speeds, said in ((near, True), (near | {"a": 50.0}, False)):
+        for stores in ("abcd", "ad"):
+            table = rates(*(DOWN | {"value": speeds[store], "store": store} for store in stores))
+            text = page.results(known(throughput=table), NONE)
+            assert ("overlap" in text) is said, (stores, speeds)
+            single = page.results(known(throughput=table.assign(n=1)), NONE)
+            assert "overlap" not in single, "a single run has no range"
+
+
+def test_engines_are_named_where_they_differ():
+    table = [DOWN | {"value": 500.0}, UP | {"value": 50.0, "engine": "obstore"}]
+    assert "(10~MB, s5cmd)" in page.results(known(throughput=rates(*table)), NONE)
+    assert "s5cmd" not in page.results(known(throughput=rates(table[0])), NONE)
+
+
+def test_abstract_has_kinds_of_all_systems_first():
+    def of(system: str, *kinds: str) -> list[page.Headline]:
+        return [page.Headline(system, kind, "", "", (), "1", "", "", 1.0) for kind in kinds]
+
+    few = {"a": of("a", "x", "y", "z"), "b": of("b", "x", "w", "z")}
+    assert [[h.kind for h in own] for own in page.shortened(few, 2).values()] == [["x", "z"], ["x", "z"]]
+    many = few | {"c": of("c", "z"), "d": of("d", "v", "z")}
+    assert [[h.kind for h in own] for own in page.shortened(many, 2).values()] == [["z"]] * 4
+
+
 def latency(**columns) -> pd.DataFrame:
     """Downloads of 4 kB with 1 and 16 in flight, of 1 MB, and an upload."""
     names = ["workload", "op", "object_size_bytes", "concurrency", "n"]

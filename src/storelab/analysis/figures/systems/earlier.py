@@ -112,7 +112,7 @@ FIGURES = {
         function=earlier,
         caption="Then and now: hollow and grey what was published in the years that the labels name, divided by the "
         "clients that its setting names, per front-end or of the whole system as printed, or by the Gbit/s of the "
-        "links that carried it (1 Gb/s is 125 MB/s); coloured the highest medians measured here by the same measure. Networks, "
-        "clients and object sizes differ: no ratio is formed, and nothing is joined.",
+        "links that carried it (1 Gb/s is 125 MB/s); coloured the highest medians measured here by the same measure. "
+        "Networks, clients and object sizes differ: no ratio is formed, and nothing is joined.",
     ),
 }
