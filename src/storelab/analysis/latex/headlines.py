@@ -148,8 +148,8 @@ def answers(known: Known) -> Iterator[str]:
         for name, of in known.items():
             yield _of_system(name, of)
         by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
-        if alike := [_short(found[0]) for found in by_kind.values() if _overlap(found)]:
-            yield f"The ranges of the systems overlap ({words.listed(alike)}): they do not differ."
+        if alike := [f"{_short(found[0])} ({said})" for found in by_kind.values() if (said := _overlap(found))]:
+            yield f"Ranges overlap: {'; '.join(alike)}."
     else:
         for kind in kinds(known):
             yield of_kind([h for h in _all(known) if h.kind == kind])
@@ -184,13 +184,21 @@ def of_kind(found: Sequence[Headline]) -> str:
         what = h.number if h.of == of else h.clause
         said.append(f"{_names([h.system])[0]} {'' if said else f'{h.verb} '}{what}{where}")
         of = h.of
-    return f"{_listed(said)}{common}{'; their ranges overlap' if _overlap(found) else ''}."
+    return f"{_listed(said)}{common}{f'; ranges overlap: {alike}' if (alike := _overlap(found)) else ''}."
 
 
-def _overlap(found: Sequence[Headline]) -> bool:
-    """Return True if the intervals of several systems have a value in common."""
-    known = [h.reach for h in found if h.reach]
-    return len(known) == len(found) > 1 and max(low for low, _ in known) <= min(high for _, high in known)
+def _overlap(found: Sequence[Headline]) -> str:
+    """Neighbours in the order of the systems whose intervals overlap: their order may be chance."""
+    known = sorted((h for h in found if h.reach), key=lambda h: -h.size)
+    ends = [h.reach for h in known if h.reach]
+    if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
+        return "all systems"
+    pairs = [
+        f"{words.listed(_names([a.system, b.system]))}"
+        for a, b, upper, lower in zip(known, known[1:], ends, ends[1:], strict=False)
+        if max(upper[0], lower[0]) <= min(upper[1], lower[1])
+    ]
+    return ", ".join(pairs)
 
 
 def _listed(clauses: Sequence[str]) -> str:

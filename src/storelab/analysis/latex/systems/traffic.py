@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex import FILE, FLAGS
 from storelab.analysis.latex.parts import THIN, below, escape, floating, left, row
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.systems.traffic import CLIENTS, COUNTERS, evenly_given
@@ -12,13 +12,12 @@ FROM = {COUNTERS: "the front-ends' own counters of bytes", CLIENTS: "what the cl
 
 
 @FILE("table_traffic", "traffic")
-@FILLED("traffic", "traffic")
 def traffic(table: pd.DataFrame) -> str:
     """A row per group of points whose front-ends were given to as many clients each: the share of each front-end, and
-    their spread; below a line for each system and workload. Of the others a sentence, or, where there are no such
-    groups, their rows."""
-    by, even = list(table.columns[: table.columns.get_loc("front_end")]), evenly_given(table)
-    shown = even if len(even) else table
+    their spread; below a line for each system and workload. Of the others a sentence."""
+    by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_given(table)
+    if shown.empty:
+        return ""
     rows, lines = groups.labelled(shown), []
     sources = {_from(source) for source in rows["source"]}
     moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *words.DEPLOYMENT_NAMES)]
@@ -29,8 +28,9 @@ def traffic(table: pd.DataFrame) -> str:
         given = list(dict.fromkeys(f"{n:g}" for n in own["given_to"]))
         shares = [words.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
         cells = [escape(", ".join(filter(None, said))), f"{first['front_ends']:g}"]
-        spread = [round(first[f"spread_{part}_percent"], 1) for part in groups.PARTS]
-        cells += [" or ".join(given), ", ".join(shares), words.spread(spread, THIN), f"{first['n']:g}"]
+        median, low, high = (words.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
+        spread = f"{median} [{low}, {high}]" if low != high else median
+        cells += [" or ".join(given), ", ".join(shares), spread, f"{first['n']:g}"]
         cells += [escape(_from(first["source"]))] if len(sources) > 1 else []
         lines.append((escape(of), row(cells)))
     caption = (
@@ -53,3 +53,9 @@ def traffic(table: pd.DataFrame) -> str:
 
 def _from(source: str) -> str:
     return " and ".join(SAID.get(s, s) for s in source.split(", "))
+
+
+@FLAGS("traffic", "traffic")
+def flags(table: pd.DataFrame) -> dict[str, bool]:
+    """Whether the table has a row."""
+    return {"traffic": len(evenly_given(table)) > 0}
