@@ -59,7 +59,11 @@ def invalid(s: Subject) -> str | None:
 
 def unsteady(s: Subject) -> str | None:
     runs, n, how = s.number("unsteady") or 0.0, s.number("n") or 0.0, s.row.get("unsteady_how")
-    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})" if n and runs > n / 2 else None
+    if not n or runs <= n / 2:
+        return None
+    if n == 1:
+        return f"the only run at the best rate is not steady ({str(how).removesuffix(' 1')})"
+    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})"
 
 
 def sockets(s: Subject) -> str | None:
@@ -261,12 +265,20 @@ def unknown(s: Subject) -> str:
     return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
 
 
+PUSHED = ("clients", "workers", "buckets", "front_ends")
+
+
 def would_tell(s: Subject) -> str:
     """What is missing, where the verdict is not known."""
     unknown_ = {c for c in MEASURED if s.number(c) is None}
-    few = {axis for axis in ("clients", "workers", "buckets", "front_ends") if len(s.along(axis)) < 2}
+    numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
+    few = {axis for axis, values in numbers.items() if len(values) == 1}
+    # Several values, but none of them with all else the same.
+    coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
+    pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
-        "more than one number of clients or workers": few >= {"clients", "workers"},
+        "more than one number of clients or workers": bool(pushed) and few >= pushed,
+        f"{coupled[0]} varied without {words.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,

@@ -140,6 +140,7 @@ THRESHOLDS = [  # rule, what is known, axes, words of the evidence
     (rules.unsteady, {"unsteady": 2, "n": 4, "unsteady_how": "x 2"}, {}, None),
     (rules.unsteady, {"unsteady": 3, "n": 4, "unsteady_how": "x 3"}, {}, "3 of 4 runs"),
     (rules.unsteady, {"unsteady": 0, "n": 0}, {}, None),
+    (rules.unsteady, {"unsteady": 1, "n": 1, "unsteady_how": "stalled 1"}, {}, "is not steady (stalled)"),
     (rules.sockets, PORTS | {"ports_median_percent": 89.9}, {}, None),
     (rules.sockets, PORTS | {"ports_median_percent": 90}, {}, "TIME_WAIT 700, all sockets 900 of 1000 ports"),
     (rules.sockets, PORTS | {"ports_median_percent": 90, "shared_host": True}, {}, None),
@@ -353,6 +354,20 @@ def test_missing_data_are_named():
         row = {k: 1.0 for k in rules.MEASURED if k not in missing} | {"shared_host": shared}
         found = rules.would_tell(given(row, values=(1.0,) * runs, groups=[({a: 9}, (1.0,)) for a in axes.split()]))
         assert found.startswith(said) and found.count(";") == said.count(";"), (missing, shared, runs, axes)
+
+
+def test_axes_that_the_workload_lacks_or_varied_are_not_missing():
+    row = dict.fromkeys(rules.MEASURED, 1.0)
+    lacks = {"buckets": None, "front_ends": None, "workers": None}
+    cases = [  # axes of the best group, changed axes of others, what would tell
+        (lacks, [{"clients": 9}], WAITS),
+        (lacks, [], "more than one number of clients or workers"),
+        ({"buckets": None}, [{"clients": 9, "front_ends": 9}], "clients varied without front-ends"),
+        ({"buckets": None}, [{"clients": 9, "front_ends": 9}, {"clients": 9}, {"front_ends": 9}], WAITS),
+    ]
+    for axes, groups, said in cases:
+        found = given(row, axes, values=(1.0,) * 4, groups=[(changed, (1.0,)) for changed in groups])
+        assert rules.would_tell(found) == said, (axes, groups)
 
 
 def test_unknown_links_and_contradictions_are_named():
