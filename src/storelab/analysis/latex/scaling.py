@@ -70,7 +70,12 @@ def headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
         known = own[(own["curve"] != CANNOT_TELL) & own["linearity_low"].notna()]
         best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
         each = runs({"n": best["n"] / best["values"]})
-        said = {"system": str(system), "kind": "Front-ends", "unit": "", "asks": "how rates scale with front-ends"}
+        said = {
+            "system": str(system),
+            "kind": "Linearity over front-ends",
+            "unit": "",
+            "asks": "how rates scale with front-ends",
+        }
         if known.empty:
             told = {"verb": "had", "value": "runs that do not decide", "of": "how rates scale with front-ends"}
             yield Headline(**said, **told, lines=("not decided", each), where=each, size=-math.inf)

@@ -26,7 +26,7 @@ SHAPES = {  # in a sentence; {0}: how many
     knees.RISING: "{0} still rise{1} at the end",
     knees.BENDING: "{0} bend{1} (the last step rises, but less than the steps before)",
     knees.LEVEL: "{0} do{2} not rise",
-    knees.CANNOT_TELL: "{0} cannot be judged by the runs",
+    knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
 }
 # Columns: what of a curve, and which part of its interval.
 PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
