@@ -136,6 +136,10 @@ def test_count_of_failed_operations_is_over_runs():
     row = judged(both, **said).iloc[0]
     assert (row["verdict"], row["value"], row["cases"]) == ("refuted", 7, 1), "one failure is enough against `never`"
     assert pd.isna(row["high"])
+    roles = pd.concat([lost.assign(key=["k", "l", "m"], role=role) for role in ("up", "down")])
+    row = judged(roles, **said).iloc[0]
+    assert (row["verdict"], row["n"], row["evidence"]) == ("confirmed", 3, "0 in 3 runs"), "two roles are one run"
+    assert verdict(roles[roles["key"] != "m"], **said) == UNDECIDED
 
 
 ORDER = {"metric": "rate", "along": "workers", "values": [1, 4, 16], "rule": "order"}
