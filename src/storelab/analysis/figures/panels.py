@@ -19,7 +19,7 @@ from storelab.analysis.figures.specification import (
     select,
 )
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.calibration import LINK, SHARED
+from storelab.analysis.tables.calibration import EXCEEDED, LINK, SHARED
 from storelab.core import units
 
 TELLABLE = 10  # colours that can be told apart
@@ -82,11 +82,12 @@ def links(rows: pd.DataFrame) -> pd.Series:
 
 def ceilings(rows: pd.DataFrame) -> pd.Series:
     """Which rows have a ceiling of their engine, of clients on nodes. One of cores that client and server share means
-    little; that of links is drawn where their capacity is not known."""
+    little, one that a rate exceeded is wrong; that of links is drawn where their capacity is not known."""
     if not limits(rows).any():
         return pd.Series(False, index=rows.index)
     other = rows["ceiling_of"].isin([SHARED, *([LINK] if rows["link_bits_per_s"].notna().any() else [])])
-    return rows["ceiling_rate_per_s"].notna() & ~other
+    wrong = (rows["ceiling_percent"] > EXCEEDED).fillna(False).astype(bool)
+    return rows["ceiling_rate_per_s"].notna() & ~other & ~wrong
 
 
 def side_by_side(panels: int) -> int:

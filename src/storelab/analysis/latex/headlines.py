@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FLAGS, GIVEN, HEADLINES
-from storelab.analysis.latex.parts import escape, left, row, spread, tabular
+from storelab.analysis.latex.parts import FEW, escape, left, row, spread, tabular
 from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts.rules import DISTURBED, NOT_KNOWN
@@ -21,7 +21,18 @@ NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one
 MANY = 6  # systems or kinds from which on the letters are smaller
 BY_SYSTEM = 3  # systems with a sentence each; with more systems, a sentence has one kind of work of all systems
 SHORT = 5  # kinds of work of each system in the abstract; with more than BY_SYSTEM systems one less
-ORDER = ["throughput", "events", "sparse", "latency", "releases", "launches", "collections", "roles", "recovery"]
+ORDER = [
+    "scaling",
+    "throughput",
+    "events",
+    "sparse",
+    "latency",
+    "releases",
+    "launches",
+    "collections",
+    "roles",
+    "recovery",
+]
 
 
 @dataclass(frozen=True)
@@ -42,11 +53,23 @@ class Headline:
     where: str
     size: float
     verb: str = "reached"
+    reach: tuple[float, float] | None = None  # the interval of `size`, of several runs
     verdict: str = ""
 
     @property
     def clause(self) -> str:
-        return f"{self.value} {self.of}".strip()
+        return f"{self.number} {self.of}".strip()
+
+    @property
+    def number(self) -> str:
+        """The value in a sentence, where `places` says what a mark means."""
+        return self.value.replace(FEW, "")
+
+    @property
+    def places(self) -> list[str]:
+        """What is in brackets behind it."""
+        few = [f"fewer than {groups.FEW} operations a run"] if FEW in self.value else []
+        return [*few, *filter(None, self.where.split(", "))]
 
 
 Known = Mapping[str, Sequence[Headline]]
@@ -62,6 +85,11 @@ def interval(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
     """The median, and its interval in brackets where there is more than one run."""
     median, _, rest = spread(r, name, unit).partition(" [")  # type: ignore[arg-type]
     return (median, *([f"[{rest}"] if r["n"] > 1 else []))  # type: ignore[operator]
+
+
+def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
+    """The ends of the interval; None of a single run."""
+    return (float(r[f"{name}_low_{unit}"]), float(r[f"{name}_high_{unit}"])) if r["n"] > 1 else None
 
 
 def runs(r: Mapping[str, object]) -> str:
@@ -119,6 +147,9 @@ def answers(known: Known) -> Iterator[str]:
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
             yield _of_system(name, of)
+        by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
+        if alike := [f"{_short(found[0])} ({said})" for found in by_kind.values() if (said := _overlap(found))]:
+            yield f"Ranges overlap: {'; '.join(alike)}."
     else:
         for kind in kinds(known):
             yield of_kind([h for h in _all(known) if h.kind == kind])
@@ -127,7 +158,7 @@ def answers(known: Known) -> Iterator[str]:
 def _apart(found: Sequence[Headline]) -> tuple[list[str], str]:
     """The brackets behind each, and what all have in common at the end of theirs, which is at the end of the
     sentence."""
-    parts = [h.where.split(", ") if h.where else [] for h in found]
+    parts = [h.places for h in found]
     common: list[str] = []
     while len(parts) > 1 and all(parts) and len({p[-1] for p in parts}) == 1:
         common.insert(0, parts[0][-1])
@@ -150,10 +181,24 @@ def of_kind(found: Sequence[Headline]) -> str:
     each, common = _apart(ranked)
     said, of = [], None
     for h, where in zip(ranked, each, strict=True):
-        what = h.value if h.of == of else h.clause
+        what = h.number if h.of == of else h.clause
         said.append(f"{_names([h.system])[0]} {'' if said else f'{h.verb} '}{what}{where}")
         of = h.of
-    return f"{_listed(said)}{common}."
+    return f"{_listed(said)}{common}{f'; ranges overlap: {alike}' if (alike := _overlap(found)) else ''}."
+
+
+def _overlap(found: Sequence[Headline]) -> str:
+    """Neighbours in the order of the systems whose intervals overlap: their order may be chance."""
+    known = sorted((h for h in found if h.reach), key=lambda h: -h.size)
+    ends = [h.reach for h in known if h.reach]
+    if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
+        return "all systems"
+    pairs = [
+        f"{words.listed(_names([a.system, b.system]))}"
+        for a, b, upper, lower in zip(known, known[1:], ends, ends[1:], strict=False)
+        if max(upper[0], lower[0]) <= min(upper[1], lower[1])
+    ]
+    return ", ".join(pairs)
 
 
 def _listed(clauses: Sequence[str]) -> str:
@@ -222,11 +267,13 @@ def results(known: Known, claims: pd.DataFrame) -> str:
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
-    """This number of headlines of each system. In sentences about kinds of work one kind less, and of a system that has
-    none of them its first headline."""
+    """This number of headlines of each system, first of the kinds that all systems have. In sentences about kinds of
+    work one kind less, and of a system that has none of them its first headline."""
+    common = set(kinds(known)).intersection(*({h.kind for h in of} for of in known.values()))
     if len(known) <= BY_SYSTEM:
-        return {name: list(of[:most]) for name, of in known.items()}
-    wanted = kinds(known)[: max(most - 1, 1)]
+        first = {name: sorted(of, key=lambda h: h.kind not in common)[:most] for name, of in known.items()}
+        return {name: [h for h in of if h in first[name]] for name, of in known.items()}
+    wanted = sorted(kinds(known), key=lambda kind: kind not in common)[: max(most - 1, 1)]
     return {name: [h for h in of if h.kind in wanted] or list(of[:1]) for name, of in known.items()}
 
 

@@ -45,11 +45,13 @@ KNOWN = {
     "second_stores": "second_stores",
     "share_amplification": "share_amplification_most",
     "tail": "tail_most",
+    "traffic_even": "traffic_spread_most",
     "uploads_beside": "uploads_beside",
 }
 POSITIVE = {
     "aa_compared": "aa_compared",
     "calibration_drift": "calibration_drift_most",
+    "ceiling_exceeded": "ceiling_exceeded",
     "client_bound": "client_bound",
     "disturbed": "disturbed",
     "errors": "errors",

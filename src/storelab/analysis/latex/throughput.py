@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterator
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
-from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
+from storelab.analysis.latex.headlines import Headline, closed, interval, reach, runs, verdict
 from storelab.analysis.latex.parts import THIN, escape, left, longtable, placed, row, shares, spread, stacked, tabular
 from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
+from storelab.analysis.tables.verdicts import units_of
 from storelab.core import units
 
 MANY = 6  # columns of axes beyond which they stand in one, in words
@@ -26,15 +27,18 @@ def _bound(r: pd.Series) -> str:
 def best(table: pd.DataFrame) -> str:
     """The highest median per operation, object size and store, where it was seen, and the CPU of both sides."""
     rows = []
+    engines = table["engine"].nunique() > 1
     for name, of in CLASSES.items():
         known = measured(table, name)
         for (store, size), part in known.groupby(["store", "object_size_bytes"]) if len(known) else []:
             top = part.loc[part[of.median].idxmax()]
             axes = [words.cell(c, top[c]) for c in ("clients", "workers", "front_ends")]
-            cells = [of.verb, units.format_size(int(size)), store, *axes, f"{top['n']:g}"]
+            engine = [top["engine"]] if engines else []
+            cells = [of.verb, units.format_size(int(size)), store, *engine, *axes, f"{top['n']:g}"]
             rows.append(row([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
-    head = ["", "Objects", "Store", "Clients", "Workers", "Front-ends", "n", "Median [low, high]", "", r"CPU [\%]", ""]
-    return placed("lllrrrrrlrl", head, rows) if rows else ""
+    head = ["", "Objects", "Store", *(["Engine"] if engines else []), "Clients", "Workers", "Front-ends", "n"]
+    head += ["Median [low, high]", "", r"CPU [\%]", ""]
+    return placed(f"lll{'l' * engines}rrrrrlrl", head, rows) if rows else ""
 
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
@@ -181,7 +185,8 @@ def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]
             top = own.loc[own[of.median].astype(float).idxmax()]
             on = verdicts[(verdicts["deployment"] == system) & (verdicts["workload"] == of.workload)]
             lines = interval(top, *of.metric)
-            where = f"{escape(units.format_size(int(top['object_size_bytes'])))}, {runs(top)}"
+            engine = [escape(top["engine"])] if rates["engine"].nunique() > 1 else []
+            where = ", ".join([escape(units.format_size(int(top["object_size_bytes"]))), *engine, runs(top)])
             size = "" if of.large is None else "large" if of.large else "small"
             plural = " ".join(word if word.isupper() else word.lower() for word in f"{of.verb}s".split())
             yield Headline(
@@ -194,5 +199,6 @@ def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]
                 of=f"in {size} {plural}".replace("  ", " "),
                 where=where,
                 size=float(top[of.median]),
-                verdict=verdict(on[on["unit"] == of.shown]),
+                reach=reach(top, *of.metric),
+                verdict=verdict(on[on["unit"] == units_of(of.workload, bool(of.large))]),
             )

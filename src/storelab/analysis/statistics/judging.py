@@ -117,7 +117,9 @@ def count(happened: int, tried: int, bound: Bound, enough: int) -> Found:
     high = float(betaincinv(happened + 1, tried - happened, 0.975)) if happened < tried else 1.0
     seen = (happened > bound.at) if bound.most else (happened >= bound.at)  # what more tries cannot undo
     holds = (not seen if bound.most else seen) if seen or tried >= enough else None
-    reason = "" if holds is not None else f"{tried} tries are too few; {enough} are enough"
+    reason = (
+        "" if holds is not None else f"{tried} {'try is' if tried == 1 else 'tries are'} too few; {enough} are enough"
+    )
     return Found(happened, low * tried, high * tried, holds=holds, reason=reason, lacks=MORE_TRIES if reason else "")
 
 

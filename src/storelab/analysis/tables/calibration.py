@@ -6,8 +6,8 @@
 * `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
   same engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whose
   limit it is (LINK, CLIENT, or SHARED cores, where it means little); what binds the point: LINK at `links.LINK_FULL`
-  percent of a known link, LINK or CLIENT above BOUND percent of the ceiling, else null. Cores and memory of one host
-  are shared by client and server; a link is not: so a LINK binds on a shared host too.
+  percent of a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null. Cores and
+  memory of one host are shared by client and server; a link is not: so a LINK binds on a shared host too.
 """
 
 from collections.abc import Mapping
@@ -24,6 +24,7 @@ from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
 BOUND = 80  # percent of the ceiling
+EXCEEDED = 105  # percent of the ceiling: a rate above it contradicts the ceiling
 LINK, CLIENT, SHARED = "link", "client", "shared cores"
 IDLE = 50  # percent: a ceiling at which the processors were less busy is that of the link
 # What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
@@ -126,7 +127,7 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
 def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str | None:
     if pd.notna(link_used_percent) and link_used_percent >= links.LINK_FULL:
         return LINK
-    near = pd.notna(ceiling_percent) and ceiling_percent > BOUND
+    near = pd.notna(ceiling_percent) and BOUND < ceiling_percent <= EXCEEDED
     return str(ceiling_of) if near and pd.notna(ceiling_of) and ceiling_of != SHARED else None
 
 
@@ -174,6 +175,7 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
         out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
     groups = throughput[throughput["ceiling_percent"].notna()]
     out.append(("ceiling_groups", len(groups), ""))
+    out.append(("ceiling_exceeded", int((groups["ceiling_percent"] > EXCEEDED).sum()), ""))
     out += [(f"{by}_bound", int((throughput["bound_by"] == by).sum()), "") for by in (CLIENT, LINK)]
     if len(groups):
         top = groups.loc[groups["ceiling_percent"].astype(float).idxmax()]

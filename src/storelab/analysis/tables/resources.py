@@ -94,9 +94,12 @@ def of_run(
     host, clients = run.get("host") or {}, run["clients"]
     seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
-    for kind in ("user", "system"):
-        cpu = sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients)
-        out[f"client_{kind}_cores"] = _per(cpu, seconds)
+    spent = {kind: sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients) for kind in ("user", "system")}
+    # Clients count their CPU until they end, behind the deadline: no more than what the hosts took until then.
+    took, busy = sum(spent.values()), host.get("cpu_busy_s")
+    part = 1.0 if busy is None or took <= busy else busy / took
+    for kind, cpu in spent.items():
+        out[f"client_{kind}_cores"] = _per(part * cpu, seconds)
         out[f"client_{kind}_s_per_1000"] = _per(1000 * cpu, operations)
         out[f"client_{kind}_s_per_gb"] = _per(1e9 * cpu, moved_bytes)
     out["client_cpu_cores"] = out["client_user_cores"] + out["client_system_cores"] if seconds else None

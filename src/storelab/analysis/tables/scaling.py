@@ -20,6 +20,14 @@ from storelab.core.axes import ALL
 
 AXES = tuple(a.column for a in ALL.values() if a.curve)
 TOGETHER = ", "  # between axes that go together
+SHAPES = {  # in a sentence; {0}: how many
+    knees.KNEE: "{0} reach{2} a knee",
+    knees.PEAK: "{0} peak{1}",
+    knees.RISING: "{0} still rise{1} at the end",
+    knees.BENDING: "{0} bend{1} (the last step rises, but less than the steps before)",
+    knees.LEVEL: "{0} do{2} not rise",
+    knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
+}
 # Columns: what of a curve, and which part of its interval.
 PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 
@@ -81,20 +89,15 @@ def _columns(curve: knees.Curve) -> dict[str, Any]:
 
 @NUMBERS("scaling", "scaling")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """curves, knees, curves_peaked, curves_rising (still rising or bending), curves_level, curves_unknown; the extremes
-    of linearity over the curves of front-ends. Absent data, no row."""
+    """curves; curves_shapes: how many have which shape, in words; the extremes of linearity over the curves of
+    front-ends that the runs can tell. Absent data, no row."""
     if found.empty:
         return []
-    kinds = {
-        "knees": [knees.KNEE],
-        "curves_peaked": [knees.PEAK],
-        "curves_rising": [knees.RISING, knees.BENDING],
-        "curves_level": [knees.LEVEL],
-        "curves_unknown": [knees.CANNOT_TELL],
-    }
-    out: list[tuple[str, Any, str]] = [("curves", len(found), "")]
-    out += [(name, int(found["curve"].isin(shapes).sum()), "") for name, shapes in kinds.items()]
-    rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & found["linearity_low"].notna()]
+    counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
+    said = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
+    out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", said, "")]
+    known = (found["curve"] != knees.CANNOT_TELL) & found["linearity_low"].notna()
+    rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
     if len(rows):
         worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
         out.append(("linearity_front_ends", " to ".join(dict.fromkeys(map(linearity, (worst, best)))), ""))

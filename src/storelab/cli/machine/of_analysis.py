@@ -19,6 +19,7 @@ class Verdict(Said):
     unit: str = Field(description="Its unit.")
     where: str = Field(description="Clients, workers … that reached it.")
     n: int = Field(description="Number of runs.")
+    few: bool = Field(description="Whether the rate depends on fewer than 10 operations in a run.")
     verdict: str = Field(description="The first rule that fires, or `not known`.")
     evidence: str = Field(description="Its numbers.")
     also: str | None = Field(description="Other rules that fire, each with its evidence.")

@@ -91,6 +91,26 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
     assert {name for name, holds in page.flags(best).items() if holds} == {"summary", "summary_intervals"}
 
 
+@pytest.mark.parametrize("name", ["broad", pytest.param("reference", marks=pytest.mark.heavy)])
+def test_each_rate_has_the_verdict_on_itself(name):
+    """The row of verdicts.csv with the same rate, whatever its unit."""
+    tables = Tables({t: build.read(built(name), t) for t in ("throughput", "verdicts")})
+    found = [h for of in page.headlines(tables).values() for h in of]
+    on = tables["verdicts"].set_index(["deployment", "best"])["verdict"].sort_index()
+    kinds = {h.kind for h in found}
+    assert {"Download, small", "HEAD request"} <= kinds
+    for h in found:
+        [verdict] = [v for (system, best), v in on.items() if system == h.system and best == pytest.approx(h.size)]
+        assert h.verdict == verdict, h.kind
+
+
+def test_sentence_says_that_operations_are_few():
+    best = known(throughput=rates(DOWN | {"value": 700.0, "few": True}, UP | {"value": 7.0, "few": False}))
+    text = page.results(best, NONE)
+    assert "large downloads (fewer than 10 operations a run) and" in text and "superscript" not in text
+    assert page.summary(best).count("superscript") == 1
+
+
 def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
     table = rates(DOWN | {"value": 500.0, "n": 1}, UP | {"value": 50.0, "n": 1, "store": "beta"})
     told = verdicts(("alpha", "get", "s5cmd", "10 MB objects", "MB/s", 500.0, "disturbed"))
@@ -106,6 +126,63 @@ def test_rate_of_an_arrival_process_is_no_best():
     table = rates(DOWN | {"value": 500.0, "arrival_rate": 50.0}, DOWN | {"value": 400.0, "arrival_rate": 0.0})
     best = known(throughput=table)
     assert [row[:2] for row in cells(page.summary(best))] == [["alpha", "400|[360, 440]|10~MB, n~=~6"]]
+
+
+def curves(**columns) -> pd.DataFrame:
+    """scaling.csv of one store: downloads of 1 MB over 1 to 4 front-ends, by one client and by eight."""
+    rows = {"store": "alpha", "workload": "get", "object_size_bytes": 10**6, "clients": [1, 8], "front_ends": pd.NA}
+    rows |= {"axis": "front_ends", "metric": "throughput", "values": 3, "least": 1, "most": 4, "n": 9}
+    rows |= {"curve": ["not rising", "still rising"], "linearity_value": [0.0, 0.99], "linearity_low": [-0.1, 0.985]}
+    return pd.DataFrame(rows | {"linearity_high": [0.1, 1.0]} | columns)
+
+
+def test_linearity_is_that_of_the_curve_that_scales_best():
+    ends = [(c, f, 18.0 * min(c, f)) for c in (1, 8) for f in (4, 2, 1)]
+    table = [DOWN | {"object_size_bytes": 10**6, "clients": c, "front_ends": f, "value": v} for c, f, v in ends]
+    [first, _] = known(throughput=rates(*table), scaling=curves())["alpha"]
+    assert first.clause == "a linearity of 0.99 [0.98, 1.00] over 1 to 4 front-ends"
+    assert first.where == "download, 1~MB objects, 8 clients, 18 to 36 to 72~MB/s, n~=~3"
+    [first] = known(scaling=curves(curve="cannot tell", n=3))["alpha"]
+    assert (first.lines, first.clause) == (
+        ("not decided", "n~=~1"),
+        "runs that do not decide how rates scale with front-ends",
+    )
+
+
+def test_overlapping_ranges_are_no_ranking():
+    cases = [  # speeds, each from 90 % to 110 %; which overlap
+        ((100, 101, 102, 103), "all systems"),
+        ((100, 101, 102), "all systems"),
+        ((50, 101, 102), r"\texttt{c} and \texttt{b}"),
+        ((85, 100, 120), r"\texttt{c} and \texttt{b}, \texttt{b} and \texttt{a}"),
+        ((50, 80, 120, 180), ""),
+        ((50, 80), ""),
+    ]
+    for speeds, said in cases:
+        stores = zip("abcd", map(float, speeds), strict=False)
+        table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in stores))
+        found = re.findall(
+            r"anges overlap: (?:large download \()?([^).]*)", page.results(known(throughput=table), NONE)
+        )
+        assert found == [said] * bool(said), speeds
+        single = page.results(known(throughput=table.assign(n=1)), NONE)
+        assert "overlap" not in single, "a single run has no range"
+
+
+def test_engines_are_named_where_they_differ():
+    table = [DOWN | {"value": 500.0}, UP | {"value": 50.0, "engine": "obstore"}]
+    assert "(10~MB, s5cmd)" in page.results(known(throughput=rates(*table)), NONE)
+    assert "s5cmd" not in page.results(known(throughput=rates(table[0])), NONE)
+
+
+def test_abstract_has_kinds_of_all_systems_first():
+    def of(system: str, *kinds: str) -> list[page.Headline]:
+        return [page.Headline(system, kind, "", "", (), "1", "", "", 1.0) for kind in kinds]
+
+    few = {"a": of("a", "x", "y", "z"), "b": of("b", "x", "w", "z")}
+    assert [[h.kind for h in own] for own in page.shortened(few, 2).values()] == [["x", "z"], ["x", "z"]]
+    many = few | {"c": of("c", "z"), "d": of("d", "v", "z")}
+    assert [[h.kind for h in own] for own in page.shortened(many, 2).values()] == [["z"]] * 4
 
 
 def latency(**columns) -> pd.DataFrame:

@@ -99,6 +99,13 @@ def test_resources_of_a_run():
     assert of_run(seen=SEEN | {"open": 99})["open_sockets"] == 99
 
 
+def test_cpu_after_the_deadline_is_no_core_of_the_run():
+    """The clients took 6 s in all, the host 4.5 s until the deadline: 0.9 cores of 5 s, as points.csv has it."""
+    late = of_run(host=HOST | {"network": NETWORK, "cpu_busy_s": 4.5})
+    assert [late[f"client_{kind}_cores"] for kind in ("cpu", "user", "system")] == pytest.approx([0.9, 0.75, 0.15])
+    assert late["client_user_s_per_1000"] == 2.5, "an operation costs what it costs"
+
+
 def test_unknown_resources_have_no_column():
     bare = of_run(seen={}, operations=0, moved=0, host={}, clients=[{"cpu_user_s": 4.0}])
     assert bare["client_user_cores"] == 0.5, "of the 8 s between start and deadline"

@@ -36,7 +36,7 @@ def test_each_axis_has_curves_with_the_others_held():
     ends = table[table["axis"] == "front_ends"]
     assert set(ends["curve"]) == {"still rising"} and ends["linearity_value"].to_numpy() == pytest.approx(1, abs=0.02)
     said = quoted(table)
-    assert (said["knees"], said["curves_rising"], said["curves"]) == (6, 8, 14)
+    assert said["curves"] == 14 and said["curves_shapes"] == "6 reach a knee and 8 still rise at the end"
     assert said["linearity_front_ends"].startswith("1.0")
     assert latex(table).count("still rising") == 8 and r"Clients 1--8" in latex(table)
 
@@ -51,7 +51,7 @@ def test_peak_is_named_in_table_numbers_and_paper():
     (found,) = table[table["axis"] == "clients"].to_dict("records")
     assert (found["curve"], found["knee_value"]) == ("peak", pytest.approx(8, rel=0.1))
     assert 4 <= found["knee_low"] <= 8 <= found["knee_high"] <= 16 and np.isnan(found["plateau_value"])
-    assert quoted(table)["curves_peaked"] == 1 and "peak 8" in latex(table)
+    assert "1 peaks" in quoted(table)["curves_shapes"] and "peak 8" in latex(table)
 
 
 def test_two_values_make_no_curve():
@@ -72,4 +72,13 @@ def test_linearity_is_quoted_from_least_to_most():
     rows = [(0.5, 0.25, 0.75), (-0.00003, -0.00006, -0.000003), (1.0, 0.99, 1.01)]
     said = quoted(pd.DataFrame(rows, columns=parts).assign(axis="front_ends", curve="knee"))
     assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]"
-    assert said["curves"] == said["knees"] == 3
+    assert said["curves"] == 3 and said["curves_shapes"] == "3 reach a knee"
+    table = pd.DataFrame([*rows, (-0.59, -8.28, 7.11)], columns=parts).assign(axis="front_ends")
+    said = quoted(table.assign(curve=["knee", "bending", "peak", "cannot tell"]))
+    assert said["linearity_front_ends"] == "0.00 [0.00, 0.00] to 1.00 [0.99, 1.01]", (
+        "what runs cannot tell is no extreme"
+    )
+    assert [part in said["curves_shapes"] for part in ("1 bends", "1 peaks", "1 cannot be judged", "rise at", "0")] == [
+        *[True] * 3,
+        *[False] * 2,
+    ]

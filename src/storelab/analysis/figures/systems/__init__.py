@@ -7,7 +7,7 @@ go together. May import: what `figures` may.
 import pandas as pd
 
 from storelab.analysis.figures.panels import limits
-from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
+from storelab.analysis.figures.specification import MIN_VALUES, Curve, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import of_class
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.tables.systems.space import METRICS, STATES
@@ -16,11 +16,14 @@ from storelab.core import units
 
 
 def _comparable(table: pd.DataFrame) -> pd.DataFrame:
-    """What stands side by side of all classes of operations, where there is more than one deployment."""
-    found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name))]
+    """What is compared of all classes of operations, at the largest number of clients, where there is more than one
+    deployment; without objects of a size that fewer than three (of two, both) have."""
+    found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name, loaded=True))]
     rows = pd.concat(found or [table.iloc[:0]])
     if rows.empty or rows["deployment"].nunique() < 2:
         return table.iloc[:0]
+    several = rows.groupby(["workload", "object_size_bytes"])["deployment"].transform("nunique")
+    rows = rows[several >= min(MIN_VALUES, rows["deployment"].nunique())]
     return rows.assign(series=rows["engine"]).sort_values("series", kind="stable")
 
 
@@ -79,7 +82,8 @@ FIGURES = {
         title="Systems side by side, {clients}; by engine",
         caption="The systems and deployments of the campaign side by side: operations per second on small objects, "
         "throughput of large "
-        "ones, at the least number of clients, front-ends, buckets and accounts that was measured; by engine. "
+        "ones, at the largest number of clients and the least of front-ends, buckets and accounts that was measured; "
+        "by engine. "
         "Medians; {bars}. {shared}",
     ),
     "front_ends": _against(

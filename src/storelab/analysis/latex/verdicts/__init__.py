@@ -6,10 +6,11 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, below, escape, left, longtable, row
-from storelab.analysis.parts import words
+from storelab.analysis.latex.parts import FEW, THIN, below, escape, left, longtable, row
+from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
 
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
 NAMED = 3  # kinds of work of a system that are named; of more the number
 
 
@@ -22,7 +23,8 @@ def verdicts(table: pd.DataFrame) -> str:
     lines = []
     for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
         beside = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
-        best = f"{words.number(r.best, gap=THIN)} {escape(r.unit)}; {escape(r.where)}"
+        mark = FEW if r.few else ""
+        best = f"{words.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
         cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + beside]
         lines.append((escape(r.deployment), row(cells)))
     rest = _unknown(table[table["verdict"] == NOT_KNOWN])
@@ -32,6 +34,7 @@ def verdicts(table: pd.DataFrame) -> str:
         "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
         "are those of the documentation; the first one that fires is the verdict, others that fire are in italics."
     )
+    caption += WITH_FEW if table.loc[table["verdict"] != NOT_KNOWN, "few"].any() else ""
     head = ["Workload", "Best", "Limited by", "Evidence"]
     return longtable(left(4.4, 3.0, 2.3, 5.4), caption, "tab:verdicts", head, below(4, lines)) + rest
 
@@ -49,7 +52,7 @@ def _unknown(table: pd.DataFrame) -> str:
             works = [_work(r) for r in own.itertuples(index=False)]
             of.append(f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})")
         more = f" What would tell: {escape(tells)}." if tells else ""
-        said.append(f"The limit is not known of {escape(words.listed(of))}.{more}")
+        said.append(f"The limit is not known for {escape(words.listed(of))}.{more}")
     return f"\n\\noindent {' '.join(said)}\n" if said else ""
 
 

@@ -51,8 +51,12 @@ def _is_store(system: str) -> bool:
 
 @FILE("table_claims_short", "claims")
 def short(table: pd.DataFrame) -> str:
-    """A row per system and a column per verdict: how many claims, and which, where they are few."""
-    lines = []
+    """A row per system and a column per verdict: how many claims, and which, where they are few. Where none could be
+    decided, the end of a sentence that says why."""
+    if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
+        return _none(table[table["verdict"] == CANNOT_TELL])
+    lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
+    elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
     for system in systems(table):
         own = table[table["system"] == system]
         cells = [escape(system)]
@@ -60,11 +64,24 @@ def short(table: pd.DataFrame) -> str:
             names = list(own.loc[own["verdict"] == verdict, "claim"])
             said = "; ".join(map(_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
             cells.append(f"{len(names)}{': ' if said else ''}{escape(said)}")
-        missing = table["claim"].nunique() - own["claim"].nunique()
+        missing = len({*table["claim"]} - {*own["claim"]} - elsewhere)
         lines.append(row([*cells, str(missing) if _is_store(system) else "--"]))
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
     body = tabular(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, "scriptsize") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
+
+
+def _none(undecided: pd.DataFrame) -> str:
+    if undecided.empty:
+        return ""
+    counts = {text: undecided.loc[undecided["would_decide"] == d, "claim"].nunique() for d, text in WHY.items()}
+    ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+    why = [f"{text[0].lower()}{text[1:]} ({n})" for text, n in ordered if n]
+    number = undecided["claim"].nunique()
+    said = "the one that was measured is not decided"
+    if number > 1:
+        said = f"none of the {number} that were measured is decided"
+    return f"{said}: {'; '.join(why)}.\n"
 
 
 @FILE("table_claims", "claims")

@@ -29,6 +29,7 @@ METRICS = (
     ("spread", "percent"),  # of all front-ends of a run: the most less the least, over their mean
 )
 COLUMNS = ("given_to", "source", "shared_host")
+LEAST_OPERATIONS = 10  # of each front-end: with fewer, chance decides what it carried
 # An operation counts by the part of its time in the window; one whose begin is not recorded, where it ends there.
 _DONE = """
 SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
@@ -132,8 +133,15 @@ def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFra
     return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
 
 
-@NUMBERS("traffic", "traffic")
-def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit: the largest median spread where each front-end was given to as many clients as the others."""
-    even = evenly_given(found)
+def enough(both: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs of which counters tell what each front-end carried, or enough operations."""
+    many = both["operations_per_s"] * both["duration_s"] >= LEAST_OPERATIONS
+    return both[(many.fillna(False) | (both["source"] == COUNTERS)).groupby(both["key"]).transform("all")]
+
+
+@NUMBERS("traffic", "traffic_runs", "by")
+def numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
+    """name, value, unit: the largest median spread where each front-end was given to as many clients as the others,
+    and `enough` is known."""
+    even = evenly_given(table(enough(both), by))
     return [("traffic_spread_most", even["spread_median_percent"].astype(float).max(), "%")] if len(even) else []

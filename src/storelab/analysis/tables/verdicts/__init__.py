@@ -29,6 +29,7 @@ COLUMNS = (
     "unit",
     "where",
     "n",
+    "few",
     "verdict",
     "evidence",
     "also",
@@ -39,8 +40,8 @@ COLUMNS = (
 @TABLE("verdicts", "tables", "by")
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
-    unit, where it was reached, n, verdict, evidence, also (other rules that fire, each with its evidence), would_tell
-    (where not known).
+    unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that
+    fire, each with its evidence; invalid runs; limits that the rate contradicts), would_tell (where not known).
 
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
@@ -116,8 +117,8 @@ class Known:
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
     verdict, evidence = fired[0] if fired else (NOT_KNOWN, rules.unknown(s))
-    axes, problem = s.best.axes, s.row.get("link_problem")
-    also = [*fired[1:], *([] if pd.isna(problem) else [("contradiction", problem)])]
+    axes, notes = s.best.axes, (("invalid runs", rules.invalid(s)), *(("contradiction", c) for c in rules.wrong(s)))
+    also = [*fired[1:], *(note for note in notes if note[1])]
     return {
         "store": key["store"],
         "deployment": words.deployment(axes),
@@ -128,6 +129,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
         "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
         "n": len(s.best.values),
+        "few": bool(s.number("few")),
         "verdict": rules.named(verdict, s),
         "evidence": evidence,
         "also": "; ".join(f"{name}: {why}" for name, why in also),

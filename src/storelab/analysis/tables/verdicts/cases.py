@@ -143,7 +143,9 @@ def _used(group: pd.DataFrame) -> str:
 
 def _runs(group: pd.DataFrame) -> int:
     """How many runs the rows are, or were counted in."""
-    counted = [c for c in ("runs", "n") if c in group and "key" not in group]
+    if "key" in group:  # roles, front-ends: several rows of one run
+        return int(group["key"].nunique())
+    counted = [c for c in ("runs", "n") if c in group]
     return int(group[counted[0]].max()) if counted else len(group)
 
 
@@ -336,12 +338,14 @@ def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
 
 def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
     tries = [c for c in COUNTED[claim["table"]][claim["metric"]] if c in group]
-    tried = int(group[tries].astype(float).sum().sum()) if tries else len(group)
+    runs = group["key"].nunique() if "key" in group else len(group)
+    tried = int(group[tries].astype(float).sum().sum()) if tries else runs
     happened = round(group[column].astype(float).sum())
-    said = words.plural(tried, "try" if tries else "run").replace("trys", "tries")
+    noun = ("try", "tries") if tries else ("run", "runs")
+    said = f"{words.grouped(str(tried))} {noun[tried != 1]}"
     found = judging.count(happened, max(tried, happened), bound(claim), claim["enough"])
     found = found if tries else replace(found, low=math.nan, high=math.nan)  # one run may hold several
-    return found, f"{happened} in {said}", None
+    return found, f"{words.grouped(str(happened))} in {said}", None
 
 
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:

@@ -112,7 +112,7 @@ def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]])
         "value": case.found.value,
         "low": case.found.low,
         "high": case.found.high,
-        "unit": _unit(claim),
+        "unit": _unit(claim, case.found.value),
         "p": p,
         "verdict_alone": judging.verdict(case.found, bound, case.found.p),
         "evidence": ": ".join(filter(None, (case.where, case.evidence))) or None,
@@ -145,10 +145,11 @@ def _side(case: Case, bound: Bound) -> str | None:
     return CONFIRMED if bound.met(case.found.value) else REFUTED
 
 
-def _unit(claim: Mapping[str, Any]) -> str | None:
+def _unit(claim: Mapping[str, Any], value: float) -> str | None:
     if claim["rule"] == "level":
         return of_claim.unit_of(claim) or None
-    said = {"shape": claim["along"], "count": claim["metric"], "answer": "systems" if claim["along"] else "answers"}
+    answers = ("system" if claim["along"] else "answer") + ("" if value == 1 else "s")
+    said = {"shape": claim["along"], "count": claim["metric"], "answer": answers}
     return said[claim["rule"]].replace("_", " ") if claim["rule"] in said else None
 
 

@@ -3,18 +3,20 @@
 
 A printed number is divided by the clients that its setting names, or stands for one front-end as printed, or for the
 whole system where nothing can be divided; throughput that filled a network also by the Gbit/s of the links that carried
-it. Ours is the highest median by the same measure: over the clients, the front-ends, or as it is; by link, what the
-busiest interface carried of its known capacity. The table says which, and what was printed.
+it. Ours is the highest median by the same measure: over the clients, the front-ends that they used, or as it is; by
+link, what the busiest interface carried of its known capacity. The table says which, and what was printed. Measures by
+which ours are all the same (one client at one front-end) are one.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.parts import cold, groups, words
-from storelab.analysis.records import published
+from storelab.analysis.records import links, published
 from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.throughput import CLASSES, of_class
 
@@ -59,6 +61,7 @@ COLUMNS = (
     "low",
     "high",
     "n",
+    "few",
     "setting",
     "printed",
     "printed_unit",
@@ -127,7 +130,7 @@ def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, o
     if rows.empty:
         return []
     rows = groups.labelled(rows).reset_index(drop=True)
-    count = {WHOLE: 1.0, LINK: 100 / MB_PER_GBIT}.get(over) or rows[over].astype(float)
+    count = {WHOLE: 1.0, LINK: 100 / MB_PER_GBIT}.get(over) or _used(rows, over)
     parts = {part: rows[column].astype(float) / count for part, column in zip(groups.PARTS, columns, strict=True)}
     settings = (*(("workload",) if name in OF else ()), *SETTINGS, *(("access",) if name == COLD else ()))
     out = []
@@ -136,23 +139,64 @@ def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, o
         told = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
         out.append(
             {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, told))}
+            | {"few": over != LINK and bool(rows.loc[best].get("few", False))}
             | {part: values[best] for part, values in parts.items()}
         )
     return out
 
 
+def _used(rows: pd.DataFrame, over: str) -> pd.Series:
+    """How many clients there were, or how many front-ends they used: a client that is given one uses no other."""
+    count = rows[over].astype(float)
+    if over != "front_ends":
+        return count
+    alone = rows["balance"].fillna(links.ALONE) == links.ALONE if "balance" in rows else True
+    return count.mask(alone & (rows["clients"].astype(float) < count), rows["clients"].astype(float))
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Printed statements and ours by the same measure."""
+
+    name: str
+    over: str
+    measures: list[str]
+    theirs: list[dict[str, Any]]
+    ours: list[dict[str, Any]]
+
+    @property
+    def values(self) -> list[Any]:
+        """The numbers that ours are."""
+        return [(r["system"], *(r[part] for part in groups.PARTS)) for r in self.ours]
+
+    def repeats(self, other: "_Block") -> bool:
+        """Return True if ours are the same by the other's measure."""
+        alike = self.name == other.name or (self.name == NETWORK and other.name in OF[NETWORK])
+        return alike and self.over != other.over and self.values == other.values
+
+
 @TABLE("earlier", "throughput", "resources")
 def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per printed statement, and per system of ours, by what was done and by measure; only what was measured
-    here too. median: in `unit`, by `measure`; printed: as it stands in its source, `printed_unit`."""
-    then, out = printed(), []
+    here too. median: in `unit`, by `measure`; few: ours depends on few operations; printed: as it stands in its source,
+    `printed_unit`."""
+    then, blocks = printed(), list[_Block]()
     for name in dict.fromkeys(QUANTITIES.values()):
-        of = CLASSES[OF.get(name, (name,))[0]]
         for over, measure in MEASURES.items():
             theirs = then[(then["class"] == name) & (then["over"] == over)]
             ours = _ours(throughput, resources, name, over)
             if not ours or theirs.empty:
                 continue
-            head = {"what": WHAT.get(name, of.what), "measure": measure, "unit": of.shown}
-            out += [head | row for row in [*theirs.sort_values("source", kind="stable").to_dict("records"), *ours]]
-    return pd.DataFrame(out, columns=list(COLUMNS)).astype({"n": "Int64"})
+            block = _Block(name, over, [measure], theirs.sort_values("source", kind="stable").to_dict("records"), ours)
+            same = next((b for b in blocks if block.repeats(b)), None)
+            if same is None:
+                blocks.append(block)
+            elif same.name == name:
+                same.measures.append(measure)
+                same.theirs.extend(block.theirs)
+    out = []
+    for b in blocks:
+        of = CLASSES[OF.get(b.name, (b.name,))[0]]
+        head = {"what": WHAT.get(b.name, of.what), "measure": " and ".join(b.measures), "unit": of.shown}
+        out += [head | {"few": False} | row for row in [*b.theirs, *b.ours]]
+    return pd.DataFrame(out, columns=list(COLUMNS)).astype({"n": "Int64", "few": "boolean"})

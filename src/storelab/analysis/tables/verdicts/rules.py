@@ -14,7 +14,7 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
-from storelab.analysis.tables.calibration import CLIENT, LINK
+from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK
 from storelab.analysis.tables.links import LINK_FULL
 from storelab.analysis.tables.points import DISTURBED_PERCENT
 from storelab.analysis.tables.verdicts.subject import Group, Rule, Subject, Test
@@ -39,24 +39,31 @@ def _n(value: float, unit: str = "") -> str:
 
 
 def errors(s: Subject) -> str | None:
-    invalid = s.points[s.points["state"] == "invalid"]
     failed, good = s.number("errors") or 0.0, s.number("operations") or 0.0
     percent = 100 * failed / (failed + good) if failed + good else 0.0
-    if not len(invalid) and percent <= FAILED:
+    return f"{_n(percent)} % of the operations failed at the best rate" if percent > FAILED else None
+
+
+def invalid(s: Subject) -> str | None:
+    """Return how many runs are invalid, and the first: no limit, because they may be at other settings than the best
+    rate."""
+    runs = s.points[s.points["state"] == "invalid"]
+    if runs.empty:
         return None
-    said = [f"{_n(percent)} % of the operations failed at the best rate"] if percent > FAILED else []
-    if len(invalid):
-        first = invalid.sort_values([c for c in ("clients", "workers") if c in invalid]).iloc[0]
-        where = ", ".join(
-            words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
-        )
-        said.append(f"{len(invalid)} of {len(s.points)} runs are invalid, the first with {where}: {first['reason']}")
-    return "; ".join(said)
+    first = runs.sort_values([c for c in ("clients", "workers") if c in runs]).iloc[0]
+    where = ", ".join(
+        words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+    )
+    return f"{len(runs)} of {len(s.points)}, the first with {where}: {first['reason']}"
 
 
 def unsteady(s: Subject) -> str | None:
     runs, n, how = s.number("unsteady") or 0.0, s.number("n") or 0.0, s.row.get("unsteady_how")
-    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})" if n and runs > n / 2 else None
+    if not n or runs <= n / 2:
+        return None
+    if n == 1:
+        return f"the only run at the best rate is not steady ({str(how).removesuffix(' 1')})"
+    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})"
 
 
 def sockets(s: Subject) -> str | None:
@@ -77,6 +84,13 @@ def memory(s: Subject) -> str | None:
 
 def ceiling(s: Subject) -> str | None:
     return _reached(s, "the same clients reach") if s.row.get("bound_by") == CLIENT else None
+
+
+def wrong(s: Subject) -> list[str]:
+    """Return the limits that the best rate contradicts."""
+    problem, percent = s.row.get("link_problem"), s.number("ceiling_percent") or 0.0
+    said = f"the rate is {_n(percent)} % of the calibrated ceiling"
+    return [*([] if pd.isna(problem) else [str(problem)]), *([said] if percent > EXCEEDED else [])]
 
 
 def _reached(s: Subject, who: str) -> str:
@@ -135,7 +149,7 @@ def client_thread(s: Subject) -> str | None:
 def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
     """Of a busy host: cores busy, of the clients, of the server (None: not here, or not known); in words."""
     busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
-    if busy is None or client is None or not cores or busy < BUSY:
+    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # as it is printed
         return None
     server = s.number("server_cpu_median_cores") if s.shared else None
     said = f"host {_n(busy)} % busy: clients {_n(client)}"
@@ -251,12 +265,20 @@ def unknown(s: Subject) -> str:
     return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
 
 
+PUSHED = ("clients", "workers", "buckets", "front_ends")
+
+
 def would_tell(s: Subject) -> str:
     """What is missing, where the verdict is not known."""
     unknown_ = {c for c in MEASURED if s.number(c) is None}
-    few = {axis for axis in ("clients", "workers", "buckets", "front_ends") if len(s.along(axis)) < 2}
+    numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
+    few = {axis for axis, values in numbers.items() if len(values) == 1}
+    # Several values, but none of them with all else the same.
+    coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
+    pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
-        "more than one number of clients or workers": few >= {"clients", "workers"},
+        "more than one number of clients or workers": bool(pushed) and few >= pushed,
+        f"{coupled[0]} varied without {words.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
         "a calibration": "ceiling_percent" in unknown_ and not s.shared,
         "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
         "the CPU of the server": "server_cpu_median_cores" in unknown_,
@@ -286,8 +308,7 @@ FULL = {CLIENTS: "clients' links", FRONT_ENDS: "front-ends' links", BOTH: "links
 NOT_KNOWN = "not known"
 DISTURBED = "disturbed"
 RULES = (
-    Rule("errors", errors, ("runs are invalid (more failed operations than the campaign's budget), or at the best "
-                           f"rate more than {FAILED:g} % of the operations failed")),
+    Rule("errors", errors, f"at the best rate more than {FAILED:g} % of the operations failed"),
     Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is no "
                                "one rate to explain")),
     Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "

@@ -21,8 +21,6 @@ BESIDE = (  # that verdicts look at
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
 
-LEAST_OPERATIONS = 10  # of each front-end: with fewer, chance decides what it carried
-
 
 class Runs(dict[str, pd.DataFrame]):
     """Table -> its rows for claims: one per valid run with the columns of `MEASURED`, or the counted groups. Each is
@@ -94,9 +92,7 @@ def _clusters(reads: pd.DataFrame) -> pd.DataFrame:
 def _even(carried: pd.DataFrame) -> pd.DataFrame:
     """Return one row per run whose front-ends were given to as many clients each, if what they carried is known from
     counters, or from enough operations."""
-    enough = carried["operations_per_s"] * carried["duration_s"] >= LEAST_OPERATIONS
-    known = (enough | (carried["source"] == traffic.COUNTERS)).groupby(carried["key"]).transform("all")
-    return traffic.evenly_given(carried[known], ["key"]).drop_duplicates("key")
+    return traffic.evenly_given(traffic.enough(carried), ["key"]).drop_duplicates("key")
 
 
 def _rates(rated: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from tex_files import TexFiles
 from campaigns import built
 from storelab.analysis import capabilities_page
 from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import systems as figures_of_systems
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex.systems import table1 as latex_table1
 from storelab.analysis.records.campaign import Campaign
@@ -53,6 +54,19 @@ def test_figure_and_table_of_systems(throughput, tex):
     assert len(fig.axes) == 4 and "n = 1 run" in fig.get_supxlabel()
     assert "alpha, replica-2 & s5cmd" in tex["table_systems"]
     assert "Uploads 4 kB" in tex["table_systems"].replace("~", " ").replace(r"\\{}", " ")
+
+
+def test_figure_of_systems_has_the_load_that_all_were_under(throughput):
+    """Most clients; no panel of two systems where others have three."""
+    table = throughput[throughput["redundancy"] != "replica-2"]
+    three = pd.concat([table, table[table["store"] == "beta"].assign(store="gamma")])
+    three = three[(three["store"] != "gamma") | (three["workload"] == "put")]
+    loaded = pd.concat([three.assign(clients=1, rate_median_per_s=7.0), three.assign(clients=4)])
+    found = figures_of_systems._comparable(loaded)
+    assert set(found["clients"]) == {4} and set(found["workload"]) == {"put"}
+    assert set(found["deployment"]) == {"alpha", "beta", "gamma"}
+    two = figures_of_systems._comparable(table)
+    assert set(two["workload"]) == {"put", "get"} and set(two["deployment"]) == {"alpha", "beta"}
 
 
 def test_figure_of_buckets(throughput):

@@ -40,6 +40,11 @@ def table(folder, runs, **change) -> pd.DataFrame:
     return traffic.table(traffic.of_runs(known, rated.assign(**change)), BY)
 
 
+def quoted(folder, change: dict, ops: list[dict]) -> list[tuple]:
+    known, rated = campaign(folder, {"k": (change, ops)})
+    return traffic.numbers(traffic.of_runs(known, rated.assign(duration_s=10.0)), BY)
+
+
 # Clients 0 and 2 have front-end 1, client 1 has front-end 2; the first client stops at 10 s: 30 and 10 operations.
 OPS = [op(0, 1 + i / 10) for i in range(20)] + [op(2, 9) for _ in range(10)] + [op(1, 5) for _ in range(10)]
 OPS += [op(1, 11), op(1, 6, error="Timeout", size=0)]
@@ -54,7 +59,7 @@ def test_shares_from_records_of_clients(tmp_path):
     assert list(found["share_median_percent"]) == [75, 25] and set(found["source"]) == {"clients"}
     assert list(found["spread_median_percent"]) == [100, 100], "(3 - 1) over a mean of 2"
     assert found[["received_median_mb_per_s", "sent_median_mb_per_s"]].isna().all().all()
-    assert traffic.numbers(found) == [], "the front-ends were not given to as many clients each"
+    assert quoted(tmp_path / "one", {}, OPS) == [], "the front-ends were not given to as many clients each"
 
 
 def test_a_long_operation_counts_by_its_part_in_the_window(tmp_path):
@@ -88,7 +93,10 @@ def test_clients_that_use_all_front_ends(tmp_path):
     ops = [op(0, 1, endpoint=1), op(1, 2, endpoint=1), op(2, 3, endpoint=1), op(2, 4, endpoint=0)]
     found = table(tmp_path, {"k": (axes, ops)})
     assert list(found["share_median_percent"]) == [25, 75] and list(found["given_to"]) == [3, 3]
-    assert traffic.numbers(found) == [("traffic_spread_most", pytest.approx(100), "%")]
+    assert quoted(tmp_path / "few", axes, ops) == [], "chance decides what 4 operations are spread over"
+    assert quoted(tmp_path / "many", axes, [o | {"count": 10} for o in ops]) == [
+        ("traffic_spread_most", pytest.approx(100), "%")
+    ]
     binned = [op(0, 1, count=50, size=50_000)]
     assert table(tmp_path / "bins", {"k": (axes, binned)}).empty, "a bin has no front-end"
 
@@ -126,7 +134,11 @@ def test_one_front_end_and_invalid_runs_have_no_row(tmp_path):
 
 
 def test_paper_has_shares_and_spread(tmp_path):
-    text = latex.traffic(table(tmp_path, {"k": ({}, OPS)}))
-    above, line = text.split("\\midrule")[1].strip().splitlines()[:2]
-    assert above == r"\multicolumn{7}{@{}l@{}}{\emph{alpha, download}} \\*"
-    assert line == r" & 2 & 2 or 1 & 75.0, 25.0 & 100 & 1 & clients \\"
+    uneven = table(tmp_path, {"k": ({}, OPS)})
+    both = pd.concat([uneven, uneven.assign(clients=4, given_to=2)])
+    text = latex.traffic(both)
+    above, *lines = text.split("\\midrule")[1].split("\\bottomrule")[0].strip().splitlines()
+    assert above == r"\multicolumn{6}{@{}l@{}}{\emph{alpha, download}} \\*"
+    assert lines == [r" & 2 & 2 & 75.0, 25.0 & 100.0 & 1 \\"]
+    assert "1 further group" in text and "From what the clients recorded" in text
+    assert latex.traffic(uneven) == "" and latex.flags(both) == {"traffic": True} != latex.flags(uneven)

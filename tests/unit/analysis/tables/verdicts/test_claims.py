@@ -136,6 +136,10 @@ def test_count_of_failed_operations_is_over_runs():
     row = judged(both, **said).iloc[0]
     assert (row["verdict"], row["value"], row["cases"]) == ("refuted", 7, 1), "one failure is enough against `never`"
     assert pd.isna(row["high"])
+    roles = pd.concat([lost.assign(key=["k", "l", "m"], role=role) for role in ("up", "down")])
+    row = judged(roles, **said).iloc[0]
+    assert (row["verdict"], row["n"], row["evidence"]) == ("confirmed", 3, "0 in 3 runs"), "two roles are one run"
+    assert verdict(roles[roles["key"] != "m"], **said) == UNDECIDED
 
 
 ORDER = {"metric": "rate", "along": "workers", "values": [1, 4, 16], "rule": "order"}
@@ -178,6 +182,10 @@ def test_answer():
     assert verdict(of(ceph="not tried"), **one) == verdict(of(nginx="no"), **one) == "not measured here"
     some = {"table": "capabilities", "along": "store", "rule": "answer", "answers": ["yes", "no"]}
     assert verdict(of(ceph="no", nginx="yes"), **some) == "confirmed"
+    units = {
+        (r["value"], r["unit"]) for r in (judged(of(ceph="no"), **one).iloc[0], judged(of(ceph="yes"), **one).iloc[0])
+    }
+    assert units == {(1, "answer"), (0, "answers")}
     assert verdict(of(ceph="no", hdfs="no"), **some) == "refuted"
     assert verdict(of(ceph="no"), **some) == UNDECIDED
 
@@ -399,16 +407,20 @@ def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
     assert "There are too few runs; six runs or more of each point would decide: one run (4 systems)." in text
     assert "was busy; clients on hosts that the store does not use would decide: busy hosts (a, b)." in text
     assert "tabular" not in text and text.count("would decide") == 2
+    assert latex.short(found) == (
+        "none of the 2 that were measured is decided: "
+        "there are too few runs (1); the host that clients and store share was busy (1).\n"
+    )
 
 
 def test_short_table_has_stores_before_files():
-    """A file, and all systems together, have no claims that were not measured on them."""
+    """A file, and all systems together, have no claims that were not measured on them, nor have stores theirs."""
     rows = [("all systems", "confirmed"), ("file S", "refuted"), ("tmpfs", "confirmed"), ("ceph, ec-2-1", "refuted")]
     found = pd.DataFrame(rows, columns=["system", "verdict"]).assign(claim=[f"c{i}" for i in range(4)])
     assert latex.systems(found) == ["ceph, ec-2-1", "tmpfs", "file S", "all systems"]
     lines = latex.short(found).splitlines()
     missing = [line.split("&")[-1] for name in latex.systems(found) for line in lines if line.startswith(name)]
-    assert [cell.removesuffix(r"\\").strip() for cell in missing] == ["3", "3", "--", "--"]
+    assert [cell.removesuffix(r"\\").strip() for cell in missing] == ["1", "1", "--", "--"]
 
 
 def test_all_reasons_have_their_sentence():

@@ -41,6 +41,27 @@ def test_measured_rows_are_best_by_the_same_measure():
     assert two[two["measure"] == "per front-end"]["printed"].max() == 1000
 
 
+@pytest.mark.parametrize(("balance", "each"), [("client", 100), (None, 100), ("round_robin", 50)])
+def test_client_of_one_front_end_uses_no_other(balance, each):
+    """One client, two front-ends, 100 downloads/s: one front-end had them all, unless the client used both."""
+    made = {"workload": "get", "clients": [1, 4], "front_ends": [2, 2], "value": [100.0, 90.0]}
+    found = earlier.table(groups(**made, balance=balance))
+    ours = found[(found["source"] == "measured") & (found["what"] == "Downloads")].set_index("measure")["median"]
+    assert ours.to_dict() == (
+        {"per client and per front-end": 100} if each == 100 else {"per client": 100, "per front-end": each}
+    )
+
+
+def test_equal_measures_are_one():
+    """One client at one front-end: the same number by all measures, next to what was printed by either."""
+    found = earlier.table(groups(workload="get", object_size_bytes=10**8, clients=[1], value=[100.0], few=True))
+    assert set(zip(found["what"], found["measure"], strict=True)) == {("Download", "per client and per front-end")}
+    assert list(found["median"]).count(100) == 1 and {1000.0, 125.0} <= set(found["median"])
+    tex = latex.earlier(found)
+    assert tex.count("textsuperscript{f}") == 2 and "fewer than 10 operations" in tex
+    assert "textsuperscript" not in latex.earlier(found.assign(few=False))
+
+
 def test_other_sizes_have_no_rows():
     assert earlier.table(groups(workload=["stat"])).empty
     assert earlier.table(groups(object_size_bytes=[100_000])).empty, "theirs had 4 kB"
@@ -136,7 +157,7 @@ def test_figure_names_year_and_system():
     table = earlier.table(*whole())
     fig = draw.draw(catalogue.FIGURES["earlier"], table)
     names = [" ".join(t.get_text().split()) for ax in fig.axes for t in ax.get_yticklabels()]
-    said = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2"}
+    said = {"published 2013: UDS 1, 5 clients", "published 2015: UDS 2, per front-end"}
     assert said | {"published 2012: UDS 1, one client, 5 buckets", "alpha"} <= set(names)
     assert all(n == "alpha" or n.startswith("published 20") for n in names)
     assert len(fig.axes) == len(table.groupby(["what", "measure"]))

@@ -123,10 +123,10 @@ def test_names_and_units_of_subjects():
 CPU = {"host_cpu_median_percent": 95.0, "cores": 10, "client_cpu_median_cores": 9.0, "server_cpu_median_cores": 0.1}
 
 
-def told(metric="throughput", groups=(), axes=None, **row):
+def told(metric="throughput", groups=(), axes=None, invalid=0, **row):
     own = {"store": "a", "workload": "get", "engine": "loadgen", "object_size_bytes": 10**6, "clients": 2, "workers": 8}
     best = Group(own | (axes or {}), (100.0, 101.0, 102.0))
-    ok = pd.DataFrame({"state": ["ok"] * 3, "clients": 2, "workers": 8, "reason": None})
+    ok = pd.DataFrame({"state": ["ok"] * 3 + ["invalid"] * invalid, "clients": 2, "workers": 8, "reason": "late"})
     others = tuple(Group(best.axes | changed, (1.0,)) for changed in groups)
     s = Subject(best, row, (best, *others), ok, pd.DataFrame())
     return verdicts._row({"store": "a", "workload": "get", "metric": metric}, s)
@@ -142,7 +142,7 @@ def test_full_links_are_named_and_contradictions_follow():
     open_ = told(link_problem="9 Mbit/s cannot be")
     assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_tell"]
     both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{longtable}")
-    assert "not known" not in both[0] and "not known of a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
+    assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
     assert "tabular" not in latex.verdicts(pd.DataFrame([open_]))
 
 
@@ -154,6 +154,24 @@ def test_first_rule_is_the_verdict_and_others_follow():
     assert (row["best"], row["unit"], row["n"]) == (101.0, "MB/s", 3)
     alone = told(bound_by="client", ceiling_percent=97.0)
     assert (alone["verdict"], alone["also"]) == ("client ceiling", "")
+
+
+def test_invalid_runs_and_exceeded_ceilings_follow():
+    row = told(invalid=1, ceiling_percent=135.2)
+    assert row["verdict"] == "not known"
+    assert row["also"] == (
+        "invalid runs: 1 of 4, the first with 2 clients, 8 workers per client: late; "
+        "contradiction: the rate is 135 % of the calibrated ceiling"
+    )
+
+
+def test_rate_of_few_operations_is_marked():
+    full = {"link_of": "clients", "link_used_percent": 95, "link_bits_per_s": 6e8, "link_each": "600 Mbit/s"}
+    texts = [latex.verdicts(pd.DataFrame([told(**full, few=few)])) for few in (True, False)]
+    assert ["fewer than 10 operations" in text and "101\\textsuperscript{f} MB/s" in text for text in texts] == [
+        True,
+        False,
+    ]
 
 
 def test_unknown_limit_names_missing_data():
