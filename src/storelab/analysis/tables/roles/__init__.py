@@ -69,8 +69,8 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 @GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS and of RATIOS (null in `before`, where nothing
-    was before, and of phases that are too short), BOUNDS (of both; null: none)."""
+    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS and of RATIOS (null in `before`,
+    where nothing was before, and of phases that are too short), BOUNDS (of both; null: none)."""
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = cells.in_phases(campaign)
     measures = [*SUMS, *cells.LATENCIES, BOUNDS]
@@ -118,9 +118,9 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
     with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
-    that ended in the phase; few: fewer than `groups.FEW` of them in one run; hung, not_begun: of those that waited in it
-    and never ended; BOUNDS: what is a lower bound
-    in one of the runs, and so here. Points in their order, roles as the campaign names them, phases by time."""
+    that ended in the phase; few: fewer than `groups.FEW` of them in one run; hung, not_begun: of those that waited in
+    it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in their order, roles as
+    the campaign names them, phases by time."""
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
     columns = [*by, "place", *COLUMNS]

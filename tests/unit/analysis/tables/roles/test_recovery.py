@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from role_records import BIN, KILL, RESTART, T0, S, campaign_of, drawn, of_role, run_of, state, upload
+from role_records import BIN, KILL, RESTART, T0, S, act, campaign_of, drawn, of_role, run_of, state, upload
 from throughput_rows import spread
 
 from storelab.analysis.tables import build, roles
@@ -56,6 +56,24 @@ def test_pause_longer_than_before_is_an_interruption(tmp_path):
         known = [None if pd.isna(found[c]) else found[c] for c in ("pause_s", "service_s", "never_served")]
         assert known == [None if v is None else pytest.approx(v) for v in expected], number
         assert found["pause_before_s"] == 0.5
+
+
+def test_service_counts_from_the_act_that_made_the_pause(tmp_path):
+    """Three daemons are upgraded; the pause is after the second, which begins before or after its last operation."""
+    acts = [act(at, "upgrade", at + 0.5, actor=f"d.{at}") for at in (5, 12, 16)]
+    for number, last in enumerate((11.9, 12.1)):
+        ends = [e for e in np.arange(0.1, 20.1, 0.1) if not last + 0.05 < e < 13.95]
+        campaign = campaign_of(tmp_path / str(number), [upload(e) for e in ends], run_of(*acts))
+        found = recovery.of_runs(campaign, NO_PHASES).iloc[0]
+        assert found["pause_s"] == pytest.approx(14 - last) and found["service_s"] == pytest.approx(2), last
+        assert found["operations"] == sum(e > 5 for e in ends)
+
+
+def test_runs_of_several_roles_count_once():
+    one = recovered("killed", 1.0, never_noticed=2, never_whole=1)
+    rows = pd.DataFrame([one, one | {"role": "reads"}])
+    said = {name: value for name, value, _ in recovery.numbers(rows)}
+    assert (said["recovery_never_noticed"], said["recovery_never_whole"], said["recovery_points"]) == (2, 1, 1)
 
 
 def test_phase_too_short_for_five_operations_has_no_ratio(tmp_path):
@@ -114,8 +132,8 @@ NEVER = ("never_served", "never_noticed", "never_whole")
 
 
 def recovered(fault: str | None, pause: float | None, **more) -> dict[str, object]:
-    row = {"store": "ceph", "role": "uploads", "fault": fault, "source": recovery.MEASURED, "failed_operations": 3}
-    for name, value in (("pause", pause), ("whole", None), ("noticed", None)):
+    row = {"store": "ceph", "fault": fault, "source": recovery.MEASURED, "role": "uploads", "failed_operations": 3}
+    for name, value in (("pause", pause), ("whole_after", None), ("noticed", None)):
         row |= spread(name, "s", float("nan") if value is None else value)
     return row | dict.fromkeys(NEVER, 0) | more
 
@@ -131,5 +149,6 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
     expected |= {"never_served": 1, "never_noticed": 3, "never_whole": 5}
     expected |= {"pause_longest_where": "uploads on ceph, osd-hung"}
     assert {name: said[f"recovery_{name}"] for name in expected} == expected
+    assert (said["recovery_points"], said["recovery_whole_points"]) == (3, 0)
     assert "recovery_whole_longest" not in said and recovery.numbers(pd.DataFrame()) == []
     assert recovery.where(recovered(None, 1.0)) == "uploads on ceph"

@@ -1,7 +1,6 @@
 """Tables, figures and section of a campaign with roles and faults, against what was put into it (`several`)."""
 
 import copy
-import math
 
 import numpy as np
 import pandas as pd
