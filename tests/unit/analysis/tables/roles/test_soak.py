@@ -152,12 +152,14 @@ def test_trends_are_those_put_in(tables):
     rising = [("writers", name) for name in ("latency_p99", "client_rss_within", "client_files_within")]
     rising += [("", "server_rss"), ("", "server_files")]
     assert dict(moving["trend"]) == dict.fromkeys(rising, "rises") | {("writers", "rate"): "falls"}
+    firsts = (soaked.rate("writers", 1), *(of("server", "", 1, 3) for of in (soaked.rss_mb, soaked.files)))
     per_hour = {("writers", "rate"): -12, ("", "server_rss"): 60, ("", "server_files"): 6}
-    for place, slope in per_hour.items():
+    for (place, slope), first in zip(per_hour.items(), firsts, strict=True):
         row = mine.loc[place]
         slopes = row[["slope_per_hour", "slope_low_per_hour", "slope_high_per_hour"]]
         assert slopes.tolist() == pytest.approx([slope] * 3)
-        assert row["change_percent"] == pytest.approx(100 * slope * 11 * 600 / 3600 / row["level"])
+        changes = row[["change_percent", "change_low_percent", "change_high_percent"]]
+        assert changes.tolist() == pytest.approx([100 * slope * 11 * 600 / 3600 / first] * 3)
     gathered = mine.loc[("writers", "client_rss_within")]
     assert gathered["slope_per_hour"] == pytest.approx(20 / (20 / 3600)) and gathered["unit"] == "MB"
     few = found[found["workload"] == "get"]
@@ -200,8 +202,8 @@ def test_text_quotes_length_and_trends(tables):
     assert float(said["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
     assert float(said["soak_own_memory"][0]) == pytest.approx(100 * 20 / 110)
     assert float(said["soak_own_files"][0]) == 1
-    assert said["soak_moving"][0].startswith("rate (writers) falls by 25.6 %; p99 of the latency (writers) rises by")
-    assert "memory of the store rises by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
+    assert said["soak_moving"][0].startswith("rate (writers) fell by 22 %; p99 of the latency (writers) rose by")
+    assert "memory of the store rose by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
     assert soak.numbers(tables["soak"][:0], tables["soak_trends"][:0]) == []
 
 
@@ -238,7 +240,7 @@ def test_only_plans_with_parts_have_the_figure():
 
 def test_paper_has_trends_and_flags(tables):
     text = latex.trends(tables["soak_trends"])
-    assert "rate (writers) [operations/s] & 11 & 86 & -12 & -26 & falls" in text
+    assert "rate (writers) [operations/s] & 11 & 86 & -12 & -22 & falls" in text
     assert text.count("too few") == 9 and text.count(r"\multicolumn{6}") >= 2
     flags = latex.flags(tables["soak"], tables["soak_trends"])
     assert flags == {"soak_moving": True, "soak_few": True, "soak_own": True, "soak_own_files": True}
