@@ -244,16 +244,17 @@ def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
             longer = f", with {at_least(r, p99)}{_short(r, p99, 'ratio')} times the 99th percentile of the latency"
         sweep = own[(own["workload"] == r["workload"]) & (own["role"] == r["role"])]
         axes = [c for c in words.axes_of(table) if sweep[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
-        where = [said for said in [escape(words.settings((c, r[c]) for c in axes)), runs(r)] if said]
+        case = escape(words.settings((c, r[c]) for c in axes))
+        where = [*filter(None, ["; ".join([case, *_rest_of_sweep(sweep.drop(index=r.name), axes)])]), runs(r)]
         yield Headline(
             system=str(system),
             kind="Rate beside others",
             unit="%",
             asks="what workloads cost each other",
-            lines=(*lines, ", ".join([escape(r["role"]), *where])),
+            lines=(*lines, ", ".join(filter(None, [escape(r["role"]), case, runs(r)]))),
             value=f"{' '.join(lines)}~\\%",
             of=f"of the rate of {escape(r['role'])}{longer}{meanwhile}",
-            where=", ".join([*where, *_rest_of_sweep(sweep.drop(index=r.name), axes)]),
+            where=", ".join(where),
             size=float(r[f"{name}_median_ratio"]),
             verb="kept",
         )
@@ -267,9 +268,8 @@ def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
     said = f"{_range(100 * kept)}~\\%"
     if len(longer):
         said += f" with {_range(longer)} times the 99th percentile"
-    if len(axes) == 1:
-        ends = [words.settings([(axes[0], v)]) for v in (rows[axes[0]].min(), rows[axes[0]].max())]
-        yield f"{said} with {escape(' to '.join(dict.fromkeys(ends)))}"
+    if len(axes) == 1 and pd.api.types.is_numeric_dtype(rows[axes[0]]):
+        yield f"{said} at {escape(words.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
     else:
         yield f"{said} in {words.counted(len(rows), 'other case')}"
 
@@ -290,7 +290,7 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
             clauses.append("no failed operation")
         for fault, of in rows.groupby("fault", sort=False):
             said = list(_cost(of, worst))
-            versions = f" from {escape(of['versions'].iloc[0])}" if pd.notna(of["versions"].iloc[0]) else ""
+            versions = f" ({escape(of['versions'].iloc[0])})" if pd.notna(of["versions"].iloc[0]) else ""
             beyond = " (beyond its redundancy)" if of["beyond_redundancy"].any() else ""
             named = rf"{'in the upgrade' if versions else 'with'} \emph{{{escape(fault)}}}{versions}{beyond}"
             clauses += [f"{named} {words.listed(said)}"] if said else []
@@ -301,7 +301,7 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
             whole = f"up to {after}~s after the fault was undone" if after != "0" else "when the fault was over"
             of_all = f" (in {len(known)} of {words.plural(len(points), 'case')})" if len(known) < len(points) else ""
             clauses.append(f"redundancy whole {whole}{of_all}")
-            lines.append(f"whole after {after}~s")
+            lines += [f"whole after {after}~s"] if after != "0" else []
         value = ", ".join(clauses)
         for count, text in (
             (points["never_noticed"].sum(), "noticed nothing in"),

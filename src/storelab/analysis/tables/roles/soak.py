@@ -213,7 +213,7 @@ def in_words(row: Mapping[str, Any]) -> str:
 
 def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
     """The change in percent with its interval, all to two digits; factor: -1 of what falls."""
-    change, *ends = (factor * float(row[f"change_{part}percent"]) for part in ("", "low_", "high_"))
+    change, *ends = (round(factor * float(row[f"change_{part}percent"]), 3) for part in ("", "low_", "high_"))
     said, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
     return f"{said} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else said
 

@@ -173,12 +173,18 @@ def test_disturbances_are_in_order_of_time(tables):
 
 
 def test_other_tables_have_no_points_with_roles(tables):
-    for name in ("throughput", "latency", "resources", "noise", "scaling", "errors", "errors_over_time", "verdicts"):
+    for name in ("throughput", "latency", "resources", "noise", "scaling", "errors_over_time", "verdicts"):
         assert tables[name].empty, name
         assert not [c for c in tables[name] if "." in c], "nor their axes"
     points = tables["points"]
     assert len(points) == 18 and points["overlap_rate_per_s"].isna().all() and points["steadiness"].isna().all()
     assert (points["operations"] > 0).all() and "uploads.workers" in points and set(points["state"]) == {"ok"}
+
+
+def test_errors_of_roles_are_in_table_of_errors(tables, numbers):
+    found, recovered = tables["errors"], tables["recovery"]
+    assert found["operations"].sum() == tables["points"]["errors"].sum() == float(numbers["errors_all"]) > 0
+    assert found["operations"].sum() >= recovered["failed_operations"].sum() and "killed" in set(found["fault"])
 
 
 def test_points_without_roles_keep_their_columns():
@@ -232,11 +238,12 @@ def test_figure_over_time_shows_what_happened(tables):
     assert marks["v"] == pytest.approx([4.6, 4.7, 4.8]) and marks["o"] == pytest.approx([0, 0, 0, 7.6, 7.7, 7.8])
     told = {tuple(p.get_facecolor()): p.get_data().values for p in failed.patches if hasattr(p, "get_data")}
     assert [round(float(v[42]), 3) for v in told.values()] == [0, 20] or max(v[42] for v in told.values()) == 20
-    assert failed.get_ylabel() == "Failed/s"
+    assert failed.get_ylabel() == "Failed/s" and failed.get_yscale() == "linear"
     said = [t.get_text() for t in fig.legends[0].get_texts()]
     assert {"uploads", "downloads", "during", "rebuilding", "failed: 503", "store: degraded"} <= set(said)
     text = catalogue.caption(known, tables["timeline"])
-    assert "Points without a disturbance are in timeline.csv alone" in text and "1 MB objects" in text
+    assert "Points without a disturbance are in timeline.csv only" in text and "1 MB objects" in text
+    assert "Failed operations" in text and "Marks above a panel" in text and "separate panels" not in text
 
 
 def test_state_after_the_end_has_no_mark(tables):
@@ -260,8 +267,18 @@ def test_slow_role_has_a_panel_and_wider_steps(tables):
     assert steps == pytest.approx([0.1, 0.2]), "the slow one has at least 40 steps"
 
 
+def test_role_with_bursts_has_a_panel():
+    """5000/s for a tenth of the time is no rate that 500/s can be compared with."""
+    burst = np.array([[0.0] * 18 + [5000.0] * 2])
+    found = [{name: timeline.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
+    assert timeline._levels(found) == [["dels"], ["ups"]]
+    assert timeline._levels([found[0] | {"more": found[0]["ups"]}]) == [["dels"], ["ups", "more"]]
+
+
 def test_figure_over_time_without_failures(tables):
-    _, fig = figure(tables, "timeline_beside")
+    known, fig = figure(tables, "timeline_beside")
+    text = catalogue.caption(known, tables["timeline"])
+    assert "Bands" in text and "Failed" not in text and "Marks" not in text
     assert "No operation failed" in fig.get_supxlabel()
     assert [ax.get_ylabel() for ax in fig.axes] == ["Operations/s", "Latency [ms]"]
     _, fig = figure(tables, "timeline_tenants")
@@ -304,6 +321,22 @@ def test_figure_of_phases_is_in_order_of_time(tables):
     _, fig = figure(tables, "role_phases")
     ticks = [t.get_text() for t in fig.axes[0].get_yticklabels()]
     assert ticks == ["after", "rebuilding", "during"], "from below"
+
+
+def test_figure_of_phases_has_panel_for_each_fault(tables):
+    """Four systems of which one lost drives as well; each mark is at the system's ratio."""
+    rows = tables["roles"][tables["roles"]["fault"] == "killed"]
+    found = [rows.assign(store=f"s{n}") for n in range(4)] + [rows.assign(store="s3", fault="drives-gone")]
+    rows = pd.concat(found, ignore_index=True)
+    ratios = [f"rate_over_before_{part}_ratio" for part in ("median", "low", "high")]
+    rows.loc[rows["fault"] == "drives-gone", ratios] = 0.125
+    _, fig = figure(tables | {"roles": rows}, "role_phases")
+    titles = [ax.get_title() for ax in fig.axes if ax.get_title()]
+    assert titles == ["drives-gone", "killed"]
+    lost, killed = fig.axes[0], fig.axes[2]
+    assert sorted(t.get_text() for t in killed.get_yticklabels()) == ["s0", "s1", "s2", "s3"]
+    marks = [float(x) for c in lost.containers for x in c[0].get_xdata()]
+    assert marks and set(marks) == {0.125}
 
 
 # Words and the section
