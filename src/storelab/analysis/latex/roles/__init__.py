@@ -341,18 +341,17 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
     failed = int(rows["failed_operations"].sum())
     if failed:
         yield f"{words.number(failed, gap=THIN)} failed operations ({_failed(rows).removesuffix(' failed')})"
-    known, served = rows[rows["pause_median_s"].notna()], True
-    if len(known):
-        r = known.loc[known["pause_median_s"].astype(float).idxmax()]
-        served = pd.isna(r["undone_median_s"]) or r["pause_median_s"] < UNSERVED * r["undone_median_s"]
-        if not served:
-            undone = words.number(r["undone_median_s"])
-            yield f"{escape(r['role'])} not served until the fault was undone ({undone}~s)"
-        elif pd.isna(r["service_median_s"]) or r["service_median_s"] > 0:
-            yield f"a pause of up to {_most(known, 'pause')}~s"
+    known = rows[rows["pause_median_s"].notna()]
+    unserved = known[(known["pause_median_s"] >= UNSERVED * known["undone_median_s"]).fillna(False)]
+    if len(unserved):
+        undone = words.number(unserved["undone_median_s"].max())
+        who = words.listed([escape(role) for role in dict.fromkeys(unserved["role"])])
+        yield f"{who} not served until the fault was undone ({undone}~s)"
+    elif (known["service_median_s"].isna() | (known["service_median_s"] > 0)).any():
+        yield f"a pause of up to {_most(known, 'pause')}~s"
     for name, when in (("degraded", "meanwhile"), ("after", "afterwards")):
         known = rows[rows[f"{name}_median_ratio"].notna()]
-        if known.empty or (name == "degraded" and not served):
+        if known.empty or (name == "degraded" and len(unserved)):
             continue
         r = known.loc[known[f"{name}_median_ratio"].astype(float).idxmin()]
         if r[f"{name}_median_ratio"] >= KEPT and r[f"{name}_median_ratio"] != worst:
