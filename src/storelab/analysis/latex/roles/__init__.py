@@ -351,7 +351,8 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
         yield f"a pause of up to {_most(known, 'pause')}~s"
     for name, when in (("degraded", "meanwhile"), ("after", "afterwards")):
         known = rows[rows[f"{name}_median_ratio"].notna()]
-        if known.empty or (name == "degraded" and len(unserved)):
+        known = known.drop(index=unserved.index, errors="ignore") if name == "degraded" else known
+        if known.empty:
             continue
         r = known.loc[known[f"{name}_median_ratio"].astype(float).idxmin()]
         if r[f"{name}_median_ratio"] >= KEPT and r[f"{name}_median_ratio"] != worst:

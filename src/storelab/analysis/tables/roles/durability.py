@@ -80,7 +80,7 @@ def summed(table: pd.DataFrame) -> pd.DataFrame:
     if "part" not in table or table["part"].nunique() < 2:
         return table
     same = [c for c in table.columns[: table.columns.get_loc("n")] if c != "part"] + ["when"]
-    sums = dict.fromkeys((*COUNTS, "wrong"), "sum")
+    sums = dict.fromkeys(COUNTS, "sum")
     made = table.groupby(same, dropna=False, sort=False, as_index=False).agg(sums)
     bounds = [100 * upper_bound(w, n) for w, n in zip(made["wrong"], made["read"], strict=True)]
     made = made.assign(wrong_upper95_percent=bounds)

@@ -6,6 +6,7 @@ import pytest
 from role_records import BIN, KILL, RESTART, T0, S, act, campaign_of, drawn, of_role, run_of, state, upload
 from throughput_rows import spread
 
+from storelab.analysis.latex import roles as latex
 from storelab.analysis.tables import build, roles
 from storelab.analysis.tables.roles import recovery
 
@@ -152,3 +153,33 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
     assert (said["recovery_points"], said["recovery_whole_points"]) == (3, 0)
     assert "recovery_whole_longest" not in said and recovery.numbers(pd.DataFrame()) == []
     assert recovery.where(recovered(None, 1.0)) == "uploads on ceph"
+
+
+# Headlines
+
+
+def headline(*rows: dict[str, object]) -> str:
+    table = pd.DataFrame([recovered(None, None) | r for r in rows])
+    return next(latex.of_faults(table)).value
+
+
+def cost(fault: str, role: str, **more: float) -> dict[str, object]:
+    known = {"pause": 0.1, "service": 0.0, "undone": 15.0, "whole_after": 0.5} | more
+    row: dict[str, object] = {"fault": fault, "role": role, "n": 1, "operations": 97, "failed_operations": 0}
+    row |= {"beyond_redundancy": 0, "versions": None}
+    for name in ("pause", "service", "undone", "whole_after"):
+        row |= {f"{name}_{part}_s": known[name] for part in ("median", "low", "high")}
+    for name in ("degraded", "after", "after_latency_p99"):
+        row |= {f"{name}_{part}_ratio": known.get(name, 1.0) for part in ("median", "low", "high")}
+    return row
+
+
+def test_headline_has_each_fault():
+    """Reads lose half of their rate while a daemon hangs, uploads are not served; nothing happens after a kill."""
+    hung = (cost("hung", "uploads", pause=14.9, degraded=0.01), cost("hung", "reads", pause=2.0, degraded=0.475))
+    text = headline(*hung, cost("killed", "reads"))
+    assert "no failed operation" in text and "uploads not served until the fault was undone (15~s)" in text
+    assert "reads at 47.5" in text and "killed" not in text and "0.500~s after the fault" in text
+    failed = cost("killed", "reads", after=0.39, after_latency_p99=2.2) | {"failed_operations": 3, "versions": "1 to 2"}
+    text = headline(failed)
+    assert "3 failed operations (3" in text and "reads at 39" in text and "2.20 times" in text and "1 to 2" in text

@@ -13,6 +13,7 @@ from campaigns import built
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.roles import timeline
+from storelab.analysis.latex import roles as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, points, roles
@@ -389,3 +390,22 @@ def test_text_quotes_uploads_during_deletions():
     rows += [quoted("roles-y", "put", "during", 0.1), quoted("roles-y", "get", "during", None)]
     told = {name: value for name, value, _ in roles.numbers(pd.DataFrame(rows))}
     assert told["uploads_beside"] == "70"
+
+
+def test_headline_has_the_worst_case_and_the_range_of_the_others(tables):
+    """The victim keeps 100, 90 and 50 % of its rate."""
+    rows = tables["roles"][tables["roles"]["workload"] == "roles-tenants"].assign(phase="during")
+    kept = dict(zip(rows.index[rows["role"] == "victim"], (1.0, 0.9, 0.5), strict=True))
+    for part in ("median", "low", "high"):
+        rows = rows.assign(**{f"rate_over_before_{part}_ratio": rows.index.map(kept).astype(float)})
+    (found,) = latex.of_roles(rows)
+    assert found.value == r"50.0~\%" and "aggressor: open loop, 400 operations/s due" in found.where
+    assert r"90.0 to 100~\%" in found.where and "at aggressor: due/s 100 to 200" in found.where
+    ratios = {f"latency_p99_over_before_{part}_ratio": 1170.0 for part in ("median", "low", "high")}
+    bound = rows.assign(lower_bounds="latency_p99_over_before", **ratios)
+    assert r"$\geq$" in next(latex.of_roles(bound)).of
+
+
+def test_headline_of_ledgers_has_bound(tables):
+    (found,) = latex.of_ledgers(tables["durability"])
+    assert found.value == r"1 of 120\,000" and found.where.startswith(r"at most 0.00395")

@@ -10,11 +10,12 @@ import soaked
 from campaigns import built, copied
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
+from storelab.analysis.latex.roles import phases
 from storelab.analysis.latex.roles import soak as latex
 from storelab.analysis.records import series
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
-from storelab.analysis.tables.roles import soak
+from storelab.analysis.tables.roles import durability, soak
 from storelab.analysis.tables.roles.timeline import step_ns
 from storelab.core import plan, records
 from storelab.core.config import Config
@@ -246,3 +247,16 @@ def test_paper_has_trends_and_flags(tables):
     assert flags == {"soak_moving": True, "soak_few": True, "soak_own": True, "soak_own_files": True}
     nothing = latex.flags(tables["soak"][:0], tables["soak_trends"][:0])
     assert not any(nothing.values())
+
+
+def test_parts_are_one_row_in_tables_of_roles(tables):
+    """Rates of writers fall by 2/s in each part; bounds are those of what all parts read."""
+    text = phases(tables["roles"][tables["roles"]["role"] == "writers"])
+    rates = sorted(soaked.rate("writers", part) for part in range(1, 13) if part != soaked.INVALID)
+    assert text.count("throughout") == 1 and "Rate ratio" not in text
+    assert f"& 11 & 35.7 & {rates[5]} [{rates[0]}, {rates[-1]}] &".replace(".0", "") in text.replace(".0", "")
+    parts = pd.DataFrame({"store": "a", "workload": "x", "part": [1, 2], "n": 1, "when": "end", "read": [1000, 2000]})
+    parts = parts.assign(**dict.fromkeys([c for c in durability.COUNTS if c not in parts], 0))
+    (row,) = durability.summed(parts).to_dict("records")
+    assert (row["n"], row["read"]) == (2, 3000)
+    assert row["wrong_upper95_percent"] == pytest.approx(100 * (1 - 0.05 ** (1 / 3000)))
