@@ -224,15 +224,14 @@ def moved(row: Mapping[str, Any]) -> str:
 
 
 def titles(names: Sequence[str]) -> dict[str, str]:
-    """Name of each series: store, workload, and what tells it from the others."""
+    """Name of each series: store, workload, and what tells it from the others of this workload."""
     told = {name: words.key_text(name) for name in dict.fromkeys(names)}
-    return {
-        name: ", ".join(
-            [said[0], words.value_text("workload", said[1])]
-            + [part for part in said[2:] if not all(part in other for other in told.values())]
-        )
-        for name, said in told.items()
-    }
+    out = {}
+    for name, (store, workload, *rest) in told.items():
+        others = [other for other in told.values() if other[1] == workload]
+        telling = [part for part in rest if not all(part in other for other in others)]
+        out[name] = ", ".join([store, words.value_text("workload", workload), *telling])
+    return out
 
 
 def hours(parts: pd.DataFrame) -> "pd.Series[float]":

@@ -260,3 +260,8 @@ def test_parts_are_one_row_in_tables_of_roles(tables):
     (row,) = durability.summed(parts).to_dict("records")
     assert (row["n"], row["read"]) == (2, 3000)
     assert row["wrong_upper95_percent"] == pytest.approx(100 * (1 - 0.05 ** (1 / 3000)))
+
+
+def test_titles_have_what_tells_series_apart():
+    names = [f"a/roles-x/front_ends~0002_w.workers~000{n}_rep~001" for n in (1, 4)] + ["a/get/clients~0002_rep~001"]
+    assert list(soak.titles(names).values()) == ["a, x, w: workers 1", "a, x, w: workers 4", "a, download"]
