@@ -142,6 +142,7 @@ class Function(Declared):
 
     function: Callable[..., "Figure | None"]
     count: Callable[[pd.DataFrame], int] = len
+    published: Callable[[pd.DataFrame], str] | None = None  # more of the caption, from its rows
     least: int = 1
     most: float = float("inf")
     things: str = "rows"

@@ -2,7 +2,8 @@
 
 Counted as the windows of `windows` are: an operation belongs to the cell in which it ends, its bytes too; of a bin the
 part that lies in a cell counts, in operations, bytes and latencies, for its operations are taken as evenly spaced. A
-cell holds what ends in (begin, end].
+cell holds what ends in (begin, end]. Phases have the work done in them too: an operation counts by the part of its
+duration that is in the phase (`rates.py`), where its start is known.
 
 Latencies are those of `tables/latency.py`: from when an operation was due, else from when it began; of operations that
 succeeded; null below as many as a quantile needs. What hung, or was due and never began, is in no step, and counts in
@@ -36,6 +37,15 @@ SELECT * FROM (
     CASE WHEN latency_hist IS NULL THEN (end_ns > low_ns AND end_ns <= high_ns)::INT::DOUBLE ELSE {_BIN} END AS share
   FROM {_ROWS} JOIN spans USING (key, role))
 WHERE share > 0"""
+_WORK = f"""
+SELECT key, role, cell, sum(part * count) AS work, sum(part * bytes) AS work_bytes FROM (
+  SELECT key, role, cell, count, bytes,
+    CASE WHEN latency_hist IS NOT NULL THEN {_BIN}
+      WHEN end_ns > start_ns
+        THEN greatest(0, least(end_ns, high_ns) - greatest(start_ns, low_ns)) / (end_ns - start_ns)
+      ELSE (end_ns > low_ns AND end_ns <= high_ns)::INT END AS part
+  FROM {_ROWS} JOIN spans USING (key, role) WHERE error IS NULL)
+WHERE part > 0 GROUP BY ALL"""
 _COUNTS = """
 SELECT key, role, cell,
   coalesce(sum(share * count) FILTER (error IS NULL), 0) AS operations,
@@ -65,8 +75,8 @@ GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases hung, not_begun and
-    `unended.BOUNDS` too; statuses: key, role, cell, status (0: none), errors."""
+    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases work,
+    work_bytes, hung, not_begun and `unended.BOUNDS` too; statuses: key, role, cell, status (0: none), errors."""
 
     cells: pd.DataFrame
     statuses: pd.DataFrame
@@ -104,6 +114,7 @@ def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.
     cells = counts.merge(latencies, on=unended.PLACE, how="left")
     if waiting:
         cells = _with_unended(cells, unended.of(con, campaign, LEVELS))
+        cells = cells.merge(con.execute(_WORK).df(), on=unended.PLACE, how="outer")
     return Counted(cells, con.execute(_STATUSES).df())
 
 

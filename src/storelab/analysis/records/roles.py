@@ -183,12 +183,12 @@ def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
 
 
 def phase_table(campaign: Campaign) -> pd.DataFrame:
-    """One row per run with roles, role and phase of it in which the role worked, its own warm-up cut: key, role, cell
-    (the phase), begin_ns, end_ns."""
+    """One row per run with roles, role and phase of it in which the role worked: key, role, cell (the phase), begin_ns,
+    end_ns. The warm-up of a role that begins late is cut, except where its begin is the disturbance."""
     rows = []
     for key, last in last_operations(campaign).items():
         run = campaign.runs[key]
-        warm_up = run["point"]["fixed"]["warm_up_ns"]
+        warm_up = 0 if faulted_ns(run) is None else run["point"]["fixed"]["warm_up_ns"]
         for role in roles(run, last):
             for phase in phases(run, last):
                 low, high = max(phase.begin_ns, role.begin_ns + warm_up), min(phase.end_ns, role.end_ns)

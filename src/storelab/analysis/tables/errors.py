@@ -51,13 +51,13 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
 
 
-@TABLE("errors", "campaign", "plain", "by")
-def errors(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per run (columns `by`, rep, key, state), op, status and class: operations that failed so, their fraction
-    of all operations of the run (run_fraction: that of all failed ones), when the first and the last of them ended,
-    their median latency (null of bins and of engines that cannot tell). `points`: points.csv. The worst run first, the
-    largest class first."""
-    wanted = _runs(points)
+@TABLE("errors", "campaign", "points", "by", "roles_by")
+def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: list[str]) -> pd.DataFrame:
+    """One row per run, with roles or without (columns `by` and `roles_by`, rep, key, state), op, status and class:
+    operations that failed so, their fraction of all operations of the run (run_fraction: that of all failed ones), when
+    the first and the last of them ended, their median latency (null of bins and of engines that cannot tell).
+    `points`: points.csv. The worst run first, the largest class first."""
+    wanted, by = _runs(points), list(dict.fromkeys([*by, *roles_by]))
     con = scan.connect(campaign, "ops", wanted["key"])
     found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
     both = wanted[[*by, "rep", "key", "state", "errors", "run_fraction"]].merge(found, on="key")
@@ -109,7 +109,7 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return both[head].reset_index(drop=True)
 
 
-@NUMBERS("errors", "campaign", "plain", "errors")
+@NUMBERS("errors", "campaign", "points", "errors")
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
     errors.csv."""

@@ -27,6 +27,11 @@ def test_phases_count_what_ends_in_them(tmp_path, binned, width):
         row, mine = found.loc[(role, name)], of_role(rows, role)
         assert (row["operations"], row["bytes"]) == pytest.approx(counted(mine, low, high, True, width)), (role, name)
         assert row["errors"] == pytest.approx(counted(mine, low, high, False, width)[0]), (role, name)
+        work = counted(mine, low, high, True, width)[0] if binned else 0
+        for r in (r for r in mine if r["error"] is None and r["start_ns"]):
+            inside = max(0, min(high, r["end_ns"]) - max(low, r["start_ns"])) / (r["end_ns"] - r["start_ns"])
+            work += inside - (binned and low < r["end_ns"] <= high)
+        assert (row["work"], row["work_bytes"]) == pytest.approx((work, 1000 * work)), (role, name)
         if not binned:
             took = sorted(r["end_ns"] - r["start_ns"] for r in mine if r["error"] is None and low < r["end_ns"] <= high)
             assert row["latency_p50_ms"] == took[-(-len(took) // 2) - 1] / MS

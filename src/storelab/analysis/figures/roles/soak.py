@@ -11,6 +11,7 @@ import pandas as pd
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import trends
+from storelab.analysis.tables.roles.soak import titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,8 +62,9 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
                 drawn.append(pd.Series(np.concatenate([np.array([]), *(line[1] for line in lines)]), dtype=float))
             plots.value_axis(list(axes), drawn, label, float("inf"))
             _none_failed(label, axes, drawn)
+        named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
-            ax.set_title(textwrap.fill(_title(rows[rows["series"] == name]), 70 // len(names)), fontsize=7)
+            ax.set_title(textwrap.fill(_title(named[name], rows[rows["series"] == name]), 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
             ax.set_xlabel("Hours from the begin of the first part")
         for own in cells:
@@ -114,9 +116,8 @@ def _none_failed(label: str, axes: "np.ndarray[Any, Any]", drawn: list[pd.Series
             ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
 
 
-def _title(rows: pd.DataFrame) -> str:
+def _title(said: str, rows: pd.DataFrame) -> str:
     lasts = words.span(rows["duration_s"], "s")
-    said = ", ".join(words.key_text(rows["series"].iloc[0]))
     return f"{said} ({words.plural(rows['part'].nunique(), 'part')} of {lasts})"
 
 

@@ -29,7 +29,7 @@ POINTS = 600  # most places of a line: no paper shows more
 MIN_OPERATIONS, MIN_STEPS = 5, 40  # operations in a step of a line, while it has so many steps
 HEIGHTS = (3.0, 2.2, 1.2)  # of rates, latency, failed operations
 LINE = 2.85  # inches of the three together
-APART = 5  # roles whose usual rates are further apart have panels of their own
+APART = 5  # roles whose highest rates are further apart have separate panels
 NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
@@ -54,7 +54,10 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         marked = {group: p for group, p in points.items() if is_disturbed(p, having[workload])}
         said, common = _titles(plan["workloads"][workload]["axes"], marked or points)
         shown = sorted(said.items())
-        about = "Points without a disturbance are in timeline.csv alone. " if 0 < len(marked) < len(points) else ""
+        about = "Points without a disturbance are in timeline.csv only. " if 0 < len(marked) < len(points) else ""
+        about += "Bands: phases, at the median of the runs. " if marked else ""
+        if any(p["axes"].get("fault", "none") != "none" for p in points.values()):
+            about += "Marks above a panel: what the store reported of itself in each run. "
         about += f"In all: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ in digits and marks alone
@@ -92,19 +95,41 @@ def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
 
 
 def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
-    caption = (
-        "Operations per second, latency and failed operations over the time from the agreed start, by role; roles "
-        f"whose rates differ by more than a factor of {APART} have panels of their own. Thin "
-        "lines: single runs; thick lines: their median; failed operations: the mean of the runs. Bands: phases, at "
-        "the median of the runs. Marks above a panel: what the store said of itself in each run. "
-    )
     return Function(
         table="timeline",
         beside=("disturbances",),
         where={"workload": workload},
         function=partial(draw, groups),
-        caption=caption + about.replace("{", "{{").replace("}", "}}") + "{shared}",
+        caption="Operations per second and latency over the time from the agreed start, by role.{published} Thin "
+        "lines: single runs; thick lines: their median. " + about.replace("{", "{{").replace("}", "}}") + "{shared}",
+        published=partial(_more, groups),
     )
+
+
+def _more(groups: Mapping[str, str], rows: pd.DataFrame) -> str:
+    """What the caption says of panels that not every figure has."""
+    rows = _chosen(groups, rows)
+    said = []
+    if rows["errors"].sum():
+        said.append("Failed operations, by status: the mean of the runs.")
+    if len(rows) and len(_levels(_every(rows, list(dict.fromkeys(rows["group"])), "latency_max_ms"))) > 1:
+        said.append(f"Roles whose rates differ by more than a factor of {APART} have separate panels.")
+    return " ".join(said)
+
+
+def _chosen(groups: Mapping[str, str], timeline: pd.DataFrame) -> pd.DataFrame:
+    """The rows of valid runs of these groups of points, with their `group`."""
+    rows = timeline.assign(group=timeline["key"].map(_group))
+    return rows[rows["group"].isin(groups) & (rows["state"] == "ok")]
+
+
+def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[str, Lines]]":
+    """The lines of each role, for each group."""
+    names, out = list(dict.fromkeys(rows["role"])), []
+    for group in shown:
+        part = rows[rows["group"] == group]
+        out.append({r: _lines(own, high) for r in names if len(own := part[part["role"] == r])})
+    return out
 
 
 @dataclass(frozen=True)
@@ -126,8 +151,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
 
     if timeline.empty:
         return None
-    rows = timeline.assign(group=timeline["key"].map(_group))
-    rows = rows[rows["group"].isin(groups) & (rows["state"] == "ok")]
+    rows = _chosen(groups, timeline)
     shown = [g for g in groups if (rows["group"] == g).any()]
     if not shown:
         return None
@@ -141,10 +165,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
     statuses = [c for c in rows if c.startswith("errors_") and rows[c].sum() > 0]
     looks = {status: [tones[i] for i in (3, 7, 8, 6, 9)][i % 5] for i, status in enumerate(statuses)}
     with plots.style():
-        every = []
-        for group in shown:
-            part = rows[rows["group"] == group]
-            every.append({r: _lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        every = _every(rows, shown, high)
         levels = _levels(every)
         heights = (*[HEIGHTS[0] / len(levels) ** 0.5] * len(levels), *HEIGHTS[1 : 3 if statuses else 2])
         count = len(heights)
@@ -206,10 +227,12 @@ def _line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: 
 
 
 def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
-    """Return the roles of each panel of rates, the fastest first: those whose usual rates are comparable."""
+    """Return the roles of each panel of rates, the fastest first: those whose highest rates are comparable. A role may
+    do nothing for most of the time, so its highest rate is the 95th percentile of the steps in which it did."""
     usual: dict[str, float] = {}
     for role, lines in ((role, lines) for found in every for role, lines in found.items()):
-        usual[role] = max(usual.get(role, 0.0), float(np.nanmean(lines.rate)))
+        worked = lines.rate[lines.rate > 0]
+        usual[role] = max(usual.get(role, 0.0), float(np.percentile(worked, 95)) if len(worked) else 0.0)
     levels: list[list[str]] = []
     for role in sorted(usual, key=lambda role: -usual[role]):
         if levels and usual[levels[-1][0]] <= APART * usual[role]:
@@ -309,7 +332,10 @@ def _axes(
         plots.time_axis([own[len(levels)] for own in panels], latencies, "Latency [ms]")
     if len(panels[0]) > len(levels) + 1:
         plots.value_axis(
-            [own[-1] for own in panels], [pd.Series([own[-1].get_ylim()[1]]) for own in panels], "Failed/s"
+            [own[-1] for own in panels],
+            [pd.Series([own[-1].get_ylim()[1]]) for own in panels],
+            "Failed/s",
+            float("inf"),
         )
     for own in panels:
         own[-1].set_xlabel("Seconds from the agreed start")

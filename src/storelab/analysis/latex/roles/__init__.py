@@ -1,6 +1,7 @@
 """LaTeX of points with roles: their phases, what faults did and how stores recovered, what became of acknowledged
 writes. May import: what `latex` may."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,20 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.latency import AT_LEAST, WHY_AT_LEAST, at_least
-from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, floating, left, row
+from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, few, floating, left, row
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records.roles import DURING
-from storelab.analysis.tables.roles import durability, recovery
+from storelab.analysis.records.roles import DURING, THROUGHOUT
+from storelab.analysis.tables.latency import BOUNDS
+from storelab.analysis.tables.roles import ALL, durability, recovery
+from storelab.analysis.tables.roles.collections import COLLECTS
+from storelab.analysis.tables.systems.consistency import upper_bound
 
 CHASSIS = "Huawei UDS, a chassis powered off"
 DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which have no name of a role
+UNSERVED = 0.95  # part of the time until a fault was undone: a pause as long lasted as long as the fault
+KEPT = 0.9  # of a rate: what is below it after a fault is in the text
+PART = "part"  # axis of a series
+CM, GAP, WIDEST = 0.12, 0.28, 15.5  # width of a letter, of the gap between columns, of a table
 
 
 def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> str:
@@ -31,31 +39,66 @@ def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> 
     return "; ".join(filter(None, [words.deployment(r), said]))
 
 
+def _summed(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of roles.csv with the parts of a series as one: medians with the range over the parts, sums of what was
+    counted; without the axis."""
+    if PART not in table or table[PART].nunique() < 2:
+        return table
+    same = [c for c in words.axes_of(table) if c != PART]
+    rows = []
+    for _, parts in table.groupby(["store", "workload", *same, "role", "phase"], dropna=False, sort=False):
+        r = parts.iloc[0].drop(PART)
+        for name, unit in ALL:
+            values = parts[f"{name}_median_{unit}"].astype(float)
+            for end, value in zip(groups.PARTS, (values.median(), values.min(), values.max()), strict=True):
+                r[f"{name}_{end}_{unit}"] = value
+        r["n"], r["errors"], r["few"] = parts["n"].sum(), parts["errors"].sum(), bool(parts["few"].any())
+        r[BOUNDS] = groups.joined(name for told in parts[BOUNDS].dropna() for name in told.split(", "))
+        rows.append(r)
+    return pd.DataFrame(rows).reset_index(drop=True)
+
+
 @SECTION("several", "roles_phases")
 @FILE("table_roles", "roles")
 @FILLED("roles_phases", "roles")
 def phases(table: pd.DataFrame) -> str:
-    """Rate and latency of each role and phase, and the ratios to `before`."""
-    lines, last = [], None
-    for _, r in table.iterrows():
-        group = f"{words.value_text('workload', r['workload'])}: {settings(table, r, whole=True)}"
-        if group != last:
-            lines.append(rf"\multicolumn{{10}}{{@{{}}p{{15.5cm}}@{{}}}}{{\raggedright\emph{{{escape(group)}}}}} \\")
-            last = group
+    """Rate and latency of each role and phase, and the ratios to `before`; of a series over its parts."""
+    rows = _summed(table)
+    ratios = [n for n in ("rate_over_before", "latency_p99_over_before") if rows[f"{n}_median_ratio"].notna().any()]
+    found = []
+    for _, r in rows.iterrows():
         cells = [escape(r["role"]), r["phase"], f"{r['n']:g}", words.number(r["length_s"])]
         median = at_least(r, "latency_p50") + words.number(r["latency_p50_median_ms"])
-        cells += [_short(r, "rate", "per_s"), median, at_least(r, "latency_p99") + _short(r, "latency_p99", "ms")]
-        ratios = ("rate_over_before", "latency_p99_over_before")
+        rate = _short(r, "rate", "per_s") + few(r)
+        cells += [rate, median, at_least(r, "latency_p99") + _short(r, "latency_p99", "ms")]
         cells += [at_least(r, name) + _short(r, name, "ratio") for name in ratios]
-        lines.append(row([*cells, words.number(r["errors"], gap=THIN)]))
+        group = f"{words.value_text('workload', r['workload'])}: {settings(rows, r, whole=True)}"
+        found.append((group, [*cells, words.number(r["errors"], gap=THIN)]))
+    named = {"rate_over_before": "Rate ratio", "latency_p99_over_before": "p99 ratio"}
+    head = ["Role", "Phase", "n", "Length", "Operations/s", "p50 [ms]", "p99 [ms]"]
+    head += [*(named[name] for name in ratios), "Failed"]
+    lines, last, wide = [], None, _width([head, *(cells for _, cells in found)])
+    for group, cells in found:
+        if group != last:
+            text = rf"\raggedright\emph{{{escape(group)}}}"
+            lines.append(rf"\multicolumn{{{len(head)}}}{{@{{}}p{{{wide}cm}}@{{}}}}{{{text}}} \\*")
+            last = group
+        lines.append(row(cells))
+    of = "parts of a series: median [minimum, maximum] over the n parts" if rows is not table else ""
     caption = (
-        "Roles by phase: median [low, high] over n runs of the rate and of quantiles of the latency, and of the ratios "
-        "of rate and p99 to those of the same run before the disturbance; failed operations of all runs. Length: "
-        "median length of the phase in seconds."
+        f"Roles by phase{', over the ' + of if of else ': median [low, high] over n runs'} of the rate and of "
+        "quantiles of the latency"
     )
+    caption += ", and of the ratios of rate and p99 to those of the same run before the disturbance" if ratios else ""
+    caption += "; failed operations of all runs. Length: median length of the phase in seconds."
     caption += f" {WHY_AT_LEAST}" if any(AT_LEAST in line for line in lines) else ""
-    head = ["Role", "Phase", "n", "Length", "Operations/s", "p50 [ms]", "p99 [ms]", "Rate ratio", "p99 ratio", "Failed"]
-    return floating("llrrrrrrrr", caption, "tab:roles", head, lines)
+    return floating(f"ll{'r' * (len(head) - 2)}", caption, "tab:roles", head, lines)
+
+
+def _width(rows: Sequence[Sequence[str]]) -> float:
+    """Centimetres of a table with these cells, about: a heading that is wider would widen its last column."""
+    letters = [max(len(re.sub(r"\\[a-z]+|[{}$\\]", "", cell)) for cell in column) for column in zip(*rows, strict=True)]
+    return round(min(WIDEST, sum(CM * n + GAP for n in letters) - GAP), 1)
 
 
 @FILE("table_recovery", "recovery")
@@ -73,14 +116,14 @@ def recovered(table: pd.DataFrame) -> str:
         cells = [escape(name), f"{r['n']:g}" if is_own else "", words.number(r["failed_operations"], gap=THIN)]
         cells += [_below(r, name, "s") for name in ("pause", "noticed")]
         cells.append(_below(r, "service", "s", more=never))
-        cells += [_below(r, name, "s") for name in ("whole", "whole_after")]
-        cells += [_below(r, name, "ratio", 100) for name in ("degraded", "rebuilding")]
+        cells.append(_below(r, "whole_after", "s"))
+        cells += [_below(r, name, "ratio", 100) for name in recovery.PHASES]
         lines.append(row(cells) + "[3pt]")  # between rows of several lines
     caption = (
         "Faults: failed operations of all n runs; then median [low, high] of the longest time without a completed "
-        "operation, of the times from the fault until the store noticed it, until clients were served again, until "
-        "redundancy was whole, and the last from when the fault was undone; and of the rate while the fault lasted "
-        "and while the store rebuilt, in percent of that before."
+        "operation, of the times from the fault until the store noticed it, from the act that made the longest pause "
+        "until clients were served again, and from when the fault was undone until redundancy was whole; and of the "
+        "rate while the fault lasted, while the store rebuilt, and afterwards, in percent of that before."
     )
     head = [
         "System, fault: role",
@@ -90,11 +133,11 @@ def recovered(table: pd.DataFrame) -> str:
         "Noticed",
         "Served",
         "Whole",
-        "\\dots{} after",
         "During",
         "Rebuilding",
+        "After",
     ]
-    units = ["", "", "", *["[s]"] * 5, *[r"[\%]"] * 2]
+    units = ["", "", "", *["[s]"] * 4, *[r"[\%]"] * 3]
     named = [_stacked([name, unit]) if unit else name for name, unit in zip(head, units, strict=True)]
     return floating(f"{left(2.6)}rrrrrrrrr", caption, "tab:recovery", named, lines)
 
@@ -127,7 +170,7 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
 def kept(table: pd.DataFrame) -> str:
     """What became of acknowledged writes, by reading, with upper bounds."""
     when = {"down": "while down", "recovered": "afterwards", "end": "at the end"}
-    lines = []
+    lines, table = [], durability.summed(table)
     for _, r in table.iterrows():
         acknowledged = sum(r[f"acknowledged_{kind}"] for kind in durability.KINDS)
         counts = [acknowledged, r["read"], *(r[name] for name in durability.WRONG), r["unreadable"]]
@@ -155,29 +198,38 @@ def kept(table: pd.DataFrame) -> str:
 
 @FILE("timelines", "timeline", "drawn")
 def timelines(table: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
-    """The figures over time, in the order of the plan."""
+    """The figures over time, in the order of the plan, and a sentence with their numbers: one of them may be on the
+    first page."""
     names = [name for name, entry in drawn.items() if entry["table"] == "timeline.csv"]
-    return "".join(f"\\Fig{camel(name)}\n" for name in names)
+    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
+    said = f"Figures~{named} have" if len(names) > 1 else f"Figure~{named} has"
+    return f"{said} one time axis for all panels.\n" + "".join(f"\\Fig{camel(name)}\n" for name in names)
 
 
-@FLAGS("several", "recovery", "drawn")
-def flags(faults: pd.DataFrame, drawn: Mapping[str, Any]) -> dict[str, bool]:
-    """What the section's prose rests on."""
+@FLAGS("several", "roles", "recovery", "drawn")
+def flags(table: pd.DataFrame, faults: pd.DataFrame, drawn: Mapping[str, Any]) -> dict[str, bool]:
+    """What the section's prose depends on."""
     own = recovery.measured(faults)
     return {
+        "roles_together": bool(len(table)) and bool((table.groupby("workload")["role"].nunique() > 1).any()),
+        "roles_disturbed": bool(len(table)) and bool((table["phase"] != THROUGHOUT).any()),
         "timelines": any(entry["table"] == "timeline.csv" for entry in drawn.values()),
         "recovery_failed": bool(len(own)) and bool(own["failed_operations"].sum()),
         "recovery_states": bool(len(own)) and bool(own["states_told"].sum()),
+        "recovery_unnoticed": bool(len(own)) and bool(own["never_noticed"].sum()),
         "recovery_stuck": bool(len(own)) and bool(own[["never_whole", "never_served"]].sum().sum()),
     }
 
 
 @HEADLINES("roles", "roles")
 def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
-    """What the role that lost most kept of its rate while others worked; faults are those of `of_faults`."""
-    name = "rate_over_before"
+    """What the role that lost most kept of its rate while others worked, and in the other cases of its sweep; faults
+    are those of `of_faults`, garbage collections those of `collections`."""
+    name, p99 = "rate_over_before", "latency_p99_over_before"
     rows = table[(table["phase"] == DURING) & table[f"{name}_median_ratio"].notna()] if len(table) else table
     rows = rows[rows["fault"] == "none"] if "fault" in rows else rows
+    if len(rows):
+        rows = rows[~rows["workload"].isin(table.loc[table["does"] == COLLECTS, "workload"])]
     same = list(table.columns[: table.columns.get_loc("n")]) if len(rows) else []
     for system, own in groups.labelled(rows).groupby("deployment") if len(rows) else []:
         r = own.loc[own[f"{name}_median_ratio"].astype(float).idxmin()]
@@ -187,72 +239,146 @@ def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
         meanwhile = f" while {escape(words.listed(did))}" if did else ""
         median, _, rest = _short(r, name, "ratio", 100).partition(" [")
         lines = (median, *([f"[{rest}"] if rest else []))
-        longer = r["latency_p99_over_before_median_ratio"]
-        p99 = "" if pd.isna(longer) else f", with {words.number(longer)} times the 99th percentile of the latency"
+        longer = ""
+        if pd.notna(r[f"{p99}_median_ratio"]):
+            longer = f", with {at_least(r, p99)}{_short(r, p99, 'ratio')} times the 99th percentile of the latency"
+        sweep = own[(own["workload"] == r["workload"]) & (own["role"] == r["role"])]
+        axes = [c for c in words.axes_of(table) if sweep[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
+        case = escape(words.settings((c, r[c]) for c in axes))
+        where = [*filter(None, ["; ".join([case, *_rest_of_sweep(sweep.drop(index=r.name), axes)])]), runs(r)]
         yield Headline(
             system=str(system),
             kind="Rate beside others",
             unit="%",
             asks="what workloads cost each other",
-            lines=(*lines, f"{escape(r['role'])}, {runs(r)}"),
+            lines=(*lines, ", ".join(filter(None, [escape(r["role"]), case, runs(r)]))),
             value=f"{' '.join(lines)}~\\%",
-            of=f"of the rate of {escape(r['role'])}{p99}{meanwhile}",
-            where=runs(r),
+            of=f"of the rate of {escape(r['role'])}{longer}{meanwhile}",
+            where=", ".join(where),
             size=float(r[f"{name}_median_ratio"]),
             verb="kept",
         )
 
 
+def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
+    """The other cases of a sweep: the range of what they kept, and of the 99th percentile."""
+    if rows.empty:
+        return
+    kept, longer = (rows[f"{n}_median_ratio"].dropna() for n in ("rate_over_before", "latency_p99_over_before"))
+    said = f"{_range(100 * kept)}~\\%"
+    if len(longer):
+        said += f" with {_range(longer)} times the 99th percentile"
+    if len(axes) == 1 and pd.api.types.is_numeric_dtype(rows[axes[0]]):
+        yield f"{said} at {escape(words.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
+    else:
+        yield f"{said} in {words.counted(len(rows), 'other case')}"
+
+
+def _range(values: "pd.Series[float]") -> str:
+    """`2.58 to 44.9`."""
+    return " to ".join(dict.fromkeys(words.number(v, gap=THIN) for v in (values.min(), values.max())))
+
+
 @HEADLINES("recovery", "recovery")
 def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
-    """Failed operations of all faults, and the longest pause and the longest time until redundancy was whole."""
+    """What each fault cost, the longest time until redundancy was whole, and in how many runs nothing was noticed."""
     own = recovery.measured(table)
     for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
-        beyond = rows["beyond_redundancy"].astype(bool)
-        failed, more = (rows.loc[own, "failed_operations"].sum() for own in (~beyond, beyond))
-        value = f"{words.number(failed, gap=THIN)} failed operations"
-        if beyond.any():
-            value += f" within its redundancy and {words.number(more, gap=THIN)} beyond"
-        lines = [f"{words.number(failed + more, gap=THIN)} failed"]
-        for name, said in (("pause", "a pause of up to"), ("whole", "whole redundancy after up to")):
-            known = rows[rows[f"{name}_median_s"].notna()]
-            if len(known):
-                worst = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
-                lines.append(f"{name} {words.number(worst[f'{name}_median_s'], gap=THIN)}~s")
-                value += f", {said} {_short(worst, name, 's')}~s"
-        never = int(rows["never_served"].sum())
-        if never:
-            value += f", and was never served again in {words.plural(never, 'run')}"
+        clauses, lines, points = [], [], recovery.once(rows)
+        worst = rows["degraded_median_ratio"].astype(float).min()
+        if not rows["failed_operations"].sum():
+            clauses.append("no failed operation")
+        for fault, of in rows.groupby("fault", sort=False):
+            said = list(_cost(of, worst))
+            versions = f" ({escape(of['versions'].iloc[0])})" if pd.notna(of["versions"].iloc[0]) else ""
+            beyond = " (beyond its redundancy)" if of["beyond_redundancy"].any() else ""
+            named = rf"{'in the upgrade' if versions else 'with'} \emph{{{escape(fault)}}}{versions}{beyond}"
+            clauses += [f"{named} {words.listed(said)}"] if said else []
+            lines.append(f"{escape(fault)}: {_failed(of)}")
+        known = points[points["whole_after_median_s"].notna()]
+        if len(known):
+            after = _most(known, "whole_after")
+            whole = f"up to {after}~s after the fault was undone" if after != "0" else "when the fault was over"
+            of_all = f" (in {len(known)} of {words.plural(len(points), 'case')})" if len(known) < len(points) else ""
+            clauses.append(f"redundancy whole {whole}{of_all}")
+            lines += [f"whole after {after}~s"] if after != "0" else []
+        value = ", ".join(clauses)
+        for count, text in (
+            (points["never_noticed"].sum(), "noticed nothing in"),
+            (points["never_whole"].sum(), "was not whole again in"),
+            (rows["never_served"].sum(), "was never served again in"),
+        ):
+            value += f", and {text} {words.plural(count, 'run')}" if count else ""
         yield Headline(
             system=str(system),
             kind="Faults",
             unit="",
             asks="what a fault costs",
-            lines=tuple(lines),
+            lines=(*lines, f"n~=~{words.span(rows['n'], '')}"),
             value=value,
             of="",
-            where=f"{words.plural(len(rows), 'case')}, n~=~{words.span(rows['n'], '')}",
-            size=-float(failed),
+            where=f"n~=~{words.span(rows['n'], '')}",
+            size=-float(rows["failed_operations"].sum()),
             verb="had",
         )
 
 
+def _failed(rows: pd.DataFrame) -> str:
+    """The part of the operations from the fault on that failed."""
+    failed, done = (int(rows[name].sum()) for name in ("failed_operations", "operations"))
+    return f"{words.number(100 * failed / (failed + done))}~\\% failed" if failed else "none failed"
+
+
+def _most(rows: pd.DataFrame, name: str) -> str:
+    """The highest of all runs."""
+    ends = rows[[f"{name}_median_s", f"{name}_high_s"]].astype(float)
+    return words.number(ends.max(axis=None), gap=THIN)
+
+
+def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
+    """What a fault cost its roles: failed operations, the longest pause that was an interruption, the lowest rate while
+    it lasted and after it. worst: the lowest rate of all faults, which is in the text in any case."""
+    failed = int(rows["failed_operations"].sum())
+    if failed:
+        yield f"{words.number(failed, gap=THIN)} failed operations ({_failed(rows).removesuffix(' failed')})"
+    known = rows[rows["pause_median_s"].notna()]
+    unserved = known[(known["pause_median_s"] >= UNSERVED * known["undone_median_s"]).fillna(False)]
+    if len(unserved):
+        undone = words.number(unserved["undone_median_s"].max())
+        who = words.listed([escape(role) for role in dict.fromkeys(unserved["role"])])
+        yield f"{who} not served until the fault was undone ({undone}~s)"
+    elif (known["service_median_s"].isna() | (known["service_median_s"] > 0)).any():
+        yield f"a pause of up to {_most(known, 'pause')}~s"
+    for name, when in (("degraded", "meanwhile"), ("after", "afterwards")):
+        known = rows[rows[f"{name}_median_ratio"].notna()]
+        known = known.drop(index=unserved.index, errors="ignore") if name == "degraded" else known
+        if known.empty:
+            continue
+        r = known.loc[known[f"{name}_median_ratio"].astype(float).idxmin()]
+        if r[f"{name}_median_ratio"] >= KEPT and r[f"{name}_median_ratio"] != worst:
+            continue
+        said = f"{when} {escape(r['role'])} at {_short(r, name, 'ratio', 100)}~\\% of the rate before"
+        p99 = r["after_latency_p99_median_ratio"]
+        yield f"{said} with {words.number(p99)} times the p99" if name == "after" and pd.notna(p99) else said
+
+
 @HEADLINES("durability", "durability")
 def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
-    """The acknowledged writes that were wrong in the end."""
+    """The acknowledged writes that were wrong in the end, with the upper bound."""
     last = table[table["when"].isin(durability.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
         counts = f"{words.number(wrong, gap=THIN)} of {words.number(read, gap=THIN)}"
+        bound = f"at most {words.number(100 * upper_bound(wrong, read))}~\\%"
         yield Headline(
             system=str(system),
             kind="Acknowledged, then wrong",
             unit="objects",
             asks="whether acknowledged objects stay",
-            lines=(counts,),
+            lines=(counts, bound),
             value=counts,
             of="acknowledged objects wrong",
-            where="",
+            where=bound,
             size=-wrong / max(read, 1),
             verb="had",
         )

@@ -17,19 +17,20 @@ from storelab.analysis.tables.roles import soak
 @FILLED("soaked", "soak_trends")
 def trends(table: pd.DataFrame) -> str:
     """Each metric of each series: its median, its slope with the interval, and what that is called."""
-    lines, last = [], None
+    lines, last, named = [], None, soak.titles(table["series"])
     for _, r in table.iterrows():
         if r["series"] != last:
             last = r["series"]
-            said = escape(", ".join(words.key_text(last)))
-            lines.append(rf"\multicolumn{{6}}{{@{{}}p{{15.5cm}}@{{}}}}{{\raggedright\emph{{{said}}}}} \\")
+            text = rf"\raggedright\emph{{{escape(named[last])}}}"
+            lines.append(rf"\multicolumn{{6}}{{@{{}}p{{13cm}}@{{}}}}{{{text}}} \\*")
         unit = r["unit"].replace("1/s", "operations/s")
         cells = [escape(f"{soak.in_words(r)} [{unit}]"), f"{r['n']:g}", words.number(r["level"], gap=THIN)]
         cells.append(words.spread([r[f"slope_{part}per_hour"] for part in ("", "low_", "high_")], THIN))
-        lines.append(row([*cells, words.number(r["change_percent"], significant=2), escape(r["trend"])]))
+        lines.append(row([*cells, soak.change_text(r, gap=THIN), escape(r["trend"])]))
     caption = (
         "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
-        "change from the first to the last part, and what the test of Mann and Kendall says. Within a part: what "
+        "change from the first to the last part in percent of where the fitted line begins, and what the test of Mann "
+        "and Kendall says. Within a part: what "
         "clients gathered in one, the median over the parts."
     )
     head = ["", "Parts", "Median", "Slope per hour", r"Change [\%]", "Trend"]
@@ -54,21 +55,21 @@ def headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headline]:
     for store, rows in table.groupby("store") if len(table) else []:
         moving = rows[rows["trend"].isin([trend.RISES, trend.FALLS])]
         moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
-        said = [
-            f"{escape(soak.in_words(r))} {r['trend']} by {words.number(abs(r['change_percent']), 2)}~\\%"
-            for _, r in moving.iterrows()
-        ]
+        said = [escape(soak.moved(r)) for _, r in moving.iterrows()]
         rate = rows[rows["metric"] == "rate"].sort_values("level").iloc[-1]
         level = words.number(rate["level"], gap=THIN)
-        parts_said, hours = words.plural(rate["n"], "part"), words.number(parts["hour"].max())
+        parts_said, hours = (
+            words.plural(rate["n"], "part"),
+            words.number(soak.hours(parts[parts["store"] == store]).max()),
+        )
         yield Headline(
             system=str(store),
             kind="Rate over hours",
             unit="operations/s",
             asks="what changes over hours",
-            lines=(level, f"{words.number(rate['change_percent'], 2)}~\\% over {hours}~h"),
+            lines=(level, f"{soak.change_text(rate, gap=THIN)}~\\% over {hours}~h"),
             value=f"{level}~operations/s over {hours}~h",
-            of=f"while {'; '.join(said)}" if said else "while nothing rose or fell",
+            of=f"while {words.listed(said)}" if said else "while nothing rose or fell",
             where=f"median of {parts_said}",
             size=float(rate["level"]),
             verb="held",

@@ -3,8 +3,10 @@ points that do several things at once live in this folder. May import: what `tab
 
 Phases are those of `records/roles.py`. A ratio is that of one run, phase over `before`; its median and interval are
 over the runs, so that what differs from run to run is in both. There is none of a phase so short that fewer than
-LEAST operations would have ended in it at the rate before: chance alone would make it. Of the counts of a phase see
-`records/cells.py`.
+LEAST operations would have ended in it at the rate before: chance alone would make it. A phase shorter than SHORTEST_S,
+or than one operation at the rate before, has no row. Rates count an operation by the part of its duration that is in
+the phase; a phase in which nothing was done has a rate (of 0) only where LEAST operations were expected. Of the counts
+of a phase see `records/cells.py`.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,8 +28,9 @@ RATIOS = {  # metric of the ratio -> column of a run
     "latency_p99_over_before": "latency_p99_ms",
 }
 LEAST = 5  # operations
+SHORTEST_S = 0.1  # of a phase
 DELETING = ("delete", "collect_garbage")  # workloads
-SUMS = ("operations", "bytes", "errors", "hung", "not_begun")
+SUMS = ("operations", "bytes", "errors", "work", "work_bytes", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
 NAMES = tuple(name for name, _ in ALL)  # `lower_bounds` names some of them
 COLUMNS = (
@@ -37,6 +40,7 @@ COLUMNS = (
     "phase",
     "length_s",
     *groups.spread(ALL),
+    "few",
     "operations",
     "errors",
     "hung",
@@ -65,8 +69,8 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 @GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, operations, errors, hung, not_begun, the columns of METRICS and of RATIOS (null in `before`, where nothing
-    was before, and of phases that are too short), BOUNDS (of both; null: none)."""
+    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS and of RATIOS (null in `before`,
+    where nothing was before, and of phases that are too short), BOUNDS (of both; null: none)."""
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = cells.in_phases(campaign)
     measures = [*SUMS, *cells.LATENCIES, BOUNDS]
@@ -75,19 +79,24 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     both = spans.merge(found[[*place, *measures]], on=place, how="left")
     both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
     both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
-    both["rate_per_s"] = both["operations"] / both["length_s"]
-    both["throughput_mb_per_s"] = both["bytes"] / 1e6 / both["length_s"]
+    both["rate_operations"] = both["operations"] + both["errors"]
     does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
     own = pd.MultiIndex.from_frame(both[["key", "role"]])
-    tells = both["length_s"] * before["rate_per_s"].reindex(own).to_numpy() >= LEAST
+    usual = before["work"] / before["length_s"]
+    expected = both["length_s"] * usual.where(usual > 0).reindex(own).to_numpy()
+    tells = expected >= LEAST
+    worked = (both["work"] + both["errors"] > 0) | (tells & (both["phase"] != roles.BEFORE))
+    both["rate_per_s"] = (both["work"] / both["length_s"]).where(worked)
+    both["throughput_mb_per_s"] = (both["work_bytes"] / 1e6 / both["length_s"]).where(worked)
+    before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
     for name, column in RATIOS.items():
         base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
         both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
     both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
-    return both
+    return both[~((both["length_s"] < SHORTEST_S) | (expected < 1))].reset_index(drop=True)
 
 
 def _with_ratios(told: Any) -> str | None:
@@ -109,8 +118,9 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
     with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
-    that ended in the phase; hung, not_begun: of those that waited in it and never ended; BOUNDS: what is a lower bound
-    in one of the runs, and so here. Points in their order, roles as the campaign names them, phases by time."""
+    that ended in the phase; few: fewer than `groups.FEW` of them in one run; hung, not_begun: of those that waited in
+    it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in their order, roles as
+    the campaign names them, phases by time."""
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
     columns = [*by, "place", *COLUMNS]

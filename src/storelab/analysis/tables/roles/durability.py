@@ -75,6 +75,18 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return made.astype(types | dict.fromkeys(COUNTS, "Int64"))
 
 
+def summed(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of durability.csv with the parts of a series as one; without the axis."""
+    if "part" not in table or table["part"].nunique() < 2:
+        return table
+    same = [c for c in table.columns[: table.columns.get_loc("n")] if c != "part"] + ["when"]
+    sums = dict.fromkeys(COUNTS, "sum")
+    made = table.groupby(same, dropna=False, sort=False, as_index=False).agg(sums)
+    bounds = [100 * upper_bound(w, n) for w, n in zip(made["wrong"], made["read"], strict=True)]
+    made = made.assign(wrong_upper95_percent=bounds)
+    return made[[*same[:-1], "n", *(c for c in made if c not in (*same[:-1], "n"))]]
+
+
 @NUMBERS("durability", "durability")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Of what remains in the end: acknowledged writes, read back, wrong ones with the upper bound; wrong ones of all

@@ -5,9 +5,10 @@ Of each run, from the begin of the fault's first act:
 * failed: operations that failed after it, those that hung too.
 * pause: the longest time without a completed operation that ended after it; pause_before: the same before it, in the
   phase `before`. Of a bin the operations are taken as evenly spaced.
-* service: until the end of the longest pause, where that is an interruption: longer than TIMES pauses before it, and
-  than LEAST_S. 0: served all the time. Null where no operation was completed any more (`never_served`).
-* degraded, rebuilding: rate and p99 of these phases over those of `before` (`roles.csv`).
+* service: from the act that made the longest pause (the first that began in it and undoes nothing, else the last one
+  before it) until the end of the pause, where that is an interruption: longer than TIMES pauses before it, and than
+  LEAST_S. 0: served all the time. Null where no operation was completed any more (`never_served`).
+* degraded, rebuilding, after: rate and p99 of these phases over those of `before` (`roles.csv`).
 * noticed: until the store said that it is not clean; undone: until the last act was undone; whole: until the store said
   for good that it is clean, and the same from the last undoing (whole_after; 0: before it).
 
@@ -24,6 +25,7 @@ from storelab.analysis.records import cells, published, roles
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.roles import with_points
+from storelab.core.axes.faults import UNDOES
 
 TIMES, LEAST_S = 5, 0.5  # a busy host alone makes pauses that are shorter
 MEASURED = "measured"
@@ -36,13 +38,17 @@ METRICS = (
     ("degraded_latency_p99", "ratio"),
     ("rebuilding", "ratio"),
     ("rebuilding_latency_p99", "ratio"),
+    ("after", "ratio"),
+    ("after_latency_p99", "ratio"),
     ("noticed", "s"),
     ("undone", "s"),
     ("whole", "s"),
     ("whole_after", "s"),
 )
 COUNTED = ("beyond_redundancy", "never_served", "states_told", "never_noticed", "never_whole")
-COLUMNS = ("source", *groups.COUNTS, "role", "does", *groups.spread(METRICS), "failed_operations", *COUNTED)
+SUMS = ("operations", "failed_operations")  # from the first act on
+COLUMNS = ("source", *groups.COUNTS, "role", "does", *groups.spread(METRICS), *SUMS, *COUNTED, "versions")
+PHASES = {"degraded": roles.DURING, "rebuilding": roles.REBUILDING, "after": roles.AFTER}
 _GAPS = """
 WITH done AS (
   SELECT key, role, role_end_ns, disturbed_ns, end_ns AS last,
@@ -58,15 +64,16 @@ SELECT key, role, role_end_ns, low, high, high > disturbed_ns AS after
 FROM gaps JOIN warm USING (key)
 WHERE low < high AND high <= role_end_ns AND (high > disturbed_ns OR low >= warm_ns)
 QUALIFY row_number() OVER (PARTITION BY key, role, after ORDER BY high - low DESC, low) = 1"""
-_FAILED = """
-SELECT key, role, sum(count) FILTER (error IS NOT NULL AND end_ns > disturbed_ns)::BIGINT AS failed
-FROM rows JOIN clients USING (key, client) GROUP BY ALL"""
+_COUNTS = """
+SELECT key, role, coalesce(sum(count) FILTER (error IS NULL), 0)::BIGINT AS operations,
+  coalesce(sum(count) FILTER (error IS NOT NULL), 0)::BIGINT AS failed_operations
+FROM rows JOIN clients USING (key, client) WHERE end_ns > disturbed_ns GROUP BY ALL"""
 
 
 @GIVEN("recoveries", "campaign", "role_phases")
 def of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per measured run with a fault, and role: key, role, does, `<name>_<unit>` of METRICS, COUNTED (0 or
-    1)."""
+    """One row per measured run with a fault, and role: key, role, does, `<name>_<unit>` of METRICS, SUMS, COUNTED (0 or
+    1), versions (of an upgrade: `4.47 to 4.48`)."""
     con = cells.connect(campaign)
     kept = [k for k in roles.keys(campaign) if roles.faulted_ns(campaign.runs[k]) is not None]
     found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -75,8 +82,8 @@ def of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
         con.register("warm", pd.DataFrame(warm, columns=["key", "warm_ns"]))
         for gap in con.execute(_GAPS).df().itertuples(index=False):
             found.setdefault((gap.key, gap.role), {})["after" if gap.after else "before"] = gap
-        for key, role, failed in con.execute(_FAILED).fetchall():
-            found.setdefault((key, role), {})["failed"] = failed or 0
+        for row in con.execute(_COUNTS).df().to_dict("records"):
+            found.setdefault((row["key"], row["role"]), {}).update({name: row[name] for name in SUMS})
     of_phase = phases.set_index(["key", "role", "phase"])
     rows = []
     for key in kept:
@@ -84,20 +91,19 @@ def of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
         for told in run["roles"]:
             row = {"key": key, "role": told["name"], "does": told["workload"]}
             row |= _of_role(run, found.get((key, told["name"]), {})) | _of_store(run)
-            for name, phase in (("degraded", roles.DURING), ("rebuilding", roles.REBUILDING)):
+            for name, phase in PHASES.items():
                 place = (key, told["name"], phase)
                 known = of_phase.loc[place] if place in of_phase.index else {}
                 row[f"{name}_ratio"] = known.get("rate_over_before_ratio")
                 row[f"{name}_latency_p99_ratio"] = known.get("latency_p99_over_before_ratio")
             rows.append(row)
-    columns = ["key", "role", "does", *("_".join(m) for m in METRICS), *COUNTED]
+    columns = ["key", "role", "does", "versions", *("_".join(m) for m in METRICS), "operations", *COUNTED]
     made = pd.DataFrame(rows, columns=columns)
-    return made.astype(dict.fromkeys(columns[3:], float))
+    return made.astype(dict.fromkeys(columns[4:], float))
 
 
 def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    begin = roles.faulted_ns(run)
-    out: dict[str, Any] = {"failed_operations": found.get("failed", 0), "never_served": 0}
+    out: dict[str, Any] = {name: found.get(name, 0) for name in SUMS} | {"never_served": 0}
     before = found.get("before")
     out["pause_before_s"] = usual = (before.high - before.low) / 1e9 if before else None
     if (longest := found.get("after")) is None:  # the role had ended
@@ -107,7 +113,14 @@ def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         return out | {"service_s": 0.0}
     if longest.high >= longest.role_end_ns:
         return out | {"never_served": 1}
-    return out | {"service_s": (longest.high - begin) / 1e9}
+    return out | {"service_s": (longest.high - _cause_ns(run, longest.low, longest.high)) / 1e9}
+
+
+def _cause_ns(run: dict[str, Any], low: int, high: int) -> int:
+    """When the act began that made a pause: what `service` counts from."""
+    acts = [(e["time_ns"], e["act"] in UNDOES) for e in roles.events(run, roles.ACT)]
+    within = [at for at, undoes in acts if low < at <= high and not undoes]
+    return min(within) if within else max((at for at, _ in acts if at <= low), default=low)
 
 
 def _of_store(run: dict[str, Any]) -> dict[str, Any]:
@@ -123,6 +136,7 @@ def _of_store(run: dict[str, Any]) -> dict[str, Any]:
         "whole_s": after(how.whole_ns),
         "whole_after_s": max(0.0, (how.whole_ns - undone) / 1e9) if how.whole_ns is not None and was_undone else None,
         "beyond_redundancy": int(bool((run.get("fault") or {}).get("beyond_redundancy"))),
+        "versions": " to ".join((run.get("fault") or {}).get("versions") or []) or None,
         "states_told": int(how.tells),
         "never_noticed": int(how.tells and how.noticed_ns is None),
         "never_whole": int(how.noticed_ns is not None and how.whole_ns is None),
@@ -132,8 +146,8 @@ def _of_store(run: dict[str, Any]) -> dict[str, Any]:
 @TABLE("recovery", "recoveries", "points", "roles_by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points with a fault (columns `by`) and role: medians over the valid runs of METRICS, with
-    interval or range, of the runs that have a value; failed_operations: the sum over the runs; COUNTED: runs. Then what
-    was published."""
+    interval or range, of the runs that have a value; SUMS: over the runs; COUNTED: runs; versions: between which the
+    store was upgraded. Then what was published."""
     runs = with_points(found, points, by).assign(source=MEASURED)
     runs["place"] = runs.groupby("role", sort=False).ngroup()
     columns = [*by, "place", *COLUMNS]
@@ -141,11 +155,11 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
     made = made.drop(columns="place")
     if len(made):
         made = pd.concat([made, pd.DataFrame(_published()).reindex(columns=made.columns)], ignore_index=True)
-    return made.astype(dict.fromkeys(("failed_operations", *COUNTED), "Int64"))
+    return made.astype(dict.fromkeys((*SUMS, *COUNTED), "Int64"))
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
-    return {"failed_operations": int(group["failed_operations"].sum())} | {c: int(group[c].sum()) for c in COUNTED}
+    return {c: int(group[c].sum()) for c in (*SUMS, *COUNTED)} | {"versions": groups.joined(group["versions"])}
 
 
 def _published() -> list[dict[str, Any]]:
@@ -165,29 +179,38 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["source"] == MEASURED] if len(table) else table
 
 
+def once(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of points, of the roles that its runs have: for what is the same for all of them."""
+    return rows.drop_duplicates([c for c in rows.columns[: rows.columns.get_loc("source")] if c != "role"])
+
+
 @NUMBERS("recovery", "recovery")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """What the paper quotes: groups, runs, failed operations, the longest median pause and where, the slowest median
-    until redundancy was whole, runs that noticed nothing or never became whole. Absent data, no row."""
+    """What the paper quotes: groups, failed operations, the longest median pause and where, the longest median until
+    redundancy was whole from when the fault was undone, and of how many groups of points it is known; runs that noticed
+    nothing or never became whole. Absent data, no row."""
     rows = measured(table)
     if rows.empty:
         return []
+    runs = once(rows)
     out: list[tuple[str, Any, str]] = [
         ("recovery_groups", len(rows), ""),
         ("recovery_failed", int(rows["failed_operations"].sum()), ""),
         ("recovery_without_failure", int((rows["failed_operations"] == 0).sum()), ""),
         ("recovery_never_served", int(rows["never_served"].sum()), ""),
-        ("recovery_never_noticed", int(rows["never_noticed"].sum()), ""),
-        ("recovery_never_whole", int(rows["never_whole"].sum()), ""),
+        ("recovery_never_noticed", int(runs["never_noticed"].sum()), ""),
+        ("recovery_never_whole", int(runs["never_whole"].sum()), ""),
+        ("recovery_points", len(runs), ""),
+        ("recovery_whole_points", int(runs["whole_after_median_s"].notna().sum()), ""),
     ]
-    for name in ("pause", "whole", "noticed"):
+    for number, name in (("pause", "pause"), ("whole", "whole_after"), ("noticed", "noticed")):
         known = rows[rows[f"{name}_median_s"].notna()]
         if len(known):
             longest = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
             said = words.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
             out += [
-                (f"recovery_{name}_longest", said, "s"),
-                (f"recovery_{name}_longest_where", where(longest), ""),
+                (f"recovery_{number}_longest", said, "s"),
+                (f"recovery_{number}_longest_where", where(longest), ""),
             ]
     return out
 

@@ -6,7 +6,7 @@ store live through all parts, so their trend is that over the parts. Clients are
 gather is what they have more in the last quarter than in the second one, of each part (`..._within`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ OVER = (
     "slope_low_per_hour",
     "slope_high_per_hour",
     "change_percent",
+    "change_low_percent",
+    "change_high_percent",
     "tau",
     "p",
     "trend",
@@ -93,11 +95,11 @@ def _clients(run: Mapping[str, Any]) -> list[tuple[str, int]]:
 def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per run and role: key, role, does, OF_ROLE. Of a disturbed run the sums of all phases, and the highest
     quantiles of one."""
-    sums = dict.fromkeys(("length_s", "operations", "bytes", "errors"), "sum")
+    sums = dict.fromkeys(("length_s", "operations", "work", "work_bytes", "errors"), "sum")
     most = dict.fromkeys(("latency_p50_ms", "latency_p99_ms"), "max")
     having = phases.groupby(["key", "role", "does"], sort=False, as_index=False).agg(sums | most)
-    having["rate_per_s"] = having["operations"] / having["length_s"]
-    having["throughput_mb_per_s"] = having["bytes"] / 1e6 / having["length_s"]
+    having["rate_per_s"] = having["work"] / having["length_s"]
+    having["throughput_mb_per_s"] = having["work_bytes"] / 1e6 / having["length_s"]
     plain = points[~points["key"].isin(having["key"])]
     window = {f"overlap_{name}": name for name in ("rate_per_s", "throughput_mb_per_s", "operations", "errors")}
     plain = plain.drop(columns=["operations", "errors"]).rename(columns=window | {"workload": "does"}).assign(role="")
@@ -161,28 +163,36 @@ def _unit(column: str) -> str:
 def _trend(rows: pd.DataFrame, column: str) -> dict[str, Any]:
     rows = rows.sort_values("hour")
     least = ONE_FILE if column.endswith("files") else None
-    found = trends.trend(rows["hour"].to_numpy(float), rows[column].astype(float).to_numpy(), least)
-    told = (found.n, found.level, found.slope, found.low, found.high, _percent(found.change, found.level))
-    return {"unit": _unit(column)} | dict(zip(OVER, (*told, found.tau, found.p, found.verdict), strict=True))
+    hours, values = rows["hour"].to_numpy(float), rows[column].astype(float).to_numpy()
+    found = trends.trend(hours, values, least)
+    after = hours - hours[np.isfinite(values)].min() if np.isfinite(values).any() else hours
+    start = float(np.nanmedian(values - found.slope * after)) if np.isfinite(found.slope) else np.nan
+    lasts = after[np.isfinite(values)].max(initial=0.0)
+    slopes = (found.slope, found.low, found.high)
+    changes = [_percent(slope * lasts, start) for slope in slopes]
+    told = (found.n, found.level, *slopes, *changes, found.tau, found.p, found.verdict)
+    return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
 
 
-def _percent(change: float, level: float) -> float:
-    return 100 * change / abs(level) if level else np.nan
+def _percent(change: float, start: float) -> float:
+    return 100 * change / abs(start) if start else np.nan
 
 
 def _within(rows: pd.DataFrame, column: str) -> dict[str, Any]:
     """Between the middles of the second and the last quarter lies half a part."""
-    more = rows[f"{column}_more"].astype(float)
-    of = medians.summarise(more / (rows["duration_s"].astype(float) / 3600 / 2))
-    level, gathered = float(rows[column].astype(float).median()), float(more.median())
+    more, halves = rows[f"{column}_more"].astype(float), rows["duration_s"].astype(float) / 3600 / 2
+    of, gathered = medians.summarise(more / halves), medians.summarise(more)
+    level = float(rows[column].astype(float).median())
+    changes = [_percent(part, level - gathered.median) for part in (gathered.median, gathered.low, gathered.high)]
     verdict = trends.FLAT if of.n >= medians.LEAST else trends.TOO_FEW
     least = ONE_FILE if column.endswith("files") else trends.LEAST_CHANGE * level
-    if verdict == trends.FLAT and of.low * of.high > 0 and abs(gathered) >= least:
-        verdict = trends.RISES if gathered > 0 else trends.FALLS
-    told = (of.n, level, of.median, of.low, of.high, _percent(gathered, level), np.nan, np.nan, verdict)
+    if verdict == trends.FLAT and of.low * of.high > 0 and abs(gathered.median) >= least:
+        verdict = trends.RISES if gathered.median > 0 else trends.FALLS
+    told = (of.n, level, of.median, of.low, of.high, *changes, np.nan, np.nan, verdict)
     return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
 
 
+DID = {trends.RISES: "rose", trends.FALLS: "fell"}
 NAMES = {
     "rate": "rate",
     "latency_p99": "p99 of the latency",
@@ -201,6 +211,34 @@ def in_words(row: Mapping[str, Any]) -> str:
     return NAMES[row["metric"]] + (f" ({row['role']})" if isinstance(row["role"], str) and row["role"] else "")
 
 
+def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
+    """The change in percent with its interval, all to two digits; factor: -1 of what falls."""
+    change, *ends = (round(factor * float(row[f"change_{part}percent"]), 3) for part in ("", "low_", "high_"))
+    said, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
+    return f"{said} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else said
+
+
+def moved(row: Mapping[str, Any]) -> str:
+    """`p99 of the latency (uploads) rose by 140 [79, 270] %`."""
+    return f"{in_words(row)} {DID[row['trend']]} by {change_text(row, -1 if row['trend'] == trends.FALLS else 1)} %"
+
+
+def titles(names: Sequence[str]) -> dict[str, str]:
+    """Name of each series: store, workload, and what tells it from the others of this workload."""
+    told = {name: words.key_text(name) for name in dict.fromkeys(names)}
+    out = {}
+    for name, (store, workload, *rest) in told.items():
+        others = [other for other in told.values() if other[1] == workload]
+        telling = [part for part in rest if not all(part in other for other in others)]
+        out[name] = ", ".join([store, words.value_text("workload", workload), *telling])
+    return out
+
+
+def hours(parts: pd.DataFrame) -> "pd.Series[float]":
+    """Hours of each series, from the begin of its first part to the end of the last."""
+    return (parts["hour"] + parts["duration_s"].astype(float) / 7200).groupby(parts["series"]).max()
+
+
 @NUMBERS("soak", "soak", "soak_trends")
 def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """soak_parts (of the series with most), soak_hours (of the longest, from the begin of the first part to the end of
@@ -210,17 +248,13 @@ def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, st
     ok = parts[parts["state"] == "ok"]
     if ok.empty:
         return []
-    hours = (ok["hour"] + ok["duration_s"].astype(float) / 7200).groupby(ok["series"]).max()
     out: list[tuple[str, Any, str]] = [
         ("soak_parts", int(ok.groupby("series")["part"].nunique().max()), ""),
-        ("soak_hours", float(f"{hours.max():.3g}"), "h"),
+        ("soak_hours", float(f"{hours(ok).max():.3g}"), "h"),
         ("soak_least", 100 * trends.LEAST_CHANGE, "%"),
     ]
     moving = found[found["trend"].isin([trends.RISES, trends.FALLS])]
-    said = [
-        f"{in_words(row)} {row['trend']} by {words.number(abs(row['change_percent']))} %"
-        for _, row in moving.iterrows()
-    ]
+    said = [moved(row) for _, row in moving.iterrows()]
     if said:
         out.append(("soak_moving", "; ".join(dict.fromkeys(said)), ""))
     more = ok.assign(memory=100 * ok["client_rss_mb_more"] / (ok["client_rss_mb"] - ok["client_rss_mb_more"]))

@@ -1,7 +1,6 @@
 """Tables, figures and section of a campaign with roles and faults, against what was put into it (`several`)."""
 
 import copy
-import math
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from campaigns import built
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.roles import timeline
+from storelab.analysis.latex import roles as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, points, roles
@@ -52,15 +52,15 @@ def test_rates_of_roles_by_phase(tables):
     assert list(mine["phase"]) == ["before", "during", "rebuilding", "after"] and set(mine["does"]) == {"put"}
     lasts = {"before": 3.02, "during": 2.28, "rebuilding": 1.4, "after": 2.3}
     expected = {"before": (100, 100, 100), "rebuilding": (80, 80, 80), "after": (100, 100, 100)}
-    counts = [math.floor(2.28 * rate) for rate in (40, 30, 20)]
-    expected["during"] = (counts[1] / 2.28, counts[2] / 2.28, counts[0] / 2.28)
+    expected["during"] = (30, 20, 40)
     for phase, rates in expected.items():
         found = only_row(mine, phase=phase)
         assert found["length_s"] == pytest.approx(lasts[phase]) and found["n"] == 3
-        assert spread(found, "rate", "per_s") == pytest.approx(rates, rel=0.004), phase
-        assert spread(found, "throughput", "mb_per_s") == pytest.approx(rates, rel=0.004), "objects of 1 MB"
+        assert spread(found, "rate", "per_s") == pytest.approx(rates, abs=1.1 / lasts[phase]), phase
+        assert spread(found, "throughput", "mb_per_s") == spread(found, "rate", "per_s"), "objects of 1 MB"
+        assert found["few"] == False  # noqa: E712
     during, rebuilding = only_row(mine, phase="during"), only_row(mine, phase="rebuilding")
-    assert spread(during, "rate_over_before", "ratio") == pytest.approx([r / 100 for r in expected["during"]], rel=1e-3)
+    assert spread(during, "rate_over_before", "ratio") == pytest.approx([0.3, 0.2, 0.4], abs=0.005)
     assert during["latency_p50_median_ms"] == 60 and during["latency_p50_over_before_median_ratio"] == 3
     assert pd.isna(during["latency_p99_median_ms"]), "fewer than 100 operations"
     assert rebuilding["latency_p99_over_before_median_ratio"] == 1.5
@@ -73,17 +73,17 @@ def test_undisturbed_roles_have_one_phase(tables):
     roles = tables["roles"]
     calm = roles[(roles["workload"] == "roles-faults") & (roles["fault"] == "none")]
     assert list(calm["phase"]) == ["throughout"] * 2 and list(calm["role"]) == ["uploads", "downloads"]
-    assert list(calm["rate_median_per_s"]) == [100, 200] and list(calm["length_s"]) == [9, 9]
+    assert list(calm["rate_median_per_s"]) == pytest.approx([100, 200], rel=2e-3) and list(calm["length_s"]) == [9, 9]
 
 
 def test_deletions_slow_uploads_down(tables, numbers):
     """Figure 16 of 2015: 100/s before, 90, 80 or 70/s during the deletions, 100/s after them."""
     found = only_row(tables["roles"], workload="roles-beside", role="uploads", phase="during")
-    assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9])
-    assert numbers["uploads_beside"] == "80.0 [70.0, 90.0]" and numbers["uploads_beside_where"] == "alpha"
+    assert spread(found, "rate_over_before", "ratio") == pytest.approx([0.8, 0.7, 0.9], abs=0.003)
+    assert numbers["uploads_beside"].startswith("80") and numbers["uploads_beside_where"] == "alpha"
     deletions = only_row(tables["roles"], workload="roles-beside", role="deletions")
-    assert deletions["phase"] == "during" and deletions["length_s"] == 2, "its own second of warm-up is cut"
-    assert deletions["rate_median_per_s"] == 300
+    assert deletions["phase"] == "during" and deletions["length_s"] == 3, "its begin is the disturbance"
+    assert deletions["rate_median_per_s"] == pytest.approx(300, rel=5e-3)
 
 
 def test_recovery(tables):
@@ -104,7 +104,8 @@ def test_recovery(tables):
     assert downs["service_median_s"] == pytest.approx((begin[1] - several.KILLED) / 1000)
     assert downs["failed_operations"] == 0 and downs["pause_before_median_s"] == pytest.approx(0.005)
     assert ups["failed_operations"] == 42 and ups["service_median_s"] == 0
-    assert ups["degraded_median_ratio"] == pytest.approx(0.298, abs=1e-3) and ups["rebuilding_median_ratio"] == 0.8
+    assert ups["degraded_median_ratio"] == pytest.approx(0.3, abs=0.005)
+    assert ups["rebuilding_median_ratio"] == pytest.approx(0.8, abs=0.005)
 
 
 def test_published_recovery_follows(tables, numbers):
@@ -173,12 +174,18 @@ def test_disturbances_are_in_order_of_time(tables):
 
 
 def test_other_tables_have_no_points_with_roles(tables):
-    for name in ("throughput", "latency", "resources", "noise", "scaling", "errors", "errors_over_time", "verdicts"):
+    for name in ("throughput", "latency", "resources", "noise", "scaling", "errors_over_time", "verdicts"):
         assert tables[name].empty, name
         assert not [c for c in tables[name] if "." in c], "nor their axes"
     points = tables["points"]
     assert len(points) == 18 and points["overlap_rate_per_s"].isna().all() and points["steadiness"].isna().all()
     assert (points["operations"] > 0).all() and "uploads.workers" in points and set(points["state"]) == {"ok"}
+
+
+def test_errors_of_roles_are_in_table_of_errors(tables, numbers):
+    found, recovered = tables["errors"], tables["recovery"]
+    assert found["operations"].sum() == tables["points"]["errors"].sum() == float(numbers["errors_all"]) > 0
+    assert found["operations"].sum() >= recovered["failed_operations"].sum() and "killed" in set(found["fault"])
 
 
 def test_points_without_roles_keep_their_columns():
@@ -199,7 +206,7 @@ def test_invalid_runs_are_left_out():
     assert set(made["roles"]["n"]) == {2} and set(made["durability"]["n"]) == {2}
     assert set(made["timeline"]["state"]) == {"ok", "invalid"}
     found = only_row(made["roles"], workload="roles-beside", role="uploads", phase="during")
-    assert found["rate_median_per_s"] == pytest.approx(85)
+    assert found["rate_median_per_s"] == pytest.approx(85, rel=1e-3)
 
 
 # Figures
@@ -232,11 +239,12 @@ def test_figure_over_time_shows_what_happened(tables):
     assert marks["v"] == pytest.approx([4.6, 4.7, 4.8]) and marks["o"] == pytest.approx([0, 0, 0, 7.6, 7.7, 7.8])
     told = {tuple(p.get_facecolor()): p.get_data().values for p in failed.patches if hasattr(p, "get_data")}
     assert [round(float(v[42]), 3) for v in told.values()] == [0, 20] or max(v[42] for v in told.values()) == 20
-    assert failed.get_ylabel() == "Failed/s"
+    assert failed.get_ylabel() == "Failed/s" and failed.get_yscale() == "linear"
     said = [t.get_text() for t in fig.legends[0].get_texts()]
     assert {"uploads", "downloads", "during", "rebuilding", "failed: 503", "store: degraded"} <= set(said)
     text = catalogue.caption(known, tables["timeline"])
-    assert "Points without a disturbance are in timeline.csv alone" in text and "1 MB objects" in text
+    assert "Points without a disturbance are in timeline.csv only" in text and "1 MB objects" in text
+    assert "Failed operations" in text and "Marks above a panel" in text and "separate panels" not in text
 
 
 def test_state_after_the_end_has_no_mark(tables):
@@ -260,8 +268,18 @@ def test_slow_role_has_a_panel_and_wider_steps(tables):
     assert steps == pytest.approx([0.1, 0.2]), "the slow one has at least 40 steps"
 
 
+def test_role_with_bursts_has_a_panel():
+    """5000/s for a tenth of the time is no rate that 500/s can be compared with."""
+    burst = np.array([[0.0] * 18 + [5000.0] * 2])
+    found = [{name: timeline.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
+    assert timeline._levels(found) == [["dels"], ["ups"]]
+    assert timeline._levels([found[0] | {"more": found[0]["ups"]}]) == [["dels"], ["ups", "more"]]
+
+
 def test_figure_over_time_without_failures(tables):
-    _, fig = figure(tables, "timeline_beside")
+    known, fig = figure(tables, "timeline_beside")
+    text = catalogue.caption(known, tables["timeline"])
+    assert "Bands" in text and "Failed" not in text and "Marks" not in text
     assert "No operation failed" in fig.get_supxlabel()
     assert [ax.get_ylabel() for ax in fig.axes] == ["Operations/s", "Latency [ms]"]
     _, fig = figure(tables, "timeline_tenants")
@@ -304,6 +322,22 @@ def test_figure_of_phases_is_in_order_of_time(tables):
     _, fig = figure(tables, "role_phases")
     ticks = [t.get_text() for t in fig.axes[0].get_yticklabels()]
     assert ticks == ["after", "rebuilding", "during"], "from below"
+
+
+def test_figure_of_phases_has_panel_for_each_fault(tables):
+    """Four systems of which one lost drives as well; each mark is at the system's ratio."""
+    rows = tables["roles"][tables["roles"]["fault"] == "killed"]
+    found = [rows.assign(store=f"s{n}") for n in range(4)] + [rows.assign(store="s3", fault="drives-gone")]
+    rows = pd.concat(found, ignore_index=True)
+    ratios = [f"rate_over_before_{part}_ratio" for part in ("median", "low", "high")]
+    rows.loc[rows["fault"] == "drives-gone", ratios] = 0.125
+    _, fig = figure(tables | {"roles": rows}, "role_phases")
+    titles = [ax.get_title() for ax in fig.axes if ax.get_title()]
+    assert titles == ["drives-gone", "killed"]
+    lost, killed = fig.axes[0], fig.axes[2]
+    assert sorted(t.get_text() for t in killed.get_yticklabels()) == ["s0", "s1", "s2", "s3"]
+    marks = [float(x) for c in lost.containers for x in c[0].get_xdata()]
+    assert marks and set(marks) == {0.125}
 
 
 # Words and the section
@@ -356,3 +390,22 @@ def test_text_quotes_uploads_during_deletions():
     rows += [quoted("roles-y", "put", "during", 0.1), quoted("roles-y", "get", "during", None)]
     told = {name: value for name, value, _ in roles.numbers(pd.DataFrame(rows))}
     assert told["uploads_beside"] == "70"
+
+
+def test_headline_has_the_worst_case_and_the_range_of_the_others(tables):
+    """The victim keeps 100, 90 and 50 % of its rate."""
+    rows = tables["roles"][tables["roles"]["workload"] == "roles-tenants"].assign(phase="during")
+    kept = dict(zip(rows.index[rows["role"] == "victim"], (1.0, 0.9, 0.5), strict=True))
+    for part in ("median", "low", "high"):
+        rows = rows.assign(**{f"rate_over_before_{part}_ratio": rows.index.map(kept).astype(float)})
+    (found,) = latex.of_roles(rows)
+    assert found.value == r"50~\%" and "aggressor: open loop, 400 operations/s due" in found.where
+    assert r"90 to 100~\%" in found.where and "at aggressor: due/s 100 to 200" in found.where
+    ratios = {f"latency_p99_over_before_{part}_ratio": 1170.0 for part in ("median", "low", "high")}
+    bound = rows.assign(lower_bounds="latency_p99_over_before", **ratios)
+    assert r"$\geq$" in next(latex.of_roles(bound)).of
+
+
+def test_headline_of_ledgers_has_bound(tables):
+    (found,) = latex.of_ledgers(tables["durability"])
+    assert found.value == r"1 of 120\,000" and found.where.startswith(r"at most 0.00395")

@@ -10,11 +10,12 @@ import soaked
 from campaigns import built, copied
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
+from storelab.analysis.latex.roles import phases
 from storelab.analysis.latex.roles import soak as latex
 from storelab.analysis.records import series
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
-from storelab.analysis.tables.roles import soak
+from storelab.analysis.tables.roles import durability, soak
 from storelab.analysis.tables.roles.timeline import step_ns
 from storelab.core import plan, records
 from storelab.core.config import Config
@@ -152,12 +153,14 @@ def test_trends_are_those_put_in(tables):
     rising = [("writers", name) for name in ("latency_p99", "client_rss_within", "client_files_within")]
     rising += [("", "server_rss"), ("", "server_files")]
     assert dict(moving["trend"]) == dict.fromkeys(rising, "rises") | {("writers", "rate"): "falls"}
+    firsts = (soaked.rate("writers", 1), *(of("server", "", 1, 3) for of in (soaked.rss_mb, soaked.files)))
     per_hour = {("writers", "rate"): -12, ("", "server_rss"): 60, ("", "server_files"): 6}
-    for place, slope in per_hour.items():
+    for (place, slope), first in zip(per_hour.items(), firsts, strict=True):
         row = mine.loc[place]
         slopes = row[["slope_per_hour", "slope_low_per_hour", "slope_high_per_hour"]]
         assert slopes.tolist() == pytest.approx([slope] * 3)
-        assert row["change_percent"] == pytest.approx(100 * slope * 11 * 600 / 3600 / row["level"])
+        changes = row[["change_percent", "change_low_percent", "change_high_percent"]]
+        assert changes.tolist() == pytest.approx([100 * slope * 11 * 600 / 3600 / first] * 3)
     gathered = mine.loc[("writers", "client_rss_within")]
     assert gathered["slope_per_hour"] == pytest.approx(20 / (20 / 3600)) and gathered["unit"] == "MB"
     few = found[found["workload"] == "get"]
@@ -200,8 +203,8 @@ def test_text_quotes_length_and_trends(tables):
     assert float(said["soak_hours"][0]) == pytest.approx((11 * 600 + 40) / 3600, rel=0.01)
     assert float(said["soak_own_memory"][0]) == pytest.approx(100 * 20 / 110)
     assert float(said["soak_own_files"][0]) == 1
-    assert said["soak_moving"][0].startswith("rate (writers) falls by 25.6 %; p99 of the latency (writers) rises by")
-    assert "memory of the store rises by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
+    assert said["soak_moving"][0].startswith("rate (writers) fell by 22 %; p99 of the latency (writers) rose by")
+    assert "memory of the store rose by" in said["soak_moving"][0] and "readers" not in said["soak_moving"][0]
     assert soak.numbers(tables["soak"][:0], tables["soak_trends"][:0]) == []
 
 
@@ -238,9 +241,27 @@ def test_only_plans_with_parts_have_the_figure():
 
 def test_paper_has_trends_and_flags(tables):
     text = latex.trends(tables["soak_trends"])
-    assert "rate (writers) [operations/s] & 11 & 86 & -12 & -26 & falls" in text
+    assert "rate (writers) [operations/s] & 11 & 86 & -12 & -22 & falls" in text
     assert text.count("too few") == 9 and text.count(r"\multicolumn{6}") >= 2
     flags = latex.flags(tables["soak"], tables["soak_trends"])
     assert flags == {"soak_moving": True, "soak_few": True, "soak_own": True, "soak_own_files": True}
     nothing = latex.flags(tables["soak"][:0], tables["soak_trends"][:0])
     assert not any(nothing.values())
+
+
+def test_parts_are_one_row_in_tables_of_roles(tables):
+    """Rates of writers fall by 2/s in each part; bounds are those of what all parts read."""
+    text = phases(tables["roles"][tables["roles"]["role"] == "writers"])
+    rates = sorted(soaked.rate("writers", part) for part in range(1, 13) if part != soaked.INVALID)
+    assert text.count("throughout") == 1 and "Rate ratio" not in text
+    assert f"& 11 & 35.7 & {rates[5]} [{rates[0]}, {rates[-1]}] &".replace(".0", "") in text.replace(".0", "")
+    parts = pd.DataFrame({"store": "a", "workload": "x", "part": [1, 2], "n": 1, "when": "end", "read": [1000, 2000]})
+    parts = parts.assign(**dict.fromkeys([c for c in durability.COUNTS if c not in parts], 0))
+    (row,) = durability.summed(parts).to_dict("records")
+    assert (row["n"], row["read"]) == (2, 3000)
+    assert row["wrong_upper95_percent"] == pytest.approx(100 * (1 - 0.05 ** (1 / 3000)))
+
+
+def test_titles_have_what_tells_series_apart():
+    names = [f"a/roles-x/front_ends~0002_w.workers~000{n}_rep~001" for n in (1, 4)] + ["a/get/clients~0002_rep~001"]
+    assert list(soak.titles(names).values()) == ["a, x, w: workers 1", "a, x, w: workers 4", "a, download"]
