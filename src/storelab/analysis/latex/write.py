@@ -156,6 +156,7 @@ def sections(has: Mapping[str, bool], drawn: Mapping[str, Any], campaign_dir: Pa
     if own := [name for name, entry in drawn.items() if entry.get("own")]:
         said = words.listed([f"\\ref{{fig:{name}}}" for name in own])
         of = f"Figures~{said} are" if len(own) > 1 else f"Figure~{said} is"
-        lines[-LAST:-LAST] = [f"{of} declared by the campaign.", *(f"\\Fig{camel(name)}" for name in own)]
+        place = next(i for i, line in enumerate(lines) if any(f"/{last}}}" in line for last in ORDER[-LAST:]))
+        lines[place:place] = [f"{of} declared by the campaign.", *(f"\\Fig{camel(name)}" for name in own)]
     lines.append(left_out(campaign_dir))
     return "\n".join(["% Generated: a section without data is left out.", *lines]) + "\n"

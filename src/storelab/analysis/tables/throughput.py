@@ -141,13 +141,13 @@ def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return rows[rows[CLASSES[name].median].notna()] if len(rows) else rows
 
 
-def side_by_side(table: pd.DataFrame, name: str, loaded: bool = False) -> pd.DataFrame:
-    """Rows of a class that compare systems, with `deployment`: of the least number of front-ends, buckets, accounts and
-    clients. loaded: of the largest number of clients."""
+def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Rows of a class that compare systems, with `deployment`: of the largest number of clients, and the least of
+    front-ends, buckets and accounts."""
     rows = measured(table, name)
     for column in ("front_ends", "buckets", "accounts", "clients"):
         if len(rows) and column in rows:
-            rows = rows[rows[column] == rows[column].agg("max" if loaded and column == "clients" else "min")]
+            rows = rows[rows[column] == rows[column].agg("max" if column == "clients" else "min")]
     return groups.labelled(rows) if len(rows) else rows
 
 

@@ -18,7 +18,7 @@ from storelab.core import units
 def _comparable(table: pd.DataFrame) -> pd.DataFrame:
     """What is compared of all classes of operations, at the largest number of clients, where there is more than one
     deployment; without objects of a size that fewer than three (of two, both) have."""
-    found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name, loaded=True))]
+    found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name))]
     rows = pd.concat(found or [table.iloc[:0]])
     if rows.empty or rows["deployment"].nunique() < 2:
         return table.iloc[:0]

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED
+from storelab.analysis.latex import FILE, FILLED, SECTION
 from storelab.analysis.latex.parts import FEW, THIN, escape, few, floating, interval, left, row, title
 from storelab.analysis.latex.verdicts import WITH_FEW
 from storelab.analysis.parts import words
@@ -10,6 +10,7 @@ from storelab.analysis.tables.verdicts.earlier import MEASURED
 
 
 @FILE("table_earlier", "earlier")
+@SECTION("earlier", "earlier_numbers")
 @FILLED("earlier_numbers", "earlier")
 def earlier(table: pd.DataFrame) -> str:
     """A block per kind of work and measure: the printed statements, then our systems."""
