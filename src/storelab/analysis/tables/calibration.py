@@ -175,6 +175,7 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
         out += [("calibration_drift_median", drift.median(), "%"), ("calibration_drift_most", drift.max(), "%")]
     groups = throughput[throughput["ceiling_percent"].notna()]
     out.append(("ceiling_groups", len(groups), ""))
+    out.append(("exceeded_from", EXCEEDED - 100, "%"))
     out.append(("ceiling_exceeded", int((groups["ceiling_percent"] > EXCEEDED).sum()), ""))
     out += [(f"{by}_bound", int((throughput["bound_by"] == by).sum()), "") for by in (CLIENT, LINK)]
     if len(groups):

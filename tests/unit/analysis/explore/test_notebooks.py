@@ -598,7 +598,7 @@ def test_faults_shows_what_was_done_and_how_the_store_recovered(there):
     failed = [(several.noticed(r) - several.KILLED) * 20 // 1000 + (4200 - several.KILLED) // 100 for r in (1, 2, 3)]
     assert uploads["failed_median_operations"] == sorted(failed)[1]
     chart = picker.shown[0][0].figures["timeline_faults"]
-    assert chart["panels"] and chart["caption"].startswith("Operations per second, latency and failed operations")
+    assert chart["panels"] and chart["caption"].startswith("Operations per second and latency")
 
 
 def test_a_campaign_without_faults_says_so_once(there):

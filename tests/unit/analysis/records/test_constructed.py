@@ -530,10 +530,9 @@ def test_more_numbers_of_points(built):
     ) == pytest.approx(max(other))
     assert (found["durations"], found["warm_ups"], found["stores"]) == ("4 s", "1 s", "one storage system")
     labels = tables["points"].set_index("key").loc[[r.point.key for r, _ in ok], "steadiness"]
-    assert int(found["steady"]) + int(found["too_short"]) + int(found["unsteady"]) == len(ok) == len(labels)
-    assert (
-        int(found["too_short"]) == (labels == "too short").sum() and int(found["steady"]) == (labels == "steady").sum()
-    )
+    assert int(found["steadiness_of"]) == len(ok) == len(labels)
+    assert int(found["too_short"]) == (labels == "too short").sum()
+    assert int(found["unsteady"]) == len(labels) - labels.isin(["too short", "steady"]).sum()
 
 
 def test_steadiness_is_that_of_the_completions_in_slices(built):

@@ -304,7 +304,9 @@ def test_scaling_has_a_curve_along_the_rows():
 
 def test_the_paper_has_a_section_for_such_figures():
     drawn = {"along_front_ends_clients": {}, "buckets": {}}
-    assert latex.flags(drawn) == {"along": True} and latex.flags({"buckets": {}}) == {"along": False}
+    points = pd.DataFrame({"front_ends": [1, 2], "clients": [1, 2]})
+    assert latex.flags(drawn, points) == {"along": True, "idle_front_ends": False}
+    assert latex.flags({"buckets": {}}, points.assign(clients=1)) == {"along": False, "idle_front_ends": True}
     assert latex.along(pd.DataFrame([1]), drawn) == "\\FigAlongFrontEndsClients\n"
 
 

@@ -144,4 +144,7 @@ def numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
     """name, value, unit: the largest median spread where each front-end was given to as many clients as the others,
     and `enough` is known."""
     even = evenly_given(table(enough(both), by))
-    return [("traffic_spread_most", even["spread_median_percent"].astype(float).max(), "%")] if len(even) else []
+    if even.empty:
+        return []
+    most = even["spread_median_percent"].astype(float).max()
+    return [("traffic_spread_most", most, "%"), ("traffic_least", LEAST_OPERATIONS, "")]

@@ -171,8 +171,7 @@ class _Block:
 
     def repeats(self, other: "_Block") -> bool:
         """Return True if ours are the same by the other's measure."""
-        alike = self.name == other.name or (self.name == NETWORK and other.name in OF[NETWORK])
-        return alike and self.over != other.over and self.values == other.values
+        return self.name == other.name and self.over != other.over and self.values == other.values
 
 
 @TABLE("earlier", "throughput", "resources")
@@ -191,7 +190,7 @@ def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd
             same = next((b for b in blocks if block.repeats(b)), None)
             if same is None:
                 blocks.append(block)
-            elif same.name == name:
+            else:
                 same.measures.append(measure)
                 same.theirs.extend(block.theirs)
     out = []

@@ -95,7 +95,8 @@ def test_clients_that_use_all_front_ends(tmp_path):
     assert list(found["share_median_percent"]) == [25, 75] and list(found["given_to"]) == [3, 3]
     assert quoted(tmp_path / "few", axes, ops) == [], "chance decides what 4 operations are spread over"
     assert quoted(tmp_path / "many", axes, [o | {"count": 10} for o in ops]) == [
-        ("traffic_spread_most", pytest.approx(100), "%")
+        ("traffic_spread_most", pytest.approx(100), "%"),
+        ("traffic_least", 10, ""),
     ]
     binned = [op(0, 1, count=50, size=50_000)]
     assert table(tmp_path / "bins", {"k": (axes, binned)}).empty, "a bin has no front-end"

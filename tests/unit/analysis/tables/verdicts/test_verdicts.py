@@ -141,7 +141,7 @@ def test_full_links_are_named_and_contradictions_follow():
     assert r"front-ends' links (2 $\times$ 300 Mbit/s)" in tex and "contradiction" in tex
     open_ = told(link_problem="9 Mbit/s cannot be")
     assert open_["verdict"] == "not known" and "9 Mbit/s cannot be" in open_["would_tell"]
-    both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{longtable}")
+    both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{fixedtable}")
     assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
     assert "tabular" not in latex.verdicts(pd.DataFrame([open_]))
 
