@@ -38,7 +38,9 @@ def best(table: pd.DataFrame) -> str:
             rows.append(row([*map(escape, cells), spread(top, *of.metric), of.shown, shares(top), _bound(top)]))
     head = ["", "Objects", "Store", *(["Engine"] if engines else []), "Clients", "Workers", "Front-ends", "n"]
     head += ["Median [low, high]", "", r"CPU [\%]", ""]
-    return placed(f"lll{'l' * engines}rrrrrlrl", head, rows) if rows else ""
+    return (
+        placed(f"lll{'l' * engines}rrrrrlrl", head, rows, "scriptsize" if engines else "footnotesize") if rows else ""
+    )
 
 
 def _all_of(table: pd.DataFrame, workload: str) -> str:
