@@ -3,6 +3,7 @@
 import ctypes
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,11 +21,14 @@ def ask(
     feed: str = "",
     **more: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short command and return its status and output. It reads `feed`, and ends with this process.
+    """Run a short command and return its status and output. It reads `feed`; asked by the main thread, it ends with
+    this process.
 
     environ: default: this process's; more: for `subprocess.run`. Raises nothing: the status is LATE if it does not end
     within `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then says so.
     """
+    # A `preexec_fn` takes the lock of logging, which Ctrl-C can leave taken by the main thread: others would wait.
+    main = threading.current_thread() is threading.main_thread()
     try:
         return subprocess.run(
             command,
@@ -35,7 +39,7 @@ def ask(
             timeout=timeout_s,
             env=environ,
             check=False,
-            **({"preexec_fn": die_with_parent()} | more),
+            **(({"preexec_fn": die_with_parent()} if main else {}) | more),
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, LATE, "", f"no answer within {timeout_s:g} s")

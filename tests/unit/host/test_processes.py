@@ -23,6 +23,22 @@ def test_short_command_ends_with_its_parent():
     assert found and not psutil.wait_procs(found, timeout=60)[1]
 
 
+def test_thread_asks_while_the_main_thread_has_the_lock_of_logging():
+    """Ctrl-C between two bytecodes of a fork leaves it locked: the monitor waited for ever, and with it the process."""
+    code = (
+        "import logging, threading\n"
+        "from storelab.host import processes\n"
+        "logging._acquireLock()\n"
+        "asking = threading.Thread(target=processes.ask, args=[['true']], daemon=True)\n"
+        "asking.start()\n"
+        "asking.join(20)\n"
+        "print('waits' if asking.is_alive() else 'answered', flush=True)\n"
+        "import os; os._exit(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "answered\n", done.stderr
+
+
 def test_moved_bytes_include_writes():
     before = proc.moved_bytes(os.getpid())
     Path("/dev/null").write_bytes(bytes(1_000_000))
