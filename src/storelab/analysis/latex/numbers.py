@@ -138,13 +138,13 @@ def environment(table: pd.DataFrame) -> str:
         for name, same in rows.groupby("item", sort=False):
             path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots of a key are part of a name
             item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
-            values = [_value(name, value) for value in same["value"]]
-            counts = ["" if n == total[group] else str(n) for n in same["points"]]
+            values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
             if len(values) > MOST_VALUES:  # an axis of the campaign
                 by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
-                counts = [str(same["points"].sum())]
-            lines += [row([item, breakable(escape(v)), n]) for v, n in zip(values, counts, strict=True)]
+                counts = [sum(counts)]
+            told = ["" if n == total[group] else str(n) for n in counts]
+            lines += [row([item, breakable(escape(v)), n]) for v, n in zip(values, told, strict=True)]
     return longtable(
         f"{left(4.2, 10.0)}r",
         "Environment, systems and engines as captured with the records; "

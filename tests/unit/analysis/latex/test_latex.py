@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from garbage_rows import make_table as garbage_rows
 from launch_rows import make_table as launch_rows
@@ -135,6 +136,17 @@ def test_reads_are_next_to_published_ones(tex):
 def test_environment_prints_requests_per_operation(tex):
     text = (tex / "table_environment.tex").read_text().replace("~", " ").replace(r"\allowbreak{}", "")
     assert "requests per operation, GET & 2" in text and r"(100 \% virtual)" in text and "8 GB" in text
+
+
+def test_environment_has_one_row_for_a_setting_that_is_an_axis():
+    items = {"settings.pool": ["12", "100", "2", "8", "16"], "settings.mode": ["a", "b"]}
+    items["deployment.link_bits_per_s"] = ["300000000, 300000000"]
+    rows = [("engine x", item, value, 2) for item, values in items.items() for value in values]
+    text = numbers.environment(pd.DataFrame(rows, columns=["group", "item", "value", "points"]))
+    lines = [line.replace(r"\allowbreak{}", "").replace("~", " ") for line in text.splitlines() if "&" in line]
+    assert r"settings, pool & 5 values from 2 to 100 &  \\" in lines
+    assert sum("mode" in line for line in lines) == 2 and sum("pool" in line for line in lines) == 1
+    assert any("300 Mbit/s, 300 Mbit/s" in line for line in lines)
 
 
 @pytest.mark.heavy
