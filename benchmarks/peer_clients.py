@@ -175,7 +175,8 @@ def s5cmd(job: Job, put: bool) -> Times:
     ends.
     """
     from storelab.engines.s5cmd import client, output
-    from storelab.stores.protocols.endpoint import Endpoint
+    from storelab.stores.protocols import environment
+    from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
     scratch, endpoint = Path(job["scratch"]), Endpoint(job["url"])
     slots = max(job["workers"], 4)
@@ -185,7 +186,9 @@ def s5cmd(job: Job, put: bool) -> Times:
             there = f"s3://{job['bucket']}/{key_of(job, put, n)}"
             f.write(f"cp {job['body']} {there}\n" if put else f"cp {there} {scratch}/{n % slots}\n")
     command = ["timeout", "-s", "INT", str(job["run_s"]), *client.command(endpoint, job["workers"]), str(commands)]
-    env = client.environ(endpoint) | {"GOGC": "800"}  # less CPU for collecting what it threw away
+    env = environment.client(os.environ, endpoint, Credentials.found(os.environ)) | {
+        "GOGC": "800"
+    }  # less CPU for collecting what it threw away
     with (scratch / "errors").open("w+b") as errors:
         begin = start_of_run()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=env)

@@ -66,6 +66,12 @@ class _Answers(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_) -> None:
         pass
 
+    def handle_expect_100(self) -> bool:
+        """Send `100 Continue` at once: the client waits for it with the body."""
+        going = super().handle_expect_100()
+        self.wfile.flush()
+        return going
+
     def _do(self) -> None:
         key, server = re.sub("^/[^/]+/", "", self.path), self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -81,7 +87,7 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
             return
-        result = b""
+        result, key = b"", key.partition("?")[0]  # a signature may be in the query
         if not status and self.command == "POST":
             status, result = 200, self._several(body)
         if not status:

@@ -17,6 +17,7 @@ from storelab.core import units
 from storelab.core.errors import MeasurementFailed
 from storelab.host import proc, processes
 from storelab.stores.base import Store
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import by_loadgen
 
@@ -209,13 +210,12 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patie
     with TemporaryFile("w+") as script, TemporaryFile("w+") as errors:
         script.writelines(lines)
         script.seek(0)
-        environ = client.environ(endpoint) | keys.environ()
         run = subprocess.Popen(
             client.command(endpoint, 16),
             stdin=script,
             stdout=PIPE,
             stderr=errors,
-            env=environ,
+            env=environment.client(os.environ, endpoint, keys),
             preexec_fn=processes.die_with_parent(),  # its environment holds the keys
         )
         try:
