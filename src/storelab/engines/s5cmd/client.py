@@ -26,7 +26,7 @@ from storelab.core.errors import UserError
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
-from storelab.engines.s5cmd import output
+from storelab.engines.s5cmd import commands, output
 from storelab.host import proc, processes
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
@@ -160,7 +160,7 @@ class S5cmdClient(TransferClient):
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
             while process.poll() is None and (text := "".join(itertools.islice(lines, batch))):
-                pipe.write(text.encode())
+                pipe.write(commands.encoded(text))
                 pipe.flush()
 
     def _stamp(self, stream: Any, which: int) -> None:
