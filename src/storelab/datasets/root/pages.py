@@ -4,7 +4,7 @@ The unit of reading is uproot's: all pages of a field in a cluster. A field is a
 it; columns that several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary
 Format Specification" 1.0, whose metadata uproot reads. Behind a page lies its checksum (XXH3, 64 bits, of the bytes as
 stored), unless the writer was told to leave it out; uproot does not look at it. May import: numpy, xxhash,
-`datasets.root.{baskets,decode,header,reader}`; uproot in functions.
+`datasets.root.{baskets,decode,header,reader}`, `core`; uproot in functions.
 """
 
 import re
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from storelab.core.errors import said
 from storelab.datasets.root import decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.header import Header
@@ -51,7 +52,7 @@ class Pages:
             try:
                 columns = _columns(fields[name])
             except Exception as error:  # noqa: BLE001 - whatever uproot throws at a field that it cannot interpret
-                unreadable[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+                unreadable[name] = said(error)
                 continue
             number = 0
             for (first, held), links in zip(clusters, ntuple.page_link_list, strict=True):
