@@ -73,7 +73,10 @@ class Decoder:
         """The array of the wanted entries; parts: bytes of the baskets, or what `unpack()` made of them."""
         edges = np.concatenate(([0], np.cumsum(held)))
         places = np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
-        return interpret(self.branches[name], self.unpack(name, numbers, parts), edges)[places]
+        return self.array(name, self.unpack(name, numbers, parts), edges)[places]
+
+    def array(self, name: str, found: list[Any], edges: np.ndarray) -> Any:
+        return interpret(self.branches[name], found, edges)
 
 
 def decoder(branches: Mapping[str, Any]) -> Decoder:

@@ -7,6 +7,7 @@ Every basket is unpacked and decoded once, and held against what the header and 
 
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,23 @@ class LocalRanges:
         return [os.pread(self.file.fileno(), b - a, a) for a, b in zip(starts, stops, strict=True)]
 
 
+class Kept(by_uproot.Decoder):
+    """A decoder that keeps the arrays of one branch: at its ends, readers decode the same baskets up to ten times."""
+
+    def __init__(self, branches: dict[str, Any]):
+        super().__init__(branches)
+        self.kept: tuple[str, dict[Any, Any]] = "", {}
+
+    def array(self, name: str, found: list[Any], edges: np.ndarray) -> Any:
+        if self.kept[0] != name:
+            self.kept = name, {}
+        offsets = [b"" if b.byte_offsets is None else np.ascontiguousarray(b.byte_offsets) for b in found]
+        data = (zlib.crc32(o, zlib.crc32(np.ascontiguousarray(b.data))) for b, o in zip(found, offsets, strict=True))
+        if (key := (*edges.tolist(), *data)) not in self.kept[1]:
+            self.kept[1][key] = super().array(name, found, edges)
+        return self.kept[1][key]
+
+
 class Trial:
     """The branches of one tree of a local file. objects: `branches_of()` of it; layout: their baskets."""
 
@@ -63,7 +81,9 @@ class Trial:
         self.tree, self.entries, self.objects, self.layout = tree, entries, objects, layout
         self.file = LocalRanges(path)
         self.edges = np.searchsorted(layout.branch, np.arange(len(layout.names) + 1))
+        self.foreign = Kept(objects)
         self.counters: dict[int, np.ndarray | None] = {}  # by id of the branch
+        self.packed: dict[str, str | None] = {}  # class of a branch -> its first packed member
         self.told = self.moved = 0  # baskets that tell their place; those that tell another one
         self.elsewhere: dict[str, str] = {}  # branch -> the first basket that tells another one
 
@@ -130,7 +150,11 @@ class Trial:
         """Raises Unfit for what uproot reads wrongly without an error."""
         if form is None and isinstance(how, AsStrings) and self._counter(branch) is not None:
             raise Unfit("strings of the objects of a collection: uproot reads one for each entry")
-        if form is None and isinstance(how, AsObjects | AsStridedObjects) and (member := packed_member(branch)):
+        if form is not None or not isinstance(how, AsObjects | AsStridedObjects):
+            return
+        if (kind := typename(branch)) not in self.packed:
+            self.packed[kind] = packed_member(branch.file.streamers, kind)
+        if member := self.packed[kind]:
             raise Unfit(f"objects with {member}, which is packed: uproot ignores its range, bits and dimensions")
 
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
@@ -154,7 +178,7 @@ class Trial:
         """Raises Unfit, decode.Broken, and what codecs and uproot raise. counts: values of each entry."""
         layout = self.layout
         waiting: list[tuple[int, Any]] = []
-        foreign, size = by_uproot.decoder(self.objects), 0
+        size = 0
         for row in rows.tolist():
             first, stop, data = int(layout.entry_start[row]), int(layout.entry_stop[row]), self._data(row)
             content = self._content(name, row, data)
@@ -177,7 +201,7 @@ class Trial:
             else:
                 decode.take(form, [content], [range(stop - first)])
             if waiting and (size > TOGETHER or row == rows[-1]):
-                self._by_uproot(foreign, name, waiting, counts)
+                self._by_uproot(name, waiting, counts)
                 waiting, size = [], 0
 
     def _content(self, name: str, row: int, data: Any) -> decode.Content:
@@ -223,13 +247,11 @@ class Trial:
                 self.counters[id(counter)] = None
         return self.counters[id(counter)]
 
-    def _by_uproot(
-        self, foreign: by_uproot.Decoder, name: str, waiting: list[tuple[int, Any]], counts: np.ndarray | None
-    ) -> None:
+    def _by_uproot(self, name: str, waiting: list[tuple[int, Any]], counts: np.ndarray | None) -> None:
         rows = np.array([row for row, _ in waiting])
         first, stop = int(self.layout.entry_start[rows[0]]), int(self.layout.entry_stop[rows[-1]])
         edges = np.append(self.layout.entry_start[rows], stop) - first
-        found = foreign.unpack(name, self.layout.basket[rows].tolist(), [data for _, data in waiting])
+        found = self.foreign.unpack(name, self.layout.basket[rows].tolist(), [data for _, data in waiting])
         array = by_uproot.interpret(self.objects[name], found, edges)
         if len(array) != stop - first:
             raise Unfit(f"uproot finds {len(array)} entries in baskets of {stop - first}")
@@ -268,7 +290,7 @@ class Trial:
     def _planned(self, head: Header, first: int, stop: int) -> list[Any]:
         """Arrays of consecutive entries, by the reader of the engine `planned`."""
         (name,), (form,) = head.layout.names, head.forms
-        reader = SelectionReader(head, self.file, LINK, foreign=by_uproot.decoder(self.objects))
+        reader = SelectionReader(head, self.file, LINK, foreign=self.foreign)
         out = [array for _, array in reader.read([name], np.arange(first, stop))]
         found = sum(len(a[0]) - 1 if isinstance(form, decode.Lists) else len(a) for a in out)
         if found != stop - first:
@@ -278,7 +300,7 @@ class Trial:
     def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
         """Consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
         basket."""
-        reader = StepReader(head, head.layout.names, by_uproot.decoder(self.objects))
+        reader = StepReader(head, head.layout.names, self.foreign)
         for entry in range(first, stop):
             rows, new = reader.rows(entry, entry + 1)
             reader.unpack(new, [self._data(low + row) for row in new.tolist()])
@@ -334,14 +356,19 @@ def _strings(how: Any, content: decode.Content) -> None:
         raise Unfit(f"a string of {held[i]} bytes says that it has {told[i]}")
 
 
-def packed_member(branch: Any) -> str | None:
-    """Return the first `Class.member` in a branch of objects that uproot reads wrongly; None if there is none.
+def typename(branch: Any) -> str:
+    """Return the class of the objects in a branch."""
+    return str(branch.streamer.typename if branch.streamer else branch.member("fClassName", none_if_missing=True))
 
-    uproot takes Float16_t as one of 12 bits, Double32_t as a float32, and arrays of both as not packed.
+
+def packed_member(classes: Any, kind: str) -> str | None:
+    """Return the first `Class.member` in objects of this class that uproot reads wrongly; None if there is none.
+
+    classes: `streamers` of uproot's file. uproot takes Float16_t as one of 12 bits, Double32_t as a float32, and arrays
+    of both as not packed.
     """
-    classes = branch.file.streamers
     seen: set[str] = set()
-    waiting = [str(branch.streamer.typename if branch.streamer else branch.member("fClassName", none_if_missing=True))]
+    waiting = [kind]
     while waiting:
         text = waiting.pop()
         named = {*re.findall(r"\w[\w:]*", text), *(c for c in classes if "<" in c and c in text)}

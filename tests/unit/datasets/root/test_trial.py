@@ -2,6 +2,7 @@
 
 import struct
 import tracemalloc
+from collections import Counter
 from types import SimpleNamespace
 
 import make_root_files
@@ -318,7 +319,7 @@ def test_packed_members_of_objects_are_found():
         "Fixed": [member("fB", "Float16_t", "[0,0,10]")],
         "Some<int>": [member("fP", "Double32_t*", "[fN]")],
     }
-    file = SimpleNamespace(streamers={n: {1: SimpleNamespace(elements=e)} for n, e in classes.items()})
+    streamers = {n: {1: SimpleNamespace(elements=e)} for n, e in classes.items()}
     for name, expected in (
         ("Plain", None),
         ("Unknown", None),
@@ -329,8 +330,20 @@ def test_packed_members_of_objects_are_found():
         ("Fixed", "Fixed.fB"),
         ("vector<Some<int> >", "Some<int>.fP"),
     ):
-        branch = SimpleNamespace(file=file, streamer=SimpleNamespace(typename=name))
-        assert trial.packed_member(branch) == expected, name
+        assert trial.packed_member(streamers, name) == expected, name
+
+
+def test_readers_decode_baskets_of_uproot_once(tmp_path, monkeypatch):
+    """Each basket is decoded for the trial of baskets, once for all readers where one is read, and once to compare."""
+    path, times = small_root.tree(tmp_path / "f.root", baskets=1), Counter()
+    real = trial.by_uproot.interpret
+
+    def counted(branch, *rest):
+        times[branch.name] += 1
+        return real(branch, *rest)
+
+    monkeypatch.setattr(trial.by_uproot, "interpret", counted)
+    assert left_out(path) == {} and times["word"] <= 4, times
 
 
 def peak(run) -> int:
