@@ -191,6 +191,24 @@ def test_packed_numbers_are_those_of_root():
     assert ak.to_numpy(kinds["sc"]).dtype == "f8" and ak.to_numpy(kinds["f1"]).dtype == "f4"
 
 
+def test_packed_members_are_those_of_root():
+    """Split members of a class have their range in the class description; lists of arrays were memory not filled."""
+    path, e = FOLDER / "packed-members.root", np.arange(120)
+    facts, _ = own_file.look(path, "mine", "events")
+    assert list(facts["unreadable"]) == ["whole"] and "Packed0.fX, which is packed" in facts["unreadable"]["whole"]
+    five, pair = e[:, None] + np.arange(5), np.stack([e % 100] * 2, axis=1)
+    forms = {"fX": e % 100, "fP": e, "fH": e, "fG": e, "fA[5]": five, "fR[2]": pair}
+    found = by_the_decoder(path, "events", [f"{at}.{f}" for at in ("split./split", "Tracks/Tracks") for f in forms], e)
+    counts = e % 4
+    for name, values in forms.items():
+        for at, expected in (("split./split", values), ("Tracks/Tracks", np.repeat(values, counts, axis=0))):
+            array = found[f"{at}.{name}"]
+            if at == "Tracks/Tracks":
+                assert ak.num(array).tolist() == counts.tolist()
+                array = ak.flatten(array)
+            assert np.abs(ak.to_numpy(array) - expected).max() <= 100 / 2**17 + 1e-9, (at, name)
+
+
 def test_mantissa_has_a_sign_behind_its_bits():
     """1.5, -1.5 and 0 of 12 bits, by hand: exponent 127, half of the mantissa, the sign in bit 13."""
     raw = np.frombuffer(b"\x7f\x08\x00" + b"\x7f\x28\x00" + bytes(3), "V3")
