@@ -8,6 +8,7 @@ repetition.
 
 import itertools
 import json
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -25,6 +26,7 @@ from storelab.host import scratch
 from storelab.measure import point as measure
 from storelab.stores import make
 from storelab.stores.base import Store
+from storelab.stores.protocols import environment
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, stage
 
@@ -49,7 +51,7 @@ def by_hand(conf: config.Config, store: Store, point: Point, seconds: int, lines
     file = client.job.scratch / "commands"
     file.write_text("".join(itertools.islice(client.commands(), lines)))
     command = s5cmd.command(client.job.endpoint, point.axes["workers"])
-    env = s5cmd.environ(client.job.endpoint) | store.credentials().environ()
+    env = environment.client(os.environ, client.job.endpoint, store.credentials())
     done = subprocess.run(
         ["timeout", "-s", "INT", str(seconds), *command, str(file)], capture_output=True, text=True, env=env
     )

@@ -97,6 +97,22 @@ void doubles(const char* path, int n, int codec) {
   t.Branch("count", &count, "count/I"); t.Branch("list", list, "list[count]/d[0,100,16]");
   for (int i = 0; i < n; i++) { x = y = z = f = g = .5 * i; count = i % 4; for (int k = 0; k < 4; k++) list[k] = k; t.Fill(); }
 }
+void packed(const char* path, int n, int codec) {  // every form of Float16_t and Double32_t; whole numbers are on the grid of [-128,128,16]
+  Int_t count; Double_t d, da[3], dm[2][3], dl[4], dlm[4][2], db[3], dbl[4], dw; Float_t h, hb, ha[3], hl[4], hr[3], hm[4][2][3], h9; struct { Double_t a, b[2][2][2]; } s;
+  Out out(path, codec); auto& t = out.tree; t.Branch("count", &count, "count/I");
+  t.Branch("d", &d, "d/d[-128,128,16]"); t.Branch("da", da, "da[3]/d[-128,128,16]"); t.Branch("dm", dm, "dm[2][3]/d[-128,128,16]"); t.Branch("dl", dl, "dl[count]/d[-128,128,16]");
+  t.Branch("dlm", dlm, "dlm[count][2]/d[-128,128,16]"); t.Branch("db", db, "db[3]/d[0,0,12]"); t.Branch("dbl", dbl, "dbl[count]/d[0,0,16]"); t.Branch("dw", &dw, "dw/d[-128,128]");
+  t.Branch("h", &h, "h/f[0,0,16]"); t.Branch("hb", &hb, "hb/f[0,0,14]"); t.Branch("ha", ha, "ha[3]/f"); t.Branch("hl", hl, "hl[count]/f"); t.Branch("hr", hr, "hr[3]/f[-128,128,10]"); t.Branch("hm", hm, "hm[count][2][3]/f[-128,128,16]");
+  t.Branch("h9", &h9, "h9/f[0,0,9]"); t.Branch("s", &s, "a/D:b[2][2][2]/D");
+  for (int i = 0; i < n; i++) {
+    double x = i % 2 ? -i : i; count = i % 4; d = dw = h = hb = h9 = s.a = x; da[0] = da[1] = da[2] = db[0] = db[1] = db[2] = ha[0] = ha[1] = ha[2] = hr[0] = hr[1] = hr[2] = x;
+    for (int k = 0; k < 6; k++) (&dm[0][0])[k] = x;
+    for (int k = 0; k < 4; k++) dl[k] = dbl[k] = hl[k] = dlm[k][0] = dlm[k][1] = x;
+    for (int k = 0; k < 24; k++) (&hm[0][0][0])[k] = x;
+    for (int k = 0; k < 8; k++) (&s.b[0][0][0])[k] = x;
+    t.Fill();
+  }
+}
 void doubled(const char* path, int n, int codec) {
   Double_t x; Int_t y; std::vector<float> v; std::string s; TVector3 a, b; auto *pa = &a, *pb = &b;
   Out out(path, codec); auto& t = out.tree; t.Branch("x", &x, "x/D"); t.Branch("x", &y, "x/I"); t.Branch("v", &v); t.Branch("v", &s); t.Branch("p", &pa, 32000, 99); t.Branch("p", &pb, 32000, 99);

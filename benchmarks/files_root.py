@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from files_made import Case
 
 ENTRIES = 120
@@ -20,7 +21,8 @@ TIME_OUT_S = 300
 EACH = ("vectors", "arrays", "ntuple")
 ONCE = {
     "objects": "events", "unsplit": "events", "clones": "events", "references": "events", "texts": "events",
-    "doubles": "events", "doubled": "events", "embedded": "events", "bits": "events", "tuples": "nt", "tuplesd": "nd",
+    "doubles": "events", "packed": "events", "doubled": "events",
+    "embedded": "events", "bits": "events", "tuples": "nt", "tuplesd": "nd",
     "friends": "events", "partly": "events", "offsetmap": "events", "empty": "events", "nobranch": "events",
     "empties": "events", "many": "events", "leaflist": "events", "maps": "events", "deferred": None, "projected": None,
     "clusters": None, "kinds": None, "quantised": None, "unpacked": None, "variants": None, "nosums": None,
@@ -59,6 +61,28 @@ def truth(kind: str) -> dict[str, list[Any]]:
             "ts": [f"t{i}" for i in n],
             "c": ["c" * (4 * i) for i in n],
             "vt": [["v"] * (i % 3) for i in n],
+        }
+    if kind == "doubles":  # 5 is on no grid of [0, 100] here: ROOT rounds to the nearest place
+        grid = lambda x, bits: float(np.floor(x * 2**bits / 100 + 0.5)) / (2**bits / 100)  # noqa: E731
+        halves = [0.5 * i for i in n]
+        return {
+            "x": halves,
+            "y": [grid(x, 16) for x in halves],
+            "z": halves,
+            "f": halves,
+            "g": [float(np.float32(grid(x, 10))) for x in halves],
+            "list": [[grid(k, 16) for k in range(i % 4)] for i in n],
+        }
+    if kind == "packed":
+        x = [float(-i if i % 2 else i) for i in n]
+        shapes = {"d": (), "da": (3,), "dm": (2, 3), "db": (3,), "h": (), "hb": (), "h9": (), "ha": (3,), "hr": (3,)}
+        listed = {"dl": (), "dlm": (2,), "dbl": (), "hl": (), "hm": (2, 3)}
+        wide = (2.0**32 - 1) / 256  # of a range without a number of bits
+        held = {"dw": [float(np.floor((v + 128) * wide + 0.5)) / wide - 128 for v in x]}
+        held |= {name: [np.full(shape, v).tolist() for v in x] for name, shape in shapes.items()}
+        return held | {
+            name: [np.full((i % 4, *shape), v).tolist() for i, v in zip(n, x, strict=True)]
+            for name, shape in listed.items()
         }
     if kind == "variants":
         return {"v": [(i, 0.5 * i, "v")[i % 3] for i in n]}

@@ -174,18 +174,20 @@ def s5cmd(job: Job, put: bool) -> Times:
     """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one
     ends.
     """
-    from storelab.engines.s5cmd import client, output
-    from storelab.stores.protocols.endpoint import Endpoint
+    from storelab.engines.s5cmd import client, commands, output
+    from storelab.stores.protocols import environment
+    from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
     scratch, endpoint = Path(job["scratch"]), Endpoint(job["url"])
     slots = max(job["workers"], 4)
-    commands = scratch / "commands"
-    with commands.open("w") as f:
+    listed = scratch / "commands"
+    with listed.open("w") as f:
         for n in range(job["most"]):
-            there = f"s3://{job['bucket']}/{key_of(job, put, n)}"
-            f.write(f"cp {job['body']} {there}\n" if put else f"cp {there} {scratch}/{n % slots}\n")
-    command = ["timeout", "-s", "INT", str(job["run_s"]), *client.command(endpoint, job["workers"]), str(commands)]
-    env = client.environ(endpoint) | {"GOGC": "800"}  # less CPU for collecting what it threw away
+            there = commands.url(job["bucket"], key_of(job, put, n))
+            f.write(commands.copy(job["body"], there) if put else commands.copy(there, scratch / str(n % slots)))
+    command = ["timeout", "-s", "INT", str(job["run_s"]), *client.command(endpoint, job["workers"]), str(listed)]
+    env = environment.client(os.environ, endpoint, Credentials.found(os.environ))
+    env |= {"GOGC": "800"}  # less CPU for collecting what it threw away
     with (scratch / "errors").open("w+b") as errors:
         begin = start_of_run()
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=env)

@@ -40,9 +40,23 @@ environment() {
     .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
     .venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
     .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
+    relative
+    .venv/bin/python -c 'import storelab' || {
+        echo "storelab: the environment .venv does not work in this folder; move the checkout, or report the lines above" >&2
+        exit 2
+    }
     .venv/bin/python -m compileall -q src || true
     echo "$wanted" > .venv/storelab-lock
     echo "setup: done; in each shell: source .venv/bin/activate"
+}
+
+# Python reads the file that leads to `src` in the encoding of the locale, and dies of letters that this does not have. So the file
+# leads there from its own place, without the name of the checkout.
+relative() {
+    local file
+    for file in .venv/lib/python3*/site-packages/_editable_impl_storelab.pth; do
+        if [ -e "$file" ]; then echo ../../../../src >"$file"; fi
+    done
 }
 
 # They lie in the user's tools folder, where another checkout may have put its own: storelab compares. What could not be built is
@@ -60,4 +74,5 @@ loadgen() {
 }
 
 environment
+relative
 [ "${1:-}" = environment ] || loadgen

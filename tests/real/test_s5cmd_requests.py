@@ -1,5 +1,6 @@
 """HTTP requests that s5cmd sends for an operation, by mode, counted by a proxy; docs/records.md has these numbers."""
 
+import os
 import subprocess
 from urllib.parse import urlsplit
 
@@ -7,6 +8,7 @@ import pytest
 from counting_proxy import CountingProxy
 
 from storelab.engines.s5cmd import client
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.staging import buckets
 
@@ -25,7 +27,7 @@ def place(seaweedfs, tmp_path_factory):
     at = urlsplit(seaweedfs.endpoints(1)[0].url)
     with CountingProxy(at.hostname, at.port) as proxy:
         endpoint = Endpoint(proxy.url)
-        environ = client.environ(endpoint) | seaweedfs.credentials().environ()
+        environ = environment.client(os.environ, endpoint, seaweedfs.credentials())
 
         def run(lines: list[str]) -> int:
             proxy.reset()

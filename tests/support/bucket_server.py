@@ -1,6 +1,7 @@
 """A bucket on loopback, in memory, that a test can look into and make fail.
 
-It answers `PUT`, `HEAD`, `GET` and `DELETE` of objects, and the deletion of several at once. It takes any signature.
+It answers `PUT` (also as a copy), `HEAD`, `GET` and `DELETE` of objects, and the deletion of several at once. It takes
+any signature.
 """
 
 import http.server
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.message import Message
+from urllib.parse import unquote, unquote_plus
 
 from serving import serving
 
@@ -66,6 +68,12 @@ class _Answers(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_) -> None:
         pass
 
+    def handle_expect_100(self) -> bool:
+        """Send `100 Continue` at once: the client waits for it with the body."""
+        going = super().handle_expect_100()
+        self.wfile.flush()
+        return going
+
     def _do(self) -> None:
         key, server = re.sub("^/[^/]+/", "", self.path), self.server
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -81,10 +89,14 @@ class _Answers(http.server.BaseHTTPRequestHandler):
         except ConnectionError:
             self.close_connection = True
             return
-        result = b""
+        result, key = b"", key.partition("?")[0]  # a signature may be in the query
         if not status and self.command == "POST":
             status, result = 200, self._several(body)
         if not status:
+            if self.command == "PUT" and (source := self.headers.get("x-amz-copy-source")):
+                name = unquote_plus(source).lstrip("/").partition("/")[2]  # '+' is a space, as at Amazon S3
+                body = next(data for known, data in server.objects.items() if unquote(known) == name)
+                result = b"<CopyObjectResult><ETag>0123456789abcdef</ETag></CopyObjectResult>"
             if self.command == "PUT":
                 server.objects[key] = body
             status = 200 if key in server.objects else 404

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, unquote_plus
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, unescape
 
@@ -258,10 +258,10 @@ class Answers(Handler):
         asked, headers = self.headers, {}
         source = asked.get("x-amz-copy-source")
         if source:
-            _, place, key = source.split("/", 2)
+            place, _, key = unquote_plus(source).lstrip("/").partition("/")  # '+' is a space, as at Amazon S3
             if self.store.buckets[place].owner != bucket.owner:
                 raise Refused(403, "AccessDenied")
-            one = self.store.buckets[place].objects[unquote(key)]
+            one = self.store.buckets[place].objects[key]
             first, last = re.findall(r"\d+", asked.get("x-amz-copy-source-range", f"0-{len(one.body) - 1}"))
             body, headers = one.body[int(first) : int(last) + 1], dict(one.headers)
         crc = b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()

@@ -29,7 +29,7 @@ class Engine:
     where something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts
     are whole multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become
     requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread. many_accounts:
-    a client can sign for several accounts in turn.
+    a client can sign for several accounts in turn. proxied: it reaches S3 through a proxy where a store asks for one.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Engine:
     merges: str = ""
     one_thread: bool = False
     many_accounts: bool = False
+    proxied: bool = False
 
 
 _PARTS = ("part_size", "parallel_parts")
@@ -75,6 +76,7 @@ ALL = (
         through_files=True,
         part_unit=MIB,
         addressings=("path",),
+        proxied=True,
     ),
     Engine(
         "fsspec",
@@ -90,6 +92,7 @@ ALL = (
         },
         packages=_EVERY_PROTOCOL,
         one_thread=True,
+        proxied=True,
     ),
     Engine(
         "obstore",
@@ -110,6 +113,7 @@ ALL = (
         },
         packages=("obstore",),
         many_accounts=True,
+        proxied=True,
     ),
     Engine(
         "loadgen",
@@ -134,6 +138,7 @@ ALL = (
         packages=(*_DECODES, "fsspec", "s3fs"),
         merges="gap",
         one_thread=True,
+        proxied=True,
     ),
     Engine(
         "planned",
@@ -142,6 +147,7 @@ ALL = (
         | {"events": Use("storelab.workloads.events.client:PlannedEvents", _PLANS)},
         packages=(*_DECODES, "obstore", *_EVERY_PROTOCOL),
         merges="planned",
+        proxied=True,
     ),
     Engine(
         "root",

@@ -10,8 +10,10 @@ import os
 import re
 import socket
 import ssl
+import traceback
 from collections.abc import Collection, Iterable
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 
@@ -148,6 +150,19 @@ def require_known(place: str, word: Any, known: Collection[str], problem: str, t
 MOST_SAID = 300  # characters of a library's message
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception in one line; "" where it has none, or where its `__str__` raises."""
+    try:
+        return " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - uproot's DeserializationError reads members that the object may lack
+        return ""
+
+
 def said(error: BaseException) -> str:
-    """Class and message of what a library raised, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_SAID]
+    """Return class and message of what a library raised, in one line; without a message, the place that raised it."""
+    name, text = type(error).__name__, text_of(error)
+    if not text and error.__traceback__ is not None:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        line = f": {place.line}" if place.line else ""
+        return f"{name} without a message, raised by {place.name}() in {Path(place.filename).name}{line}"[:MOST_SAID]
+    return f"{name}: {text}"[:MOST_SAID] if text else name

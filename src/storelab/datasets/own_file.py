@@ -74,6 +74,9 @@ def whole(path: Path, place: str) -> None:
 
 def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:
     reason = said(error).replace(str(path), path.name)
+    if "algorithm: b'CS'" in reason or "packed by b'CS'" in reason:
+        problem = f"{path.name} is packed by the codec CS of ROOT 3 and before, which uproot does not know"
+        return UserError(f"files.{name}.path", problem, "pack it by a newer one: `hadd -f101 new.root old.root`")
     return UserError(f"files.{name}.path", f"{path.name} is damaged: {what} cannot be read ({reason})", "copy it again")
 
 
@@ -93,6 +96,8 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         raise _damaged(name, path, "the list of what it holds", error) from None
     with file:
         chosen, kind = _choose(kinds, path.name, tree, f"files.{name}.tree")
+        if kind == "RNTuple":
+            _released(file, chosen, path, f"files.{name}.tree")
         try:
             held = file[chosen]
             entries = int(held.num_entries)
@@ -101,6 +106,16 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         if entries < 1:
             raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} is empty: no entry", "take another tree")
         yield held, chosen, kind
+
+
+def _released(file: Any, chosen: str, path: Path, place: str) -> None:
+    """Raises UserError where an RNTuple has a format before 1.0: its class then, or its version."""
+    of, epoch = file.classname_of(chosen), None
+    with contextlib.suppress(Exception):  # damage has its own line
+        epoch = file[chosen].member("fVersionEpoch")
+    if "Experimental" in of or epoch == 0:
+        problem = f"{chosen} of {path.name} is an RNTuple of a format before 1.0 ({of}), which uproot does not read"
+        raise UserError(place, problem, "write it again by ROOT 6.34 or later")
 
 
 def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> tuple[dict[str, Any], Any]:

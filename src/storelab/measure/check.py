@@ -13,7 +13,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of, together
 from storelab.host import scratch
-from storelab.measure import beside, check_axes, cold
+from storelab.measure import beside, check_axes, cold, jobs
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.workloads.staging import filling, stage
@@ -81,6 +81,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 "leave the sweep out, or the store",
             )
         _able(config, p, stores[p.store], workloads[p.workload])
+        jobs.reaches(p, stores[p.store])
         beside.possible(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)

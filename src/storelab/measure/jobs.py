@@ -3,6 +3,7 @@
 May import: `workloads`, `stores`, `host`, `core`.
 """
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from typing import Any
 from storelab import workloads
 from storelab.core import evidence
 from storelab.core.config import Config
+from storelab.core.engines import ALL, CATALOGUE
+from storelab.core.errors import UserError
 from storelab.core.model import Part, Point, accounts_of
 from storelab.core.plan import series
 from storelab.host import scratch
 from storelab.measure import beside
 from storelab.measure.progress import state
 from storelab.stores.base import Store
-from storelab.stores.protocols.endpoint import account_prefix
+from storelab.stores.protocols import environment
+from storelab.stores.protocols.endpoint import Endpoint, account_prefix
 from storelab.workloads.staging import stage
 
 
@@ -61,6 +65,7 @@ def role_data(
 
 def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
     """The job of clients that do one thing."""
+    reaches(chosen, store)
     manifest = manifests[chosen.dataset["name"]] if chosen.dataset else None
     accounts = chosen.axes.get("accounts", 1)
     count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
@@ -80,6 +85,24 @@ def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, P
     }
 
 
+def reaches(chosen: Point, store: Store) -> None:
+    """Raise UserError where the point's engine cannot use the proxy that this store's clients use."""
+    if getattr(store.settings, "proxy", "none") == "none":
+        return
+    known = CATALOGUE.get(chosen.axes.get("engine", ""))
+    if known and known.proxied and chosen.axes.get("transport") != "http":
+        return
+    ends = store.endpoints(chosen.axes.get("front_ends", 1))
+    if way := next(filter(None, map(environment.proxy, ends)), None):
+        able = [engine.name for engine in ALL if engine.proxied and chosen.workload in engine.uses]
+        raise UserError(
+            f"stores.{store.name}.proxy",
+            f"workload {chosen.workload} by engine {chosen.axes.get('engine')} cannot use the proxy "
+            f"{environment.shown(way)}",
+            f"sweep engines {', '.join(able)}, or set `proxy: none`" if able else "set `proxy: none`",
+        )
+
+
 def environs(config: Config, chosen: Point, store: Store, job: dict[str, Any]) -> list[dict[str, str]]:
     """The credentials of each account, as environment variables; those of each client where there are roles, or more
     accounts than clients."""
@@ -87,7 +110,8 @@ def environs(config: Config, chosen: Point, store: Store, job: dict[str, Any]) -
     out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in workloads.of(chosen).needs:
         out[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in out[1].items()}
-    out = [environ | beside.environ(config, chosen) for environ in out]
+    proxies = environment.kept([Endpoint(**end) for end in job["endpoints"]], os.environ)
+    out = [environ | beside.environ(config, chosen) | proxies for environ in out]
     if "roles" not in job and accounts <= len(parts[0].ranks):
         return out
     return [

@@ -48,7 +48,8 @@ def fetch(
 class PlannedSource(uproot.source.chunk.Source):
     """uproot's reads by planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`. Options:
 
-    transport: how to fetch (`readplan.transports`); link: what is known of the store, else it is measured at the first
+    transport: how to fetch (`readplan.transports`); it reads one object, so a second `file_path` with the same
+    transport raises ValueError; link: what is known of the store, else it is measured at the first
     set of ranges that is large enough; thrift, max_amplification: see `plan()`. `last_plan`: the plan of the last set.
     `unplanned`: ranges that uproot asked for one at a time, so that there was nothing to plan: headers, and all pages
     of an RNTuple. A warning says so once they are many.
@@ -59,6 +60,11 @@ class PlannedSource(uproot.source.chunk.Source):
 
     def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
         super().__init__()
+        first = vars(transport).setdefault("planned_path", file_path)
+        if first != file_path:
+            raise ValueError(
+                f"PlannedSource: the transport of {first!r} cannot read {file_path!r}; make a transport for each file"
+            )
         self._file_path, self.transport, self.link = file_path, transport, link
         self.wishes = {k: options[k] for k in ("thrift", "max_amplification") if k in options}
         self.last_plan: Requests | None = None

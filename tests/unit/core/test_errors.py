@@ -1,6 +1,6 @@
 """Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
 
-from storelab.core.errors import UserError, of_system
+from storelab.core.errors import UserError, of_system, said, text_of
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 SECRETS = (
@@ -40,3 +40,22 @@ def test_tokens_are_hidden_and_names_are_not():
 
 def test_control_characters_are_replaced():
     assert str(UserError("a\x1b[2J", "b\nc\x00", "d\x07")) == "a?[2J: b c?; d?"
+
+
+class Unprintable(Exception):
+    """An exception like uproot's DeserializationError, whose `__str__` raises."""
+
+    def __str__(self):
+        raise AttributeError("no attribute 'file_path'")
+
+
+def test_exceptions_without_text_are_printed():
+    """One whose `__str__` raises, and one without a message: the line that raised it is the reason."""
+    for kind in (Unprintable, AssertionError):
+        try:
+            raise kind
+        except kind as error:
+            assert said(error).startswith(f"{kind.__name__} without a message, raised by test_")
+            assert said(error).endswith("in test_errors.py: raise kind") and text_of(error) == ""
+        assert said(kind()) == kind.__name__
+    assert said(ValueError("a\n b")) == "ValueError: a b"

@@ -13,7 +13,7 @@ import pytest
 import small_root
 import uproot
 from memory_transport import Memory
-from paths import SHARED
+from paths import DATA, SHARED
 from root_truth import LINK, by_uproot, hold_against_uproot
 
 from storelab.core import plan, records
@@ -233,3 +233,29 @@ def test_embedded_baskets_need_no_bytes(tmp_path):
     other = table.set_column(table.schema.get_field_index("crc32"), table.schema.field("crc32"), pa.array(crc ^ 1))
     with pytest.raises(WrongData, match=r"a basket in the header of .* is not the one that was staged"):
         by_uproot(path, "Events", other, names[:50], np.arange(200))
+
+
+def test_old_formats_have_their_own_reason(tmp_path):
+    """RNTuples before 1.0 and the codec of ROOT 3 were "damaged: copy it again"."""
+    path = small_root.ntuple(tmp_path / "n.root")
+    for of, old in (("ROOT::RNTuple", False), ("ROOT::Experimental::RNTuple", True)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(uproot.ReadOnlyDirectory, "classname_of", lambda self, key, of=of: of)
+            if old:
+                with pytest.raises(
+                    UserError, match=r"is an RNTuple of a format before 1.0 .*; write it again by ROOT 6.34"
+                ):
+                    own_file.look(path, "mine", None)
+            else:
+                assert own_file.look(path, "mine", None)[0]["entries"] == 100
+    small, packed = small_root.tree(tmp_path / "f.root", compression=uproot.ZLIB(1)), DATA / "root" / "nanoaod.root"
+    for data, reason in (
+        (small.read_bytes().replace(b"ZL\x08", b"CS\x08"), r"packed by b'CS', of ROOT 3 and before: known are"),
+        (
+            packed.read_bytes().replace(b"ZS\x01", b"CS\x08"),
+            r"packed by the codec CS of ROOT 3 and before.*; pack it by",
+        ),
+    ):
+        small.write_bytes(data)
+        with pytest.raises(UserError, match=reason):
+            own_file.look(small, "mine", None)

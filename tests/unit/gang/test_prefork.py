@@ -14,6 +14,7 @@ import pytest
 from laboratory import gone
 from managed import until
 from programs import script
+from user_environment import user_environment
 
 from storelab.core import clock
 from storelab.gang import client, prefork
@@ -94,6 +95,19 @@ def running(launcher, number):
 
 def log(folder, rank):
     return (folder / f"client.{rank}.log").read_text()
+
+
+def test_clients_see_no_settings_of_user(started, monkeypatch, tmp_path):
+    """Also for clients with a host of their own, and for the process that is begun before they are wanted."""
+    settings = user_environment(tmp_path / "home", "http://elsewhere.test")
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    _, launcher = started(2, [{"AWS_REGION": "of-storelab"}], beside=lambda rank: ("env",) if rank else ())
+    running(launcher, 2)
+    with local.spare(()) as spare:
+        for process in (*(each.process for each in launcher.started), spare):
+            seen = psutil.Process(process.pid).environ()
+            assert {name for name in settings if seen.get(name) == settings[name]} == {"HOME"}
 
 
 def test_client_has_rank_log_session_keys_and_status(started, monkeypatch):

@@ -12,6 +12,7 @@ from store_on_paper import StoreOnPaper
 from storelab.core import plan
 from storelab.core.errors import UserError
 from storelab.measure import check
+from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads import WORKLOADS
 
 Usage = namedtuple("Usage", "total used free")
@@ -81,6 +82,25 @@ def test_stores_refuse_what_they_cannot_do(tmp_path):
     for sweeps, settings, facts, begin, text in RULES:
         config, points = made(tmp_path, sweeps, settings)
         check_refused(begin, text, check.rights, config, points, WORKLOADS, {"a": StoreOnPaper(config, **facts)})
+
+
+def test_engines_that_cannot_use_the_proxy(tmp_path, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://user:secret@proxy.test:3128")
+    here, there = {"proxy": "environment"}, {"endpoint": "http://s3.site.test"}
+    for engine, settings, refused in (
+        ("obstore", here | there, False),
+        ("s5cmd", here | there, False),
+        ("loadgen", here | there, True),
+        ("davix", here | there, True),
+        ("loadgen", there, False),
+        ("loadgen", here, False),  # on loopback there is no proxy
+    ):
+        campaign = made(tmp_path, sweep(engine=engine), settings)
+        ends = [Endpoint(**{"url": campaign[0].stores["a"].endpoint, "proxy": settings.get("proxy", "none")})]
+        message = rights(campaign, endpoints=lambda count, ends=ends: ends)
+        assert message.startswith("stores.a.proxy: ") == refused, (engine, settings, message)
+        assert refused or message == NONE
+        assert "secret" not in message
 
 
 def test_front_ends_and_accounts_within_those_of_store(tmp_path):

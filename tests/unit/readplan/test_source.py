@@ -97,6 +97,21 @@ def test_source_is_open_within_its_block():
     assert one.closed
 
 
+def test_transport_reads_one_file():
+    """With one transport, the second file had the events of the first."""
+    memory = Memory(b"abc")
+    for _ in range(2):
+        PlannedSource("a.root", transport=memory)
+    with pytest.raises(ValueError, match=r"the transport of 'a.root' cannot read 'b.root'; make a transport for each"):
+        PlannedSource("b.root", transport=memory)
+    PlannedSource("b.root", transport=Memory(b"abc"))
+    url = f"file://{FILES / 'nanoaod.root'}"
+    transport = FsspecTransport(fsspec.filesystem("file"), str(FILES / "nanoaod.root"))
+    files = [{url: "Events"}, {f"file://{FILES / 'lists.root'}": "events"}]
+    with pytest.raises(ValueError, match="make a transport for each file"):
+        uproot.concatenate(files, handler=PlannedSource, transport=transport, link=LINK)
+
+
 def read(name, tree):
     """Return the planned source after uproot read all branches of a local file."""
     sources = []

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -70,6 +72,27 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
     assert setup() == ("", [look, build])
+
+
+def test_letters_in_path_of_checkout_need_no_locale(checkout):
+    """`make setup` leads Python to the package without the checkout's name, which not every locale has letters for."""
+    folder = checkout.rename(checkout.with_name("clön ü'x"))
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
+    (folder / "src").symlink_to(ROOT / "src")
+    (places,) = (folder / ".venv/lib").glob("python3*/site-packages")
+    (places / "packages.pth").write_text(sysconfig.get_path("purelib"))
+    (places / "_editable_impl_storelab.pth").write_text(str(folder / "src"), encoding="utf-8")
+
+    def run(locale: str) -> subprocess.CompletedProcess:
+        command = [folder / ".venv/bin/python", "-m", "storelab", "--help"]
+        environ = {"PATH": os.environ["PATH"], "LC_ALL": locale}
+        return subprocess.run(command, env=environ, capture_output=True, text=True, cwd=folder)
+
+    assert "UnicodeDecodeError" in run("C").stderr, "as installers leave it"
+    subprocess.run([folder / "envs/setup.sh", "environment"], check=True)
+    for locale in ("C", "POSIX", "C.UTF-8"):
+        done = run(locale)
+        assert done.returncode == 0 and "Usage" in done.stdout, (locale, done.stderr)
 
 
 def debian_has_python() -> bool:

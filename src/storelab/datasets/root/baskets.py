@@ -230,9 +230,9 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 
 
 def ranges(
-    table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray
+    table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray | range
 ) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-    """What must be read for these (ascending) entries of these branches: each free basket once.
+    """What must be read for these (ascending) entries, an array or a range, of these branches: each free basket once.
 
     Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those
     rows. Data that several branches share (pages of an RNTuple) is one row, that of the first.
@@ -250,12 +250,14 @@ def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> n
     return _hit(b, branches, entries, inside) if inside.any() else np.empty(0, "i8")
 
 
-def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray, kind: np.ndarray) -> np.ndarray:
+def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray | range, kind: np.ndarray) -> np.ndarray:
     wanted = np.isin(np.array(b.names, dtype=object), list(branches))[b.branch]
-    entries = np.asarray(entries)
-    return np.flatnonzero(
-        kind & wanted & (np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop))
-    )
+    if isinstance(entries, range):
+        hit = np.maximum(b.entry_start, entries.start) < np.minimum(b.entry_stop, entries.stop)
+    else:
+        entries = np.asarray(entries)
+        hit = np.searchsorted(entries, b.entry_start) < np.searchsorted(entries, b.entry_stop)
+    return np.flatnonzero(kind & wanted & hit)
 
 
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:

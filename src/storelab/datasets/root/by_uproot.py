@@ -1,12 +1,14 @@
 """Branches of a TTree by uproot's interpretation, from baskets that are there already.
 
-May import: uproot, awkward, numpy. For what `decode` has no form for: strings, nested lists, objects.
+May import: uproot, awkward, numpy, `datasets.root.decode`. For what `decode` has no form for: strings, nested lists,
+objects. Packed numbers, which uproot reads wrongly, are decoded by `decode` here too.
 """
 
 import threading
 from collections.abc import Mapping
 from typing import Any
 
+import awkward as ak
 import numpy as np
 import uproot
 from uproot.interpretation.library import Awkward, NumPy
@@ -14,18 +16,38 @@ from uproot.models.TBasket import Model_TBasket
 from uproot.source.chunk import Chunk
 from uproot.source.cursor import Cursor
 
+from storelab.datasets.root import decode
+
 LIBRARIES = Awkward(), NumPy()
 
 
+def how(branch: Any) -> Any:
+    """Return the form of packed numbers, uproot's interpretation of others. Raises what uproot raises."""
+    return decode.packed_form(branch) or branch.interpretation
+
+
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
-    """All entries of these baskets (uproot's, end to end at `edges`): numpy for plain numbers, awkward for others."""
+    """Return all entries of these baskets (uproot's, end to end at `edges`): numpy for numbers, awkward for others.
+
+    Raises decode.Broken where a basket gives another number of entries than it says.
+    """
+    if form := decode.packed_form(branch):
+        return _packed(form, found)
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype) and not isinstance(how, uproot.AsStridedObjects)]
     # For objects: there uproot keeps what it found out in the first basket.
     context = {**branch.context, "forth": threading.local()}
     for i, b in enumerate(found):
         arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
+        if len(arrays[i]) != b.num_entries:
+            raise decode.Broken(f"uproot finds {len(arrays[i])} entries in a basket of {b.num_entries}")
     return how.final_array(arrays, 0, int(edges[-1]), edges.tolist(), library, branch, options)
+
+
+def _packed(form: decode.Form, found: list[Any]) -> Any:
+    contents = [decode.embedded(b) for b in found]
+    array = decode.take(form, contents, [range(c.entries) for c in contents])
+    return ak.unflatten(ak.Array(array[1]), np.diff(array[0])) if isinstance(array, tuple) else array
 
 
 def basket(branch: Any, number: int, data: np.ndarray) -> Any:
@@ -51,7 +73,10 @@ class Decoder:
         """The array of the wanted entries; parts: bytes of the baskets, or what `unpack()` made of them."""
         edges = np.concatenate(([0], np.cumsum(held)))
         places = np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
-        return interpret(self.branches[name], self.unpack(name, numbers, parts), edges)[places]
+        return self.array(name, self.unpack(name, numbers, parts), edges)[places]
+
+    def array(self, name: str, found: list[Any], edges: np.ndarray) -> Any:
+        return interpret(self.branches[name], found, edges)
 
 
 def decoder(branches: Mapping[str, Any]) -> Decoder:

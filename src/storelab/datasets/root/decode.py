@@ -3,10 +3,12 @@
 May import: numpy, cramjam, xxhash. The layout of a basket is that of uproot's `models/TBasket.py` and ROOT's `TBasket`:
 a key, compressed blocks of at most 16 MB, and in these the values, then, for branches of varying length, where each
 entry begins. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded here; tests compare them with
-uproot's arrays. All other branches are left to uproot.
+uproot's arrays, and packed ones (`Packed`) with ROOT's values. All other branches are left to uproot.
 """
 
 import lzma
+import math
+import re
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -38,10 +40,41 @@ class Content(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Packed:
+    """How ROOT stores values of Float16_t (`native` f4) and Double32_t (f8).
+
+    With a factor: as whole numbers, value = number / factor + low. With bits: a byte of exponent, then the sign and a
+    mantissa of this number of bits. Else: as float32.
+    """
+
+    native: str
+    factor: float = 0.0
+    low: float = 0.0
+    bits: int = 0
+
+    @property
+    def stored(self) -> np.dtype:
+        return np.dtype(">u4" if self.factor else "V3" if self.bits else ">f4")
+
+    def values(self, stored: np.ndarray) -> np.ndarray:
+        """Return the values, in native byte order."""
+        if self.factor:
+            return (stored / self.factor + self.low).astype(self.native)
+        if not self.bits:
+            return stored.astype(self.native)
+        parts = stored.view([("exponent", "u1"), ("mantissa", ">u2")])
+        mantissa = parts["mantissa"].astype("u4")
+        size = parts["exponent"].astype("u4") << 23 | (mantissa & (1 << self.bits + 1) - 1) << (23 - self.bits)
+        sign = (mantissa >> self.bits + 1 & 1) << 31
+        return (size | sign).view("f4").astype(self.native)
+
+
+@dataclass(frozen=True)
 class Flat:
     """Branch with one number, or one array of fixed shape, per entry."""
 
     dtype: np.dtype  # as in the file: big-endian, shape included
+    packed: Packed | None = None
     kind = "flat"
 
 
@@ -51,10 +84,80 @@ class Lists:
 
     dtype: np.dtype
     header: int = 0
+    packed: Packed | None = None
     kind = "lists"
 
 
 Form = Flat | Lists
+
+
+def form_of_branch(branch: Any) -> Form | None:
+    """Return how to decode an uproot branch; None: only uproot can. Raises Broken, and what uproot raises."""
+    return packed_form(branch) or form_of(branch.interpretation)
+
+
+def packed_form(branch: Any) -> Form | None:
+    """Return the form of a branch of Float16_t or Double32_t, None for other branches.
+
+    uproot 5.7.7 takes dimensions for ranges, reads bit counts from 15 on as they stand (ROOT ignores them), and fails
+    for arrays of Float16_t. Raises Broken.
+    """
+    leaves = branch.member("fLeaves")
+    if len(leaves) != 1 or branch.branches:
+        return None
+    leaf, name = leaves[0], leaves[0].member("fTitle")
+    if leaf.classname == "TLeafElement":
+        native = _PACKED_TYPES.get(leaf.member("fType"))
+        if native is None:
+            return None
+        if branch.streamer is None:
+            raise Broken("how its Float16_t or Double32_t is packed is in a class description that the file lacks")
+        packed = packing(native, str(branch.streamer.title))
+    elif leaf.classname in _PACKED_LEAVES:
+        name, _, kind = name.partition("/")
+        packed = packing(_PACKED_LEAVES[leaf.classname], kind)
+    else:
+        return None
+    length = int(leaf.member("fLen"))
+    shape = tuple(int(n) for n in re.findall(r"\[(\d+)\]", name)) or (length,)
+    if math.prod(shape) != length:
+        raise Broken(f"arrays of {length} values have the dimensions {shape} in their title")
+    dtype = packed.stored if shape == (1,) else np.dtype((packed.stored, shape))
+    listed = leaf.member("fLeafCount", none_if_missing=True) is not None
+    return Lists(dtype, packed=packed) if listed else Flat(dtype, packed)
+
+
+_PACKED_LEAVES = {"TLeafF16": "f4", "TLeafD32": "f8"}
+_PACKED_TYPES = {19: "f4", 39: "f4", 9: "f8", 29: "f8"}  # of members: kFloat16, kDouble32; arrays of fixed length: + 20
+
+
+def packing(native: str, title: str) -> Packed:
+    """Return how ROOT packs by `[low, high, bits]` in a title: the rules of `GetRange` in its TStreamerElement.cxx.
+
+    The first bracket may be a dimension. Low before high is a range; else fewer than 15 bits are those of the mantissa.
+    Without that, Float16_t has 12 bits and Double32_t is a float32.
+    """
+    whole = Packed(native, bits=12 if native == "f4" else 0)
+    found = next((t.split(",") for t in re.findall(r"\[([^\]]*)\]", title)[:2] if "," in t), None)
+    if found is None:
+        return whole
+    low, high, bits = _bound(found[0]), _bound(found[1]), 32
+    if len(found) > 2 and (told := re.match(r"\s*([+-]?\d+)", found[2])):
+        bits = int(told[1]) if 2 <= int(told[1]) <= 32 else 32
+    if low < high:
+        return Packed(native, (2.0**bits if bits < 32 else 2.0**32 - 1) / (high - low), low)
+    return Packed(native, bits=bits) if bits < 15 else whole
+
+
+def _bound(text: str) -> float:
+    """Return a limit of a range: a number, or pi with what ROOT knows of it."""
+    text = text.lower().replace(" ", "")
+    if "pi" in text:
+        times = ((("2pi", "2*pi", "twopi"), 2.0), (("pi/2",), 0.5), (("pi/4",), 0.25), (("pi",), 1.0))
+        size = math.pi * next(factor for words, factor in times if any(w in text for w in words))
+        return -size if "-" in text else size
+    found = re.match(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text)
+    return float(found[0]) if found else 0.0
 
 
 def form_of(interpretation: Any) -> Form | None:
@@ -126,7 +229,8 @@ def decompress(view: memoryview, size: int) -> np.ndarray:
         if len(block) != packed or len(target) != unpacked:
             raise Broken(f"a block of {packed} bytes that gives {unpacked} does not fit")
         if method not in _METHODS:
-            raise Broken(f"a block is packed by {method!r}: known are {', '.join(m.decode() for m in _METHODS)}")
+            known = ", ".join(m.decode() for m in _METHODS)
+            raise Broken(f"a block is packed by {method!r}{_OLD.get(method, '')}: known are {known}")
         if (got := _METHODS[method](block, target)) != unpacked:
             raise Broken(f"a block gives {got} bytes and not {unpacked}")
         at, filled = at + 9 + packed, filled + unpacked
@@ -145,6 +249,7 @@ def _copied(plain: bytes, target: np.ndarray) -> int:
     return len(plain)
 
 
+_OLD = {b"CS": ", of ROOT 3 and before"}
 _METHODS: dict[bytes, Callable[[memoryview, np.ndarray], int]] = {
     b"ZS": cramjam.zstd.decompress_into,
     b"L4": _lz4,
@@ -153,23 +258,25 @@ _METHODS: dict[bytes, Callable[[memoryview, np.ndarray], int]] = {
 }
 
 
-def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray]) -> Any:
-    """The wanted entries of baskets of one branch, in native byte order.
+def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray | range]) -> Any:
+    """The wanted entries of baskets of one branch, unpacked, in native byte order.
 
     For `Flat` an array, shape (n, …); for `Lists` (offsets, values), shapes (n + 1,) int64 and (m, …). wanted: for each
-    basket the entries to take, counted from its first, ascending, shape (k,) int. Raises Broken if values do not fit
-    the form.
+    basket the entries to take, counted from its first, ascending: a range, or shape (k,) int. Raises Broken if values
+    do not fit the form.
     """
     dtype, shape = (form.dtype.base, form.dtype.shape) if form.dtype.subdtype else (form.dtype, ())
-    native, width = dtype.newbyteorder("="), form.dtype.itemsize
+    width = form.dtype.itemsize
     if isinstance(form, Flat):
-        parts = [_values(c.values, dtype, shape, width, c.entries)[w] for c, w in zip(contents, wanted, strict=True)]
-        return np.concatenate(parts).astype(native, copy=False) if parts else np.empty((0, *shape), native)
+        parts = [np.empty((0, *shape), dtype)]
+        for content, entries in zip(contents, wanted, strict=True):
+            parts.append(_values(content.values, dtype, shape, width, content.entries)[_at(entries)])
+        return _native(form, np.concatenate(parts))
     counts, parts = [], []
     for content, entries in zip(contents, wanted, strict=True):
         if content.offsets is None:
             raise Broken("a branch of lists has a basket that does not tell where its entries begin")
-        begins, ends = content.offsets[entries] + form.header, content.offsets[entries + 1]
+        begins, ends = content.offsets[:-1][_at(entries)] + form.header, content.offsets[1:][_at(entries)]
         held = ends - begins
         if (held < 0).any() or (held % width).any():
             raise Broken(
@@ -184,7 +291,15 @@ def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray]) 
     if counts:
         np.cumsum(np.concatenate(counts), out=offsets[1:])
     values = np.concatenate(parts) if parts else np.empty(0, np.uint8)
-    return offsets, _values(values, dtype, shape, width, int(offsets[-1])).astype(native, copy=False)
+    return offsets, _native(form, _values(values, dtype, shape, width, int(offsets[-1])))
+
+
+def _at(entries: np.ndarray | range) -> np.ndarray | slice:
+    return slice(entries.start, entries.stop) if isinstance(entries, range) else entries
+
+
+def _native(form: Form, stored: np.ndarray) -> np.ndarray:
+    return form.packed.values(stored) if form.packed else stored.astype(stored.dtype.newbyteorder("="), copy=False)
 
 
 def _values(raw: np.ndarray, dtype: np.dtype, shape: tuple[int, ...], width: int, n: int) -> np.ndarray:

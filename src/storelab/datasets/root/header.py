@@ -5,7 +5,7 @@ pyarrow, `datasets.root.{baskets,branches,decode}`, `core`; uproot in functions.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 from storelab.core import records
 from storelab.datasets.root.baskets import Baskets, write
 from storelab.datasets.root.branches import branches_of
-from storelab.datasets.root.decode import Flat, Form, Lists, form_of
+from storelab.datasets.root.decode import Flat, Form, Lists, Packed, form_of_branch
 
-VERSION = 2
+VERSION = 3
 COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
 
 
@@ -79,17 +79,18 @@ class Header:
 
 def _form(branch: Any) -> Form | None:
     try:
-        return form_of(branch.interpretation)
+        return form_of_branch(branch)
     except Exception:  # noqa: BLE001 - whatever uproot cannot interpret is left to it, which will say so
         return None
 
 
-def _told(form: Form) -> tuple[str, str, tuple[int, ...], int]:
+def _told(form: Form) -> tuple[str, str, tuple[int, ...], int, tuple[Any, ...]]:
     base, shape = form.dtype.subdtype or (form.dtype, ())
-    return form.kind, base.str, tuple(shape), getattr(form, "header", 0)
+    packed = astuple(form.packed) if form.packed else ()
+    return form.kind, base.str, tuple(shape), getattr(form, "header", 0), packed
 
 
 def _read(told: list[Any]) -> Form:
-    kind, base, shape, header = told
-    dtype = np.dtype((base, tuple(shape))) if shape else np.dtype(base)
-    return Flat(dtype) if kind == "flat" else Lists(dtype, header)
+    kind, base, shape, header, how = told
+    dtype, packed = np.dtype((base, tuple(shape))) if shape else np.dtype(base), Packed(*how) if how else None
+    return Flat(dtype, packed) if kind == "flat" else Lists(dtype, header, packed)

@@ -6,6 +6,8 @@ Every basket is unpacked and decoded once, and held against what the header and 
 """
 
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import awkward as ak
 import numpy as np
 from uproot.interpretation.grouped import AsGrouped
+from uproot.interpretation.objects import AsObjects, AsStridedObjects
 from uproot.interpretation.strings import AsStrings
 
 from storelab.core.errors import said
@@ -30,8 +33,15 @@ Step = Callable[[int], None]  # as of `own_file`
 COLLECTIONS = (3, 4)  # `fType` of branches that count the objects whose members lie below them
 
 
+GROUPS = "groups other branches, which are read themselves"
+
+
 class Unfit(ValueError):
     """What a branch holds is not what is said of it."""
+
+
+class Miscounted(Unfit):
+    """A list has another length than its counter gives."""
 
 
 class LocalRanges:
@@ -47,6 +57,23 @@ class LocalRanges:
         return [os.pread(self.file.fileno(), b - a, a) for a, b in zip(starts, stops, strict=True)]
 
 
+class Kept(by_uproot.Decoder):
+    """A decoder that keeps the arrays of one branch: at its ends, readers decode the same baskets up to ten times."""
+
+    def __init__(self, branches: dict[str, Any]):
+        super().__init__(branches)
+        self.kept: tuple[str, dict[Any, Any]] = "", {}
+
+    def array(self, name: str, found: list[Any], edges: np.ndarray) -> Any:
+        if self.kept[0] != name:
+            self.kept = name, {}
+        offsets = [b"" if b.byte_offsets is None else np.ascontiguousarray(b.byte_offsets) for b in found]
+        data = (zlib.crc32(o, zlib.crc32(np.ascontiguousarray(b.data))) for b, o in zip(found, offsets, strict=True))
+        if (key := (*edges.tolist(), *data)) not in self.kept[1]:
+            self.kept[1][key] = super().array(name, found, edges)
+        return self.kept[1][key]
+
+
 class Trial:
     """The branches of one tree of a local file. objects: `branches_of()` of it; layout: their baskets."""
 
@@ -54,7 +81,9 @@ class Trial:
         self.tree, self.entries, self.objects, self.layout = tree, entries, objects, layout
         self.file = LocalRanges(path)
         self.edges = np.searchsorted(layout.branch, np.arange(len(layout.names) + 1))
+        self.foreign = Kept(objects)
         self.counters: dict[int, np.ndarray | None] = {}  # by id of the branch
+        self.packed: dict[str, str | None] = {}  # class of a branch -> its first packed member
         self.told = self.moved = 0  # baskets that tell their place; those that tell another one
         self.elsewhere: dict[str, str] = {}  # branch -> the first basket that tells another one
 
@@ -70,9 +99,21 @@ class Trial:
                 continue
             if reason := self._reason(name, rows, held):
                 out[name] = reason
+        self._groups(out)
         if self.told > 2 * self.moved:  # a file that was moved into another one tells nothing
             out = self.elsewhere | out
         return {name: out[name] for name in self.layout.names if name in out}
+
+    def _groups(self, out: dict[str, str]) -> None:
+        """Give branches that group others another reason where none of these can be read."""
+        held = np.bincount(self.layout.branch, self.layout.entry_stop - self.layout.entry_start, len(self.edges) - 1)
+        full = {id(self.objects[name]): name for name, n in zip(self.layout.names, held.tolist(), strict=True) if n}
+        for name in [name for name, why in out.items() if why == GROUPS]:
+            below = [full[id(b)] for b in self.objects[name].itervalues(recursive=True) if id(b) in full]
+            if not below:
+                out[name] = "groups other branches, which hold nothing: uproot does not read its own baskets"
+            elif all(b in out for b in below):
+                out[name] = f"groups other branches, none of which can be read: {below[0]}: {out[below[0]]}"
 
     def _reason(self, name: str, rows: np.ndarray, held: np.ndarray) -> str | None:
         start, stop = self.layout.entry_start[rows], self.layout.entry_stop[rows]
@@ -82,11 +123,12 @@ class Trial:
             return "its baskets do not follow each other"
         branch = self.objects[name]
         try:
-            how = branch.interpretation
+            how = by_uproot.how(branch)
             if isinstance(how, AsGrouped):
-                return "groups other branches, which are read themselves"
-            form = decode.form_of(how)
-            self._every_basket(name, how, form, rows[held > 0])
+                return GROUPS
+            form = how if isinstance(how, decode.Form) else decode.form_of(how)
+            self._unread(branch, how, form)
+            self._counted(name, how, form, rows[held > 0])
         except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
             return str(error) if isinstance(error, Unfit) else said(error)
         head = self._alone(name, rows, form)
@@ -104,11 +146,39 @@ class Trial:
         at, size = int(self.layout.offset[row]), int(self.layout.size[row])
         return np.frombuffer(os.pread(self.file.file.fileno(), size, at), np.uint8)
 
-    def _every_basket(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
-        """Raises Unfit, decode.Broken, and what codecs and uproot raise."""
-        layout, counts = self.layout, self._counts(name) if isinstance(form, decode.Lists) else None
+    def _unread(self, branch: Any, how: Any, form: decode.Form | None) -> None:
+        """Raises Unfit for what uproot reads wrongly without an error."""
+        if form is None and isinstance(how, AsStrings) and self._counter(branch) is not None:
+            raise Unfit("strings of the objects of a collection: uproot reads one for each entry")
+        if form is not None or not isinstance(how, AsObjects | AsStridedObjects):
+            return
+        if (kind := typename(branch)) not in self.packed:
+            self.packed[kind] = packed_member(branch.file.streamers, kind)
+        if member := self.packed[kind]:
+            raise Unfit(f"objects with {member}, which is packed: uproot ignores its range, bits and dimensions")
+
+    def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
+        """Try every basket. Files exist whose link to a counter leads to the first branch of that name: where the
+        lists have other lengths, the branches of the same name are tried too."""
+        counter, wrong = self._counter(self.objects[name]), None
+        if counter is None or (counts := self._values(counter)) is None:
+            return self._every_basket(name, how, form, rows, None)
+        others = (b for b in self.objects.values() if b is not counter and b.name == counter.name)
+        while counts is not None:
+            try:
+                return self._every_basket(name, how, form, rows, counts)
+            except Miscounted as error:
+                wrong = wrong or error
+            counts = next((v for b in others if (v := self._values(b)) is not None), None)
+        raise wrong
+
+    def _every_basket(
+        self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray, counts: np.ndarray | None
+    ) -> None:
+        """Raises Unfit, decode.Broken, and what codecs and uproot raise. counts: values of each entry."""
+        layout = self.layout
         waiting: list[tuple[int, Any]] = []
-        foreign, size = by_uproot.decoder(self.objects), 0
+        size = 0
         for row in rows.tolist():
             first, stop, data = int(layout.entry_start[row]), int(layout.entry_stop[row]), self._data(row)
             content = self._content(name, row, data)
@@ -126,12 +196,12 @@ class Trial:
                         "its baskets do not tell where their entries begin, and the baskets of its counter would be "
                         "read too"
                     )
-                offsets, _ = decode.take(form, [content], [np.arange(stop - first)])
+                offsets, _ = decode.take(form, [content], [range(stop - first)])
                 self._lists(form, content, np.diff(offsets), None if counts is None else counts[first:stop])
             else:
-                decode.take(form, [content], [np.arange(stop - first)])
+                decode.take(form, [content], [range(stop - first)])
             if waiting and (size > TOGETHER or row == rows[-1]):
-                self._by_uproot(foreign, name, waiting)
+                self._by_uproot(name, waiting, counts)
                 waiting, size = [], 0
 
     def _content(self, name: str, row: int, data: Any) -> decode.Content:
@@ -154,20 +224,20 @@ class Trial:
             where = "their own head"
         if told is not None and not np.array_equal(found, told):
             i = int(np.flatnonzero(found != told)[0])
-            raise Unfit(f"a list holds {found[i]} values where {where} says {told[i]}")
+            raise Miscounted(f"a list holds {found[i]} values where {where} says {told[i]}")
 
-    def _counts(self, name: str) -> np.ndarray | None:
-        """How many values each entry has by the branch that counts them, shape (entries,); None if none does."""
-        branch = self.objects[name]
+    def _counter(self, branch: Any) -> Any:
+        """Return the branch that counts the values of each entry; None if none does."""
         leaves = branch.member("fLeaves")
         leaf = leaves[0].member("fLeafCount", none_if_missing=True) if len(leaves) == 1 else None
         if leaf is None:
             return None
         parent = branch.parent
         of_objects = getattr(parent, "classname", "") == "TBranchElement" and parent.member("fType") in COLLECTIONS
-        counter = parent if of_objects else branch.count_branch
-        if counter is None:
-            return None
+        return parent if of_objects else branch.count_branch
+
+    def _values(self, counter: Any) -> np.ndarray | None:
+        """Return the values of a counter, shape (entries,); None if it is no branch of whole numbers."""
         if id(counter) not in self.counters:
             try:
                 found = counter.array(library="np")
@@ -177,13 +247,19 @@ class Trial:
                 self.counters[id(counter)] = None
         return self.counters[id(counter)]
 
-    def _by_uproot(self, foreign: Callable[..., Any], name: str, waiting: list[tuple[int, Any]]) -> None:
+    def _by_uproot(self, name: str, waiting: list[tuple[int, Any]], counts: np.ndarray | None) -> None:
         rows = np.array([row for row, _ in waiting])
-        held = (self.layout.entry_stop[rows] - self.layout.entry_start[rows]).tolist()
-        wanted = [np.arange(n) for n in held]
-        array = foreign(name, self.layout.basket[rows].tolist(), [data for _, data in waiting], held, wanted)
-        if len(array) != sum(held):
-            raise Unfit(f"uproot finds {len(array)} entries in baskets of {sum(held)}")
+        first, stop = int(self.layout.entry_start[rows[0]]), int(self.layout.entry_stop[rows[-1]])
+        edges = np.append(self.layout.entry_start[rows], stop) - first
+        found = self.foreign.unpack(name, self.layout.basket[rows].tolist(), [data for _, data in waiting])
+        array = by_uproot.interpret(self.objects[name], found, edges)
+        if len(array) != stop - first:
+            raise Unfit(f"uproot finds {len(array)} entries in baskets of {stop - first}")
+        if counts is not None and isinstance(array, ak.Array) and array.layout.purelist_depth > 1:
+            sizes, told = ak.to_numpy(ak.num(array, axis=1)), counts[first:stop]
+            if not np.array_equal(sizes, told):
+                i = int(np.flatnonzero(sizes != told)[0])
+                raise Miscounted(f"a list holds {sizes[i]} values where its counter says {told[i]}")
 
     def _fails(self, reader: str, head: Header, rows: np.ndarray) -> str | None:
         """Why a reader cannot read the ends of a branch, and around where two baskets meet; None if it can."""
@@ -214,7 +290,7 @@ class Trial:
     def _planned(self, head: Header, first: int, stop: int) -> list[Any]:
         """Arrays of consecutive entries, by the reader of the engine `planned`."""
         (name,), (form,) = head.layout.names, head.forms
-        reader = SelectionReader(head, self.file, LINK, foreign=by_uproot.decoder(self.objects))
+        reader = SelectionReader(head, self.file, LINK, foreign=self.foreign)
         out = [array for _, array in reader.read([name], np.arange(first, stop))]
         found = sum(len(a[0]) - 1 if isinstance(form, decode.Lists) else len(a) for a in out)
         if found != stop - first:
@@ -224,7 +300,7 @@ class Trial:
     def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
         """Consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
         basket."""
-        reader = StepReader(head, head.layout.names, by_uproot.decoder(self.objects))
+        reader = StepReader(head, head.layout.names, self.foreign)
         for entry in range(first, stop):
             rows, new = reader.rows(entry, entry + 1)
             reader.unpack(new, [self._data(low + row) for row in new.tolist()])
@@ -245,9 +321,11 @@ class Trial:
         theirs = theirs[first - begin : stop - begin]
         if len(theirs) != stop - first:
             raise Unfit(f"{len(theirs)} of {stop - first} entries are decoded")
-        if form is None:
-            return  # both are uproot's
         ours = self._planned(head, first, stop)
+        if form is None:  # both are uproot's: what it does not fill differs from read to read
+            if repr([v for part in ours for v in ak.to_list(part)]) != repr(ak.to_list(theirs)):
+                raise Unfit("uproot finds other values each time that it reads")
+            return
         if isinstance(form, decode.Lists):
             sizes = np.concatenate([np.diff(offsets) for offsets, _ in ours])
             same = np.array_equal(sizes, ak.to_numpy(ak.num(theirs, axis=1)))
@@ -278,6 +356,34 @@ def _strings(how: Any, content: decode.Content) -> None:
         raise Unfit(f"a string of {held[i]} bytes says that it has {told[i]}")
 
 
+def typename(branch: Any) -> str:
+    """Return the class of the objects in a branch."""
+    return str(branch.streamer.typename if branch.streamer else branch.member("fClassName", none_if_missing=True))
+
+
+def packed_member(classes: Any, kind: str) -> str | None:
+    """Return the first `Class.member` in objects of this class that uproot reads wrongly; None if there is none.
+
+    classes: `streamers` of uproot's file. uproot takes Float16_t as one of 12 bits, Double32_t as a float32, and arrays
+    of both as not packed.
+    """
+    seen: set[str] = set()
+    waiting = [kind]
+    while waiting:
+        text = waiting.pop()
+        named = {*re.findall(r"\w[\w:]*", text), *(c for c in classes if "<" in c and c in text)}
+        for name in sorted(named - seen):
+            seen.add(name)
+            for element in (e for info in classes.get(name, {}).values() for e in info.elements):
+                native = {"Float16_t": "f4", "Double32_t": "f8"}.get(element.typename.rstrip("*"))
+                title = str(element.title)
+                plain = native and decode.packing(native, title) == decode.packing(native, "")
+                if native and not (plain and element.typename[-1] != "*" and not element.array_length):
+                    return f"{name}.{element.name}"
+                waiting.append(element.name if element.typename == "BASE" else element.typename)
+    return None
+
+
 def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path, step: Step | None = None) -> dict[str, str]:
     """Branch -> why not every reader can read it, of uproot's TTree in this local file."""
     trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
@@ -303,10 +409,11 @@ def _page_reason(pages: Any, code: int, entries: int, file: int) -> str | None:
     try:
         for cluster in pages.tuple.cluster_summaries:
             first, held = int(cluster.num_first_entry), int(cluster.num_entries)
-            some, _, places = baskets.ranges(layout, [layout.names[code]], np.arange(first, first + held))
+            span = range(first, first + held)
+            some, _, places = baskets.ranges(layout, [layout.names[code]], span)
             data = [np.frombuffer(os.pread(file, size, at), np.uint8) for at, size in places]
             unpacked = pages.unpack(some, data)
-            for _, array in pages.arrays([layout.names[code]], unpacked, np.arange(first, first + held)):
+            for _, array in pages.arrays([layout.names[code]], unpacked, span):
                 found += len(array)
     except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
         return said(error)

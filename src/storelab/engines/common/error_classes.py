@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+from storelab.core.errors import text_of
+
 # Messages of Rust libraries (obstore) and Go's (s5cmd) for the same network failures, in the order of the search.
 NETWORK = (
     ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
@@ -28,7 +30,7 @@ def said(error: BaseException) -> str:
 
 def words(error: BaseException) -> str:
     """Its words without a library's debug text; its class where it has none."""
-    return (" ".join(_DEBUG.sub("", str(error)).split()).strip(" :") or type(error).__name__)[:300]
+    return (" ".join(_DEBUG.sub("", text_of(error)).split()).strip(" :") or type(error).__name__)[:300]
 
 
 def network(text: str) -> str | None:
@@ -41,7 +43,7 @@ def classify(error: BaseException) -> tuple[str, int]:
     """(error class, HTTP status or 0): the S3 error code if the answer has one, else the name of the exception."""
     kind = type(error)
     known = kind.__module__.startswith("obstore") or kind.__name__ == "GenericError"
-    if known or _OBSTORE_STATUS.search(str(error)):
+    if known or _OBSTORE_STATUS.search(text_of(error)):
         return obstore(error)  # there a missing object is Python's FileNotFoundError
     link: BaseException | None = error
     while link is not None:
@@ -58,7 +60,7 @@ def classify(error: BaseException) -> tuple[str, int]:
 
 def obstore(error: BaseException) -> tuple[str, int]:
     """The same for an exception of obstore, which has status and S3 code only in its message."""
-    text = str(error)
+    text = text_of(error)
     if found := _OBSTORE_STATUS.search(text):
         code = _CODE.search(text)
         return (code.group(1) if code else f"Http{found.group(1)}"), int(found.group(1))

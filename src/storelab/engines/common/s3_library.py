@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint, account_prefix
 
 
@@ -43,6 +44,7 @@ def store(
         "allow_invalid_certificates": not endpoint.verify,
         "connect_timeout": "10s",
         "randomize_addresses": False,
+        **({"proxy_url": way} if (way := environment.proxy(endpoint)) else {}),
         **({"root_certificate": Path(endpoint.ca_file).read_bytes()} if endpoint.ca_file else {}),
     }
     return S3Store(

@@ -22,8 +22,8 @@ from storelab.engines.common.wire import Counts
 from storelab.host import processes
 from storelab.install import Part, Progress, debian, tools_folder
 from storelab.install.running import told
-from storelab.stores.protocols import tokens
-from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.protocols import environment, tokens
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 SOURCE = Path(__file__).with_name("davix.cpp")
 NAME = "storelab-davix"
@@ -153,7 +153,8 @@ class Program:
         self.spent, self.most_open = Spent(), 0
         known = [*(environ.get(name) for name in SECRETS), tokens.bearer(endpoint.token, environ)]
         self.hidden = [value for value in known if value]
-        own = {k: v for k, v in environ.items() if k.lower() not in ("http_proxy", "https_proxy", "all_proxy")}
+        keys = Credentials.found(environ)
+        own = environment.explicit(environ) | (keys.environ() if keys else {})
         if endpoint.ca_file:
             own["SSL_CERT_FILE"] = endpoint.ca_file
         self.file = os.memfd_create("storelab-davix")

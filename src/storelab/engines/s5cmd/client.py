@@ -26,9 +26,10 @@ from storelab.core.errors import UserError
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
-from storelab.engines.s5cmd import output
+from storelab.engines.s5cmd import commands, output
 from storelab.host import proc, processes
-from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.protocols import environment
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 PART_SIZE = 50 * 2**20
 STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
@@ -71,17 +72,6 @@ def command(endpoint: Endpoint, workers: int) -> list[str]:
         str(workers),
         "run",
     ]
-
-
-def environ(endpoint: Endpoint) -> dict[str, str]:
-    """This process's environment (credentials are in it) with region and CA file."""
-    return {
-        **os.environ,
-        "AWS_REGION": endpoint.region,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "NO_PROXY": "127.0.0.1,localhost",
-        **({"AWS_CA_BUNDLE": endpoint.ca_file} if endpoint.ca_file else {}),
-    }
 
 
 def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
@@ -140,7 +130,7 @@ class S5cmdClient(TransferClient):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environ(self.job.endpoint),
+            env=environment.client(os.environ, self.job.endpoint, Credentials.found(os.environ)),
             preexec_fn=processes.die_with_parent(),
         )
         threads = [
@@ -170,7 +160,7 @@ class S5cmdClient(TransferClient):
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
             while process.poll() is None and (text := "".join(itertools.islice(lines, batch))):
-                pipe.write(text.encode())
+                pipe.write(commands.encoded(text))
                 pipe.flush()
 
     def _stamp(self, stream: Any, which: int) -> None:

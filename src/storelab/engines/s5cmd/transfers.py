@@ -9,6 +9,7 @@ from storelab.datasets import payload
 from storelab.engines.common import shares
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check
+from storelab.engines.s5cmd import commands
 from storelab.engines.s5cmd.client import S5cmdClient, part_option
 
 
@@ -23,7 +24,7 @@ class S5cmdPut(S5cmdClient):
     def commands(self) -> Iterator[str]:
         option = part_option(self.job.endpoint, self.size, self.part_size, self.parallel)
         for to in map(self.upload, itertools.count()):
-            yield f"cp {option}{self.files[to.body]} s3://{to.place.name}/{to.key}\n"
+            yield commands.copy(self.files[to.body], commands.url(to.place.name, to.key), option)
 
     def check_content(self) -> Check:
         # The coordinator lists what arrived and reads it back for comparison.
@@ -45,7 +46,7 @@ class S5cmdGet(S5cmdClient):
         self.finite = shares.once(self.job)
         manifest, own = shares.staged(self.job)
         self.bodies = manifest["bodies"]
-        self.objects = [(f"s3://{o.place.name}/{o.key}", o.body) for o in own]
+        self.objects = [(commands.url(o.place.name, o.key), o.body) for o in own]
         self.slots_per_body = -(-max(self.workers, 4) // payload.BODIES)
         self.ring = self.job.scratch / "ring"
         self.ring.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ class S5cmdGet(S5cmdClient):
         turns = [0] * payload.BODIES
         option = part_option(self.job.endpoint, 0, self.part_size, self.parallel)
         for url, body in orders(self.objects, self.rng(), self.finite):
-            yield f"cp {option}{url} {self.slot(body, turns[body])}\n"
+            yield commands.copy(url, self.slot(body, turns[body]), option)
             turns[body] += 1
 
     def check_content(self) -> Check:

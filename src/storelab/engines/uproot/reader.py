@@ -25,7 +25,7 @@ from uproot.source.cursor import Cursor
 from storelab.core import clock
 from storelab.datasets.root import baskets
 from storelab.datasets.root.branches import branches_of
-from storelab.datasets.root.by_uproot import interpret
+from storelab.datasets.root.by_uproot import how, interpret
 from storelab.datasets.root.pages import Pages
 from storelab.engines.common.selections import Late, WrongData, as_staged
 from storelab.engines.uproot.s3fs_counted import CountedSource, OnceFileSystem
@@ -72,7 +72,7 @@ class Reader:
         """
         self.objects = branches_of(tree)
         for name in self.branches:
-            _ = self.objects[name].interpretation
+            how(self.objects[name])
 
     def found(self) -> baskets.Baskets:
         """The branches to read, from uproot's metadata."""

@@ -19,6 +19,7 @@ import uproot.source.fsspec
 from storelab.core import clock
 from storelab.engines.common import s3_library
 from storelab.engines.common.wire import Counts, Wire
+from storelab.stores.protocols import botocore_options, filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
@@ -106,22 +107,20 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
     missing.
     """
     own = s3_library.keys()
-    fs = OnceFileSystem(
+    fs = filesystems.made(
+        OnceFileSystem,
         anon=False,
+        session=filesystems.bare_session(),
         key=own.access_key,
         secret=own.secret_key,
         token=own.session_token,
         endpoint_url=endpoint.url,
-        client_kwargs={
-            "region_name": endpoint.region,
-            "verify": (endpoint.ca_file or True) if endpoint.verify else False,
-        },
-        config_kwargs={
-            "retries": {"total_max_attempts": 1, "mode": "standard"},
+        client_kwargs=botocore_options.client(endpoint),
+        config_kwargs=botocore_options.config(endpoint)
+        | {
             "max_pool_connections": chosen["max_pool_connections"],
             "connect_timeout": chosen["connect_timeout_s"],
             "read_timeout": chosen["read_timeout_s"],
-            "s3": {"addressing_style": endpoint.addressing},
             "http_session_cls": _OnceSession,
             "connector_args": {"socket_factory": counter.wire.factory},
         },

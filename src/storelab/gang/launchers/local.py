@@ -14,6 +14,7 @@ from typing import Any
 from storelab.gang import prefork
 from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
+from storelab.stores.protocols import environment
 
 Spare = subprocess.Popen | None  # what `spare` began
 
@@ -53,6 +54,7 @@ def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subpr
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
+        env=environment.explicit(os.environ),
         preexec_fn=processes.die_with_parent(),
         start_new_session=True,  # Ctrl-C reaches only the coordinator, which ends the clients in order
     )

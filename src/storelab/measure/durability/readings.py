@@ -17,6 +17,8 @@ from storelab.host import processes
 from storelab.measure.durability import look
 from storelab.measure.durability.judge import FAULTS
 from storelab.stores.base import Store
+from storelab.stores.protocols import environment
+from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.staging.stage import report
 
 MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading: of more, a sample is read
@@ -76,7 +78,8 @@ class Readings:
             "seed": self.seed,
         }
         own = self.store.credentials(account)
-        environ = os.environ | (own.environ() if own else {})
+        ends = [Endpoint(**end) for end in self.job["endpoints"]]
+        environ = environment.explicit(os.environ) | environment.kept(ends, os.environ) | (own.environ() if own else {})
         command = [sys.executable, "-m", "storelab.measure.durability.look"]
         done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:

@@ -14,7 +14,8 @@ class Endpoint:
     protocol: `s3`, `file`, `http` (with WebDAV), `root` or `webhdfs`; but for S3 the URL leads to the folder that
     holds the buckets. `addressing` (S3): `path` or `virtual`; `ca_file`: PEM to verify the server with; `user`: name
     in WebHDFS requests; `token`, `certificate`: names of the environment variables that hold a bearer token, or
-    name the file of a certificate (HTTP); `multipart`: uploads in parts are possible (S3).
+    name the file of a certificate (HTTP); `proxy`: `none`, or `environment` as in `environment.proxy` (S3);
+    `multipart`: uploads in parts are possible (S3).
     """
 
     url: str
@@ -27,6 +28,7 @@ class Endpoint:
     token: str | None = None
     multipart: bool = True
     certificate: str | None = None
+    proxy: str = "none"
 
 
 def account_prefix(account: int) -> str:

@@ -4,11 +4,12 @@ A client process imports this: no boto3, and each protocol's own library only wh
 """
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.stores.protocols import tokens
+from storelab.stores.protocols import botocore_options, tokens
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 # XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but
@@ -20,6 +21,7 @@ XROOTD = {
     "TimeoutResolution": 1,
     "RequestTimeout": 120,
 }
+_configuration = threading.Lock()  # fsspec's is one of the whole process
 PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
 
 
@@ -51,22 +53,16 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
         case "s3":
             from s3fs import S3FileSystem
 
-            verify = (endpoint.ca_file or True) if endpoint.verify else False
-            config = {
-                "max_pool_connections": connections,
-                "retries": {"total_max_attempts": 1},
-                "request_checksum_calculation": "when_required",
-                "response_checksum_validation": "when_required",
-                "s3": {"addressing_style": endpoint.addressing},
-                "proxies": {},
-            }
-            fs = S3FileSystem(
+            fs = made(
+                S3FileSystem,
+                anon=False,
+                session=bare_session(),
                 key=environ["AWS_ACCESS_KEY_ID"],
                 secret=environ["AWS_SECRET_ACCESS_KEY"],
                 token=environ.get("AWS_SESSION_TOKEN"),
                 endpoint_url=endpoint.url,
-                client_kwargs={"region_name": endpoint.region, "verify": verify},
-                config_kwargs=config,
+                client_kwargs=botocore_options.client(endpoint),
+                config_kwargs=botocore_options.config(endpoint) | {"max_pool_connections": connections},
                 asynchronous=asynchronous,
                 **common,
             )
@@ -87,7 +83,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
                     connector=connector, timeout=timeout, headers=authorization(endpoint, environ), **options
                 )
 
-            return HTTPFileSystem(get_client=session, asynchronous=asynchronous, **common)
+            return made(HTTPFileSystem, get_client=session, asynchronous=asynchronous, **common)
         case "root":
             from fsspec_xrootd import XRootDFileSystem
 
@@ -96,7 +92,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be
             # cheaper than the first.
             alone = {"locate_all_sources": False, "filehandle_cache_size": 1}
-            fs = XRootDFileSystem(hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
+            fs = made(XRootDFileSystem, hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
             if parts.scheme == "roots":  # it says root:// to everybody, and would silently do without TLS
                 from XRootD.client import FileSystem
 
@@ -106,14 +102,34 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             from storelab.stores.protocols.webhdfs import WebHDFS
 
             secure = parts.scheme in ("https", "swebhdfs")
-            return WebHDFS(
-                parts.hostname, parts.port or 9870, connections, user=endpoint.user, use_https=secure, **common
+            return made(
+                WebHDFS, parts.hostname, parts.port or 9870, connections, user=endpoint.user, use_https=secure, **common
             )
         case "file":
             from fsspec.implementations.local import LocalFileSystem
 
-            return LocalFileSystem(**common)
+            return made(LocalFileSystem, **common)
     raise ValueError(endpoint.protocol)
+
+
+def made(kind: Any, *words: Any, **options: Any) -> Any:
+    """Return a file system that fsspec's configuration of the user (conf.json, FSSPEC_…) does not change."""
+    from fsspec import config
+
+    with _configuration:
+        user = dict(config.conf)
+        config.conf.clear()
+        try:
+            return kind(*words, **options)
+        finally:
+            config.conf.update(user)
+
+
+def bare_session() -> Any:
+    """Return a session of aiobotocore that reads nothing of the user."""
+    from aiobotocore.session import AioSession
+
+    return AioSession(session_vars=botocore_options.session_variables())
 
 
 def trust(endpoint: Endpoint) -> None:

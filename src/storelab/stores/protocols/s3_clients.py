@@ -1,11 +1,9 @@
 """boto3 clients for one front-end: nothing from the user's AWS files, no retries unless asked for."""
 
-import os
 import threading
 from base64 import b64encode
 from hashlib import md5
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import boto3
 import botocore.session
@@ -13,7 +11,8 @@ import urllib3
 from botocore.config import Config
 
 from storelab.core.errors import UserError
-from storelab.stores.protocols.endpoint import LOOPBACK, Credentials, Endpoint
+from storelab.stores.protocols import botocore_options
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 if TYPE_CHECKING:
     from storelab.stores.base import Store
@@ -23,15 +22,13 @@ _session: boto3.session.Session | None = None
 
 
 def _bare_session() -> boto3.session.Session:
-    """One session that reads no profile and no AWS configuration file: everything is passed explicitly.
+    """Return the session that reads no variable, profile or file of the user: everything is passed explicitly.
 
     Call under the lock.
     """
     global _session
     if _session is None:
-        core = botocore.session.Session({"profile": (None, None, None, None)})  # so AWS_PROFILE is not looked at either
-        for variable in ("config_file", "credentials_file"):
-            core.set_config_variable(variable, os.devnull)
+        core = botocore.session.Session(botocore_options.session_variables())
         _session = boto3.session.Session(botocore_session=core)
     return _session
 
@@ -50,17 +47,11 @@ def client(
 
     `read_only`: requests that could alter anything raise UserError before they are sent.
     """
-    extra = {"proxies": {}} if LOOPBACK.match(urlsplit(endpoint.url).hostname or "") else {}
     config = Config(
-        s3={"addressing_style": endpoint.addressing},
-        signature_version="s3v4",
-        retries={"total_max_attempts": attempts, "mode": "standard"},
+        **botocore_options.config(endpoint, attempts),
         max_pool_connections=max_pool_connections,
         connect_timeout=connect_timeout,
         read_timeout=read_timeout,
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        **extra,
     )
     if not endpoint.verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -68,8 +59,7 @@ def client(
         made = _bare_session().client(
             "s3",
             endpoint_url=endpoint.url,
-            region_name=endpoint.region,
-            verify=(endpoint.ca_file or None) if endpoint.verify else False,
+            **botocore_options.client(endpoint),
             aws_access_key_id=credentials.access_key,
             aws_secret_access_key=credentials.secret_key,
             aws_session_token=credentials.session_token,

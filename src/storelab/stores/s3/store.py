@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
 from storelab.core.errors import UserError, require_known, shown
 from storelab.stores.external import RESERVED, External, Own, is_host
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.stores.s3.presets import PRESETS
 
@@ -61,6 +62,13 @@ class Settings(Own):
     )
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    proxy: Literal["none", "environment"] = Field(
+        "none",
+        description=(
+            "`environment`: all clients and staging use the proxy that `http_proxy`, `https_proxy`, `all_proxy` and "
+            "`no_proxy` name. Never for loopback."
+        ),
+    )
     profile: Text | None = Field(
         None,
         description=(
@@ -140,7 +148,9 @@ class S3(External):
 
     def endpoint(self, url: str) -> Endpoint:
         s = self.settings
-        return Endpoint(url, s.region, s.addressing, s.verify_tls, self.ca_file(), multipart=self.multipart())
+        return Endpoint(
+            url, s.region, s.addressing, s.verify_tls, self.ca_file(), multipart=self.multipart(), proxy=s.proxy
+        )
 
     def multipart(self) -> bool:
         given = self.settings.multipart
@@ -249,4 +259,5 @@ class S3(External):
             "addressing": s.addressing,
             "region": s.region,
             "own_buckets": s.bucket is None,
+            "proxy": environment.named(self.endpoint(self.urls[0])),
         }

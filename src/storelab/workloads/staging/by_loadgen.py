@@ -19,6 +19,7 @@ from storelab.engines.loadgen import client
 from storelab.host import processes
 from storelab.install import golang
 from storelab.stores.base import Store
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
 
 BLOCK = 50_000  # objects that a process is told of
@@ -37,8 +38,12 @@ class Item(NamedTuple):
 
 
 def able(store: Store) -> bool:
-    """Whether the program is built, and speaks the store's protocol."""
-    return store.protocol == "s3" and golang.present(golang.LOADGEN, install.tools_folder())
+    """Return whether the program is built and reaches the store: by its protocol, and without a proxy."""
+    return (
+        store.protocol == "s3"
+        and golang.present(golang.LOADGEN, install.tools_folder())
+        and not environment.proxy(store.endpoints(1)[0])
+    )
 
 
 def put(store: Store, name: str, items: Sequence[Item], bodies: list[Path], step: Callable[[int], Any]) -> None:
@@ -104,7 +109,7 @@ def _run(job: dict[str, Any], keys: dict[str, str], step: Callable[[int], Any]) 
         [client.binary()],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | keys,
+        env=environment.explicit(os.environ) | keys,
         preexec_fn=processes.die_with_parent(),
     )
     assert run.stdin and run.stderr

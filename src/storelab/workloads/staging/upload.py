@@ -17,6 +17,7 @@ from storelab.core import units
 from storelab.core.errors import MeasurementFailed
 from storelab.host import proc, processes
 from storelab.stores.base import Store
+from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.staging import by_loadgen
 
@@ -173,11 +174,13 @@ def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]]
 
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
-    from storelab.engines.s5cmd import client
+    from storelab.engines.s5cmd import client, commands
 
     endpoint = store.endpoints(1)[0]
     lines = [
-        f"cp {client.part_option(endpoint, path.stat().st_size)}{path} s3://{bucket.name}/{bucket.prefix}{key}\n"
+        commands.copy(
+            path, commands.url(bucket.name, bucket.prefix + key), client.part_option(endpoint, path.stat().st_size)
+        )
         for bucket, key, path in items
     ]
     _run_s5cmd(store, account, lines, shown)
@@ -187,9 +190,11 @@ def _copy_items(
     store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown
 ) -> None:
     """Copies made by the store itself (CopyObject)."""
+    from storelab.engines.s5cmd import commands
+
     bucket, key, _ = source
-    origin = f"s3://{bucket.name}/{bucket.prefix}{key}"
-    lines = [f"cp {origin} s3://{place.name}/{place.prefix}{name}\n" for place, name, _ in items]
+    origin = commands.url(bucket.name, bucket.prefix + key)
+    lines = [commands.copy(origin, commands.url(place.name, place.prefix + name)) for place, name, _ in items]
     if lines:
         patience = STALLED_S + max(path.stat().st_size for _, _, path in items) / COPY_RATE
         _run_s5cmd(store, bucket.account, lines, shown, patience)
@@ -200,22 +205,21 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patie
 
     Raises MeasurementFailed where a line fails, or nothing moves any more.
     """
-    from storelab.engines.s5cmd import client
+    from storelab.engines.s5cmd import client, commands
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
     before = shown.done
     # Files instead of pipes: nobody has to feed one while another is read.
-    with TemporaryFile("w+") as script, TemporaryFile("w+") as errors:
-        script.writelines(lines)
+    with TemporaryFile() as script, TemporaryFile() as errors:
+        script.write(commands.encoded("".join(lines)))
         script.seek(0)
-        environ = client.environ(endpoint) | keys.environ()
         run = subprocess.Popen(
             client.command(endpoint, 16),
             stdin=script,
             stdout=PIPE,
             stderr=errors,
-            env=environ,
+            env=environment.client(os.environ, endpoint, keys),
             preexec_fn=processes.die_with_parent(),  # its environment holds the keys
         )
         try:
@@ -229,5 +233,5 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patie
         if run.returncode or failed:
             raise MeasurementFailed(
                 f"staging {shown.name} into {store.name}: {failed} of {len(lines)} objects failed: "
-                f"{errors.readline().strip()[:300]}"
+                f"{errors.readline().decode(errors='replace').strip()[:300]}"
             )

@@ -5,6 +5,7 @@ import struct
 import zlib
 from types import SimpleNamespace
 
+import awkward as ak
 import numpy as np
 import pytest
 import uproot
@@ -14,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_root_files import FILES, FOLDER
 from paths import SHARED
-from root_truth import compare
+from root_truth import by_the_decoder, by_uproot, compare
 
+from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode, generated
 
 PROPERTY = settings(max_examples=30, deadline=None, database=None, derandomize=True)
@@ -84,6 +86,7 @@ def test_broken_blocks_are_refused():
         (good, 15, "does not fit"),
         (good[:-1], 16, "does not fit"),
         (b"??" + good[2:], 16, r"packed by b'\?\?': known are ZS, L4, ZL, XZ"),
+        (b"CS" + good[2:], 16, "packed by b'CS', of ROOT 3 and before: known"),
         (lz4[:9] + b"x" + lz4[10:], 16, "checksum"),
         (b"ZL\x01" + three(len(packed)) + three(15) + packed, 15, "gives 16 bytes and not 15"),
     ):
@@ -123,6 +126,94 @@ def test_other_forms_are_left_to_uproot():
     assert decode.form_of(AsDtype([("a", ">i4")])) is None
     assert decode.form_of(AsDtype(np.dtype((">f4", (2, 3))))) == decode.Flat(np.dtype((">f4", (2, 3))))
     assert decode.form_of(AsJagged(AsDtype(">i2"), 10)) == decode.Lists(np.dtype(">i2"), 10)
+
+
+# Packed numbers, against the formulas by which ROOT filled them
+
+
+def test_rules_of_ranges_are_those_of_root():
+    """The rules of `GetRange` in ROOT's TStreamerElement.cxx."""
+    plain, half, pi = decode.Packed("f8"), decode.Packed("f4", bits=12), np.pi
+    for native, title, expected in (
+        ("f8", "", plain),
+        ("f4", "a comment", half),
+        ("f8", "[0,100,16]", decode.Packed("f8", 655.36)),
+        ("f4", "[ -1 , 1 , 10 ] a comment", decode.Packed("f4", 512.0, -1.0)),
+        ("f8", "[3][0,100,16]", decode.Packed("f8", 655.36)),
+        ("f8", "[n]", plain),
+        ("f8", "[2][3][0,100,16]", plain),  # only one dimension may come first
+        ("f8", "[0,100]", decode.Packed("f8", (2**32 - 1) / 100)),
+        ("f8", "[0,100,40]", decode.Packed("f8", (2**32 - 1) / 100)),
+        ("f8", "[0,100,1]", decode.Packed("f8", (2**32 - 1) / 100)),
+        ("f8", "[0,0,12]", decode.Packed("f8", bits=12)),
+        ("f4", "[0,0,14]", decode.Packed("f4", bits=14)),
+        ("f4", "[0,0,15]", half),
+        ("f4", "[0,0,16]", half),
+        ("f8", "[0,0,16]", plain),
+        ("f8", "[0,0]", plain),
+        ("f8", "[-pi,pi,8]", decode.Packed("f8", 256 / (pi - -pi), -pi)),
+        ("f8", "[0,2*pi,8]", decode.Packed("f8", 256 / (2 * pi))),
+        ("f8", "[0,TwoPi,8]", decode.Packed("f8", 256 / (2 * pi))),
+        ("f8", "[-pi/2,pi/4,8]", decode.Packed("f8", 256 / (pi / 4 + pi / 2), -pi / 2)),
+        ("f8", "[1e2,2.5e2,4]", decode.Packed("f8", 16 / 150, 100.0)),
+    ):
+        assert decode.packing(native, title) == expected, title
+
+
+def packed_truth(form: str, e: int) -> np.ndarray:
+    """Return entry e by the formula of tests/data/root/README.md; form: l of lists, dimensions, + for `e + k`."""
+    shape = tuple(int(d) for d in form if d.isdigit())
+    shape = (1 + e % 3, *shape) if "l" in form else shape
+    if "+" in form:
+        return e + np.arange(shape[0])
+    return np.full(shape, e if "e" in form else e % 100)
+
+
+def test_packed_numbers_are_those_of_root():
+    """Numbers, arrays and lists of Float16_t and Double32_t; uproot 5.7.7 reads half of these wrongly."""
+    entries, wide, narrow = np.arange(120), 100 / 2**16, 100 / 2**10
+    for name, step, forms in (
+        ("packed-doubles", wide, {"sc": "", "a1": "3", "a2": "23", "l1": "l", "l2": "l2", "sn": "", "an": "3"}),
+        ("packed-doubles", narrow, {"f1": "3", "g1": "l"}),
+        ("packed-plain", 0, {"f0": "e", "fb": "e", "d0": "e", "f3": "3+", "d3": "3+", "fn": "l+", "dn": "l+"}),
+        ("packed-jagged", wide, {"f16": "l23", "d32": "l2", "d32p": "l2", "fixd": "23", "plain": "l23e"}),
+    ):
+        path, names = FOLDER / f"{name}.root", list(forms)
+        facts, table = own_file.look(path, "mine", "events")
+        assert not set(names) & set(facts["unreadable"])
+        ours = by_the_decoder(path, "events", names, entries)
+        theirs = by_uproot(path, "events", table, names, entries)
+        for (branch, form), e in itertools.product(forms.items(), entries.tolist()):
+            found, expected = np.asarray(ak.to_list(ours[branch][e])), packed_truth(form, e)
+            assert found.shape == expected.shape and np.abs(found - expected).max() <= step / 2 + 1e-5, (branch, e)
+            assert ak.to_list(theirs[branch][e]) == found.tolist(), (branch, e)
+    kinds = by_the_decoder(FOLDER / "packed-doubles.root", "events", ["sc", "f1"], entries)
+    assert ak.to_numpy(kinds["sc"]).dtype == "f8" and ak.to_numpy(kinds["f1"]).dtype == "f4"
+
+
+def test_packed_members_are_those_of_root():
+    """Split members of a class have their range in the class description; lists of arrays were memory not filled."""
+    path, e = FOLDER / "packed-members.root", np.arange(120)
+    facts, _ = own_file.look(path, "mine", "events")
+    assert list(facts["unreadable"]) == ["whole"] and "Packed0.fX, which is packed" in facts["unreadable"]["whole"]
+    five, pair = e[:, None] + np.arange(5), np.stack([e % 100] * 2, axis=1)
+    forms = {"fX": e % 100, "fP": e, "fH": e, "fG": e, "fA[5]": five, "fR[2]": pair}
+    found = by_the_decoder(path, "events", [f"{at}.{f}" for at in ("split./split", "Tracks/Tracks") for f in forms], e)
+    counts = e % 4
+    for name, values in forms.items():
+        for at, expected in (("split./split", values), ("Tracks/Tracks", np.repeat(values, counts, axis=0))):
+            array = found[f"{at}.{name}"]
+            if at == "Tracks/Tracks":
+                assert ak.num(array).tolist() == counts.tolist()
+                array = ak.flatten(array)
+            assert np.abs(ak.to_numpy(array) - expected).max() <= 100 / 2**17 + 1e-9, (at, name)
+
+
+def test_mantissa_has_a_sign_behind_its_bits():
+    """1.5, -1.5 and 0 of 12 bits, by hand: exponent 127, half of the mantissa, the sign in bit 13."""
+    raw = np.frombuffer(b"\x7f\x08\x00" + b"\x7f\x28\x00" + bytes(3), "V3")
+    assert decode.Packed("f4", bits=12).values(raw).tolist() == [1.5, -1.5, 0.0]
+    assert decode.Packed("f8", bits=12).values(raw.reshape(3, 1)).shape == (3, 1)
 
 
 # Against uproot

@@ -1,6 +1,9 @@
 """Trials of a ROOT file before anything is measured: which branches every reader can read, and why not."""
 
 import struct
+import tracemalloc
+from collections import Counter
+from types import SimpleNamespace
 
 import make_root_files
 import numpy as np
@@ -210,3 +213,157 @@ def test_other_values_of_uproot_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr(trial.by_uproot, "interpret", other)
     ((name, reason),) = left_out(path).items()
     assert name == "n" and reason.startswith("only planned, events can read it; uproot-s3fs: Unfit: uproot finds other")
+
+
+def found_by(monkeypatch, path, attribute, value):
+    """Return what is left out of the tree `events` where a method of Trial returns this."""
+    monkeypatch.setattr(trial.Trial, attribute, value)
+    return left_out(path)
+
+
+def test_basket_of_uproot_holds_its_entries(tmp_path):
+    """In a leaf list of arrays uproot takes one of three dimensions, and makes more entries of a basket."""
+    path = small_root.tree(tmp_path / "f.root")
+    with uproot.open(path) as file:
+        branch = file["events"]["x"]
+        branch._interpretation = uproot.AsDtype(">f4")
+        with pytest.raises(decode.Broken, match="uproot finds 40 entries in a basket of 20"):
+            trial.by_uproot.interpret(branch, [branch.basket(0)], np.array([0, 20]))
+    ((name, reason),) = left_out(make_root_files.FOLDER / "packed-jagged.root").items()
+    assert name == "s" and "has the wrong number of bytes" in reason
+
+
+def test_lists_by_uproot_match_their_counter(tmp_path, monkeypatch):
+    path = small_root.tree(tmp_path / "f.root")
+    at, _, key, border = place(path, "hits", 1)
+    changed(path, at + key + border + 4 + 4 * 3, ">i", key + 4)
+    monkeypatch.setattr(decode, "form_of", lambda how: None)
+    assert left_out(path) == {"hits": "a list holds 0 values where its counter says 2"}
+
+
+def test_values_by_uproot_are_the_same_when_read_twice(tmp_path, monkeypatch):
+    """Memory that uproot does not fill differs from read to read."""
+    path = small_root.tree(tmp_path / "f.root")
+    real, times = trial.by_uproot.interpret, iter(range(1000))
+
+    def unfilled(branch, *rest):
+        array = real(branch, *rest)
+        return array + next(times) if branch.name == "n" else array
+
+    monkeypatch.setattr(decode, "form_of", lambda how: None)
+    monkeypatch.setattr(trial.by_uproot, "interpret", unfilled)
+    ((name, reason),) = left_out(path).items()
+    assert name == "n" and reason.endswith("uproot finds other values each time that it reads")
+
+
+def two_counters(path):
+    """Write lists `xa` and `xb` of other lengths, whose counters have the same name."""
+    with uproot.recreate(path) as file:
+        made = file.mktree("events", {"xa": "var * float32", "xb": "var * float32"})
+        made.extend({"xa": [[1.0] * (i % 3) for i in range(30)], "xb": [[1.0] * (i % 4) for i in range(30)]})
+    path.write_bytes(path.read_bytes().replace(b"\x03nxb", b"\x03nxa"))
+    return path
+
+
+def test_counter_may_be_another_of_its_name(tmp_path, monkeypatch):
+    """In files of ALICE the link leads to the first branch of that name (`fIndices`)."""
+    path = two_counters(tmp_path / "f.root")
+    assert left_out(path) == {}
+
+    def first(self, branch):
+        return self.objects["nxa"] if branch.name.startswith("x") else None
+
+    assert found_by(monkeypatch, path, "_counter", first) == {}
+    monkeypatch.setattr(trial.Trial, "_values", lambda self, counter: np.zeros(30, "i8"))
+    assert set(left_out(path).values()) == {"a list holds 1 values where its counter says 0"}
+
+
+def test_strings_of_collections_are_left_out(tmp_path, monkeypatch):
+    """uproot reads one string for each entry, and the check of its length gave the reason."""
+    path = small_root.tree(tmp_path / "f.root")
+    counter = lambda self, branch: self.objects["n"] if branch.name == "word" else None  # noqa: E731
+    ((name, reason),) = found_by(monkeypatch, path, "_counter", counter).items()
+    assert name == "word" and reason.startswith("strings of the objects of a collection: uproot reads one")
+
+
+def test_groups_are_named_with_what_is_below():
+    objects = {
+        name: SimpleNamespace(itervalues=lambda recursive, below=below: [objects[b] for b in below])
+        for name, below in {"a": ["a/x", "a/y"], "a/x": [], "a/y": [], "b": ["b/x"], "b/x": [], "c": []}.items()
+    }
+    one = trial.Trial.__new__(trial.Trial)
+    held = np.array([5, 5, 5, 5, 0, 5])
+    one.layout = baskets.Baskets(list(objects), np.arange(6), np.zeros(6, "i8"), np.zeros(6, "i8"), held, held, held)
+    one.objects, one.edges = objects, np.arange(7)
+    for left, reasons in (
+        (("a/x",), {"a": trial.GROUPS}),
+        (("a/x", "a/y"), {"a": "groups other branches, none of which can be read: a/x: why"}),
+        ((), {"b": "groups other branches, which hold nothing: uproot does not read its own baskets"}),
+    ):
+        out = dict.fromkeys(left, "why") | dict.fromkeys(reasons, trial.GROUPS)
+        one._groups(out)
+        assert out == dict.fromkeys(left, "why") | reasons
+
+
+def test_packed_members_of_objects_are_found():
+    """uproot reads a Double32_t in an object that is not split as a float32, whatever its class says."""
+    member = lambda name, kind, title="", length=0: SimpleNamespace(  # noqa: E731
+        name=name, typename=kind, title=title, array_length=length
+    )
+    classes = {
+        "Base": [member("fLow", "Double32_t", "[0,100,16] a range")],
+        "Plain": [member("fX", "Double32_t"), member("fF", "Float16_t", "a comment"), member("fN", "int")],
+        "Heir": [member("Base", "BASE"), member("fN", "int")],
+        "Holder": [member("fAll", "vector<Heir>")],
+        "Array": [member("fA", "Double32_t", "", 5)],
+        "Fixed": [member("fB", "Float16_t", "[0,0,10]")],
+        "Some<int>": [member("fP", "Double32_t*", "[fN]")],
+    }
+    streamers = {n: {1: SimpleNamespace(elements=e)} for n, e in classes.items()}
+    for name, expected in (
+        ("Plain", None),
+        ("Unknown", None),
+        ("Base", "Base.fLow"),
+        ("Heir", "Base.fLow"),
+        ("vector<Holder>", "Base.fLow"),
+        ("Array", "Array.fA"),
+        ("Fixed", "Fixed.fB"),
+        ("vector<Some<int> >", "Some<int>.fP"),
+    ):
+        assert trial.packed_member(streamers, name) == expected, name
+
+
+def test_readers_decode_baskets_of_uproot_once(tmp_path, monkeypatch):
+    """Each basket is decoded for the trial of baskets, once for all readers where one is read, and once to compare."""
+    path, times = small_root.tree(tmp_path / "f.root", baskets=1), Counter()
+    real = trial.by_uproot.interpret
+
+    def counted(branch, *rest):
+        times[branch.name] += 1
+        return real(branch, *rest)
+
+    monkeypatch.setattr(trial.by_uproot, "interpret", counted)
+    assert left_out(path) == {} and times["word"] <= 4, times
+
+
+def peak(run) -> int:
+    """Return the most bytes that Python allocated at one time."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_entries_take_memory_of_their_values(tmp_path):
+    """100 million entries in an RNTuple of 2 kB, one page over and over, took 2.2 GB: 8 bytes for each number of an
+    entry."""
+    n = 2_000_000
+    with uproot.recreate(tmp_path / "n.root", compression=uproot.ZLIB(1)) as file:
+        file.mkrntuple("events", {"x": np.zeros(n, "i1")})
+    with uproot.recreate(tmp_path / "t.root", compression=uproot.ZLIB(1)) as file:
+        file.mktree("events", {"x": "i1"}).extend({"x": np.zeros(n, "i1")})
+    for name in ("n.root", "t.root"):
+        assert left_out(tmp_path / name) == {}
+        assert peak(lambda: left_out(tmp_path / name)) < 8 * n, name  # noqa: B023

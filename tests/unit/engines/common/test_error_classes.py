@@ -61,3 +61,14 @@ def test_message_is_one_line_without_debug_text():
     message = error_classes.said(caught.value)
     assert "127.0.0.1:9" in message and not any(word in message for word in ("\n", "{", "source")), message
     assert error_classes.said(TimeoutError()).startswith("TimeoutError")
+
+
+def test_exception_without_text_has_a_class():
+    """The `__str__` of uproot's DeserializationError may raise."""
+
+    class Unprintable(Exception):
+        def __str__(self):
+            raise AttributeError
+
+    assert classify(Unprintable()) == ("Unprintable", 0) and obstore(Unprintable()) == ("Unprintable", 0)
+    assert error_classes.said(Unprintable()) == "Unprintable, without words"

@@ -20,10 +20,12 @@ def prepared(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", FIRST.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", FIRST.secret_key)
     made = []
+    folder = tmp_path / "a scratch folder's"
+    folder.mkdir()
     with honest_s3("any signature") as (url, store):
 
         def one(kind, **more):
-            made.append(kind(staged(store, url, tmp_path, 1000, 6, **more)))
+            made.append(kind(staged(store, url, folder, 1000, 6, **more)))
             made[-1].prepare()
             return made[-1], store
 

@@ -88,6 +88,28 @@ def test_every_object_arrives_or_is_reported(tmp_path, monkeypatch):
             upload.put_items(store, "small", [*items, (Bucket("b-a1"), "k", body)])
 
 
+def test_names_of_files_are_data(tmp_path, monkeypatch):
+    """A file of any name, in a folder of any name, is sent once and copied inside the store."""
+    for name, text in FIRST.environ().items():
+        monkeypatch.setenv(name, text)
+    folder = tmp_path / "a scratch 'ü'?"
+    folder.mkdir()
+    for name in ("my file.root", "it's.root", "x?y.root", 'a"b*.root', "#[$HOME].root", "ü \\ `id`.root"):
+        path = folder / name
+        path.write_text(name)
+        with honest_s3("any signature") as (url, there):
+            store = S3("mine", Settings(kind="s3", endpoint=url), tmp_path)
+            keys = [f"{n}/{name}" for n in range(3)]
+            manifest = {
+                "dataset": {"name": "d", "kind": "root"},
+                "objects": {"key": keys, "bucket": [0] * 3, "body": [0] * 3},
+                "bodies": [{"size": len(name.encode())}],
+            }
+            upload.upload(store, [Bucket("b", "p/")], manifest, [path])
+            stored = {key: one.body for key, one in there.buckets["b"].objects.items()}
+            assert stored == {f"p/{key}": name.encode() for key in keys}
+
+
 def test_many_small_objects_go_to_loadgen(tmp_path, monkeypatch):
     """Its items name a bucket, a key, the place of the body among all files, and its size."""
     paths = [tmp_path / name for name in ("a", "b")]
