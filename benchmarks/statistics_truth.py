@@ -2,8 +2,8 @@
 they say?
 
 Each figure is a fraction of draws; its low and high are those over the cases (distributions, numbers of runs, laws), so
-that no case hides behind another. It needs no store and takes some 15 minutes. Knees, families, days, changes and wholes are drawn
-400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
+that no case hides behind another. It needs no store and takes some 15 minutes. Knees, families, days, changes and
+wholes are drawn 400 times, loops 1000 times, all others 2000 times; `--quick` draws less often.
 """
 
 from collections.abc import Callable, Iterable

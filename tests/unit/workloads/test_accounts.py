@@ -27,7 +27,9 @@ def keys_of(account: int) -> Credentials:
 
 
 def environs(one: Point, accounts: int, **more) -> list[dict[str, str]]:
-    return jobs.environs(None, one, SimpleNamespace(credentials=keys_of), {"accounts": accounts, "endpoints": [], **more})
+    return jobs.environs(
+        None, one, SimpleNamespace(credentials=keys_of), {"accounts": accounts, "endpoints": [], **more}
+    )
 
 
 def test_client_gets_the_keys_of_its_accounts(monkeypatch):
