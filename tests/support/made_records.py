@@ -3,9 +3,9 @@
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from storelab.analysis.records.campaign import Campaign
 from storelab.core import config, evidence, plan, records
 from storelab.core.model import Point
 from storelab.workloads import WORKLOADS
@@ -24,11 +24,15 @@ def write(folder: Path, settings: dict[str, Any], record: Callable[[Point], None
 
 def campaign(
     folder: Path, name: str, columns: dict[str, Any], rows: dict[str, list[dict[str, Any]]], runs: dict[str, Any]
-) -> SimpleNamespace:
-    """Write the rows of each point; return what tables use of a campaign: `files(name)` and `runs`."""
-    files = {}
-    for number, (key, own) in enumerate(rows.items()):
-        path = folder / f"{name}.{number}.parquet"
-        records.write_table(path, columns, {column: [row.get(column) for row in own] for column in columns})
-        files[str(path)] = key
-    return SimpleNamespace(files=lambda asked: files if asked == name else {}, runs=runs)
+) -> Campaign:
+    """Write the rows of each point; return a campaign with these runs, which need to have what a table looks at."""
+    whole = {}
+    for key, run in runs.items():
+        own, point = rows.get(key), {"fixed": {}} | run.get("point", {})
+        if own is not None:
+            path = folder / "raw" / key / f"{name}.0.parquet"
+            records.write_table(path, columns, {column: [row.get(column) for row in own] for column in columns})
+        files = {} if own is None else {f"{name}.0.parquet": {}}
+        least = {"start_ns": 0, "deadline_ns": 0, "clients": [], "files": files}
+        whole[key] = least | run | {"point": point | {"fixed": {"warm_up_ns": 0} | point["fixed"]}}
+    return Campaign(folder, {"points": [], "workloads": {}}, whole, {})

@@ -11,6 +11,7 @@ import pandas as pd
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.members import Member, gathered, is_campaign
 from storelab.analysis.papers.origin import Thing
+from storelab.core import sealed
 from storelab.core.errors import UserError, nearest, shown
 
 MOST = 5  # points that are told of many
@@ -119,7 +120,11 @@ def text(thing: Thing, every: bool = False) -> Iterator[str]:
     yield f"  points    {len(keys)}{more}:"
     for key in told:
         yield f"            {key}"
-    yield f"  records   {member.folder / 'raw' / told[0]}/run.json and the files beside it, likewise of each point"
+    raw = member.folder / "raw"
+    if sealed.is_sealed_form(raw):
+        yield f"  records   the rows of these points (column key) in {raw / sealed.RUNS} and the tables beside it"
+    else:
+        yield f"  records   {raw / told[0]}/run.json and the files beside it, likewise of each point"
     said = member.commits(keys)
     yield f"  commit    {', '.join(said.get('commit', [])) or 'not recorded'}"
     yield f"  versions  {', '.join([*(f'storelab {v}' for v in said.get('storelab', [])), *said.get('versions', [])])}"

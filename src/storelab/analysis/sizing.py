@@ -7,12 +7,12 @@ campaign take for an operation.
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
+from storelab.core import evidence
 from storelab.core.errors import UserError
 
 
@@ -74,14 +74,14 @@ def record_bytes(campaign: Campaign) -> tuple[float, float]:
     monitor)."""
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
-        folder: Path = campaign.raw / key
         clients += len(run["clients"])
         operations += sum(c["operations"] for c in run["clients"])
-        for path in folder.iterdir():
-            if path.name.startswith("ops."):
-                rows += path.stat().st_size
+        rest += sum(map(len, evidence.texts(campaign.raw, key).values()))
+        for name, told in run["files"].items():
+            if name.startswith("ops."):
+                rows += told["bytes"]
             else:
-                rest += path.stat().st_size
+                rest += told["bytes"]
     if not operations or not clients:
         raise UserError("size", "the campaign holds no operation", "name another --campaign-dir")
     return rows / operations, rest / clients

@@ -70,7 +70,7 @@ def check(settings: Settings, as_json: bool) -> None:
     if not as_json:
         _show_asked(config.name, asked)
     checks.everything(config, points, WORKLOADS, stores)
-    todo = records.missing(config.raw, [p.key for p in points])
+    todo = evidence.missing(config.raw, [p.key for p in points])
     told = {
         "points": len(points),
         "measured": len(points) - len(todo),
@@ -179,10 +179,9 @@ def plan(settings: Settings, write: bool, as_json: bool) -> None:
 
 def _state(config: "Config", point: "Point") -> str:
     """What became of a point so far."""
-    folder = config.raw / point.key
-    if (folder / "run.json").exists():
+    if evidence.has(config.raw, point.key):
         return "measured"
-    return "failed" if (folder / records.FAILED).exists() else "to do"
+    return "failed" if evidence.has(config.raw, point.key, records.FAILED) else "to do"
 
 
 def _planned(point: "Point", state: str) -> dict[str, Any]:
@@ -268,7 +267,7 @@ def collect(settings: Settings) -> None:
             except (UserError, MeasurementFailed) as error:  # a store that is down keeps no paper from the others
                 click.echo(f"{name}: what points uploaded stays for now: {error}", err=True)
     click.echo(f"{config.name}: {collecting.write_sums(config, points)} raw files of {len(points)} points", err=True)
-    if failed := records.missing(config.raw, [p.key for p in points]):
+    if failed := evidence.missing(config.raw, [p.key for p in points]):
         reason = records.read_json(config.raw / failed[0] / "failed.json")["reason"]
         count = f"{len(failed)} of {len(points)} points failed"
         click.echo(f"{config.name}: {count}, the first is {failed[0]}: {reason}", err=True)

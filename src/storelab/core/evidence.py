@@ -1,23 +1,27 @@
 """Evidence: are the raw files of a campaign still what was measured? One look, which every command shares.
 
+A record lies in its point's folder while a campaign is measured, and in few files once it is sealed (`core/sealed.py`).
 `run.json`, `failed.json`, `plan.json` and the manifests bear a sum of their own (`records.with_sum`); `run.json` and
 the manifests that of the Parquet files beside them; `SHA256SUMS` that of every raw file, and of its own lines; `SEAL`,
 which closes the campaign, that of `SHA256SUMS` and its own. What older versions wrote lacks some of these, and is read.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
+from storelab.core import records, sealed
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 
 SUMS, SEAL, PLAN = "SHA256SUMS", "SEAL", "plan.json"
 SEALED_KEYS = ("time", "points", "failed", "sha256sums_sha256")
-RESTORE = "restore it: a sealed campaign does not change"
+SEAL_SCHEMA = 2  # 2: the records are in the sealed form
+RESTORE = sealed.RESTORE
 ANEW = "restore it, or run with measure=true, which measures anew what is damaged"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _LAST = "# SHA-256 of the lines above: "
@@ -45,16 +49,26 @@ def flaw(folder: Path, point: Mapping[str, Any] | None, digest: Digest = records
     if problem := records.damage(head):
         return Flaw(head, problem)
     run = records.read_json(head)
+    if problem := _problem_of_head(run, point):
+        if LATER_SCHEMA in problem:
+            raise UserError(str(head), problem, "use a later storelab")
+        return Flaw(head, problem)
+    return _flaw_of_files(folder, run["files"].items(), head.name, digest)
+
+
+LATER_SCHEMA = "which this storelab does not know"
+
+
+def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) -> str | None:
+    """What is wrong with the content of a `run.json`, and against the point that it shall be of."""
     try:
-        schema, recorded, files = run["schema"] + 0, run["point"], run["files"].items()
+        schema, recorded, _ = run["schema"] + 0, run["point"], run["files"].items()
         same = point is None or records.same_point(recorded, point)
     except (KeyError, TypeError, AttributeError):
-        return Flaw(head, "is no record: the file is damaged")
+        return "is no record: the file is damaged"
     if schema > records.SCHEMA:
-        raise UserError(str(head), f"has schema {schema}, which this storelab does not know", "use a later storelab")
-    if not same:
-        return Flaw(head, "is the record of another point than the plan has here")
-    return _flaw_of_files(folder, files, head.name, digest)
+        return f"has schema {schema}, {LATER_SCHEMA}"
+    return None if same else "is the record of another point than the plan has here"
 
 
 def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> Flaw | None:
@@ -94,14 +108,53 @@ def raw_files(raw: Path) -> list[Path]:
     return sorted(p for p in raw.rglob("*") if p.is_file() and p not in skip and not p.name.endswith(".tmp"))
 
 
-def heads(raw: Path) -> dict[str, Path]:
-    """Key -> `run.json` of every record that lies there, whether a plan knows it or not."""
-    return {p.parent.relative_to(raw).as_posix(): p for p in sorted(raw.rglob("run.json"))}
+def heads(raw: Path) -> list[str]:
+    """Keys of all records that are there, whether a plan knows them or not."""
+    if sealed.is_sealed_form(raw):
+        return sorted(key for key, own in sealed.index(raw).texts.items() if "run.json" in own)
+    return sorted(p.parent.relative_to(raw).as_posix() for p in raw.rglob("run.json"))
+
+
+def texts(raw: Path, key: str) -> dict[str, bytes]:
+    """Return the JSON files of a point, which are some of `records.HEADS`: name -> text."""
+    if sealed.is_sealed_form(raw):
+        return dict(sealed.index(raw).texts.get(key, {}))
+    found = {}
+    for name in records.HEADS:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            found[name] = (raw / key / name).read_bytes()
+    return found
+
+
+def has(raw: Path, key: str, *names: str) -> bool:
+    """Whether a point has one of these files (default: `run.json`)."""
+    wanted = names or ("run.json",)
+    if sealed.is_sealed_form(raw):
+        return any(name in sealed.index(raw).texts.get(key, {}) for name in wanted)
+    return any((raw / key / name).exists() for name in wanted)
+
+
+def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
+    """Return a JSON file of a point. Raises UserError: it is missing or no JSON."""
+    if not sealed.is_sealed_form(raw):
+        found: dict[str, Any] = records.read_json(raw / key / name)
+        return found
+    try:
+        found = json.loads(texts(raw, key)[name])
+    except (KeyError, ValueError):
+        raise UserError(str(raw / sealed.RUNS), f"has no whole {name} of {key}", RESTORE) from None
+    return found
+
+
+def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
+    """Keys of points without `run.json` (with `failed_counts`: and without `failed.json`)."""
+    names = ("run.json", records.FAILED) if failed_counts else ("run.json",)
+    return [key for key in keys if not has(raw, key, *names)]
 
 
 def unknown(raw: Path, keys: Iterable[str]) -> list[str]:
     """Keys of records that no point of the plan has."""
-    return sorted(heads(raw).keys() - set(keys))
+    return sorted(set(heads(raw)) - set(keys))
 
 
 def write_sums(raw: Path) -> int:
@@ -117,9 +170,9 @@ def sums_text(sums: Mapping[str, str]) -> bytes:
     return f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode()
 
 
-def read_sums(raw: Path) -> dict[str, str]:
-    """Name -> SHA-256 as `SHA256SUMS` has them. Raises UserError: not there, or damaged."""
-    path = raw / SUMS
+def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
+    """File -> SHA-256 as `SHA256SUMS` has them. Raises UserError: not there, or damaged."""
+    path = raw / name
     if not path.exists():
         mend = "run the campaign with measure=true, or `storelab collect`"
         raise UserError(str(path), "is not there: the campaign was not collected", mend)
@@ -153,6 +206,8 @@ def seal_of(raw: Path) -> dict[str, Any] | None:
     if problem := records.damage(path):
         raise UserError(str(path), problem, RESTORE)
     seal: dict[str, Any] = records.read_json(path)
+    if seal.get("schema", 0) > SEAL_SCHEMA:
+        raise UserError(str(path), f"has schema {seal['schema']}, {LATER_SCHEMA}", "use a later storelab")
     if lost := [key for key in SEALED_KEYS if key not in seal]:
         raise UserError(str(path), f"has no {lost[0]!r}: the file is damaged", RESTORE)
     if not sums.exists() or records.sha256(sums) != seal["sha256sums_sha256"]:
@@ -178,7 +233,7 @@ def plan_of(raw: Path) -> dict[str, Any]:
 def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     """As `verify`, of a campaign whose points were all tried. Raises UserError, also where one was not."""
     keys = [p["key"] for p in plan["points"]]
-    lost = records.missing(raw, keys, failed_counts=True)
+    lost = missing(raw, keys, failed_counts=True)
     number = verify(raw) if (raw / SUMS).exists() or not lost else 0
     if lost:
         problem = f"was not measured ({len(lost)} of {len(keys)} points)"
@@ -204,16 +259,20 @@ def verify(raw: Path) -> int:
     _same_names(raw, listed, found, mend)
     for name in listed:
         if found[name] != listed[name]:
-            raise UserError(str(raw / name), "has a wrong checksum: it was altered after it was measured", mend)
+            lost = sealed.where_damaged(raw / name) if seal and name.endswith(".parquet") else ""
+            problem = "has a wrong checksum: it was altered after it was measured" + (lost and f" ({lost})")
+            raise UserError(str(raw / name), problem, mend)
 
     def digest(path: Path) -> str:
         return found.get(path.relative_to(raw).as_posix(), "")
 
     points = {p["key"]: p for p in plan_of(raw)["points"]}
-    for key, head in heads(raw).items():
+    if sealed.is_sealed_form(raw):
+        _verify_sealed(raw, points)
+    for key in [] if sealed.is_sealed_form(raw) else heads(raw):
         if key not in points:
             known = "is the record of a point that plan.json does not have"
-            raise UserError(str(head), known, "restore the plan that has it, or remove the record")
+            raise UserError(str(raw / key / "run.json"), known, "restore the plan that has it, or remove the record")
         if wrong := flaw(raw / key, points[key], digest):
             raise wrong.error(mend)
     for name in found:
@@ -225,6 +284,32 @@ def verify(raw: Path) -> int:
     if seal and seal["points"] != len(points):
         raise UserError(str(raw / SEAL), f"tells of {seal['points']} points, plan.json of {len(points)}", RESTORE)
     return len(listed)
+
+
+def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
+    """Hold the records of a sealed campaign against the plan, the sums of when they were measured, and each other.
+
+    Raises UserError: they disagree.
+    """
+    head, known = raw / sealed.RUNS, sealed.index(raw)
+    measured = read_sums(raw, sealed.MEASURED_SUMS)
+    for key, own in known.texts.items():
+        for name, text in own.items():
+            place = f"{head}: {name} of {key}"
+            if problem := records.damage_of(text):
+                raise UserError(place, problem, RESTORE)
+            if measured.get(f"{key}/{name}") != records.sha256_of(text):
+                raise UserError(place, f"is not what {sealed.MEASURED_SUMS} has", RESTORE)
+        if "run.json" in own and key not in points:
+            raise UserError(f"{head}: {key}", "is the record of a point that plan.json does not have", RESTORE)
+        run = json.loads(own["run.json"]) if "run.json" in own else {"files": {}}
+        if problem := _problem_of_head(run, points.get(key)) if "run.json" in own else None:
+            raise UserError(f"{head}: run.json of {key}", problem, RESTORE)
+        if lost := run["files"].keys() - known.rows.get(key, {}).keys():
+            raise UserError(f"{head}: {key}", f"lacks rows of {min(lost)}", RESTORE)
+    gone = measured.keys() - known.names - {p.relative_to(raw).as_posix() for p in raw_files(raw)}
+    if gone:
+        raise UserError(str(head), f"does not have {min(gone)}, which {sealed.MEASURED_SUMS} lists", RESTORE)
 
 
 def is_collected(raw: Path) -> bool:

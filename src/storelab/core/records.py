@@ -117,6 +117,8 @@ TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
 FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
 HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
 FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one
+AGAIN = "measured again by request"
+HEADS = ("run.json", FAILED, LATER)
 SUM_KEYS = ("summed", "sum")  # what `with_sum` adds
 _SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that bears a sum of its own
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
@@ -164,10 +166,15 @@ def write_summed(path: Path, data: Mapping[str, Any]) -> None:
 def damage(path: Path) -> str | None:
     """What is wrong with a JSON file by itself; None where it is whole, or bears no sum (it is older than sums are)."""
     try:
-        text = path.read_bytes()
-        data = json.loads(text)
+        return damage_of(path.read_bytes())
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+
+
+def damage_of(text: bytes) -> str | None:
+    """As `damage`, of the text of a file."""
+    try:
+        data = json.loads(text)
     except (ValueError, RecursionError):
         return "is not JSON: the file is damaged"
     if not isinstance(data, dict):
@@ -203,12 +210,7 @@ def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any]
     import pyarrow as pa  # here: most commands write no table, and start faster without
     import pyarrow.parquet as pq
 
-    nested = {
-        "few words": pa.dictionary(pa.int8(), pa.string()),
-        "many words": pa.dictionary(pa.int32(), pa.string()),
-        "histogram": pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())])),
-    }
-    schema = pa.schema({name: nested.get(kind, kind) for name, kind in kinds.items()})
+    schema = arrow_schema(kinds)
     n, sink = len(next(iter(columns.values()))) if columns else 0, pa.BufferOutputStream()
     arrays = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in schema]
     pq.write_table(
@@ -222,6 +224,18 @@ def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any]
     write_atomic(path, sink.getvalue().to_pybytes(), sync)
 
 
+def arrow_schema(kinds: Mapping[str, str]) -> "pa.Schema":
+    """The Arrow schema of a declaration of this module."""
+    import pyarrow as pa
+
+    nested = {
+        "few words": pa.dictionary(pa.int8(), pa.string()),
+        "many words": pa.dictionary(pa.int32(), pa.string()),
+        "histogram": pa.list_(pa.struct([("upper_ns", pa.int64()), ("count", pa.int64())])),
+    }
+    return pa.schema({name: nested.get(kind, kind) for name, kind in kinds.items()})
+
+
 def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = None) -> "pa.Table":
     """Columns (default: all) of Parquet files, behind one another. Raises OSError, ValueError.
 
@@ -231,6 +245,15 @@ def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = Non
 
     every = [files] if isinstance(files, Path) else files
     return pa.concat_tables(pq.ParquetFile(path).read(columns) for path in every)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def move_in(source: Path, target: Path) -> None:
@@ -264,19 +287,30 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     )
 
 
-def earlier(folder: Path, point: Mapping[str, Any], why: str = "measured again by request") -> list[dict[str, Any]]:
+def earlier(folder: Path, point: Mapping[str, Any], why: str = AGAIN) -> list[dict[str, Any]]:
     """The tries of a point (its identity) that its folder tells of, oldest first: time_ns, outcome (`measured` or
     `failed`), reason (of a measured one: `why` another follows). Whoever writes a new record keeps them in it: which
     points were tried more than once is no secret."""
+    texts = {}
+    for name in HEADS:
+        with contextlib.suppress(OSError):
+            texts[name] = (folder / name).read_bytes()
+    return tries(texts, point, why)
+
+
+def tries(
+    texts: Mapping[str, bytes], point: Mapping[str, Any], why: str = "measured again by request"
+) -> list[dict[str, Any]]:
+    """As `earlier`, from the texts of the files by their names."""
     told: dict[tuple[int, str], dict[str, Any]] = {}
-    for name in ("run.json", FAILED, LATER):
+    for name in filter(texts.__contains__, HEADS):
         try:
-            old = json.loads((folder / name).read_bytes())
+            old = json.loads(texts[name])
             failed = name != "run.json"
             this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
             tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else why}]
             told |= {(t["time_ns"], t["outcome"]): t for t in tries} if same_point(old["point"], point) else {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # damaged: it tells nothing
+        except (ValueError, KeyError, TypeError, AttributeError):  # damaged: it tells nothing
             continue
     return [told[when] for when in sorted(told)]
 
@@ -306,12 +340,6 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
         "earlier": earlier(folder, asdict(point)),
     }
     write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), told)
-
-
-def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
-    """Keys of points without `run.json` (with `failed_counts`: and without `failed.json`)."""
-    names = ("run.json", FAILED) if failed_counts else ("run.json",)
-    return [k for k in keys if not any((raw / k / n).exists() for n in names)]
 
 
 def sealed(raw: Path) -> bool:

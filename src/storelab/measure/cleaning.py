@@ -3,11 +3,12 @@
 May import: `workloads`, `stores`, `core`.
 """
 
-import json
 from contextlib import suppress
 
 from storelab import workloads
+from storelab.core import evidence
 from storelab.core.config import Config
+from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.stores.base import Store
 from storelab.workloads.staging import buckets, written
@@ -16,9 +17,11 @@ from storelab.workloads.staging import buckets, written
 def ours(config: Config, store: Store) -> written.Written:
     """The attempts that have a record stand there too, where the notes were removed."""
     out = written.noted(config, store)
-    for head in sorted((config.raw / store.name.partition("+")[0]).glob("*/*/run.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError):  # a damaged one tells of nothing
-            run = json.loads(head.read_bytes())
+    for key in evidence.heads(config.raw):
+        if not key.startswith(f"{store.name.partition('+')[0]}/"):
+            continue
+        with suppress(UserError, KeyError, TypeError):  # a damaged one tells of nothing
+            run = evidence.read(config.raw, key)
             point = Point(**run["point"])
             for part in point.parts():
                 name = part.attempt(run["attempt"])

@@ -19,7 +19,7 @@ def damaged(config: Config, points: list[Point]) -> dict[str, evidence.Flaw]:
 
 def refuse(config: Config, points: list[Point]) -> None:
     """Raises UserError: points that were not tried, records of no plan, files that are damaged."""
-    absent = records.missing(config.raw, [p.key for p in points], failed_counts=True)
+    absent = evidence.missing(config.raw, [p.key for p in points], failed_counts=True)
     if absent:
         raise UserError(
             f"campaign {config.name}",

@@ -41,7 +41,7 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         return []
     old = evidence.plan_of(config.raw)
     before = {p["key"]: p for p in old["points"]}
-    measured = [p for p in points if p.key in before and (config.raw / p.key / "run.json").exists()]
+    measured = [p for p in points if p.key in before and evidence.has(config.raw, p.key)]
     out: list[str] = []
     for point in measured:
         then = before[point.key]

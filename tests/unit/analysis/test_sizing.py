@@ -81,14 +81,12 @@ def test_the_command(campaign):
 
 
 def test_bytes_of_records_per_operation_and_client(tmp_path):
-    sizes = {
-        **{"a/ops.0.parquet": 300, "a/run.json": 50},
-        **{"b/ops.0.parquet": 500, "b/ops.1.parquet": 200, "b/monitor.0.parquet": 40},
-    }
-    for name, size in sizes.items():
-        (tmp_path / "raw" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "raw" / name).write_bytes(bytes(size))
-    runs = {"a": {"clients": [{"operations": 100}]}, "b": {"clients": [{"operations": 300}, {"operations": 100}]}}
+    sizes = {"a": {"ops.0": 300}, "b": {"ops.0": 500, "ops.1": 200, "monitor.0": 40}}
+    files = {key: {f"{name}.parquet": {"bytes": size} for name, size in own.items()} for key, own in sizes.items()}
+    (tmp_path / "raw/a").mkdir(parents=True)
+    (tmp_path / "raw/a/run.json").write_bytes(bytes(50))
+    clients = {"a": [{"operations": 100}], "b": [{"operations": 300}, {"operations": 100}]}
+    runs = {key: {"clients": clients[key], "files": files[key]} for key in sizes}
     campaign = Campaign(tmp_path, {}, runs, {})
     assert sizing.record_bytes(campaign) == (1000 / 500, 90 / 3)
     assert sizing.estimate(campaign, 10, 4, 60, 2.0) == {
@@ -96,4 +94,4 @@ def test_bytes_of_records_per_operation_and_client(tmp_path):
         **{"records of the campaign": 4 * 2700, "files of the campaign": 4 * 12},
     }
     with pytest.raises(UserError, match="no operation"):
-        sizing.record_bytes(Campaign(tmp_path, {}, {"a": {"clients": [{"operations": 0}]}}, {}))
+        sizing.record_bytes(Campaign(tmp_path, {}, {"a": {"clients": [{"operations": 0}], "files": {}}}, {}))

@@ -38,8 +38,9 @@ def test_flipped_bytes_are_reported(copy, sealed):
         campaign.seal(copy, with_failures=True)
     raw, rng = copy / "raw", random.Random(17)
     kinds = {p.name.split(".")[0] + p.suffix: p for p in sorted(raw.rglob("*")) if p.is_file()}
-    assert {"run.json", "failed.json", "plan.json", "d.json", "d.parquet", "ops.parquet", "SHA256SUMS"} <= set(kinds)
-    assert ("SEAL" in kinds) == sealed
+    own = {"runs.parquet", "SHA256SUMS.measured", "SEAL"} if sealed else {"run.json", "failed.json"}
+    assert {*own, "plan.json", "d.json", "d.parquet", "ops.parquet", "SHA256SUMS"} <= set(kinds)
+    assert ("run.json" in kinds) != sealed
     for path in kinds.values():
         was = path.read_bytes()
         for place in {0, 1, len(was) - 1, len(was) - 2, *(rng.randrange(len(was)) for _ in range(12))}:
@@ -61,13 +62,17 @@ def test_every_byte_of_a_seal_counts(copy):
 
 
 def test_older_seal_is_read_and_sealed_again(copy):
-    """Seals without a sum are valid; a damaged one is not."""
-    seal = campaign.seal(copy, with_failures=True)
-    old = {k: v for k, v in seal.items() if k not in records.SUM_KEYS}
+    """Seals of schema 1 have no sum and a folder for each point: they are valid, and get the new form."""
+    digest = records.sha256(copy / "raw/SHA256SUMS")
+    old = {"schema": 1, "time": "2026-01-01T00:00:00Z", "points": 9, "failed": 1, "sha256sums_sha256": digest}
     (copy / "raw/SEAL").write_text(json.dumps(old, indent=1) + "\n")
     assert evidence.seal_of(copy / "raw") == old and looks(copy) == FINE
-    assert campaign.seal(copy) == old
-    assert evidence.seal_of(copy / "raw") == seal
+    was = (copy / "raw/SHA256SUMS").read_bytes()
+    seal = campaign.seal(copy)
+    assert seal["schema"] == 2 and seal["before"] == old and seal["time"] == old["time"] and looks(copy) == FINE
+    assert (copy / "raw/SHA256SUMS.measured").read_bytes() == was and not list((copy / "raw").rglob("run.json"))
+    records.write_summed(copy / "raw/SEAL", seal | {"schema": 3})
+    assert "use a later storelab" in refusal(evidence.seal_of, copy / "raw")
     (copy / "raw/SEAL").write_text(json.dumps({k: v for k, v in old.items() if k != "points"}))
     with pytest.raises(UserError, match=r"SEAL.*'points'"):
         evidence.seal_of(copy / "raw")

@@ -263,10 +263,10 @@ def test_earlier_tries_are_listed_once(tmp_path):
     found = [tuple(t[k] for k in ("time_ns", "outcome", "reason")) for t in records.earlier(tmp_path, POINT)]
     assert found == [(3, "failed", "first"), (9, "measured", "x"), (12, "failed", "late")]
     assert records.earlier(tmp_path, POINT | {"rep": 2}) == []
-    assert records.missing(tmp_path.parent, [tmp_path.name, "no"]) == ["no"]
+    assert evidence.missing(tmp_path.parent, [tmp_path.name, "no"]) == ["no"]
     (tmp_path / "run.json").unlink()
-    assert records.missing(tmp_path.parent, [tmp_path.name]) == [tmp_path.name]
-    assert records.missing(tmp_path.parent, [tmp_path.name], True) == []
+    assert evidence.missing(tmp_path.parent, [tmp_path.name]) == [tmp_path.name]
+    assert evidence.missing(tmp_path.parent, [tmp_path.name], True) == []
 
 
 def test_later_schema_is_refused(tmp_path):

@@ -45,7 +45,7 @@ class Entry:
 
 def measured(raw: Path) -> str:
     """When the first run of a campaign began, like 2026-11-23T16:40:00Z. Raises UserError: it has none."""
-    starts = [records.read_json(head)["start_ns"] for head in evidence.heads(raw).values()]
+    starts = [evidence.read(raw, key)["start_ns"] for key in evidence.heads(raw)]
     if not starts:
         raise UserError(str(raw), "has no measured point", "measure the campaign first")
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(min(starts) // 10**9))

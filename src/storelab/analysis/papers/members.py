@@ -4,7 +4,6 @@ May import: what `papers` may.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,7 +114,7 @@ class Member:
         found: dict[str, dict[str, None]] = {}
         for key in keys:
             if key not in self._versions:
-                self._versions[key] = _versions(self.folder / "raw" / key / "run.json")
+                self._versions[key] = _versions(self.folder / "raw", key)
             for item, value in self._versions[key]:
                 found.setdefault(item, {})[value] = None
         return {item: list(values) for item, values in found.items()}
@@ -161,11 +160,11 @@ def everything(results: Path) -> list[Path]:
     return sorted(folder for folder in results.glob("*") if is_campaign(folder)) if results.is_dir() else []
 
 
-def _versions(path: Path) -> list[tuple[str, str]]:
+def _versions(raw: Path, key: str) -> list[tuple[str, str]]:
     """(item, value) of what a record says of versions; nothing of what is no record."""
-    if not path.exists():
+    if not evidence.has(raw, key):
         return []
-    run = json.loads(path.read_bytes())
+    run = evidence.read(raw, key)
     captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
     told = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
     for part in (store, engine):

@@ -3,14 +3,19 @@
 Imports the contract (`records`, `model`) and nothing of the measuring side.
 """
 
+import contextlib
+import fcntl
+import os
+import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
 from storelab.analysis.records import links
-from storelab.core import evidence, records
+from storelab.core import evidence, records, sealed
 from storelab.core.errors import UserError
 
 
@@ -37,24 +42,21 @@ class Campaign:
 
     def tries(self, key: str) -> list[dict[str, Any]]:
         """The tries of a point beside the one that counts, oldest first, as `core.records.earlier` has them."""
-        folder, told = self.raw / key, self.runs.get(key) or self.failures[key]
-        if key in self.runs and any((folder / name).exists() for name in (records.LATER, records.FAILED)):
-            return [t for t in records.earlier(folder, told["point"]) if t["time_ns"] != told["start_ns"]]
+        told = self.runs.get(key) or self.failures[key]
+        if key in self.runs and len(texts := evidence.texts(self.raw, key)) > 1:
+            return [t for t in records.tries(texts, told["point"]) if t["time_ns"] != told["start_ns"]]
         return told.get("earlier", [])
 
-    def files(self, prefix: str) -> dict[str, str]:
-        """Path -> key of the `ops` or `reads` Parquet files of all runs."""
-        return {
-            str(self.raw / key / name): key
-            for key, run in self.runs.items()
-            for name in run["files"]
-            if name.startswith(f"{prefix}.")
-        }
+    def files(self, prefix: str) -> list[tuple[str, str]]:
+        """Key and file name of the Parquet files `<prefix>.<client>.parquet` of all runs."""
+        return [(k, name) for k, run in self.runs.items() for name in run["files"] if name.startswith(f"{prefix}.")]
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
     """plan.json. Raises UserError: not there, damaged, or written by a later storelab."""
     path = folder / "raw" / evidence.PLAN
+    if not path.parent.exists() and (folder / MEASURED).is_dir():
+        raise UserError(str(folder), "was not sealed to the end", f"run `storelab seal --campaign-dir {folder}` again")
     if not path.exists():
         raise UserError(
             str(path),
@@ -76,42 +78,102 @@ def load(folder: Path) -> Campaign:
     plan, raw = read_plan(folder), folder / "raw"
     evidence.complete(raw, plan)
     points = {p["key"]: p for p in plan["points"]}
-    runs = {k: records.read_json(raw / k / "run.json") for k in points if (raw / k / "run.json").exists()}
-    failures = {key: records.read_json(raw / key / records.FAILED) for key in points if key not in runs}
+    runs = {key: evidence.read(raw, key) for key in points if evidence.has(raw, key)}
+    failures = {key: evidence.read(raw, key, records.FAILED) for key in points if key not in runs}
     if known := links.declared(folder):
         links.complete(runs.values(), known)
     return Campaign(folder, plan, runs, failures)
 
 
 def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
-    """Close a complete campaign: write `raw/SEAL`. A sealed one is verified and its seal returned.
+    """Close a complete campaign: its records become few files (`core/sealed.py`), and `raw/SEAL` covers them.
 
-    Raises UserError: points missing, points failed (unless `with_failures`), or records altered.
+    A sealed one is verified and its seal returned; one that an older storelab sealed gets the new form. Killed at any
+    moment, the old form or the new one is whole, and the next call goes on.
+
+    Raises UserError: points missing, points failed (unless `with_failures`), records altered, or another process seals.
     """
-    raw, plan = folder / "raw", read_plan(folder)
-    if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
-        evidence.write_sums(raw)
-    campaign = load(folder)
-    if old := evidence.seal_of(raw):
-        if "summed" not in old:  # of before a seal had a sum of its own
-            records.write_summed(raw / evidence.SEAL, old)
-        return old
-    if campaign.failures and not with_failures:
-        raise UserError(
-            str(raw / next(iter(campaign.failures))),
-            (
-                f"failed ({len(campaign.failures)} of {len(plan['points'])} points): "
-                f"{next(iter(campaign.failures.values()))['reason']}"
-            ),
-            "measure again, or seal --with-failures",
-        )
-    told = {
-        "schema": 1,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "storelab": __version__,
-        "points": len(campaign.points),
-        "failed": len(campaign.failures),
-        "sha256sums_sha256": records.sha256(raw / evidence.SUMS),
-    }
-    records.write_summed(raw / evidence.SEAL, told)
-    return evidence.seal_of(raw) or told
+    with _alone(folder):
+        _go_on(folder)
+        raw, plan = folder / "raw", read_plan(folder)
+        if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
+            evidence.write_sums(raw)
+        campaign, old = load(folder), evidence.seal_of(raw)
+        if old and sealed.is_sealed_form(raw):
+            return old
+        if campaign.failures and not with_failures and not old:
+            raise UserError(
+                str(raw / next(iter(campaign.failures))),
+                (
+                    f"failed ({len(campaign.failures)} of {len(plan['points'])} points): "
+                    f"{next(iter(campaign.failures.values()))['reason']}"
+                ),
+                "measure again, or seal --with-failures",
+            )
+        now = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "storelab": __version__}
+        counts = {"points": len(campaign.points), "failed": len(campaign.failures)}
+        told = {"schema": evidence.SEAL_SCHEMA, **now, **counts}
+        if old:
+            told |= {key: old[key] for key in ("time", "storelab") if key in old} | {"converted": now, "before": old}
+        _write_sealed(folder, told)
+        _exchange(folder)
+        return evidence.seal_of(raw) or told
+
+
+SEALING, MEASURED = "raw.sealing", "raw.measured"  # the new form while it is written, the old one until it is removed
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let no other process seal this campaign meanwhile."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        lock = -1  # what is missing is said by who reads it
+    try:
+        if lock >= 0:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(str(folder), "is being sealed by another process", "wait until it has ended") from None
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def _go_on(folder: Path) -> None:
+    """Put in order what a seal that was killed left. The measured form goes only where the sealed one is whole."""
+    raw, sealing, measured = folder / "raw", folder / SEALING, folder / MEASURED
+    if measured.is_dir() and not raw.exists():
+        measured.rename(raw)
+    if sealing.is_dir():
+        shutil.rmtree(sealing)
+    if measured.is_dir():
+        evidence.verify(raw)
+        shutil.rmtree(measured)
+
+
+def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
+    """Write the sealed form beside the measured one, and verify it. Nothing stays where that fails."""
+    raw, new = folder / "raw", folder / SEALING
+    try:
+        new.mkdir()
+        sealed.write(raw, evidence.raw_files(raw), new)
+        records.write_atomic(new / sealed.MEASURED_SUMS, (raw / evidence.SUMS).read_bytes())
+        evidence.write_sums(new)
+        for name in (evidence.SUMS, evidence.PLAN):  # the records are the same: what was made of them is not stale
+            shutil.copystat(raw / name, new / name)
+        records.write_summed(new / evidence.SEAL, told | {"sha256sums_sha256": records.sha256(new / evidence.SUMS)})
+        evidence.verify(new)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def _exchange(folder: Path) -> None:
+    """Put the sealed form into the place of the measured one, which is removed."""
+    raw, new, old = folder / "raw", folder / SEALING, folder / MEASURED
+    raw.rename(old)
+    new.rename(raw)
+    records.sync_folder(folder)
+    shutil.rmtree(old)

@@ -1,7 +1,8 @@
 """DuckDB over the Parquet records of a campaign: all files of a kind in one scan.
 
 Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to
-look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them.
+look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them. A sealed campaign
+has one file of a kind.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ import duckdb
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
+from storelab.core import sealed
 
 BIN_NS = 100_000_000  # length of a bin, where the sweep gives none
 ADDED = {  # columns that records of older schemas lack
@@ -43,37 +45,38 @@ def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
-def of_files(files: Mapping[str, str], column: str = "key") -> duckdb.DuckDBPyConnection:
-    """A connection with the view `rows`: all rows of these Parquet files of one schema, with a column for what each
-    file maps to."""
-    con = _database().cursor()
-    con.register("files", pd.DataFrame({"filename": list(files), column: list(files.values())}))
-    con.register("found", con.read_parquet(list(files), filename=True))
-    con.execute("CREATE TEMP VIEW rows AS SELECT * EXCLUDE (filename) FROM found JOIN files USING (filename)")
-    return con
-
-
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key` and the columns of
-    `bounds`.
+    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key`, `filename` and
+    the columns of `bounds`. What such a file calls `key` itself, the key of an object, is `object`.
 
     keys: only the files of these points. None where there is no such file.
     """
     wanted = set(campaign.runs if keys is None else keys)
-    files = pd.DataFrame([(p, k) for p, k in campaign.files(name).items() if k in wanted], columns=["filename", "key"])
+    files = pd.DataFrame(
+        [(str(campaign.raw / k / f), f, k) for k, f in campaign.files(name) if k in wanted],
+        columns=["filename", "file", "key"],
+    )
     if files.empty:
         return None
     con = _database().cursor()
     con.register("found", files.merge(bounds(campaign), on="key"))
-    con.execute("CREATE TEMP TABLE files AS SELECT * FROM found")
-    parts = []
-    for i, group in files.groupby(files["key"].map(lambda k: campaign.runs[k].get("schema", 0))):
-        relation = con.read_parquet(group["filename"].tolist(), filename=True)
-        con.register(f"schema{i}", relation)
-        added = ADDED.get(name, {})
-        lacking = [f", NULL::{kind} AS {column}" for column, kind in added.items() if column not in relation.columns]
-        parts.append(f"SELECT *{''.join(lacking)} FROM schema{i}")
-    con.execute(
-        f"CREATE TEMP VIEW rows AS SELECT * FROM ({' UNION ALL BY NAME '.join(parts)}) JOIN files USING (filename)"
-    )
+    con.execute("CREATE TEMP TABLE of_file AS SELECT * FROM found")
+    parts, added = [], ADDED.get(name, {})
+
+    def add(relation: duckdb.DuckDBPyRelation, condition: str) -> None:
+        view = f"part{len(parts)}"
+        con.register(view, relation)
+        own = [c for c in relation.columns if c not in ("point", "file", "filename")]
+        columns = [f'{view}."{c}"' + " AS object" * (c == "key") for c in own]
+        columns += [f"NULL::{kind} AS {column}" for column, kind in added.items() if column not in own]
+        columns.append("of_file.* EXCLUDE (file)")
+        parts.append(f"SELECT {', '.join(columns)} FROM {view} JOIN of_file ON {condition.format(view=view)}")
+
+    if packed := sealed.tables(campaign.raw).get(name):
+        add(con.read_parquet(str(packed)), "{view}.point = of_file.key AND {view}.file = of_file.file")
+    else:
+        for _, group in files.groupby(files["key"].map(lambda k: campaign.runs[k].get("schema", 0))):
+            relation = con.read_parquet(group["filename"].tolist(), filename=True)
+            add(relation, "{view}.filename = of_file.filename")
+    con.execute(f"CREATE TEMP VIEW rows AS {' UNION ALL BY NAME '.join(parts)}")
     return con

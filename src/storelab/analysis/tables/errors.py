@@ -76,7 +76,7 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
         return pd.DataFrame(columns=[*by, "rep", "key", "state", *measures])
     both["fraction"] = both["run_fraction"] * both["operations"] / both["errors"]
     both = both.sort_values(
-        ["run_fraction", "key", "operations", "status", "error"], ascending=[False, True, False, True, True]
+        ["run_fraction", "key", "operations", "op", "status", "error"], ascending=[False, True, False, True, True, True]
     )
     return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
 

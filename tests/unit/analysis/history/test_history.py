@@ -53,7 +53,7 @@ def later(one, target, days: int) -> None:
     """Copy the campaign as if it was measured `days` later, with right sums and checksums."""
     shutil.copytree(one / "tables", target / "tables")
     shutil.copytree(one / "raw", target / "raw", copy_function=os.link)
-    for head in evidence.heads(target / "raw").values():
+    for head in (target / "raw" / key / "run.json" for key in evidence.heads(target / "raw")):
         run = records.read_json(head)
         told = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
         records.write_atomic(head, told, sync=False)  # a new file: the linked one stays

@@ -26,7 +26,7 @@ def test_seal_covers_records_and_failures(tmp_path):
     kept = json.loads((raw / "SEAL").read_text())
     assert {k: v for k, v in kept.items() if k not in ("summed", "sum")} == seal
     digest = hashlib.sha256((raw / "SHA256SUMS").read_bytes()).hexdigest()
-    facts = {"schema": 1, "storelab": __version__, "points": 2, "failed": 1, "sha256sums_sha256": digest}
+    facts = {"schema": 2, "storelab": __version__, "points": 2, "failed": 1, "sha256sums_sha256": digest}
     assert {k: v for k, v in seal.items() if k != "time"} == facts
     assert campaign.seal(tmp_path) == evidence.seal_of(raw)
     loaded = campaign.load(tmp_path)

@@ -1,7 +1,5 @@
 """Rows of Parquet files in one scan, each with what its file maps to."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from small_records import AGREED, campaign_of, operations
 
 from storelab.analysis.records import scan
@@ -9,15 +7,14 @@ from storelab.analysis.records import scan
 MS = 10**6
 
 
-def test_rows_of_files_bear_what_their_file_maps_to(tmp_path):
-    """Two scans at once are apart, though they are of one database."""
-    for name, values in (("a", [1, 2, 3]), ("b", [4, 5])):
-        pq.write_table(pa.table({"value": values}), tmp_path / f"{name}.parquet")
-    both = scan.of_files({str(tmp_path / "a.parquet"): "first", str(tmp_path / "b.parquet"): "second"})
-    alone = scan.of_files({str(tmp_path / "b.parquet"): "other"}, "point")
-    rows = "SELECT * FROM rows ORDER BY value"
-    assert both.execute(rows).fetchall() == [(1, "first"), (2, "first"), (3, "first"), (4, "second"), (5, "second")]
-    assert alone.execute(rows).df().to_dict("list") == {"value": [4, 5], "point": ["other", "other"]}
+def test_two_scans_at_once_are_apart(tmp_path):
+    """They are of one database."""
+    tables = {"first": {"ops.0": operations(1, 2, 3)}, "second": {"ops.0": operations(4, 5)}}
+    campaign = campaign_of(tmp_path, tables)
+    both, alone = scan.connect(campaign, "ops"), scan.connect(campaign, "ops", ["second"])
+    rows = f"SELECT end_ns - {AGREED}, key FROM rows ORDER BY end_ns"
+    assert both.execute(rows).fetchall() == [*((n, "first") for n in (1, 2, 3)), (4, "second"), (5, "second")]
+    assert alone.execute(rows).fetchall() == [(4, "second"), (5, "second")]
 
 
 def test_records_of_older_schemas_have_the_later_columns_as_null(tmp_path):

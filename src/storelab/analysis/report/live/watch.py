@@ -135,7 +135,7 @@ class Watched:
         return news
 
     def _kind(self, key: str, row: Mapping[str, Any], begun_ns: int) -> str:
-        if row["state"] in ("done", "ok", "invalid") or (self.raw / key / "run.json").exists():
+        if row["state"] in ("done", "ok", "invalid") or evidence.has(self.raw, key):
             return "done"
         try:
             return "failed" if (self.raw / key / records.FAILED).stat().st_mtime_ns >= begun_ns else TO_COME
@@ -156,9 +156,9 @@ class Watched:
         row = self.rows[key]
         try:
             if row["state"] == "failed":
-                row["reason"] = str(records.read_json(self.raw / key / records.FAILED)["reason"])
+                row["reason"] = str(evidence.read(self.raw, key, records.FAILED)["reason"])
             else:
-                row.update(facts(records.read_json(self.raw / key / "run.json")))
+                row.update(facts(evidence.read(self.raw, key)))
         except (UserError, KeyError, TypeError, ZeroDivisionError):
             row["reason"] = "its record cannot be read: see `storelab verify`"
         self.rows_version += 1

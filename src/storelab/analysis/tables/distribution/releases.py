@@ -33,12 +33,13 @@ COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 @GIVEN("release_days", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per run, stratum and day: key, stratum, day, state, end_ns, the columns of METRICS, COUNTS; factor."""
-    files = {path: key for path, key in campaign.files("days").items() if "release" in _fixed(campaign, key)}
-    if not files:
+    keys = [key for key, _ in campaign.files("days") if "release" in _fixed(campaign, key)]
+    con = scan.connect(campaign, "days", keys)
+    if con is None:
         columns = ["key", "stratum", "day", "state", "end_ns", "factor", *map("_".join, METRICS), *COUNTS]
         return pd.DataFrame(columns=columns)
     select = ", ".join(records.DAYS)
-    rows = scan.of_files(files).execute(f"SELECT key, {select} FROM rows ORDER BY key, stratum, day").df()
+    rows = con.execute(f"SELECT key, {select} FROM rows ORDER BY key, stratum, day").df()
     of = rows.groupby(["key", "stratum"], sort=False)
     done = rows["state"] == PUBLISHED
     lasted = (rows["end_ns"] - rows["begin_ns"]) / 1e9

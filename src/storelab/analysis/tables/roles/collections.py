@@ -67,11 +67,12 @@ def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per measured run and role that collects garbage (no role where it is the only thing): OF_RUN, AXES, and
     what docs/tables.md says of the others. Points in their order."""
-    files = campaign.files("collections")
-    if not files:
+    con = scan.connect(campaign, "collections")
+    if con is None:
         return pd.DataFrame(columns=COLUMNS)
-    tries, felt, rows = _tries(files), _felt(phases), []
-    for key in dict.fromkeys(files.values()):
+    tries = con.execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
+    felt, rows = _felt(phases), []
+    for key in dict.fromkeys(key for key, _ in campaign.files("collections")):
         run = campaign.runs[key]
         for role, axes, ranks, seen in _collecting(run):
             own = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
@@ -83,11 +84,6 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
             rows.append(row | {name: felt.get((key, phase)) for name, phase in FELT.items()})
     found = pd.DataFrame(rows)
     return points[["order", *OF_RUN]].merge(found, on="key").sort_values("order").reindex(columns=COLUMNS)
-
-
-def _tries(files: Mapping[str, str]) -> pd.DataFrame:
-    """The rows of all files, with `key`."""
-    return scan.of_files(files).execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
 
 
 def _times(own: pd.DataFrame) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import TABLE
+from storelab.core import records
 from storelab.core.axes import DEPLOYMENT_NAMES
 
 WORKLOAD = "probe"
@@ -29,10 +31,12 @@ def answers(campaign: Campaign) -> pd.DataFrame:
     points = {p["key"]: p for p in campaign.points}
     axes = deployment_axes(campaign)
     parts = []
-    for path, key in sorted(campaign.files("answers").items(), key=lambda f: (points[f[1]]["order"], f[0])):
+    for key in sorted({key for key, _ in campaign.files("answers")}, key=lambda key: points[key]["order"]):
         point = points[key]
         where = {"store": point["store"], **{a: point["axes"].get(a) for a in axes}, "key": key}
-        part = pd.read_parquet(path)
+        con = scan.connect(campaign, "answers", [key])
+        assert con is not None
+        part = con.execute("SELECT * FROM rows ORDER BY client, start_ns, end_ns").df()[[*records.ANSWERS]]
         parts.append(pd.concat([pd.DataFrame([where] * len(part)), part], axis=1))
     empty = pd.DataFrame({c: pd.Series(dtype=object) for c in ("store", *axes, "key", *COLUMNS)})
     return pd.concat(parts, ignore_index=True) if parts else empty

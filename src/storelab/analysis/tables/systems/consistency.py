@@ -68,10 +68,10 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
 
 def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
-    files = campaign.files(name)
-    if not files:
+    con = scan.connect(campaign, name)
+    if con is None:
         return pd.DataFrame(columns=["point", *records.TABLES[name]])
-    return scan.of_files(files, "point").execute("SELECT * FROM rows ORDER BY point, client").df()
+    return con.execute("SELECT *, key AS point FROM rows ORDER BY point, client").df()
 
 
 @TABLE("consistency", "campaign", "axes")

@@ -1,7 +1,6 @@
 """releases.csv: what a repository holds, how long a day takes, how far behind stratum 1 is; figure and LaTeX."""
 
-from types import SimpleNamespace
-
+import made_records
 import pandas as pd
 import pytest
 from release_rows import day, make_table
@@ -67,10 +66,8 @@ def test_day_of_the_real_tool_has_no_time_of_publication(tmp_path):
     unknown = dict.fromkeys(("prepare_ns", "heads", "puts", "retries", "failures"))
     rows = [day(1, 0, "published", 0, 10, **unknown), day(2, 0, "failed", 20, 25, stored=None, size=None, **unknown)]
     rows.append(day(3, 0, "published", 30, 50, **unknown))
-    path = tmp_path / "days.0.parquet"
-    records.write_table(path, records.DAYS, {name: [row.get(name) for row in rows] for name in records.DAYS})
     runs = {"k": {"point": {"fixed": {"release": {"factor": 0.001}}}}}
-    found = releases.of_runs(SimpleNamespace(files=lambda name: {str(path): "k"}, runs=runs))
+    found = releases.of_runs(made_records.campaign(tmp_path, "days", records.DAYS, {"k": rows}, runs))
     points = pd.DataFrame({"key": ["k"], "state": ["ok"], "shared_host": pd.array([True], "boolean")})
     points = points.assign(store="a", workload="publish", engine="cvmfs")
     made = releases.table(found, points, ["store", "workload", "engine"])

@@ -1,12 +1,14 @@
 """collections.csv: how fast garbage was collected, what was left of it, and how uploads slowed down."""
 
-from types import SimpleNamespace
+from pathlib import Path
 
+import made_records
 import pandas as pd
 import pytest
 from garbage_rows import make_table
 
 from storelab.analysis.latex.roles import collections as latex
+from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables.distribution import releases
 from storelab.analysis.tables.roles import collections
 from storelab.core import records
@@ -64,15 +66,13 @@ def test_paper_has_row_for_each_point(table):
 
 
 def test_campaign_without_collection_has_columns_only():
-    campaign = SimpleNamespace(files=lambda name: {}, runs={})
+    campaign = Campaign(Path(), {}, {}, {})
     made = collections.table(campaign, pd.DataFrame(), pd.DataFrame())
     assert list(made) == list(collections.COLUMNS) and made.empty
     assert collections.numbers(made) == [] and not any(latex.flags(made).values())
 
 
 def test_days_of_roles_are_not_releases(tmp_path):
-    path = tmp_path / "days.2.parquet"
-    records.write_table(path, records.DAYS, {name: [0] for name in records.DAYS} | {"state": ["x"], "reason": ["x"]})
-    run = {"point": {"fixed": {"roles": []}}}
-    campaign = SimpleNamespace(files=lambda name: {str(path): "k"}, runs={"k": run})
-    assert releases.of_runs(campaign).empty
+    row = dict.fromkeys(records.DAYS, 0) | {"state": "x", "reason": "x"}
+    runs = {"k": {"point": {"fixed": {"roles": []}}}}
+    assert releases.of_runs(made_records.campaign(tmp_path, "days", records.DAYS, {"k": [row]}, runs)).empty

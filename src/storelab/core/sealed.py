@@ -1,0 +1,206 @@
+"""Sealed records: what the folders of a closed campaign's points held, in few files.
+
+`runs.parquet` has a row for each file that a point had: `point` (its key), `file`, and its `text` (JSON, as it was
+written) or its number of `rows` (Parquet). `<table>.parquet` (`ops`, `reads`, `monitor` and so on) has the rows of all
+files `<table>.<client>.parquet`, after the columns `point` and `file`, and sorted by them. `SHA256SUMS.measured` keeps
+the sums of the files as they were measured. May import: `core`.
+"""
+
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab.core import records
+from storelab.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RUNS, MEASURED_SUMS = "runs.parquet", "SHA256SUMS.measured"
+GROUP = 50_000  # rows of a row group at least, unless the table ends: what a damaged byte can cost
+LEVEL = 9  # of zstd: written once, read often
+
+
+@dataclass(frozen=True)
+class Index:
+    """What `runs.parquet` has: key -> file -> text, and key -> file -> number of rows."""
+
+    texts: Mapping[str, Mapping[str, bytes]]
+    rows: Mapping[str, Mapping[str, int]]
+
+    @property
+    def names(self) -> set[str]:
+        """Paths that the files had below `raw/`."""
+        return {f"{key}/{file}" for files in (self.texts, self.rows) for key, own in files.items() for file in own}
+
+
+def is_sealed_form(raw: Path) -> bool:
+    return (raw / RUNS).exists()
+
+
+def index(raw: Path) -> Index:
+    """Return what `runs.parquet` has. Raises UserError: it cannot be read."""
+    path = raw / RUNS
+    state = path.stat()
+    return _index(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=32)
+def _index(path: Path, _mtime_ns: int, _size: int) -> Index:
+    try:
+        table = records.read_table(path).to_pydict()
+        texts: dict[str, dict[str, bytes]] = defaultdict(dict)
+        rows: dict[str, dict[str, int]] = defaultdict(dict)
+        for key, file, text, number in zip(*(table[c] for c in ("point", "file", "text", "rows")), strict=True):
+            if text is None:
+                rows[key][file] = number
+            else:
+                texts[key][file] = text.encode()
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(str(path), f"cannot be read ({type(error).__name__}): the file is damaged", RESTORE) from None
+    return Index(dict(texts), dict(rows))
+
+
+RESTORE = "restore it: a sealed campaign does not change"
+
+
+def tables(raw: Path) -> dict[str, Path]:
+    """Table -> its file, of those that are there."""
+    return {p.stem: p for p in sorted(raw.glob("*.parquet")) if p.name != RUNS}
+
+
+def write(raw: Path, files: Iterable[Path], target: Path) -> None:
+    """Write the files of a campaign's `raw/` in the sealed form into the folder `target`, and compare all rows.
+
+    Plan and manifests are copied. Raises UserError: rows are not the same after they were written.
+    """
+    texts: list[tuple[str, str, Path]] = []
+    parts: dict[str, list[tuple[str, str, Path]]] = defaultdict(list)
+    for path in files:
+        name = path.relative_to(raw)
+        own = (name.parent.as_posix(), name.name, path)
+        if name.parent == Path() or name.parts[0] == "manifests" or path.suffix not in (".json", ".parquet"):
+            records.write_atomic(target / name, path.read_bytes())
+        elif path.suffix == ".json":
+            texts.append(own)
+        else:
+            parts[path.name.partition(".")[0]].append(own)
+    counted = {name: _write_table(target / f"{name}.parquet", name, sorted(found)) for name, found in parts.items()}
+    rows = {own: number for numbers in counted.values() for own, number in numbers.items()}
+    lines = [(key, file, path.read_bytes().decode(), None) for key, file, path in texts]
+    lines += [(key, file, None, number) for (key, file), number in rows.items()]
+    columns = zip(*sorted(lines, key=lambda line: line[:2]), strict=True) if lines else ((),) * 4
+    kinds = {"point": "string", "file": "string", "text": "string", "rows": "int64"}
+    _write(target / RUNS, kinds, [dict(zip(kinds, columns, strict=True))])
+
+
+def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
+    """The declared columns of a table, then others that its files have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    declared = {"ops": records.OPS, "reads": records.READS}.get(name) or records.TABLES.get(name, {})
+    own = {"point": "string", "file": "string"}
+    fields = {f.name: f.type for f in records.arrow_schema(own | declared)}
+    for schema in {pq.read_schema(path) for path in found}:
+        assert not own.keys() & set(schema.names), "a table has a column of this name"
+        fields |= {f.name: f.type for f in schema if f.name not in fields}
+    plain = {c: kind.value_type if pa.types.is_dictionary(kind) else kind for c, kind in fields.items()}
+    return pa.schema(plain.items())
+
+
+def _write_table(path: Path, name: str, parts: list[tuple[str, str, Path]]) -> dict[tuple[str, str], int]:
+    """Write the rows of files behind one another; return the number of each. Raises UserError: they differ."""
+    schema = _schema(name, (source for *_, source in parts))
+    numbers: dict[tuple[str, str], int] = {}
+
+    def groups() -> Iterator["pa.Table"]:
+        import pyarrow as pa
+
+        waiting: list[pa.Table] = []
+        for place, (key, file, source) in enumerate(parts):
+            part = _plain(records.read_table(source), schema, key, file)
+            numbers[key, file] = len(part)
+            waiting.append(part)
+            whole = place + 1 == len(parts) or parts[place + 1][0] != key
+            if whole and (sum(map(len, waiting)) >= GROUP or place + 1 == len(parts)):
+                yield pa.concat_tables(waiting)
+                waiting = []
+
+    _write(path, schema, groups())
+    for was, now in zip(groups(), row_groups(path), strict=True):
+        if not was.equals(now):
+            raise UserError(str(path), "does not hold the rows that were measured", "free disk space? seal again")
+    return numbers
+
+
+def _plain(table: "pa.Table", schema: "pa.Schema", key: str, file: str) -> "pa.Table":
+    """The rows of one file with all columns of the schema."""
+    import pyarrow as pa
+
+    n, own = len(table), {"point": key, "file": file}
+    columns = [
+        pa.array([own[f.name]] * n, f.type)
+        if f.name in own
+        else table[f.name].cast(f.type)
+        if f.name in table.column_names
+        else pa.nulls(n, f.type)
+        for f in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _write(path: Path, schema: "pa.Schema | Mapping[str, str]", groups: Iterable[Any]) -> None:
+    """Write tables (or columns) as one row group each, with a checksum of each page; on the disk when it returns."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = records.arrow_schema(schema) if isinstance(schema, Mapping) else schema
+    words = [f.name for f in schema if pa.types.is_string(f.type) and f.name != "text"]
+    repeated = [*words, *(c for c in records.REPEATED if c in schema.names and c not in words)]
+    numbers = [f.name for f in schema if f.name.endswith(("_ns", "bytes")) and f.name not in repeated]
+    options = {
+        "compression": "zstd",
+        "compression_level": LEVEL,
+        "use_dictionary": repeated,
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        "write_statistics": ["point"],
+        "write_page_checksum": True,
+    }
+    with open(path, "wb") as file:
+        with pq.ParquetWriter(file, schema, **options) as writer:
+            for group in groups:
+                table = group if isinstance(group, pa.Table) else pa.table(group, schema=schema)
+                writer.write_table(table, row_group_size=max(1, len(table)))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def row_groups(path: Path) -> Iterator["pa.Table"]:
+    """The row groups of a file, one after another, their pages held against their checksums."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for number in range(file.num_row_groups):
+            yield file.read_row_group(number)
+
+
+def where_damaged(path: Path) -> str:
+    """Say which points' rows of a file cannot be read; empty where all can."""
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, ValueError):
+        return "no row of it can be read"
+    for number in range(file.num_row_groups):
+        try:
+            file.read_row_group(number)
+        except (OSError, ValueError):
+            keys = file.metadata.row_group(number).column(0).statistics
+            return f"row group {number} cannot be read, with the points {keys.min} to {keys.max}" if keys else ""
+    return ""
