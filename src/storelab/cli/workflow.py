@@ -21,7 +21,7 @@ from storelab.analysis.figures import KINDS
 from storelab.analysis.papers import names
 from storelab.analysis.records import links
 from storelab.cli import code
-from storelab.core import config, evidence, records
+from storelab.core import config, evidence, records, sealed
 from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
 
@@ -294,6 +294,7 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     """The plan of a measured campaign, its declared links, and the sums of its raw files, every one of them verified:
     the sums change with any record, and Snakemake would read thousands of records once for each table. Raises
     UserError: points are missing (half of them make no paper), files were altered."""
+    sealed.refuse_half_sealed(raw)
     if not (raw / evidence.PLAN).exists():
         raise UserError(
             f"campaign {name}",

@@ -233,8 +233,9 @@ def plan_of(raw: Path) -> dict[str, Any]:
 def complete(raw: Path, plan: Mapping[str, Any]) -> int:
     """As `verify`, of a campaign whose points were all tried. Raises UserError, also where one was not."""
     keys = [p["key"] for p in plan["points"]]
+    number = verify(raw) if (raw / SUMS).exists() else 0  # first: a damaged file is not read
     lost = missing(raw, keys, failed_counts=True)
-    number = verify(raw) if (raw / SUMS).exists() or not lost else 0
+    number = number if lost or number else verify(raw)
     if lost:
         problem = f"was not measured ({len(lost)} of {len(keys)} points)"
         raise UserError(str(raw / lost[0]), problem, go_on(raw.parent.name, plan.get("file")))

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUNS, MEASURED_SUMS = "runs.parquet", "SHA256SUMS.measured"
+# Beside `raw/`: the new form while it is written, the old one until it is removed.
+SEALING, MEASURED = "raw.sealing", "raw.measured"
 GROUP = 50_000  # rows of a row group at least, unless the table ends: what a damaged byte can cost
+UNREADABLE = (OSError, ValueError, NotImplementedError)  # what Arrow raises at a damaged file
+RESTORE = "restore it: a sealed campaign does not change"
 LEVEL = 9  # of zstd: written once, read often
 
 
@@ -36,6 +40,13 @@ class Index:
     def names(self) -> set[str]:
         """Paths that the files had below `raw/`."""
         return {f"{key}/{file}" for files in (self.texts, self.rows) for key, own in files.items() for file in own}
+
+
+def refuse_half_sealed(raw: Path) -> None:
+    """Raise UserError where a seal was killed between the renames of the two forms."""
+    if not raw.exists() and raw.with_name(MEASURED).is_dir():
+        mend = f"run `storelab seal --campaign-dir {raw.parent}` again"
+        raise UserError(str(raw.parent), "was not sealed to the end", mend)
 
 
 def is_sealed_form(raw: Path) -> bool:
@@ -60,12 +71,9 @@ def _index(path: Path, _mtime_ns: int, _size: int) -> Index:
                 rows[key][file] = number
             else:
                 texts[key][file] = text.encode()
-    except (OSError, ValueError, KeyError) as error:
+    except (*UNREADABLE, KeyError) as error:
         raise UserError(str(path), f"cannot be read ({type(error).__name__}): the file is damaged", RESTORE) from None
     return Index(dict(texts), dict(rows))
-
-
-RESTORE = "restore it: a sealed campaign does not change"
 
 
 def tables(raw: Path) -> dict[str, Path]:
@@ -195,12 +203,12 @@ def where_damaged(path: Path) -> str:
 
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-    except (OSError, ValueError):
+    except UNREADABLE:
         return "no row of it can be read"
     for number in range(file.num_row_groups):
         try:
             file.read_row_group(number)
-        except (OSError, ValueError):
+        except UNREADABLE:
             keys = file.metadata.row_group(number).column(0).statistics
             return f"row group {number} cannot be read, with the points {keys.min} to {keys.max}" if keys else ""
     return ""

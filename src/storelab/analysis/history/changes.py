@@ -1,8 +1,8 @@
 """Change points in a series of measurements, one value an entry: where did the level change, and is the newest worse?
 
 * Where: the best places of 1, 2, 3 … changes of the level, at least LEAST_STRETCH entries apart, are those with the
-  least sum of squares around the means of the stretches. `ruptures` finds them exactly by dynamic programming
-  (`KernelCPD`, linear kernel; C. Truong, L. Oudre and N. Vayatis, Signal Processing 167, 2020, 107299).
+  least sum of squares around the means of the stretches, found exactly by dynamic programming (optimal partitioning;
+  B. Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
 * How many: the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times
   the logarithm of the number of entries for each change.
 * Whether at all: places that were chosen look better than places that were given, so F has no table here. A series
@@ -69,12 +69,22 @@ class Newest:
 
 
 def _segments(values: np.ndarray, most: int) -> list[list[int]]:
-    """The best ends of stretches with 1 … most changes."""
-    from ruptures import KernelCPD  # here: slow to load
-
-    search = KernelCPD(kernel="linear", min_size=LEAST_STRETCH).fit(values.reshape(-1, 1))
-    search.predict(n_bkps=most)
-    return [list(search.segmentations_dict[m]) for m in range(1, most + 1)]
+    """Return the best ends of stretches with 1 … most changes, by dynamic programming over the end of the last one."""
+    n = len(values)
+    sums, squares = (np.concatenate([[0.0], np.cumsum(x)]) for x in (values, values**2))
+    length = np.arange(n + 1) - np.arange(n + 1)[:, None]  # of a stretch, from begin (row) to end (column)
+    within = squares - squares[:, None] - (sums - sums[:, None]) ** 2 / np.where(length > 0, length, 1)
+    within[length < LEAST_STRETCH] = np.inf
+    least, begins, out = within[0], [], []
+    for _ in range(most):
+        both = least[:, None] + within
+        begins.append(both.argmin(axis=0))
+        least = both.min(axis=0)
+        ends = [n]
+        for begin in reversed(begins):
+            ends.insert(0, int(begin[ends[0]]))
+        out.append(ends)
+    return out
 
 
 def _within(values: np.ndarray, ends: Sequence[int]) -> float:

@@ -55,8 +55,7 @@ class Campaign:
 def read_plan(folder: Path) -> dict[str, Any]:
     """plan.json. Raises UserError: not there, damaged, or written by a later storelab."""
     path = folder / "raw" / evidence.PLAN
-    if not path.parent.exists() and (folder / MEASURED).is_dir():
-        raise UserError(str(folder), "was not sealed to the end", f"run `storelab seal --campaign-dir {folder}` again")
+    sealed.refuse_half_sealed(path.parent)
     if not path.exists():
         raise UserError(
             str(path),
@@ -120,9 +119,6 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
         return evidence.seal_of(raw) or told
 
 
-SEALING, MEASURED = "raw.sealing", "raw.measured"  # the new form while it is written, the old one until it is removed
-
-
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Let no other process seal this campaign meanwhile."""
@@ -143,7 +139,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _go_on(folder: Path) -> None:
     """Put in order what a seal that was killed left. The measured form goes only where the sealed one is whole."""
-    raw, sealing, measured = folder / "raw", folder / SEALING, folder / MEASURED
+    raw, sealing, measured = folder / "raw", folder / sealed.SEALING, folder / sealed.MEASURED
     if measured.is_dir() and not raw.exists():
         measured.rename(raw)
     if sealing.is_dir():
@@ -155,7 +151,7 @@ def _go_on(folder: Path) -> None:
 
 def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
     """Write the sealed form beside the measured one, and verify it. Nothing stays where that fails."""
-    raw, new = folder / "raw", folder / SEALING
+    raw, new = folder / "raw", folder / sealed.SEALING
     try:
         new.mkdir()
         sealed.write(raw, evidence.raw_files(raw), new)
@@ -172,7 +168,7 @@ def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
 
 def _exchange(folder: Path) -> None:
     """Put the sealed form into the place of the measured one, which is removed."""
-    raw, new, old = folder / "raw", folder / SEALING, folder / MEASURED
+    raw, new, old = folder / "raw", folder / sealed.SEALING, folder / sealed.MEASURED
     raw.rename(old)
     new.rename(raw)
     records.sync_folder(folder)
