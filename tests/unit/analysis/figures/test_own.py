@@ -8,6 +8,7 @@ import sys
 import command_line
 import pandas as pd
 import pytest
+import unsealed
 import yaml
 from matplotlib.figure import Figure
 from paths import ROOT
@@ -169,9 +170,7 @@ def test_the_name_of_a_built_in_figure_is_refused(tmp_path):
 def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
     """With the records of a campaign that needs no program to plan it again, before it was sealed."""
     folder = tmp_path / "openlab2013-small"
-    shutil.copytree(ROOT / "results/openlab2013-small/raw", folder / "raw")
-    for name in ("SEAL", "SHA256SUMS"):
-        (folder / "raw" / name).unlink()
+    unsealed.write(ROOT / "results/openlab2013-small/raw", folder / "raw")
     (tmp_path / "more.yaml").write_text(MINE.format(name="small_downloads"))
     changed = {"results": tmp_path, "campaign": "openlab2013", "name": folder.name}
     changed |= {"scale": 0.1, "repetitions": 1, "calibrate": "false"}

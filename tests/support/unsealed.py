@@ -1,0 +1,30 @@
+"""The records of a sealed campaign as they were before: a folder for each point."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from storelab.core import records, sealed
+
+
+def write(raw: Path, target: Path) -> None:
+    """Write the records below `raw` into `target`, without sums and seal; heads get the sums of their new tables."""
+    shutil.copytree(raw / "manifests", target / "manifests")
+    shutil.copy(raw / "plan.json", target)
+    tables = {name: pq.read_table(path) for name, path in sealed.tables(raw).items()}
+    index = sealed.index(raw)
+    for key, files in index.rows.items():
+        (target / key).mkdir(parents=True)
+        for file in files:
+            table = tables[file.partition(".")[0]]
+            rows = table.filter((pc.field("point") == key) & (pc.field("file") == file))
+            pq.write_table(rows.drop_columns(["point", "file"]), target / key / file)
+    for key, texts in index.texts.items():
+        for name, text in texts.items():
+            told = json.loads(text)
+            if "files" in told:
+                told["files"] = records.file_entries(target / key / file for file in told["files"])
+            records.write_summed(target / key / name, told)
