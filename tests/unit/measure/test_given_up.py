@@ -115,7 +115,7 @@ def test_store_that_is_down_leaves_its_reason(config, points, monkeypatch):
     failing(monkeypatch, [down] * 6)
     assert "refuses" in refusal(measuring.point, config, points, next(p.key for p in points if p.store == "a"))
     run_all(config, points, "a")
-    assert not records.missing(config.raw, [p.key for p in points if p.store == "a"], failed_counts=True)
+    assert not evidence.missing(config.raw, [p.key for p in points if p.store == "a"], failed_counts=True)
 
 
 def test_estimate_counts_failed_points_as_tried(config, points, capsys, monkeypatch):
