@@ -12,7 +12,7 @@ from paths import ROOT
 from refusals import refusal
 from small_plan import configured, folders
 
-from storelab.core import plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import given_up, plan_file
 from storelab.measure import point as measuring
