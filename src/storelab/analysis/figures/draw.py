@@ -272,7 +272,7 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
             place, align = (ax.get_xlim()[0], line.at), "left"
             levels += [line.at] if line.series else []
         if line.label:
-            ax.annotate(line.label, place, (-2, 3), textcoords="offset points", fontsize=6.5, color=colour, ha=align)
+            ax.annotate(line.label, place, (-2, 3), textcoords="offset points", fontsize=6, color=colour, ha=align)
     return levels
 
 

@@ -203,7 +203,7 @@ FIGURES = {
         count=_spectrum_panels,
         most=room(),
         things="panels",
-        caption="Latency by quantile, by system, loop and load, which is at the end of each curve. Medians of the "
-        "runs; {bars}. {shared}",
+        caption="Latency by quantile, by system, loop and load, which is at the end of each curve or in the title. "
+        "Medians of the runs; {bars}. {shared}",
     ),
 }

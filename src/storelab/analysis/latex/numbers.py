@@ -81,8 +81,10 @@ def said(numbers: pd.DataFrame) -> dict[str, str]:
 
 @FLAGS("numbers", "said")
 def flags(said: Mapping[str, str]) -> dict[str, bool]:
-    """Remarks that rest on a number alone: whether it is there (KNOWN), whether it is above 0 (POSITIVE)."""
+    """Remarks that rest on a number alone: whether it is there (KNOWN), whether it is above 0 (POSITIVE)
+    or above 1."""
     known = {flag: name in said for flag, name in KNOWN.items()}
+    known["several_clients"] = said.get("clients_most", "1 client") != "1 client"
     return known | {flag: float(said.get(name, 0) or 0) > 0 for flag, name in POSITIVE.items()}
 
 
@@ -144,11 +146,11 @@ def environment(table: pd.DataFrame) -> str:
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
                 counts = [sum(counts)]
             told = ["" if n == total[group] else str(n) for n in counts]
-            lines += [row([item, breakable(escape(v)), n]) for v, n in zip(values, told, strict=True)]
+            lines += [row([item, breakable(escape(v)) or "--", n]) for v, n in zip(values, told, strict=True)]
     return longtable(
         f"{left(4.2, 10.0)}r",
         "Environment, systems and engines as captured with the records; "
-        "a count of points stands where a value does not hold for all of its group.",
+        "a count of points stands where a value does not hold for all of its group. A dash: not set, or not known.",
         "tab:environment",
         ["Item", "Value", "Points"],
         lines,

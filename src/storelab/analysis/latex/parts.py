@@ -127,6 +127,11 @@ def upright(names: Sequence[str]) -> list[str]:
     return [rf"\rotatebox{{90}}{{{escape(name)}}}" for name in names]
 
 
+def unlimited(column: str, value: Any) -> str:
+    """Return an axis value under its heading; a dash where the amplification has no limit."""
+    return "--" if column == "max_amplification" and value == 0 else words.cell(column, value)
+
+
 def stacked(heading: str) -> str:
     """A heading with its words one below the other, so that a column of short values stays narrow."""
     return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', LINE_END)}}}"

@@ -1,12 +1,13 @@
 """LaTeX tables of reads of ROOT files: by volume, by entries, replayed; Table 2 beside the published one."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
-from storelab.analysis.latex.parts import THIN, escape, few, placed, row, stacked, title
+from storelab.analysis.latex.parts import THIN, escape, few, placed, row, stacked, title, unlimited
 from storelab.analysis.parts import words
 from storelab.analysis.tables.sparse import entries_read, of_all_branches
 
@@ -49,7 +50,7 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
             idle = IDLE.get(r.get("merge"), ())
             cells = [
                 f"{r[first]:g}",
-                *("--" if c in idle else escape(words.cell(c, r[c])) for c in axes),
+                *("--" if c in idle else escape(unlimited(c, r[c])) for c in axes),
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
             marks = (few(r) if c.endswith("per_s") else "" for _, c in columns)
@@ -86,6 +87,7 @@ def entries(table: pd.DataFrame) -> str:
 
 
 FIRST = ("read_entries", "read_volume")  # the headline is of the first that was measured
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # that tell their reads apart
 TABLE2 = (
     (r"Entries [\%]", "entry_fraction_percent"),
     ("Entries", "entries"),
@@ -137,13 +139,19 @@ def flags(table: pd.DataFrame) -> dict[str, bool]:
     return {flag: workload in set(table["workload"]) for flag, workload in workloads.items()}
 
 
+def _is_about(what: object, part: str, volume: str) -> bool:
+    """Return whether a verdict is about this part of the file, of this part of the volume if it names one."""
+    parts = str(what).split(", ")
+    return part in parts and (volume in parts or not any(p.endswith(" of volume") for p in parts))
+
+
 @HEADLINES("sparse", "sparse", "verdicts")
 def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
     """Yield the fastest reading of the smallest part of a ROOT file, by entries that of all branches."""
     reads = closed(table)
     reads = reads[reads["entries_median_per_s"].notna()] if len(reads) else reads
     for system, own in reads.groupby("deployment") if len(reads) else []:
-        for workload, fraction in zip(FIRST, ("entry_fraction_percent", "volume_fraction_percent"), strict=True):
+        for workload, fraction in zip(FIRST, FRACTIONS, strict=True):
             own_reads = own[own["workload"] == workload]
             own_reads = of_all_branches(own_reads) if workload == "read_entries" else own_reads
             known = own_reads[own_reads[fraction] < 100] if len(own_reads) else own_reads
@@ -152,7 +160,8 @@ def headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]
             known = known[known[fraction] == known[fraction].min()]
             r = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
             part = words.value_text(fraction, r[fraction])
-            told = verdicts["what"].fillna("").map(lambda what, part=part: part in what.split(", "))
+            volume = words.value_text(FRACTIONS[-1], 100 if pd.isna(r.get(FRACTIONS[-1])) else r[FRACTIONS[-1]])
+            told = verdicts["what"].map(partial(_is_about, part=part, volume=volume)).astype(bool)
             on = verdicts[told & (verdicts["workload"] == workload) & (verdicts["deployment"] == system)]
             counts = entries_read(r, own_reads) if workload == "read_entries" else None
             part = "{} of {} entries".format(*map(words.number, counts)) if counts else part

@@ -6,7 +6,19 @@ import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, closed, interval, reach, runs, verdict
-from storelab.analysis.latex.parts import THIN, escape, left, longtable, placed, row, shares, spread, stacked, tabular
+from storelab.analysis.latex.parts import (
+    THIN,
+    escape,
+    left,
+    longtable,
+    placed,
+    row,
+    shares,
+    spread,
+    stacked,
+    tabular,
+    unlimited,
+)
 from storelab.analysis.parts import cold, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.analysis.tables.verdicts import units_of
@@ -52,7 +64,7 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     lines = []
     for _, r in rows.iterrows():
         labels = "".join(mark for mark, column in (("u", "unsteady"), ("s", "too_short")) if r[column]) + _bound(r)
-        cells = [r["store"], _apart(r, moving[1:])] if worded else [words.cell(c, r[c]) for c in moving]
+        cells = [r["store"], _apart(r, moving[1:])] if worded else [unlimited(c, r[c]) for c in moving]
         n = f"{r['n']:g}" + (f" of {r['reps_planned']:g}" if r["n"] < r["reps_planned"] else "")
         lines.append(
             row(
@@ -154,6 +166,7 @@ def systems(table: pd.DataFrame) -> str:
             [
                 row([escape(d), escape(e), *(found.get(c, "--") for c in part)])
                 for (d, e), found in sorted(cells.items())
+                if found.keys() & part
             ],
         )
         for part in (every[i : i + SIDE_BY_SIDE] for i in range(0, len(every), SIDE_BY_SIDE))

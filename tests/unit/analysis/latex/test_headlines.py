@@ -232,6 +232,18 @@ def test_sparse_reads_are_those_of_the_smallest_part_and_the_fastest_reader():
     assert not known(told, sparse=whole)  # a read of the whole file is not sparse
 
 
+def test_sparse_reads_have_the_verdict_of_all_branches():
+    axes = {"volume_fraction_percent": 100.0, "entry_fraction_percent": 0.1, "clients": 2}
+    sparse = groups([{"workload": "read_entries", "engine": "planned", "value": 6.0} | axes], "entries", "per_s")
+    one, every = (f"file M, 0.1 % of entries, {percent} % of volume" for percent in (1, 100))
+    told = verdicts(
+        ("alpha", "read_entries", "planned", one, "operations/s", 12.0, "server CPU"),
+        ("alpha", "read_entries", "planned", every, "operations/s", 6.0, "client CPU"),
+    )
+    [[reads]] = known(told, sparse=sparse).values()
+    assert reads.verdict == "client CPU"
+
+
 def test_jobs_show_the_most_events():
     rows = [
         {"workload": "events", "engine": "fsspec", "navigation": "scan", "clients": c, "value": v}

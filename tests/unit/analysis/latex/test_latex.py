@@ -141,12 +141,24 @@ def test_environment_prints_requests_per_operation(tex):
 def test_environment_has_one_row_for_a_setting_that_is_an_axis():
     items = {"settings.pool": ["12", "100", "2", "8", "16"], "settings.mode": ["a", "b"]}
     items["deployment.link_bits_per_s"] = ["300000000, 300000000"]
+    items["settings.part_size"] = [""]
     rows = [("engine x", item, value, 2) for item, values in items.items() for value in values]
     text = numbers.environment(pd.DataFrame(rows, columns=["group", "item", "value", "points"]))
     lines = [line.replace(r"\allowbreak{}", "").replace("~", " ") for line in text.splitlines() if "&" in line]
     assert r"settings, pool & 5 values from 2 to 100 &  \\" in lines
     assert sum("mode" in line for line in lines) == 2 and sum("pool" in line for line in lines) == 1
     assert any("300 Mbit/s, 300 Mbit/s" in line for line in lines)
+    assert any(line.startswith("settings, part size & -- &") for line in lines)
+
+
+def test_text_counts_several_clients():
+    found = [numbers.flags({"clients_most": n})["several_clients"] for n in ("1 client", "4 clients")]
+    assert found == [False, True] and not numbers.flags({})["several_clients"]
+
+
+def test_no_limit_of_amplification_is_a_dash():
+    assert [parts.unlimited("max_amplification", v) for v in (0.0, 3.0)] == ["--", "3"]
+    assert parts.unlimited("thrift", 0.0) == "0"
 
 
 @pytest.mark.heavy

@@ -23,7 +23,10 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
     for place, r in rows[several].iterrows():
         more = [words.value_text("workload", r["workload"]), words.settings((c, r[c]) for c in axes)]
         rows.loc[place, "deployment"] = ", ".join(filter(None, [r["deployment"], *more]))
-    rows = rows.assign(phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True))
+    rows = rows.assign(
+        phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True),
+        deployment=pd.Categorical(rows["deployment"], list(dict.fromkeys(rows["deployment"])), ordered=True),
+    )
     if rows.groupby("fault")["deployment"].nunique().max() < MIN_VALUES:
         return rows  # of the other figure
     rows = rows.sort_values(["role", "phase", "deployment"], kind="stable")
@@ -40,7 +43,7 @@ _BY_SYSTEM = Specification(
     where={"phase": list(AFTERWARDS)},
     measures=(
         Measure((Curve("rate_over_before", "ratio"),), "Rate over that before", log_from=float("inf")),
-        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 of the latency over that before"),
+        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 over that before"),
     ),
     prepare=_in_order,
     x="deployment",
@@ -48,7 +51,7 @@ _BY_SYSTEM = Specification(
     references=_unchanged,
     columns=True,
     title="Each phase over that before the disturbance",
-    caption="Rate and latency of each role in the phases of its runs, over those before the disturbance; 1 "
+    caption="Rate and p99 of the latency of each role in the phases of its runs, over those before the disturbance; 1 "
     "(dashed) is no change. Medians; {bars}. {shared}",
     height=1.2,
     line=0.25,

@@ -34,6 +34,7 @@ NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
 UNTOLD = (".", "black")  # of another state
+NEAR = 0.035  # of the duration: names of acts that are closer cover each other
 
 
 STEM = "timeline"  # names of these figures begin so, and no campaign's own
@@ -280,8 +281,7 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             ax.axvline(second, color="0.25", linewidth=0.6, linestyle=":", zorder=1)
         ax.set_xlim(0, duration)
     rate = panels[0]
-    for (act, actor, _), second in at.items():
-        text = f"{act} {actor}".strip().replace("_", " ")
+    for text, second in _texts(at, NEAR * duration):
         late = second > 0.9 * duration
         rate.annotate(
             text,
@@ -294,6 +294,7 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             color="0.25",
             va="top",
             ha="right" if late else "left",
+            ma="right",
             bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},
         )
     for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
@@ -313,6 +314,21 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             markerfacecolor=face,
             clip_on=False,
         )
+
+
+def _texts(at: "pd.Series[float]", near: float) -> list[tuple[str, float]]:
+    """Return names of acts and where they are written: of acts within this many seconds the lines of one text, at the
+    first."""
+    texts: list[tuple[str, float]] = []
+    last = -math.inf
+    for (act, actor, _), second in at.items():
+        name = f"{act} {actor}".strip().replace("_", " ")
+        if second - last < near:
+            texts[-1] = (f"{texts[-1][0]}\n{name}", texts[-1][1])
+        else:
+            texts.append((name, second))
+        last = second
+    return texts
 
 
 def _axes(

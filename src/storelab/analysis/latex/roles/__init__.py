@@ -215,6 +215,8 @@ def flags(table: pd.DataFrame, faults: pd.DataFrame, drawn: Mapping[str, Any]) -
         "roles_disturbed": bool(len(table)) and bool((table["phase"] != THROUGHOUT).any()),
         "timelines": any(entry["table"] == "timeline.csv" for entry in drawn.values()),
         "recovery_failed": bool(len(own)) and bool(own["failed_operations"].sum()),
+        "recovery_spared": bool(len(own)) and bool((own["failed_operations"] == 0).any()),
+        "recovery_whole_later": bool(len(own)) and bool((own["whole_after_median_s"] > 0).any()),
         "recovery_states": bool(len(own)) and bool(own["states_told"].sum()),
         "recovery_unnoticed": bool(len(own)) and bool(own["never_noticed"].sum()),
         "recovery_stuck": bool(len(own)) and bool(own[["never_whole", "never_served"]].sum().sum()),
@@ -340,7 +342,8 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
     it lasted and after it. worst: the lowest rate of all faults, which is in the text in any case."""
     failed = int(rows["failed_operations"].sum())
     if failed:
-        yield f"{words.number(failed, gap=THIN)} failed operations ({_failed(rows).removesuffix(' failed')})"
+        of_all = _failed(rows).removesuffix(" failed")
+        yield f"{words.number(failed, gap=THIN)} failed operations ({of_all} of all from then on)"
     known = rows[rows["pause_median_s"].notna()]
     unserved = known[(known["pause_median_s"] >= UNSERVED * known["undone_median_s"]).fillna(False)]
     if len(unserved):

@@ -64,7 +64,7 @@ def _value(r: pd.Series, column: str) -> str:
     ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
     if r["source"] == PUBLISHED:
         return words.number(r[column], gap=THIN)
-    value = round(r[column]) if column == "events" and pd.notna(r[column]) else r[column]
+    value = r[column]
     low, high = (r[c] for c in ends)
     mark = FEW if r["few"] == 1 else ""
     return (words.spread([value, low, high], THIN) if high > low else words.number(value, gap=THIN)) + mark

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
-from storelab.analysis.latex.parts import FEW, THIN, below, escape, left, longtable, row
+from storelab.analysis.latex.parts import FEW, ONE_PIECE, THIN, below, escape, left, longtable, row
 from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
 
@@ -58,5 +58,7 @@ def _unknown(table: pd.DataFrame) -> str:
 
 @FLAGS("limits", "verdicts")
 def flags(table: pd.DataFrame) -> dict[str, bool]:
-    """Whether the table has a row."""
-    return {"limits_named": bool((table["verdict"] != NOT_KNOWN).any())}
+    """Return whether the table has a row, and whether it may run over pages."""
+    named = table[table["verdict"] != NOT_KNOWN]
+    rows = len(named) + named["deployment"].nunique()
+    return {"limits_named": bool(rows), "limits_long": rows > ONE_PIECE}

@@ -69,8 +69,9 @@ def identity(axes: Mapping[str, str]) -> list[str]:
 @GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS and of RATIOS (null in `before`,
-    where nothing was before, and of phases that are too short), BOUNDS (of both; null: none)."""
+    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS
+    and of RATIOS (null in `before`, where nothing was before, and of phases that are too short), BOUNDS (of both;
+    null: none)."""
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = cells.in_phases(campaign)
     measures = [*SUMS, *cells.LATENCIES, BOUNDS]
@@ -79,7 +80,7 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     both = spans.merge(found[[*place, *measures]], on=place, how="left")
     both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
     both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
-    both["rate_operations"] = both["operations"] + both["errors"]
+    both["rate_operations"] = _rate_operations(both)
     does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
     before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
@@ -97,6 +98,11 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
         both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
     both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
     return both[~((both["length_s"] < SHORTEST_S) | (expected < 1))].reset_index(drop=True)
+
+
+def _rate_operations(phases: pd.DataFrame) -> pd.Series:
+    """Return the numbers of operations that the rates depend on: a rate of 0 depends on those that failed."""
+    return phases["operations"].where(phases["operations"] > 0, phases["errors"])
 
 
 def _with_ratios(told: Any) -> str | None:
@@ -118,9 +124,9 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
     with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
-    that ended in the phase; few: fewer than `groups.FEW` of them in one run; hung, not_begun: of those that waited in
-    it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in their order, roles as
-    the campaign names them, phases by time."""
+    that ended in the phase; few: the rate of one run depends on fewer than `groups.FEW` of them; hung, not_begun: of
+    those that waited in it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in
+    their order, roles as the campaign names them, phases by time."""
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
     columns = [*by, "place", *COLUMNS]

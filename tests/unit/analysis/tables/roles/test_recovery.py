@@ -155,6 +155,16 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
     assert recovery.where(recovered(None, 1.0)) == "uploads on ceph"
 
 
+def test_text_names_what_was_spared_only_where_there_is_any():
+    roles_table = pd.DataFrame({"workload": ["w"], "role": ["r"], "phase": ["during"]})
+    rows = pd.DataFrame([recovered("cut", 1.0, states_told=1)])
+    flags = latex.flags(roles_table, rows, {})
+    assert not flags["recovery_spared"] and not flags["recovery_whole_later"]
+    rows = rows.assign(failed_operations=0, whole_after_median_s=3.0)
+    flags = latex.flags(roles_table, rows, {})
+    assert flags["recovery_spared"] and flags["recovery_whole_later"]
+
+
 # Headlines
 
 
@@ -182,4 +192,10 @@ def test_headline_has_each_fault():
     assert "reads at 47.5" in text and "killed" not in text and "0.500~s after the fault" in text
     failed = cost("killed", "reads", after=0.39, after_latency_p99=2.2) | {"failed_operations": 3, "versions": "1 to 2"}
     text = headline(failed)
-    assert "3 failed operations (3" in text and "reads at 39" in text and "2.20 times" in text and "1 to 2" in text
+    assert (
+        "3 failed operations (3" in text
+        and "of all from then on)" in text
+        and "reads at 39" in text
+        and "2.20 times" in text
+        and "1 to 2" in text
+    )

@@ -276,6 +276,19 @@ def test_role_with_bursts_has_a_panel():
     assert timeline._levels([found[0] | {"more": found[0]["ups"]}]) == [["dels"], ["ups", "more"]]
 
 
+def test_names_of_acts_do_not_cover_each_other():
+    index = pd.MultiIndex.from_tuples([("kill", "a-1", 0), ("kill", "a_2", 0), ("start", "", 0)])
+    at = pd.Series([5.0, 5.5, 9.0], index=index)
+    assert timeline._texts(at, 1.0) == [("kill a-1\nkill a 2", 5.0), ("start", 9.0)]
+    assert len(timeline._texts(at, 0.1)) == 3
+
+
+def test_rate_depends_on_operations_that_succeeded():
+    """8 of 13 000 operations succeeded: few. None of 200 did: a rate of 0."""
+    phases = pd.DataFrame({"operations": [8.0, 0.0, 30.0], "errors": [12_992.0, 200.0, 5.0]})
+    assert list(roles._rate_operations(phases)) == [8, 200, 30]
+
+
 def test_figure_over_time_without_failures(tables):
     known, fig = figure(tables, "timeline_beside")
     text = catalogue.caption(known, tables["timeline"])

@@ -148,7 +148,9 @@ def test_figure_and_table_show_most_clients(tmp_path):
 
 def test_panels_say_how_many_settings_they_leave_out(tmp_path):
     one = table(tmp_path, [op(2, 5), op(3, 50)])
-    every = [one.assign(engine=f"e{i}", store=store, p50=9.0 - i) for store in ("a", "b") for i in range(4)]
+    every = [
+        one.assign(engine=f"e{i}", store=store, p50=1.0 + i, mean=9.0 - i) for store in ("a", "b") for i in range(4)
+    ]
     rows = pd.concat(every, ignore_index=True)
     fig = draw.draw(catalogue.FIGURES["distributions"], rows)
     assert "2 of 8 settings" in fig.axes[0].texts[-1].get_text() and len(fig.axes[0].lines) == 2

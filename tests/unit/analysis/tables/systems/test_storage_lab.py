@@ -22,7 +22,8 @@ def test_cells_that_were_not_printed_stay_empty():
     assert set(storage_lab.best_settings(t)["setting"]) == {"readahead of 2 MiB"}
     text = latex.storage_lab(t)
     assert text.count(r"\label{tab:lab_") == 2 and r"AFS native & 192 & -- & 277 & --" in text
-    assert r"\multicolumn{9}{@{}r@{}}{continued}" in text
+    assert r"\multicolumn{9}{@{}r@{}}{continued}" in text and "7 030" in text.replace(r"\,", " ")
+    assert "15 600" in latex.storage_lab(t.assign(events=t["events"].replace(144_000, 15_623.4))).replace(r"\,", " ")
 
 
 def test_events_are_those_of_the_whole_run():

@@ -144,6 +144,14 @@ def test_full_links_are_named_and_contradictions_follow():
     both = latex.verdicts(pd.DataFrame([row, open_])).split(r"\end{fixedtable}")
     assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
     assert "tabular" not in latex.verdicts(pd.DataFrame([open_]))
+    many = pd.DataFrame([row] * 8)
+    found = {n: latex.flags(pd.DataFrame(rows)) for n, rows in (("open", [open_]), ("one", [row]), ("many", many))}
+    assert {n: (f["limits_named"], f["limits_long"]) for n, f in found.items()} == {
+        "open": (False, False),
+        "one": (True, False),
+        "many": (True, True),
+    }
+    assert "longtable" in latex.verdicts(many) and "longtable" not in both[0]
 
 
 def test_first_rule_is_the_verdict_and_others_follow():
