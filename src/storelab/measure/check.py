@@ -12,10 +12,13 @@ from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of, together
+from storelab.datasets import own_file
 from storelab.host import scratch
 from storelab.measure import beside, check_axes, cold, jobs
 from storelab.stores import changed, make
 from storelab.stores.base import Store
+from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.net import free
 from storelab.workloads.staging import filling, stage
 from storelab.workloads.staging.needs import in_parts, summarise
 
@@ -28,12 +31,9 @@ def _own_first(points: list[Point]) -> list[Point]:
 
 
 def named_files(config: Config) -> None:
-    """Every ROOT file that the configuration names is there. Raises UserError."""
+    """Raises UserError where a ROOT file of the configuration is not there, or its protocol is not known."""
     for name, file in config.files.items():
-        if "://" not in file.path and not Path(file.path).expanduser().is_file():
-            raise UserError(
-                f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
-            )
+        own_file.findable(file.path, f"files.{name}.path")
 
 
 def limits(config: Config, points: list[Point]) -> None:
@@ -112,6 +112,36 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
                     "set their `port` further apart",
                 )
             taken[port] = name
+
+
+def places(stores: Mapping[str, Store]) -> None:
+    """Addresses of managed stores are of this machine, and none has its data in the folder of another.
+
+    Raises UserError.
+    """
+    folders: dict[Path, str] = {}
+    for name, store in stores.items():
+        if not isinstance(store, Managed) or store.daemons.elsewhere():
+            continue
+        settings = store.settings
+        for key, host in [("address", getattr(settings, "address", LOOPBACK))] + [
+            ("front_end_addresses", host) for host in getattr(settings, "front_end_addresses", ())
+        ]:
+            try:
+                free(host, 0)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise UserError(
+                    f"stores.{name}.{key}",
+                    f"{host} cannot be listened at ({why[0].lower()}{why[1:]})",
+                    "give an address of this machine, such as 127.0.0.1",
+                ) from None
+        data = store.data.resolve()
+        for other, whose in folders.items() if settings.directory else ():
+            if data == other or other in data.parents or data in other.parents:
+                problem = f"{settings.directory} is the folder of store {whose}, too"
+                raise UserError(f"stores.{name}.directory", problem, "give each store a folder of its own")
+        folders[data] = name
 
 
 def _able(config: Config, point: Point, store: Store, workload: Workload) -> None:
@@ -247,6 +277,7 @@ def everything(
         choose.check(config, points, stores)
         cold.check(config, points)
         ports(config, points, stores)
+        places({name: stores[name] for name in stores_of(config, points)})
         rights(config, points, workloads, stores)
         programs(points, stores)
         filling.check(config, points, stores)
