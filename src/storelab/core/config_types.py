@@ -129,8 +129,8 @@ def _boolean(value: Any) -> bool:
 def at_least(least: str) -> AfterValidator:
     """A bound of a size, such as `1 MiB`, for values of which less would be taken for none or for more."""
 
-    def bounded(value: int) -> int:
-        if value < units.parse(least, "size", ""):
+    def bounded(value: int | None) -> int | None:
+        if value is not None and value < units.parse(least, "size", ""):
             raise ValueError(f"{units.format_size(value)} is too little; give at least {least}")
         return value
 

@@ -1,6 +1,7 @@
 """`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched."""
 
 import os
+import resource
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from storelab.stores.managed.net import free
 from storelab.workloads.staging import filling, stage
 from storelab.workloads.staging.needs import in_parts, summarise
 
+FILES_OF_WORKER, FILES_BESIDE = 2, 64  # that a client opens: a socket and a body for each worker; its own
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
 
@@ -52,6 +54,24 @@ def limits(config: Config, points: list[Point]) -> None:
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
         _within(config, "connections", workers, f"{who} {workers} workers")
+
+
+def open_files(config: Config, points: list[Point]) -> None:
+    """Each client may open the files and sockets of its workers. Raises UserError.
+
+    On other nodes, `inspect` looks at their limits.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
+        return
+    for p in in_parts(_own_first(points)):
+        workers = p.axes.get("workers", 1)
+        if (needed := FILES_BESIDE + FILES_OF_WORKER * workers) > hard:
+            raise UserError(
+                f"sweeps.{p.sweep}",
+                f"a client of {workers} workers opens up to {needed} files, this shell allows {hard}",
+                f"raise its limit (ulimit -Hn {needed}), or sweep fewer workers",
+            )
 
 
 def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
@@ -274,12 +294,13 @@ def everything(
         named_files(config)
         check_axes.files(points)
         limits(config, points)
+        open_files(config, points)
         choose.check(config, points, stores)
         cold.check(config, points)
         ports(config, points, stores)
-        places({name: stores[name] for name in stores_of(config, points)})
         rights(config, points, workloads, stores)
         programs(points, stores)
         filling.check(config, points, stores)
         room(config, points, stores)
+        places({name: stores[name] for name in stores_of(config, points)})
         acts.everything(config, points, deployed, stage.report)

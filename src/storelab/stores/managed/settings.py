@@ -38,7 +38,7 @@ class ListeningSettings(ManagedSettings):
 class OnDrives(Closed):
     """A managed store whose drives may be file systems of their own."""
 
-    drive_size: Annotated[Size, at_least("1 MiB")] | None = Field(
+    drive_size: Annotated[Size | None, at_least("1 MiB")] = Field(
         None,
         description=(
             "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "
