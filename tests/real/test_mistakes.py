@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from command_line import in_process
 from common import BIN, ROOT, environ, laboratory
+from snakemake_run import snakemake
+
+from snakemake_logger_plugin_storelab import line
 
 pytestmark = pytest.mark.real
 
@@ -117,3 +120,31 @@ def test_missing_latex_is_named(lab, tmp_path):
     made = ROOT / "tests" / "data" / "examples"
     line = refused(lab, "paper", "--campaign-dir", str(made), env=dict(environ(), PATH=str(tmp_path)))
     assert "LaTeX is not installed" in line and "make tex" in line
+
+
+def test_snakemake_says_why_it_ends(lab):
+    """`quiet: all` hid every error before the Snakefile is read, and of folders that cannot be written."""
+    for arguments, message in (
+        (["--config", "measure=false", "quick", "--", "tables"], "(Unparsable value: 'quick')"),
+        (["--configfile", "nope.yaml", "--", "tables"], "No such file or directory: 'nope.yaml'"),
+        (["--config", "measure=true", "--", "nowhere"], "No rule to produce nowhere"),
+    ):
+        done = snakemake(lab, *arguments)
+        lines = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
+        assert done.returncode and len(lines) == 1 and "Traceback" not in done.stderr, done.stderr
+        assert lines[0].startswith("storelab: Snakemake: ") and message in lines[0]
+
+
+def test_snakemake_without_its_folder_says_why(lab):
+    shutil.rmtree(lab / ".snakemake", ignore_errors=True)
+    (lab / ".snakemake").write_text("")
+    done = snakemake(lab, "--config", "measure=true", "--", "tables")
+    (lab / ".snakemake").unlink()
+    assert done.returncode == 1 and "storelab: Snakemake: FileExistsError" in done.stderr, done.stderr
+
+
+def test_error_of_snakemake_is_one_line():
+    trace = "Traceback (most recent call last):\n\n  File \"{0}\"\n\nOSError: [Errno 30] Read-only file system: 'x'\n"
+    assert line(trace.format("/lib/snakemake/cli.py")) == "OSError: [Errno 30] Read-only file system: 'x'"
+    assert line("MissingRuleException:\nNo rule.") == "MissingRuleException: No rule."
+    assert "Traceback" in line(trace.format("/src/storelab/cli/workflow.py")), "a mistake of storelab keeps all lines"

@@ -68,13 +68,17 @@ def _plain(name: str) -> str:
     return str(name).replace("_", " ")
 
 
+def _ordered(moved: pd.DataFrame) -> pd.DataFrame:
+    """Rows by size, uploads first, by workers; a campaign that moves no objects has no such columns, and no rows."""
+    order = ["object_size_bytes", "workload", "workers"]
+    return moved.sort_values(order, ascending=[True, False, True]) if len(moved) else moved
+
+
 def rates(found: pd.DataFrame) -> Section:
     """Objects up and down: a row for what moves, a column for how many requests are in flight."""
     moved = found[found["workload"].isin(speed.MOVING)]
     out = Section("How fast objects go up and down", ["", "at once", "objects/s", "MB/s", "failed"])
-    for r in moved.sort_values(
-        ["object_size_bytes", "workload", "workers"], ascending=[True, False, True]
-    ).itertuples():
+    for r in _ordered(moved).itertuples():
         out.rows.append(
             [
                 f"{words.value_text('workload', r.workload)} of {words.cell('object_size_bytes', r.object_size_bytes)}",
@@ -91,9 +95,7 @@ def latencies(found: pd.DataFrame) -> Section:
     """How long one operation takes, by how many are in flight."""
     moved = found[found["workload"].isin(speed.MOVING)] if len(found) else found
     out = Section("How long one takes, in ms", ["", "at once", "half within", "90 % within", "99 % within"])
-    for r in moved.sort_values(
-        ["object_size_bytes", "workload", "workers"], ascending=[True, False, True]
-    ).itertuples():
+    for r in _ordered(moved).itertuples():
         values = {q: getattr(r, f"latency_{q}_median_ms") for q in ("p50", "p90", "p99")}
         bound = _text(r.lower_bounds)  # quantiles that fall on operations which never ended
         out.rows.append(
@@ -108,11 +110,15 @@ def latencies(found: pd.DataFrame) -> Section:
     return out
 
 
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has the one that it sweeps, or both
+
+
 def sparse(found: pd.DataFrame) -> Section:
     """Reads of a ROOT file, by reader."""
     out = Section("Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests each"])
     for r in found.itertuples():
-        what = words.value_text("entry_fraction_percent", r.entry_fraction_percent)
+        named = [f for f in FRACTIONS if not pd.isna(getattr(r, f, None))]
+        what = words.value_text(named[0], getattr(r, named[0])) if named else words.value_text("workload", r.workload)
         out.rows.append(
             [
                 f"{what}, {words.value_text('engine', r.engine)}",

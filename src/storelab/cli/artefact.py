@@ -83,6 +83,7 @@ def _file_of(root: Path, name: str) -> str:
 def _make(campaign: "Campaign") -> None:
     """Tables and figures, where they are not those of the records; what is the same stays untouched."""
     from storelab.analysis.figures import write
+    from storelab.analysis.parts import derived
     from storelab.analysis.tables import build
     from storelab.cli.code import stale_figures
 
@@ -91,6 +92,8 @@ def _make(campaign: "Campaign") -> None:
     new = [path for path, text in made.items() if not path.is_file() or path.read_bytes() != text]
     for path in new:
         records.write_atomic(path, made[path])
+    if new or derived.damaged_tables(folder, build.NAMES):
+        derived.write_sums(folder, build.NAMES)
     stale = stale_figures(folder, campaign.plan)
     if stale or not (folder / "figures" / "index.json").is_file():
         write.build(folder, stale, _cores())

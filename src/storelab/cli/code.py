@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.analysis.figures import KINDS
+from storelab.analysis.parts import derived
 from storelab.core.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
@@ -95,13 +96,13 @@ def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[s
 
 
 def _oldest(folder: Path, name: str, kinds: Iterable[str]) -> float:
-    """When a figure was drawn, Unix seconds; 0 where a file is missing. One without data has its `.json` alone."""
+    """When a figure was drawn, Unix seconds; 0 where a file is not as it was drawn. One without data has its `.json`
+    alone."""
     mark = folder / f"{name}.json"
-    try:
-        kinds = () if json.loads(mark.read_text()).get("empty") else kinds
-        return min(p.stat().st_mtime for p in (mark, *(folder / f"{name}.{kind}" for kind in kinds)))
-    except FileNotFoundError:
+    if not derived.is_whole(mark, kinds):
         return 0.0
+    kinds = () if derived.figure(mark)["empty"] else kinds
+    return min(p.stat().st_mtime for p in (mark, *(folder / f"{name}.{kind}" for kind in kinds)))
 
 
 def _newest(paths: Iterable[Path]) -> float:

@@ -19,6 +19,7 @@ from typing import Any
 
 from storelab.analysis.figures import KINDS
 from storelab.analysis.papers import names
+from storelab.analysis.parts import derived
 from storelab.analysis.records import links
 from storelab.cli import code
 from storelab.core import config, evidence, records, sealed
@@ -140,6 +141,9 @@ def prepare(
     command = f"storelab{set_options(overrides)}"
     forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
+        for path in derived.damaged_tables(campaign_dir, code.constant(code.TABLES, "NAMES")) if verifying else ():
+            print(f"storelab: {path}: is not as it was made from these records; it is made again", file=sys.stderr)
+            path.unlink()
         there = existing(raw, light.name, verifying)
         return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
     if records.sealed(raw):
@@ -212,9 +216,8 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     names.distinct(zip((light.name for light in lights), folders, strict=True))
     members = [prepare({**each, "layout": "article"}, main, verifying, KINDS[:1]) for each in given]
     folder = names.place(folders[0].parent, [light.name for light in lights])
-    tex = [folder / "tex" / f"{name}.tex" for name in ("content", "front", "findings", "appendix")]
-    if not all(path.exists() for path in tex):
-        tex[0].unlink(missing_ok=True)  # it stands for all that is joined
+    if not _whole_tex(folder / "tex", ("content", "front", "findings", "appendix")):
+        (folder / "tex" / "content.tex").unlink(missing_ok=True)  # it stands for all that is joined
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
     return Workflow(
         False,
@@ -258,20 +261,33 @@ def say_made(campaign_dir: str) -> None:
 def pictures(campaign_dir: str) -> list[str]:
     """The figures that were drawn, as PNG."""
     index = Path(campaign_dir) / "figures" / "index.json"
-    entries = records.read_json(index)["figures"] if index.exists() else {}
+    entries = derived.figure(index)["figures"] if index.exists() else {}
     return [f"{campaign_dir}/figures/{name}.png" for name in entries]
 
 
 def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None:
     """The index stands for all figures (in files of these kinds), `sections.tex` for all of `tex/`: neither does where
-    one of them is gone."""
+    one of them is gone or damaged."""
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
-    entries = records.read_json(index)["figures"] if index.exists() else {}
-    made = [f"{figure}.{kind}" for figure in entries for kind in ("json", *kinds)]
-    if not all((index.parent / name).exists() for name in made):
+    try:
+        entries = derived.figure(index)["figures"] if index.exists() else {}
+        whole = all(derived.is_whole(index.parent / f"{figure}.json", kinds) for figure in entries)
+    except UserError:
+        whole = False
+    if not whole:
         index.unlink()
-    if not all((tex / f"{name}.tex").exists() for name in code.constant(code.LATEX, "TEX")):
+    if not _whole_tex(tex, code.constant(code.LATEX, "TEX")):
         (tex / "sections.tex").unlink(missing_ok=True)
+
+
+def _whole_tex(tex: Path, names: Iterable[str]) -> bool:
+    """Whether all these files of `tex/` are there, as they were written."""
+    try:
+        for name in names:
+            derived.read_tex(tex / f"{name}.tex", "")
+    except (UserError, FileNotFoundError):
+        return False
+    return True
 
 
 def jobs(full: config.Config, points: Mapping[str, Point]) -> tuple[dict[str, int], dict[str, int]]:

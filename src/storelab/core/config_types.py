@@ -126,6 +126,17 @@ def _boolean(value: Any) -> bool:
     raise ValueError(f"{shown(value)} is not a boolean; write true or false")
 
 
+def at_least(least: str) -> AfterValidator:
+    """A bound of a size, such as `1 MiB`, for values of which less would be taken for none or for more."""
+
+    def bounded(value: int | None) -> int | None:
+        if value is not None and value < units.parse(least, "size", ""):
+            raise ValueError(f"{units.format_size(value)} is too little; give at least {least}")
+        return value
+
+    return AfterValidator(bounded)
+
+
 Size = Annotated[int, BeforeValidator(partial(_unit, "size"))]
 Duration = Annotated[int, BeforeValidator(partial(_unit, "duration"))]
 Rate = Annotated[int, BeforeValidator(partial(_unit, "rate")), Field(ge=1)]

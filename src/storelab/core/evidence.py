@@ -25,6 +25,7 @@ RESTORE = sealed.RESTORE
 ANEW = "restore it, or run with measure=true, which measures anew what is damaged"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _LAST = "# SHA-256 of the lines above: "
+_CODE = re.compile(r"# code: ([0-9a-f]{64})\n")  # of derived files: what they were made by
 
 Digest = Callable[[Path], str]
 
@@ -164,10 +165,26 @@ def write_sums(raw: Path) -> int:
     return len(files)
 
 
-def sums_text(sums: Mapping[str, str]) -> bytes:
-    """Name -> SHA-256 as the text of a file of checksums, whose last line has the sum of those above."""
-    text = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+def sums_text(sums: Mapping[str, str], code: str | None = None) -> bytes:
+    """Name -> SHA-256 as the text of a file of checksums, whose last line has the sum of those above. code: the sum of
+    the code that made the files, where they are derived."""
+    text = (f"# code: {code}\n" if code else "") + "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     return f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode()
+
+
+def sum_of_records(raw: Path) -> str:
+    """Return a sum that changes with any record, and stays when the campaign is sealed. Raises UserError: no sums."""
+    measured = raw / sealed.MEASURED_SUMS
+    path = measured if measured.exists() else raw / SUMS
+    if not path.exists():
+        read_sums(raw)
+    return records.sha256(path)
+
+
+def code_of(sums: bytes) -> str | None:
+    """Return the sum of the code that the text of a file of checksums names."""
+    found = _CODE.match(sums.decode(errors="replace"))
+    return found[1] if found else None
 
 
 def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
@@ -191,6 +208,8 @@ def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
             above = text[: -len(line)].encode()
             if line != f"{_LAST}{records.sha256_of(above)}\n":
                 raise UserError(path, "does not agree with the sum in its last line: it was altered", mend)
+        elif number == 1 and _CODE.fullmatch(line):
+            continue
         elif found is None or not line.endswith("\n") or found[2] in listed:
             raise UserError(f"{path}, line {number}", "is no checksum of a file: it was altered", mend)
         else:

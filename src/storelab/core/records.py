@@ -204,6 +204,26 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
+def read_as(path: Path, kind: Any, mend: str) -> Any:
+    """Return what a note or a file of state holds, unchanged: JSON of this type, such as `list[int]` or a dataclass.
+
+    mend: what to do without the file. Raises UserError: it cannot be read, is not JSON, or holds something else.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        data = path.read_bytes()
+        TypeAdapter(kind).validate_json(data, strict=True)
+    except OSError as error:
+        raise UserError(str(path), f"cannot be read ({error.strerror})", mend) from None
+    except ValidationError as error:
+        first = error.errors()[0]  # without its input, which may be a key
+        at = ".".join(map(str, first["loc"]))
+        problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise UserError(str(path), f"is damaged: {f'{at}: ' if at else ''}{problem}", mend) from None
+    return json.loads(data)
+
+
 def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any], sync: bool = True) -> None:
     """Write columns (shape (n,) each) as Parquet, atomically. `kinds`: OPS or another declaration of this module; a
     column of it that is missing is null. Times are delta-encoded: they take most of the room."""

@@ -5,6 +5,7 @@ numbers beyond all use. May import: `errors`.
 """
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,22 @@ class _Loader(yaml.SafeLoader):
                     )
                 lines[name] = line
         return node
+
+
+_OTHER_NUMBER = re.compile(r"[-+]?(?:0[0-9_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)")
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    """A number, unless YAML 1.1 takes it for another one than is written: `010` for 8, `1:30` for 90."""
+    construct = loader.construct_yaml_int if node.tag.endswith(":int") else loader.construct_yaml_float
+    if _OTHER_NUMBER.fullmatch(node.value):
+        mend = "write a time with its unit, such as 90 s" if ":" in node.value else "leave out the 0 in front"
+        raise _mark(node, f"{shown(node.value)} is {construct(node)} to YAML", f"{mend}, or quote it if it is text")
+    return construct(node)
+
+
+for _tag in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _number)
 
 
 class _Refused(Exception):

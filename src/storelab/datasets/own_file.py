@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from storelab.core.errors import UserError, said
+from storelab.core.errors import UserError, said, shown
 from storelab.datasets.root import baskets
 from storelab.datasets.root.branches import branches_of
 
@@ -27,11 +27,9 @@ def fetch(source: str, folder: Path, place: str) -> Path:
 
     place: configuration key, for errors. Raises UserError.
     """
+    findable(source, place)
     if "://" not in source:
-        path = Path(source).expanduser()
-        if not path.is_file():
-            raise UserError(place, f"{source}: no such file", "give the path of a ROOT file, or a URL")
-        return path.resolve()
+        return Path(source).expanduser().resolve()
     import fsspec
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,6 +50,22 @@ def fetch(source: str, folder: Path, place: str) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return target
+
+
+def findable(source: str, place: str) -> None:
+    """Raises UserError where a file is not there, or a URL has a protocol that cannot be read here."""
+    if "://" not in source:
+        if not Path(source).expanduser().is_file():
+            raise UserError(place, f"{source}: no such file", "give the path of a ROOT file, or a URL")
+        return
+    import fsspec
+
+    protocol = source.partition("://")[0]
+    try:
+        fsspec.get_filesystem_class(protocol or "none")
+    except (ValueError, ImportError) as error:
+        problem = f"protocol {shown(protocol)} cannot be read ({said(error)})"
+        raise UserError(place, problem, "write a path, or a URL that begins with https:// or root://") from None
 
 
 def whole(path: Path, place: str) -> None:

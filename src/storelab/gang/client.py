@@ -176,6 +176,8 @@ def one(folder: Path, rank: int) -> int:
     # A client that receives a signal closes its engine on the way out (`finally` in `run`).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # programs in Go do so themselves
     try:
         return run(folder, rank)
     except SystemExit as end:

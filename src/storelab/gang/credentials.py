@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
-from storelab.stores.protocols.tokens import expires, is_file
+from storelab.stores.protocols.tokens import ends_text, expires, is_file
 
 FILES = ("X509_USER_PROXY", "BEARER_TOKEN_FILE", "XRD_SECRET_FILE")  # variables that name a file
 TOKENS = ("BEARER_TOKEN",)
@@ -83,5 +83,6 @@ def too_short(environ: Mapping[str, str], seconds: float) -> str:
         tokens[str(path)] = path.read_text().strip()
     for place, token in tokens.items():
         if (end := expires(token)) is not None and end < time.time() + seconds:
-            return f"the token in {place} ends in {end - time.time():.0f} s, the point takes {seconds:.0f} s: renew it"
+            told = ends_text(end - time.time())
+            return f"the token in {place} {told}, the point takes {seconds:.0f} s: renew it"
     return ""

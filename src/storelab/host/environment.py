@@ -41,7 +41,9 @@ def git_commit() -> str:
     if not (root / ".git").exists():
         return ""
     describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = ask(["git", "-C", root, *describe], 10)
+    # The checkout may be of another user, which git refuses otherwise. A program that it names is not started.
+    own = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
+    done = ask(["git", *own, "-C", root, *describe], 10)
     return "" if done.returncode else done.stdout.strip()
 
 

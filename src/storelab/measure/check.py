@@ -1,6 +1,7 @@
 """`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched."""
 
 import os
+import resource
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,13 +13,17 @@ from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of, together
+from storelab.datasets import own_file
 from storelab.host import scratch
 from storelab.measure import beside, check_axes, cold, jobs
 from storelab.stores import changed, make
 from storelab.stores.base import Store
+from storelab.stores.managed.base import LOOPBACK, Managed
+from storelab.stores.managed.net import free
 from storelab.workloads.staging import filling, stage
 from storelab.workloads.staging.needs import in_parts, summarise
 
+FILES_OF_WORKER, FILES_BESIDE = 2, 64  # that a client opens: a socket and a body for each worker; its own
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 
 
@@ -28,12 +33,9 @@ def _own_first(points: list[Point]) -> list[Point]:
 
 
 def named_files(config: Config) -> None:
-    """Every ROOT file that the configuration names is there. Raises UserError."""
+    """Raises UserError where a ROOT file of the configuration is not there, or its protocol is not known."""
     for name, file in config.files.items():
-        if "://" not in file.path and not Path(file.path).expanduser().is_file():
-            raise UserError(
-                f"files.{name}.path", f"{file.path}: no such file", "give the path of a ROOT file, or a URL"
-            )
+        own_file.findable(file.path, f"files.{name}.path")
 
 
 def limits(config: Config, points: list[Point]) -> None:
@@ -52,6 +54,24 @@ def limits(config: Config, points: list[Point]) -> None:
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
         _within(config, "connections", workers, f"{who} {workers} workers")
+
+
+def open_files(config: Config, points: list[Point]) -> None:
+    """Each client may open the files and sockets of its workers. Raises UserError.
+
+    On other nodes, `inspect` looks at their limits.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
+        return
+    for p in in_parts(_own_first(points)):
+        workers = p.axes.get("workers", 1)
+        if (needed := FILES_BESIDE + FILES_OF_WORKER * workers) > hard:
+            raise UserError(
+                f"sweeps.{p.sweep}",
+                f"a client of {workers} workers opens up to {needed} files, this shell allows {hard}",
+                f"raise its limit (ulimit -Hn {needed}), or sweep fewer workers",
+            )
 
 
 def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
@@ -112,6 +132,36 @@ def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
                     "set their `port` further apart",
                 )
             taken[port] = name
+
+
+def places(stores: Mapping[str, Store]) -> None:
+    """Addresses of managed stores are of this machine, and none has its data in the folder of another.
+
+    Raises UserError.
+    """
+    folders: dict[Path, str] = {}
+    for name, store in stores.items():
+        if not isinstance(store, Managed) or store.daemons.elsewhere():
+            continue
+        settings = store.settings
+        for key, host in [("address", getattr(settings, "address", LOOPBACK))] + [
+            ("front_end_addresses", host) for host in getattr(settings, "front_end_addresses", ())
+        ]:
+            try:
+                free(host, 0)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise UserError(
+                    f"stores.{name}.{key}",
+                    f"{host} cannot be listened at ({why[0].lower()}{why[1:]})",
+                    "give an address of this machine, such as 127.0.0.1",
+                ) from None
+        data = store.data.resolve()
+        for other, whose in folders.items() if settings.directory else ():
+            if data == other or other in data.parents or data in other.parents:
+                problem = f"{settings.directory} is the folder of store {whose}, too"
+                raise UserError(f"stores.{name}.directory", problem, "give each store a folder of its own")
+        folders[data] = name
 
 
 def _able(config: Config, point: Point, store: Store, workload: Workload) -> None:
@@ -244,6 +294,7 @@ def everything(
         named_files(config)
         check_axes.files(points)
         limits(config, points)
+        open_files(config, points)
         choose.check(config, points, stores)
         cold.check(config, points)
         ports(config, points, stores)
@@ -251,4 +302,5 @@ def everything(
         programs(points, stores)
         filling.check(config, points, stores)
         room(config, points, stores)
+        places({name: stores[name] for name in stores_of(config, points)})
         acts.everything(config, points, deployed, stage.report)

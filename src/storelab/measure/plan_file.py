@@ -128,7 +128,13 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
 
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
-    """Raises UserError where the plan drops records, or settings differ from those of points already measured."""
+    """Raises UserError where the plan drops records, or settings differ from those of points already measured, or where
+    `plan.json` is of another campaign."""
+    if (path := config.raw / evidence.PLAN).exists():
+        told = evidence.plan_of(config.raw).get("campaign", {})
+        if (name := told.get("name", config.name) if isinstance(told, dict) else None) != config.name:
+            problem = f"is the plan of campaign {name!r}, not of {config.name!r}"
+            raise UserError(str(path), problem, "restore it, or remove it and run `storelab plan --write`")
     refuse_dropped(config, points)
     if found := differences(config, points):
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

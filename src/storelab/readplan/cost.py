@@ -25,7 +25,7 @@ class Link:
     connections busy (beyond the last, or without a curve: by bandwidth); header_bytes: wire bytes of an answer besides
     its body; ranges: that one request may ask for, if the server really answers several (else 1); part_bytes, part_s:
     what one more range in such a request costs; doubtful: those of these values that noise made impossible, and that
-    stand at the bound of what was seen.
+    stand at the bound of what was seen; `all` where the object was too small to measure with.
     """
 
     rtt_s: float

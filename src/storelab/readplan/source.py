@@ -11,7 +11,7 @@ from uproot.source.futures import TrivialFuture
 
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.cost import Link
-from storelab.readplan.link import LEAST_SIZE, measure
+from storelab.readplan.link import LEAST_SIZE, assumed, measure
 from storelab.readplan.transports import Transport, messages
 
 
@@ -110,7 +110,7 @@ class PlannedSource(uproot.source.chunk.Source):
         link = self.link
         if link is None:
             if len(pairs) < self.WORTH or self.num_bytes < LEAST_SIZE:
-                link = Link(0.01, 1e-4, 1e-3, 1e9, 1e8, self.transport.parallel)  # a guess, for few requests
+                link = assumed(self.transport.parallel)
             else:
                 link = self.link = measure(self.transport, self.num_bytes)
         return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)

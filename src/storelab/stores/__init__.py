@@ -6,6 +6,7 @@ May import: `install`, `host`, `core`. Client processes import this package for 
 comes late.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,11 +31,20 @@ def _note(store: "Store") -> Path:
     return Path(store.state) / f"{store.name}.deployments.json"
 
 
+@dataclass
+class _Deployment:
+    """An entry of `deployments.json`."""
+
+    index: int
+    changes: dict[str, Any]
+
+
 def _noted(store: "Store") -> dict[str, Any]:
     """Name of each deployment that there has been -> its index and what it changes."""
-    from storelab.core.records import read_json
+    from storelab.core.records import read_as
 
-    return read_json(_note(store)) if _note(store).exists() else {}
+    mend = "restore it, or remove it with the folders of these deployments next to it"
+    return read_as(_note(store), dict[str, _Deployment], mend) if _note(store).exists() else {}
 
 
 def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:

@@ -131,7 +131,7 @@ class MinIO(Managed):
         A server that was started for another redundancy cannot; its command line does not show the redundancy.
         """
         lives = net.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
-        return lives and self.daemons.records()[daemon.name].get("parity") == self._parity()
+        return lives and self.daemons.records().get(daemon.name, {}).get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
         """Make the accounts once in the life of a server.
@@ -139,7 +139,7 @@ class MinIO(Managed):
         Each exchange with its administration takes 64 MiB and 50 ms for a key.
         """
         name = f"{self.front}1"
-        if self.daemons.records()[name].get("accounts", 0) >= accounts:
+        if self.daemons.records().get(name, {}).get("accounts", 0) >= accounts:
             return
         from minio.error import MinioAdminException
         from urllib3.exceptions import HTTPError

@@ -97,3 +97,21 @@ def test_text_is_aligned_and_wrapped():
     lines = Section("Title", ["", "n"], [["a", "1"], ["long name", "1000"]], ["  " + "word " * 60]).text()
     assert lines[2:5] == ["               n", "a              1", "long name   1000"]
     assert max(map(len, lines)) <= pages.WIDE and lines[6].startswith("    word")
+
+
+def test_sections_of_campaigns_with_few_axes():
+    """Tables lack the columns of axes that no point of their campaign has."""
+    values = {"entries_median_per_s": 1.0, "entries_low_per_s": 1.0, "entries_high_per_s": 1.0}
+    values |= {"needed_median_mb_per_s": 1.0, "amplification_median_ratio": 1.0, "requests_median_per_read": 1.0}
+    row = values | {"engine": "planned", "workload": "read_volume"}
+    for more, said in (
+        ({"volume_fraction_percent": 50.0}, "50 % of volume, planned"),
+        ({"volume_fraction_percent": 50.0, "entry_fraction_percent": None}, "50 % of volume, planned"),
+        ({"volume_fraction_percent": 50.0, "entry_fraction_percent": 1.0}, "1 % of entries, planned"),
+        ({}, "read volume, planned"),
+    ):
+        assert quick_page.sparse(pd.DataFrame([row | more])).rows[0][0] == said
+    for section in (quick_page.rates, quick_page.latencies, quick_page.sparse):
+        assert not section(pd.DataFrame([row])[lambda t: t["workload"] == "put"]).rows
+    for section in (quick_page.rates, quick_page.latencies):
+        assert not section(pd.DataFrame([row])).rows, "reads are no objects that go up and down"

@@ -15,8 +15,9 @@ from paths import ROOT
 
 from campaigns import copied
 from storelab.analysis.figures import catalogue
+from storelab.analysis.parts import derived
 from storelab.cli import code, workflow
-from storelab.core import config
+from storelab.core import config, records
 from storelab.core.errors import UserError
 
 PACKAGE = ROOT / "src" / "storelab"
@@ -159,9 +160,12 @@ def drawn(tmp_path):
     (tmp_path / "figures").mkdir()
     (tmp_path / "tables" / "points.csv").write_text("")
     for i, name in enumerate(catalogue.names(PLAN)):
-        text = json.dumps({"pdf": f"{name}.pdf"} if i else {"empty": True})
-        for kind in ("json", "pdf", "png") if i else ("json",):
-            (tmp_path / "figures" / f"{name}.{kind}").write_text(text)
+        kinds = ("pdf", "png") if i else ()
+        for kind in kinds:
+            (tmp_path / "figures" / f"{name}.{kind}").write_text(name)
+        entry = {"empty": not i} | {kind: f"{name}.{kind}" for kind in kinds}
+        made = derived.with_pictures(tmp_path / "figures", entry, kinds)
+        records.write_summed(tmp_path / "figures" / f"{name}.json", made)
     return tmp_path
 
 
@@ -188,14 +192,14 @@ def test_marks_of_missing_files_are_removed(drawn):
     sections.parent.mkdir()
 
     def mark(kinds: Sequence[str] = ("pdf", "png")) -> tuple[bool, bool]:
-        index.write_text(json.dumps({"figures": {second: {"pdf": f"{second}.pdf"}}}))
-        sections.write_text("")
+        records.write_summed(index, {"figures": {second: {"pdf": f"{second}.pdf"}}})
+        sections.write_bytes(derived.tex(""))
         workflow.forget_empty_marks(drawn, kinds)
         return index.exists(), sections.exists()
 
     assert mark() == (True, False)
     for name in code.constant(code.LATEX, "TEX"):
-        (sections.parent / f"{name}.tex").write_text("")
+        (sections.parent / f"{name}.tex").write_bytes(derived.tex(""))
     assert mark() == (True, True)
     (drawn / "figures" / f"{second}.png").unlink()
     assert mark() == (False, True) and mark(["pdf"]) == (True, True)

@@ -20,6 +20,7 @@ from paths import ROOT
 
 from campaigns import built, copied
 from storelab import __version__
+from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import cli, main, measuring, stores
 from storelab.cli.machine.answers import ANSWERS
@@ -183,6 +184,7 @@ def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
     rates = [c for c in points if c.startswith("overlap_") and c.endswith("_per_s")]
     points[rates] /= 2
     points.to_csv(path, index=False)
+    derived.write_sums(slow, ["points"])
     words = ("compare", str(campaign), str(slow), "--fail-on", "slower-overall", "--json")
     ended, out, err = command_line.storelab(*words)
     answer = valid("compare", out)

@@ -12,6 +12,7 @@ from store_on_paper import StoreOnPaper
 from storelab.core import plan
 from storelab.core.errors import UserError
 from storelab.measure import check
+from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads import WORKLOADS
 
@@ -292,3 +293,45 @@ def test_uploads_at_a_rate_are_within_stored_bytes(tmp_path):
         asked |= sweep(object_size="1 MB") if staged else {}
         campaign = made(tmp_path, asked, limits={"stored_bytes": f"{limit} MB"})
         check_refused("limits.stored_bytes: sweep w", expected, check.limits, *campaign)
+
+
+def test_addresses_and_folders_of_managed_stores(tmp_path):
+    kind, other = {"kind": "seaweedfs"}, {"kind": "seaweedfs", "port": 21000}
+    data = str(tmp_path / "data")
+
+    def places(**settings):
+        config = configured(state=str(tmp_path), stores=settings)
+        return refusal(check.places, all_stores(config))
+
+    check_refused("", NONE, check.places, all_stores(configured(state=str(tmp_path), stores={"a": kind, "b": other})))
+    for host in ("192.0.2.1", "no-such-host.invalid", "2001:db8::1"):
+        for key, value in (("address", host), ("front_end_addresses", ["127.0.0.1", host])):
+            message = places(a=kind | {key: value})
+            assert message.startswith(f"stores.a.{key}: {host} cannot be listened at ("), message
+    for second in (data, f"{data}/", f"{data}/inside", str(tmp_path)):
+        message = places(a=kind | {"directory": data}, b=other | {"directory": second})
+        assert message.startswith("stores.b.directory: ") and "is the folder of store a, too" in message, second
+    assert places(a=kind | {"directory": data}, b=other | {"directory": f"{data}2"}) == NONE
+    (tmp_path / "link").symlink_to(data)
+    assert "store a, too" in places(a=kind | {"directory": data}, b=other | {"directory": str(tmp_path / "link")})
+
+
+def test_protocols_of_files_are_known():
+    for url, message in (
+        ("zzz://host/file.root", "files.mine.path: protocol 'zzz' cannot be read (ValueError"),
+        ("://x", "files.mine.path: protocol '' cannot be read"),
+        ("https://host/file.root", NONE),
+        ("/nowhere/file.root", "no such file"),
+    ):
+        assert message in refusal(check.named_files, configured(files={"mine": {"path": url}})), url
+
+
+def test_workers_fit_into_the_limit_of_open_files(tmp_path, monkeypatch):
+    for hard, workers, refused in ((128, 200, True), (128, 32, False), (463, 200, True), (464, 200, False)):
+        monkeypatch.setattr(check.resource, "getrlimit", lambda _, hard=hard: (64, hard))
+        config, points = made(tmp_path, sweep(workers=workers))
+        message = refusal(check.open_files, config, points)
+        told = f"a client of {workers} workers opens up to {64 + 2 * workers} files, this shell allows {hard}"
+        assert message.startswith(f"sweeps.s: {told}; raise its limit (ulimit -Hn 464)") if refused else message == NONE
+    monkeypatch.setattr(check.resource, "getrlimit", lambda _: (64, check.resource.RLIM_INFINITY))
+    assert refusal(check.open_files, *made(tmp_path, sweep(workers=10_000))) == NONE

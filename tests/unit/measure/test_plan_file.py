@@ -93,3 +93,10 @@ def test_plan_that_drops_records_is_refused(tmp_path):
     plan_file.write(*whole, WORKLOADS)
     assert records.read_json(raw / "plan.json")["file"] == "first.yaml" and records.damage(raw / "plan.json") is None
     assert plan_file.up_to_date(*whole, WORKLOADS)
+
+
+def test_plan_of_another_campaign_is_refused(tmp_path):
+    settings, points = measured(tmp_path, lambda then: then["campaign"].update(name="other"))
+    for act in (plan_file.refuse_differences, plan_file.write):
+        message = refusal(act, settings, points, *([WORKLOADS] if act is plan_file.write else []))
+        assert f"plan.json: is the plan of campaign 'other', not of {settings.name!r}; restore it" in message

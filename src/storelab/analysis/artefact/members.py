@@ -47,7 +47,7 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
     folder, raw = campaign.folder, campaign.raw
     sealed = [raw / evidence.SEAL] if records.sealed(raw) else []
     found = [*evidence.raw_files(raw), raw / evidence.SUMS, *sealed]
-    made = [folder / "tables" / f"{name}.csv" for name in tables.NAMES]
+    made = [folder / "tables" / name for name in (*(f"{name}.csv" for name in tables.NAMES), evidence.SUMS)]
     drawn = [folder / "figures" / f"{n}.{kind}" for n in catalogue.names(campaign.plan) for kind in ("json", *KINDS)]
     found += [*made, folder / "figures" / "index.json", *(p for p in drawn if p.exists())]
     since, left = max(p.stat().st_mtime_ns for p in made), []

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import derived, groups, speed, words
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import many, ratios
 from storelab.analysis.tables import build
@@ -73,10 +73,10 @@ def read(text: str, results: Callable[[], Path], store: str | None = None) -> Si
 
 
 def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
-    """Name of a table -> the table, and what it is read from: the CSV where it is newer than the raw records, else
+    """Name of a table -> the table, and what it is read from: the CSV where it is whole and of the raw records, else
     these, verified. Raises UserError: damaged records."""
-    path, sums = folder / "tables" / "points.csv", folder / "raw" / "SHA256SUMS"
-    if path.exists() and sums.exists() and path.stat().st_mtime >= sums.stat().st_mtime:
+    path = folder / "tables" / "points.csv"
+    if path.exists() and not derived.damaged_tables(folder, ["points"]):
         return (lambda name: build.read(folder, name)), str(path)
     return build.Tables(load(folder)).__getitem__, f"{folder / 'raw'} (no newer tables)"
 

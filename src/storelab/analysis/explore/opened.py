@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.explore import operations
-from storelab.analysis.parts import words
+from storelab.analysis.parts import derived, words
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import build as tables
 from storelab.core import calibration, evidence
@@ -134,12 +134,12 @@ def filtered(campaign: Campaign, filters: Filters | None) -> Opened:
 
 
 def open_campaign(folder: Path, filters: Filters | None = None) -> Opened:
-    """Verify the records, and write the tables if one is missing or older than they. Raises UserError."""
+    """Verify the records, and write the tables if one is missing, damaged, or of other records or another storelab.
+
+    Raises UserError."""
     campaign = load(folder)
-    sums = campaign.raw / evidence.SUMS
-    since = sums.stat().st_mtime if sums.exists() else 0.0
-    written = (folder / "tables" / f"{name}.csv" for name in tables.NAMES)
-    if not all(path.exists() and path.stat().st_mtime >= since for path in written):
+    there = all((folder / "tables" / f"{name}.csv").exists() for name in tables.NAMES)
+    if not there or derived.damaged_tables(folder, tables.NAMES):
         tables.build(folder)
     return filtered(campaign, filters)
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from storelab.analysis.figures import KINDS, catalogue, draw, panels, plots
 from storelab.analysis.figures.specification import Declared
+from storelab.analysis.parts import derived
 from storelab.analysis.tables import build as tables
 from storelab.core import records
 
@@ -171,7 +172,8 @@ def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: S
         entry["left_out"] = reason
     if fig is not None:
         entry |= {kind: f"{name}.{kind}" for kind in kinds} | {"caption": catalogue.caption(figure, table, shown)}
-    records.write_json(folder / f"{name}.json", entry)
+        entry = derived.with_pictures(folder, entry, kinds)
+    records.write_summed(folder / f"{name}.json", entry)
     return [*paths, folder / f"{name}.json"]
 
 
@@ -182,10 +184,10 @@ def index(campaign_dir: Path) -> Path:
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     for name in catalogue.names(plan):
         path = folder / f"{name}.json"
-        entry = records.read_json(path) if path.exists() else {"empty": True}
+        entry = derived.figure(path) if path.exists() else {"empty": True}
         if "left_out" in entry:
             left_out[name] = {key: entry[key] for key in ("table", "left_out")}
         if not entry.pop("empty"):
             entries[name] = entry | ({"own": True} if name in plan.get("figures", {}) else {})
-    records.write_json(folder / "index.json", {"schema": 1, "figures": entries, "left_out": left_out})
+    records.write_summed(folder / "index.json", {"schema": 1, "figures": entries, "left_out": left_out})
     return folder / "index.json"

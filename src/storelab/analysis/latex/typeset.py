@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from storelab.analysis.latex.write import drawn
+from storelab.analysis.parts import derived
 from storelab.analysis.tables.build import read
 from storelab.core import records
 from storelab.core.errors import UserError
@@ -44,7 +46,7 @@ LEAST_ROOM = 2**20  # bytes of disk that LaTeX needs beside what it has written
 
 def build(campaign_dir: Path, paper_dir: Path, layout: str = "article") -> Path:
     """Run latexmk in `tex/build`; returns `paper.pdf`, of several campaigns in the layout of a conference
-    `conference.pdf`. Raises UserError: LaTeX or the generated files missing, or LaTeX fails."""
+    `conference.pdf`. Raises UserError: LaTeX or the generated files missing or altered, or LaTeX fails."""
     top = JOINED[layout] if is_joined(campaign_dir) else TOP
     if top == TOP and layout != "article":
         mend = "join it first: `storelab join` takes one campaign, too"
@@ -62,6 +64,12 @@ def build(campaign_dir: Path, paper_dir: Path, layout: str = "article") -> Path:
                 if path.name == "numbers.tex"
                 else "name the folder with --paper-dir",
             )
+    again = derived.mend(campaign_dir, "latex") if top == TOP else "join the campaigns again: `storelab join`"
+    for path in sorted((campaign_dir / "tex").glob("*.tex")):
+        derived.read_tex(path, again)
+    if top == TOP:
+        for entry in drawn(campaign_dir).values():
+            derived.require_picture(campaign_dir / "figures", entry, "pdf")
     out = campaign_dir / "tex" / "build"
     shutil.rmtree(out, ignore_errors=True)  # an aborted run leaves .aux files that break the next one
     out.mkdir(parents=True)

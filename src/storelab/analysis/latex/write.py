@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from storelab.analysis.latex import FILE, FILLED, FLAGS, GIVEN, SECTION
+from storelab.analysis.parts import derived
 from storelab.analysis.parts.registry import Made
 from storelab.analysis.tables import build as csv
 from storelab.core import records
-from storelab.core.errors import UserError
 
 TEX = tuple(FILE.declared)
 # The paper's order. Sections of other subjects are before the last three.
@@ -64,17 +64,14 @@ def build(campaign_dir: Path, only: Sequence[str] | None = None) -> list[Path]:
         empty = len(paper[FILE.declared[name].takes[0]]) == 0
         texts[campaign_dir / "tex" / f"{name}.tex"] = "" if empty else FILE.make(name, paper)
     for path, text in texts.items():
-        records.write_atomic(path, text.encode())
+        records.write_atomic(path, derived.tex(text))
     return list(texts)
 
 
 @GIVEN("drawn", "campaign_dir")
 def drawn(campaign_dir: Path) -> dict[str, Any]:
-    """The figures that have data: name -> files and caption. Raises UserError where none were made."""
-    path = campaign_dir / "figures" / "index.json"
-    if not path.exists():
-        raise UserError(str(path), "is not there", f"run `storelab figures --campaign-dir {path.parent.parent}` first")
-    return records.read_json(path)["figures"]
+    """The figures that have data: name -> files and caption. Raises UserError: there is no index, or a damaged one."""
+    return derived.figure(campaign_dir / "figures" / "index.json")["figures"]
 
 
 @GIVEN("has", "drawn", "paper")
@@ -132,7 +129,7 @@ def left_out(campaign_dir: Path) -> str:
     from storelab.analysis.latex.parts import escape  # not above: pandas comes with it
 
     index = campaign_dir / "figures" / "index.json"
-    found = records.read_json(index).get("left_out", {}) if index.exists() else {}
+    found = derived.figure(index).get("left_out", {}) if index.exists() else {}
     names = [escape(f"{name.replace('_', ' ')} ({of['table']})") for name, of in found.items()]
     if not names:
         return ""

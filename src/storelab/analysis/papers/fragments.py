@@ -15,6 +15,7 @@ from storelab.analysis.figures.specification import Specification
 from storelab.analysis.latex.parts import CAPTION, escape, upright
 from storelab.analysis.papers import outline
 from storelab.analysis.papers.members import Member
+from storelab.analysis.parts import derived
 
 LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
 UPRIGHT = 6  # campaigns from which on their names stand upright
@@ -42,7 +43,7 @@ class Block:
 def table(member: Member, name: str, code: str) -> Block | None:
     """`tex/<name>.tex` of a campaign; None where it has nothing."""
     path = member.folder / "tex" / f"{name}.tex"
-    text = path.read_text() if path.exists() else ""
+    text = derived.read_tex(path, derived.mend(member.folder, "latex")) if path.exists() else ""
     return adopted(text, member.name, name, code) if "\\begin{" in text else None
 
 

@@ -3,7 +3,6 @@
 May import: what `papers` may.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,7 +87,7 @@ class Member:
     @cached_property
     def sums(self) -> str:
         """A sum that changes with any of the raw records."""
-        return hashlib.sha256((self.folder / "raw" / evidence.SUMS).read_bytes()).hexdigest()
+        return evidence.sum_of_records(self.folder / "raw")
 
     @cached_property
     def measured(self) -> pd.DataFrame:

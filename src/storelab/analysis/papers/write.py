@@ -20,7 +20,7 @@ from storelab.analysis.latex.write import lead
 from storelab.analysis.papers import comparisons, findings, fragments, method, origin, outline, systems
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
-from storelab.analysis.parts import words
+from storelab.analysis.parts import derived, words
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, REFUTED
 from storelab.core import records
 
@@ -58,8 +58,9 @@ def build(folders: Sequence[Path], out: Path) -> list[Path]:
         shutil.copyfile(picture, out / "figures" / name)
     for path, table in made.items():
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
+    derived.write_sums(out, [path.stem for path in made])
     for name, text in texts.items():
-        records.write_atomic(out / "tex" / f"{name}.tex", f"% Generated.\n{text}".encode())
+        records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(f"% Generated.\n{text}"))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]
 
 
@@ -120,6 +121,11 @@ class Shown:
     left_out: list[str] = field(default_factory=list)
     lead: tuple[str, str] = ("", "")  # campaign and name of the figure of the first page
 
+    def picture(self, member: Member, name: str) -> None:
+        """Add the picture of a figure. Raises UserError: it is not as it was drawn."""
+        picture = derived.require_picture(member.folder / "figures", member.figures[name], "pdf")
+        self.pictures[fragments.picture(member, name)] = picture
+
     def here(self, block: Block | None) -> list[str]:
         """The block where it stands among the text: not where it is long, or none."""
         if block and block.long:
@@ -139,7 +145,7 @@ def _lead(paper: Joined, shown: Shown) -> str:
         if name and fragments.carries(member, name):
             code = origin.Thing(member, origin.FIGURE, name).code
             shown.lead = (member.name, name)
-            shown.pictures[fragments.picture(member, name)] = member.folder / "figures" / member.figures[name]["pdf"]
+            shown.picture(member, name)
             text = fragments.figure(member, name, code).text.replace("\\JoinedFigure", "\\JoinedLead")
             return f"\\newcommand{{\\JoinedFirst}}{{%\n{text}}}\n"
     return "\\newcommand{\\JoinedFirst}{}\n"
@@ -174,7 +180,7 @@ def _part(paper: Joined, part: outline.Part, shown: Shown) -> list[str]:
                 continue
             if fragments.carries(member, name):
                 blocks.append(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code))
-                shown.pictures[fragments.picture(member, name)] = member.folder / "figures" / entry["pdf"]
+                shown.picture(member, name)
             else:
                 said = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
                 shown.left_out.append(f"{said} (\\texttt{{{breakable(escape(entry['table']))}}})")

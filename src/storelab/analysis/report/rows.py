@@ -7,17 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.core.errors import UserError
+from storelab.analysis.parts import derived
 
 MOST_CELLS = 1_500_000  # of one table; of a longer one the page has the first rows, and says so
 
 
 def read(campaign_dir: Path, name: str) -> list[list[str]]:
-    """The cells of a table as they are written, its head first. Raises UserError where it is not there."""
-    path = campaign_dir / "tables" / f"{name}.csv"
-    if not path.exists():
-        raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
-    with path.open(newline="") as f:
+    """The cells of a table as they are written, its head first. Raises UserError where it is not as it was written."""
+    with derived.require_table(campaign_dir, name).open(newline="") as f:
         return list(csv.reader(f))
 
 

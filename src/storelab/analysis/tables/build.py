@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storelab.analysis.parts import derived
 from storelab.analysis.parts.registry import Made
 from storelab.analysis.records.campaign import Campaign, load
 from storelab.analysis.tables import GIVEN, TABLE
 from storelab.core import records
-from storelab.core.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,9 +46,11 @@ def python_strings() -> Iterator[None]:
 def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
     """Verify the raw records, then write all tables, or those of these names, atomically. Raises UserError: altered,
     missing or unmeasured points."""
-    made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir, names).items()}
+    wanted = list(names)
+    made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir, wanted).items()}
     for path, text in made.items():
         records.write_atomic(path, text)
+    derived.write_sums(campaign_dir, wanted)
     return list(made)
 
 
@@ -60,12 +62,10 @@ def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
 
 
 def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
-    """A table as written by `build`. Raises UserError where it is not there."""
+    """A table as written by `build`. Raises UserError where it is not there, or not as it was written."""
     import pandas as pd
 
-    path = campaign_dir / "tables" / f"{name}.csv"
-    if not path.exists():
-        raise UserError(str(path), "is not there", f"run `storelab tables --campaign-dir {campaign_dir}` first")
+    path = derived.require_table(campaign_dir, name)
     text = name in TEXTS
     with python_strings():
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)

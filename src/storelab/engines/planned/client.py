@@ -24,7 +24,7 @@ from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
 from storelab.engines.planned import counted
 from storelab.readplan import Link, measure, several
-from storelab.readplan.link import connect
+from storelab.readplan.link import LEAST_SIZE, assumed, connect
 
 PARALLEL = 64
 PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
@@ -104,6 +104,8 @@ class PlannedBase(SelectionClient):
         if shared:
             self.link = Link(**mine | {"curve": tuple(map(tuple, mine["curve"])), "doubtful": ()})
             connect(self.transport, self.size)
+        elif self.size < LEAST_SIZE:
+            self.link = assumed(self.transport.parallel)
         else:
             self.link = measure(self.transport, self.size)
         self.transport.calibrated()

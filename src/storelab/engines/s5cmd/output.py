@@ -44,6 +44,8 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
     ends, keys, sizes, summary = [], [], [], None
     side = "destination" if op == "PUT" else "source"
     for stamp, text in lines(stdout):
+        if text.startswith("WARNING: "):  # of open files, before its first command: `check` has looked at the limit
+            continue
         try:
             line = json.loads(text)
         except ValueError:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from storelab.core.errors import UserError
-from storelab.core.records import FRONT_END_LINK
+from storelab.core.records import FRONT_END_LINK, read_as
 from storelab.gang.testbed.folder import PLACE, claim, run
 from storelab.gang.testbed.slurm import Cluster, Node
 from storelab.install import program
@@ -72,7 +72,10 @@ class Network:
 
     def planned(self) -> Plan | None:
         """What was made and not removed yet."""
-        return Plan(**json.loads(self.note.read_text())) if self.note.exists() else None
+        if not self.note.exists():
+            return None
+        mend = "remove its interfaces by hand (`ip -br link`), then the file"
+        return Plan(**read_as(self.note, Plan, mend))
 
     def up(self, plan: Plan) -> None:
         """Make it. Raises UserError: no root, too many nodes or front-ends, names in use."""

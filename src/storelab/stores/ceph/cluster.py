@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
 from storelab.install import program
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import Admin
@@ -34,7 +34,8 @@ class CephCluster(Managed):
 
     def cluster(self) -> dict[str, Any]:
         path = self.data / "cluster.json"
-        return read_json(path) if path.exists() else {}
+        mend = f"restore it, or remove {self.data}, with the data in it"
+        return read_as(path, dict[str, Any], mend) if path.exists() else {}
 
     def note(self, **facts: Any) -> None:
         write_json(self.data / "cluster.json", self.cluster() | facts)

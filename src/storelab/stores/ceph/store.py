@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from storelab.core.answers import NO, YES, Told
-from storelab.core.config_types import Boolean, Size
+from storelab.core.config_types import Boolean, Size, at_least
 from storelab.core.errors import UserError
 from storelab.host.folders import existing
 from storelab.install import debian, program
@@ -50,7 +50,7 @@ class Settings(SecureSettings):
         "replica-3", description="Of the pool of object data; index pools are replicated. `ec-9-3` needs 12 OSDs."
     )
     mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
-    osd_size: Size = Field(
+    osd_size: Annotated[Size, at_least("1 MiB")] = Field(
         "4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file."
     )
 

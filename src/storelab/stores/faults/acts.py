@@ -154,7 +154,7 @@ class Acts:
             daemon = self.store.daemon(name)
             daemons.check_ports([daemon])
             pid = daemons.start(daemon)
-            if more := {k: v for k, v in before.items() if k not in daemons.records()[name]}:
+            if more := {k: v for k, v in before.items() if k not in daemons.records().get(name, {})}:
                 daemons.note(name, **more)
         for harm in mine:
             self.journal.remove(harm)

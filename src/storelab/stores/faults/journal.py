@@ -8,11 +8,25 @@ import fcntl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
+
+
+@dataclass
+class _Harm:
+    act: str
+    actor: str
+
+
+@dataclass
+class _Harms:
+    """What `faults.json` holds; a harm has more, by its act."""
+
+    harms: list[_Harm]
 
 
 class Journal:
@@ -23,7 +37,9 @@ class Journal:
 
     def harms(self) -> list[dict[str, Any]]:
         """In the order in which they were done. Raises UserError for a damaged file."""
-        return read_json(self.file)["harms"] if self.file.exists() else []
+        if not self.file.exists():
+            return []
+        return read_as(self.file, _Harms, "undo by hand what was done to the store, then remove the file")["harms"]
 
     def add(self, harm: dict[str, Any]) -> None:
         with self._thread:

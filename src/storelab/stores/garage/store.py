@@ -7,12 +7,13 @@ loopback. See docs/stores/garage.md.
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab.core.answers import NO, Told
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
 from storelab.stores.garage import admin
 from storelab.stores.garage.settings import CONFIGURATION, COPIES, PROGRAM, Settings
@@ -23,6 +24,15 @@ from storelab.stores.managed.target import ASK_S
 
 NODES = 10  # the most: each has three ports of the block
 INLINE = 3072  # bytes: a smaller object lies with its metadata
+
+
+@dataclass
+class _Layout:
+    """What `layout.json` holds."""
+
+    servers: int
+    redundancy: str
+    nodes: int
 
 
 class Garage(Managed):
@@ -47,7 +57,11 @@ class Garage(Managed):
         A majority of all nodes decides on buckets and keys; a gateway that stays away would count against it.
         """
         note = self.data / "layout.json"
-        return max(self.settings.servers, read_json(note)["nodes"] if note.exists() else 0)
+        return max(self.settings.servers, self._layout()["nodes"] if note.exists() else 0)
+
+    def _layout(self) -> dict[str, Any]:
+        note = self.data / "layout.json"
+        return read_as(note, _Layout, f"restore it, or remove {self.data}, with the data in it")
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         names = {*front_ends, *(f"{self.front}{i}" for i in range(1, self._nodes() + 1))}
@@ -65,7 +79,7 @@ class Garage(Managed):
 
     def make_ready(self) -> None:
         s, note = self.settings, self.data / "layout.json"
-        old = read_json(note) if note.exists() else {"servers": s.servers, "redundancy": s.redundancy, "nodes": 0}
+        old = self._layout() if note.exists() else {"servers": s.servers, "redundancy": s.redundancy, "nodes": 0}
         if old["redundancy"] != s.redundancy:
             told = f"the data in {self.data} were laid out for {old['redundancy']}, which Garage does not change"
             raise UserError(f"{self.place}.redundancy", told, "set it back, or give a new folder")
@@ -105,7 +119,7 @@ class Garage(Managed):
 
     def healthy(self, daemon: Daemon) -> bool:
         """Whether a node that runs can stay: one that was started with another configuration cannot."""
-        known = self.daemons.records()[daemon.name].get("configuration")
+        known = self.daemons.records().get(daemon.name, {}).get("configuration")
         return known == self._configuration(daemon.name) and daemon.healthy(3.0)
 
     def make_accounts(self, accounts: int) -> None:
@@ -113,7 +127,7 @@ class Garage(Managed):
         names, note = self.front_ends(), self.data / "layout.json"
         ids = {name: (self.data / name / "meta" / "node_key.pub").read_bytes().hex() for name in names}
         peers = [f"{node}@{self._address(name, 'rpc')}" for name, node in ids.items()]
-        write_json(note, read_json(note) | {"nodes": len(names)})
+        write_json(note, self._layout() | {"nodes": len(names)})
         nodes = [self._asked(name) for name in names]
         admin.join(nodes, ids, peers, self.settings.servers)
         there = admin.keys(nodes[0])

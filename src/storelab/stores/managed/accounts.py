@@ -2,12 +2,22 @@
 
 import os
 import secrets
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from storelab.core.errors import UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
 from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Credentials
+
+
+@dataclass
+class _Noted:
+    """What `accounts.json` holds."""
+
+    accounts: list[Credentials]
+    used: int
 
 
 class Accounts(Facts):
@@ -15,7 +25,10 @@ class Accounts(Facts):
 
     def _noted(self) -> dict[str, Any]:
         path = self.folder / "accounts.json"
-        return read_json(path) if path.exists() else {"accounts": [], "used": 1}
+        return read_as(path, _Noted, self._restore(path)) if path.exists() else {"accounts": [], "used": 1}
+
+    def _restore(self, path: Path) -> str:
+        return f"restore it, or `storelab down {self.name}` and remove {path.parent}, with the data in it"
 
     def keys(self) -> list[dict[str, str]]:
         """[{access_key, secret_key}] by account, as recorded."""
@@ -45,7 +58,7 @@ class Accounts(Facts):
         path = self.folder / "root.json"
         if not path.exists():
             self._keep(path.name, _new_keys())
-        return Credentials(**read_json(path))
+        return Credentials(**read_as(path, Credentials, self._restore(path)))
 
     def note_accounts(self, accounts: int) -> None:
         """So many accounts are in use from now on (never fewer than before)."""

@@ -178,7 +178,7 @@ class Managed(Disks):
         """Healthy is not usable: every front-end that is not known to be warm is tried for 30 s."""
         end = time.monotonic() + 30
         records = self.daemons.records()
-        for name in (n for n in self.front_ends() if not records[n].get("warm")):
+        for name in (n for n in self.front_ends() if not records.get(n, {}).get("warm")):
             while True:
                 try:
                     self.warm_up_one(self.endpoint(name))

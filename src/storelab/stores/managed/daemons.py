@@ -64,20 +64,24 @@ class Daemons:
     def records(self) -> dict[str, dict[str, Any]]:
         """Name -> {pid, created, argv, grace, …} as recorded, whether it still runs or not."""
         try:
-            return json.loads(self.file.read_bytes())["daemons"]
+            found: dict[str, dict[str, Any]] = json.loads(self.file.read_bytes())["daemons"]
+            for record in found.values():
+                record["pid"] + 0, record["created"] + 0.0, record["grace"] + 0.0, " ".join(record["argv"])
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise UserError(str(self.file), "is damaged", "stop its daemons by hand, then remove the file") from None
+        return found
 
     def _write(self, records: Mapping[str, Any]) -> None:
         write_json(self.file, {"schema": 1, "daemons": dict(records)})
 
     def note(self, name: str, **facts: Any) -> None:
-        """Add facts to the record of a daemon."""
+        """Add facts to the record of a daemon; nothing where the file was lost meanwhile."""
         records = self.records()
-        records[name].update(facts)
-        self._write(records)
+        if name in records:
+            records[name].update(facts)
+            self._write(records)
 
     def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
         """The recorded process if that very one still runs, on this host."""

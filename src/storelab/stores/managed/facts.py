@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
 from storelab.host import processes
 from storelab.host.folders import existing, filesystem
 from storelab.install import program
@@ -155,9 +155,9 @@ class Facts(Store):
         """Asked once for each installed program; kept in the store's folder."""
         program, note = self.program(), self.folder / "version.json"
         stamp = [str(program), program.stat().st_mtime_ns, program.stat().st_size]
-        with contextlib.suppress(UserError, OSError, KeyError):
-            known = read_json(note)
-            if known["stamp"] == stamp:
+        with contextlib.suppress(UserError):
+            known = read_as(note, dict[str, Any], "")
+            if known.get("stamp") == stamp and isinstance(known.get("version"), str):
                 return known["version"]
         version = self.ask_version(program)
         if self.folder.exists():

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once, Size
+from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once, Size, at_least
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
 
@@ -38,7 +38,7 @@ class ListeningSettings(ManagedSettings):
 class OnDrives(Closed):
     """A managed store whose drives may be file systems of their own."""
 
-    drive_size: Size | None = Field(
+    drive_size: Annotated[Size | None, at_least("1 MiB")] = Field(
         None,
         description=(
             "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "

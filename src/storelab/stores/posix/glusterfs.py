@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.records import read_json, write_json
+from storelab.core.records import read_as, write_json
 from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
@@ -225,7 +225,10 @@ class GlusterFS(Mounted):
 
     def _started_by_glusterd(self) -> dict[str, tuple[str, ...]]:
         """Name of each brick and of the self-heal daemon -> its words, as glusterd started it last."""
-        return {n: tuple(words) for n, words in read_json(self._note).items()} if self._note.exists() else {}
+        if not self._note.exists():
+            return {}
+        found = read_as(self._note, dict[str, list[str]], f"`storelab down {self.name}`, then remove it")
+        return {n: tuple(words) for n, words in found.items()}
 
     def _record_all(self) -> None:
         """Wait until all are there, and record them. Raises MeasurementFailed where one is missing."""

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from storelab.core.errors import UserError
+
 LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")  # names and addresses of this very host
 
 
@@ -49,6 +51,21 @@ class Credentials:
         """The keys in these environment variables; None where one of the two is missing."""
         access, secret = environ.get(f"{prefix}ACCESS_KEY_ID"), environ.get(f"{prefix}SECRET_ACCESS_KEY")
         return cls(access, secret, environ.get(f"{prefix}SESSION_TOKEN")) if access and secret else None
+
+    @staticmethod
+    def half(environ: Mapping[str, str], prefix: str = "AWS_") -> tuple[str, str] | None:
+        """The name of a key's variable that is set, and of the one that is not; None where both are, or neither."""
+        names = (f"{prefix}ACCESS_KEY_ID", f"{prefix}SECRET_ACCESS_KEY")
+        told = sorted(names, key=lambda name: not environ.get(name))
+        return (told[0], told[1]) if bool(environ.get(names[0])) != bool(environ.get(names[1])) else None
+
+    def checked(self, place: str) -> "Credentials":
+        """Return them. Raises UserError where one holds a character that no header can have, such as a line break."""
+        for name in ("access_key", "secret_key", "session_token"):
+            if not (value := getattr(self, name) or "").isprintable() or not value.isascii():
+                problem = f"the {name.replace('_', ' ')} holds a line break, or another character that no key has"
+                raise UserError(place, problem, "copy it again, without anything around it")
+        return self
 
     def environ(self) -> dict[str, str]:
         """Environment variables for a client process. The metadata service is never asked."""

@@ -83,7 +83,7 @@ def proxy(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str | 
     for name in (f"{parts.scheme}_proxy", "all_proxy"):
         if value := _user(name, environ):
             url = value if "://" in value else f"http://{value}"
-            if not PROXY.fullmatch(url):
+            if not PROXY.fullmatch(url) or int((re.search(r":(\d+)/?$", url) or ["", "1"])[1]) not in range(1, 65536):
                 raise UserError(name, f"{shown(url)!r} is not the URL of an HTTP proxy", "write http://host:port")
             return url
     return None

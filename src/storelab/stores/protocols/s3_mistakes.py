@@ -5,6 +5,7 @@ import re
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConfigParseError,
     ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -94,7 +95,15 @@ def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
             return MeasurementFailed(f"{place}: {host} closed the connection without an answer (an https port?)")
         case ResponseParserError():
             return UserError(spot, "what answers there is no S3 server", "check address and port")
-        case NoCredentialsError() | PartialCredentialsError():
+        case PartialCredentialsError():
+            lacks = str(getattr(error, "kwargs", {}).get("cred_var", "one of the two keys"))
+            return UserError(place, f"the credentials are half: {lacks} is missing", KEYS)
+        case ConfigParseError():
+            path = str(getattr(error, "kwargs", {}).get("path", "~/.aws"))
+            return UserError(
+                path, "is no file of AWS profiles", "write [profile] and `name = value` lines, or remove it"
+            )
+        case NoCredentialsError():
             return UserError(place, "no credentials found", KEYS)
         case ProfileNotFound():
             return UserError(

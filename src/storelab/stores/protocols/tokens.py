@@ -92,13 +92,17 @@ def ends(names: Mapping[str, str], environ: Mapping[str, str]) -> list[tuple[str
     return out
 
 
+def ends_text(seconds: float) -> str:
+    """Return when something ends or ended, in words."""
+    return f"ends in {seconds:.0f} s" if seconds > 0 else f"ended {abs(seconds):.0f} s ago"
+
+
 def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError | None:
     """What to raise where one of `ends` comes before `seconds` have gone by."""
     now = time.time()
     for place, name, when in sorted(found, key=lambda one: one[2]):
         if when < now + seconds:
-            ago = f"ended {now - when:.0f} s ago" if when <= now else f"ends in {when - now:.0f} s"
-            problem = f"what {name} holds {ago}, the point takes {seconds:.0f} s"
+            problem = f"what {name} holds {ends_text(when - now)}, the point takes {seconds:.0f} s"
             mend = "renew it and run the same command again: it goes on with what is missing"
             return UserError(place, problem, mend)
     return None

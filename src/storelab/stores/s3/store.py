@@ -177,7 +177,9 @@ class S3(External):
             )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
         if not profile and (given := Credentials.found(os.environ)):
-            return given
+            return given.checked(self.place)
+        if not profile and (half := Credentials.half(os.environ)):
+            raise UserError(self.place, f"{half[0]} is set, {half[1]} is not", KEYS)
         if not profile and not os.environ.get("AWS_PROFILE"):
             raise UserError(self.place, "no credentials found", KEYS)
         try:
@@ -192,7 +194,7 @@ class S3(External):
             raise UserError(
                 f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS
             )
-        return Credentials(keys.access_key, keys.secret_key, keys.token)
+        return Credentials(keys.access_key, keys.secret_key, keys.token).checked(f"{self.place}.profile")
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
         """Of session tokens, where the environment tells it as `aws configure export-credentials` does."""
@@ -210,9 +212,15 @@ class S3(External):
         return super().bucket(campaign, index, account)
 
     def require(self) -> None:
-        """Raises UserError where a profile is named that is not there. Keys are looked for when they are needed."""
+        """Raises UserError where a profile is named that is not there, or the environment names no proxy.
+
+        Keys are looked for when they are needed.
+        """
+        for url in self.urls:
+            environment.proxy(self.endpoint(url))
         import botocore.session
-        from botocore.exceptions import BotoCoreError
+
+        from storelab.stores.protocols.s3_mistakes import ERRORS, explain
 
         wanted = [(f"{self.place}.profile", self.settings.profile)]
         wanted += [(f"{self.place}.profiles", name) for name in self.settings.profiles]
@@ -220,8 +228,8 @@ class S3(External):
             return
         try:
             known = botocore.session.Session().available_profiles
-        except BotoCoreError as error:
-            raise UserError(wanted[0][0], f"the AWS files cannot be read ({error})", "see ~/.aws/config") from None
+        except ERRORS as error:
+            raise explain(error, wanted[0][0]) from None
         for place, name in wanted:
             if name:
                 require_known(

@@ -1,10 +1,10 @@
 """Settings of a SeaweedFS of ours, and what its daemons read at their start."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Size, Text
+from storelab.core.config_types import Size, Text, at_least
 from storelab.stores.managed.settings import OnDrives, SecureSettings
 
 # Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
@@ -36,7 +36,9 @@ class Settings(OnDrives, SecureSettings):
     version: Text | None = Field(
         None, description="Of its program; default: that of the environment. Others: `storelab install seaweedfs`."
     )
-    volume_size: Size = Field("1 GB", description="Size limit of one volume; a bucket takes at least one volume.")
+    volume_size: Annotated[Size, at_least("1 MiB")] = Field(
+        "1 GB", description="Size limit of one volume; a bucket takes at least one volume."
+    )
     max_volumes: int = Field(
         6500,
         ge=8,

@@ -52,7 +52,8 @@ class Consistency(Workload):
         places = [Bucket(**b) for b in job["buckets"]]
         buckets.ensure(store, config.name, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
-        old = records.read_json(note) if note.exists() else []
+        mend = "remove it; buckets that it names stay in the store"
+        old = records.read_as(note, list[str], mend) if note.exists() else []
         if not places[0].prefix:
             # Noted first: a crash leaves nothing unknown behind.
             records.write_json(note, [*old, stem(places[0], job["attempt"])])

@@ -4,6 +4,7 @@ Not after each point: a store that deletes and compacts in the background would 
 until it is done takes seconds. The objects go when they come to `most`, and at the end of the campaign.
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,23 @@ if TYPE_CHECKING:  # a client process must start fast
 FEW_BYTES, MOST_BYTES, MOST_OBJECTS = 10**9, 4 * 10**9, 20_000
 
 
+@dataclass
+class _Uploads:
+    """What `uploads-<store>.json` holds; an older one lacks some of it."""
+
+    bytes: int = 0
+    objects: int = 0
+    buckets: int = 0
+    accounts: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Filled:
+    """What `filled-<store>.json` holds."""
+
+    bytes: int
+
+
 def _note(config: "Config", store: str) -> Path:
     return config.campaign_dir / "work" / f"uploads-{store}.json"
 
@@ -26,7 +44,10 @@ def left(config: "Config", store: str) -> dict[str, Any]:
     that points had."""
     path = _note(config, store)
     nothing = {"bytes": 0, "objects": 0, "buckets": 0, "accounts": [1]}
-    return nothing | records.read_json(path) if path.exists() else nothing
+    if not path.exists():
+        return nothing
+    mend = "run `storelab clean`, which finds what was uploaded, and remove it"
+    return nothing | records.read_as(path, _Uploads, mend)
 
 
 def filler_note(config: "Config", store: str) -> Path:
@@ -37,7 +58,10 @@ def filler_note(config: "Config", store: str) -> Path:
 def filler(config: "Config", store: str) -> int:
     """Bytes of filler that may be in a store."""
     path = filler_note(config, store)
-    return records.read_json(path)["bytes"] if path.exists() else 0
+    if not path.exists():
+        return 0
+    mend = "run `storelab clean`, which removes the filler, and remove it"
+    return int(records.read_as(path, _Filled, mend)["bytes"])
 
 
 def add(config: "Config", store: str, point: Point, size_bytes: int, objects: int) -> None:

@@ -5,9 +5,11 @@ uploaded, its objects. Nothing is added to the requests that are measured. The n
 folder `state`, so that neither is missed where the other was removed. Only what fits a note is ever deleted.
 """
 
+import hashlib
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
+_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"})  # of a line of a note
 STAGED, STAGED_BYTES = ".staged", 64  # the proof beside a data set: a SHA-256
 _TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # of an upload to a folder that was killed
 
@@ -61,10 +64,11 @@ class Written:
         self.objects: dict[tuple[str, str], set[int]] = {}
         self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # of many keys, by bucket and whole name
         for line in lines:
-            if "attempt" in line:
-                self.attempt(line["attempt"], line["clients"], [Made(*m) for m in line["made"]])
-            else:
-                self.dataset(line["dataset"], columns(line["dataset"]), line["bodies"], line["buckets"])
+            with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError, re.error):  # it names nothing
+                if "attempt" in line:
+                    self.attempt(str(line["attempt"]), line["clients"] + 0, [_checked(*m) for m in line["made"]])
+                else:
+                    self.dataset(line["dataset"], columns(line["dataset"]), line["bodies"], line["buckets"])
 
     def attempt(self, name: str, clients: int, made: list[Made]) -> None:
         self.attempts[name] = clients, made
@@ -115,6 +119,12 @@ class Written:
         return False
 
 
+def _checked(key: str, least: int, most: int, bucket: str = "") -> Made:
+    """What an attempt can make, as a note names it. Raises ValueError, TypeError, re.error: damaged."""
+    re.compile(key), re.compile(bucket)
+    return Made(key, least + 0, most + 0, bucket)
+
+
 def of_attempt(store: Store, point: Point, attempt: str, made: list[Made]) -> Written:
     """What one attempt wrote."""
     out = Written(store)
@@ -129,13 +139,17 @@ def _notes(config: "Config", store: str) -> list[Path]:
 
 def _note(config: "Config", store: str, line: Mapping[str, Any]) -> None:
     """Append a line to the notes, before anything is written into the store."""
-    text = json.dumps(line)
+    text = json.dumps({**line, "sum": _sum(line)})
     for path in _notes(config, store):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a") as f:
             f.write("\n" * _half(path) + text + "\n")
             f.flush()
             os.fsync(f.fileno())
+
+
+def _sum(line: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line).encode()).hexdigest()[:16]
 
 
 def _half(path: Path) -> bool:
@@ -185,11 +199,22 @@ def noted(config: "Config", store: Store) -> Written:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a note; half a line, left by a kill, was written before anything that it would tell of."""
+    """The lines of a note that are as they were written, without their sums, which older ones lack.
+
+    Half a line, left by a kill, was written before anything that it would name. A damaged one names nothing: what it
+    was about stays in the store, and the message on it says so.
+    """
     if not path.exists():
         return
-    for text in path.read_text(errors="replace").splitlines():
+    texts = path.read_text(errors="replace").splitlines(keepends=True)
+    for number, text in enumerate(texts, 1):
         try:
-            yield json.loads(text)
-        except ValueError:
-            continue
+            line = json.loads(text)
+            if isinstance(line, dict) and line.pop("sum", None) in (None, _sum(line)) and set(line) in _KEYS:
+                yield line
+                continue
+        except (ValueError, RecursionError):
+            if number == len(texts) or not text.endswith("}\n"):
+                continue  # half a line
+        told = f"storelab: {path}, line {number}: was altered; what it is about is not deleted"
+        print(told, file=sys.stderr, flush=True)

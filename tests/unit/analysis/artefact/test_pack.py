@@ -14,6 +14,7 @@ from make_examples import ONE_EACH, make
 from paths import ROOT
 
 from storelab.analysis.artefact import archive, crate, members, unpack
+from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
 from storelab.cli import Settings, artefact
@@ -265,6 +266,7 @@ def project(tmp_path_factory):
     for path in [folder / "tables" / f"{name}.csv" for name in build.NAMES] + [folder / "figures" / "index.json"]:
         path.parent.mkdir(exist_ok=True)
         path.write_text("{}")
+    derived.write_sums(folder, build.NAMES)
     (root / "campaigns").mkdir()
     (root / "config.yaml").write_text(
         "campaign: mine\nstate: /home/someone/state\nscratch: /somewhere\n"

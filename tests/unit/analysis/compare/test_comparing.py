@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from make_examples import make
 
 from storelab.analysis.compare import sides
+from storelab.analysis.parts import derived
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
 from storelab.cli import compare as command
@@ -55,6 +56,7 @@ def change_points(folder, factor, day: str | None = None) -> None:
     if day:
         points["started"] = day + points["started"].str[10:]
     points.to_csv(path, index=False)
+    derived.write_sums(folder, ["points"])
 
 
 @pytest.fixture(scope="module")

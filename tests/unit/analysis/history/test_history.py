@@ -16,6 +16,7 @@ from machine_answers import valid
 from paths import ROOT
 
 from storelab.analysis.history import draw, entries, environment, said, series
+from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import history as command
 from storelab.cli.history import KINDS, RULES
@@ -29,6 +30,7 @@ SWEEPS = {
 }
 T0 = make_examples.T0  # 2025-10-09
 DAYS = 11
+MADE = ("points", "environment")
 SLOW = 7  # number of the entry from which on uploads are 20 % slower, with another version of the store
 NEW_KERNEL = 4
 
@@ -45,7 +47,7 @@ def one(tmp_path_factory):
     """A campaign with its tables, from which every entry is made."""
     folder = tmp_path_factory.mktemp("one") / "site"
     make_examples.make(folder, failed=(), repetitions=3, sweeps=SWEEPS, use_stores=["alpha", "beta"])
-    build.build(folder, ["points", "environment"])
+    build.build(folder, MADE)
     return folder
 
 
@@ -58,8 +60,7 @@ def later(one, target, days: int) -> None:
         told = records.with_sum(run | {"start_ns": run["start_ns"] + days * DAY})
         records.write_atomic(head, told, sync=False)  # a new file: the linked one stays
     evidence.write_sums(target / "raw")
-    for table in (target / "tables").glob("*.csv"):
-        table.touch()
+    derived.write_sums(target, MADE)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,7 @@ def results(one, tmp_path_factory):
             about.loc[about["item"] == "kernel", "value"] = "6.2.0"
         points.to_csv(site / "tables/points.csv", index=False)
         about.to_csv(site / "tables/environment.csv", index=False)
+        derived.write_sums(site, MADE)
         entries.add(site)
     return folder
 
@@ -339,6 +341,7 @@ def test_a_slow_newest_entry_fails_at_once(one, results, tmp_path):
     scaled(points, 0.8, "put")
     scaled(points, 0.7, "get")
     points.to_csv(tmp_path / "site/tables/points.csv", index=False)
+    derived.write_sums(tmp_path / "site", MADE)
     entries.add(tmp_path / "site")
     code, out, err = asked("--campaign-dir", tmp_path / "site", "--fail-on", "newest", "--json")
     told = valid("history", out)

@@ -14,6 +14,8 @@ import campaigns
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
 from storelab.analysis.papers import findings, fragments, members, method, names, origin, outline, write
+from storelab.analysis.parts import derived
+from storelab.analysis.tables import build
 from storelab.cli import papers, workflow
 from storelab.core import records
 from storelab.core.errors import UserError
@@ -138,6 +140,7 @@ def test_method_flags_what_differs_and_nothing_else(tmp_path):
     table = pd.read_csv(environment, dtype=str)
     table.loc[table["item"] == "cores", "value"] = "64"
     table.to_csv(environment, index=False)
+    derived.write_sums(two, ["environment"])
     plan = records.read_json(two / "raw" / "plan.json")
     records.write_summed(two / "raw" / "plan.json", plan | {"campaign": plan["campaign"] | {"scale": 0.5}})
     both = members.gathered([one, two])
@@ -297,6 +300,7 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
     empty = renamed(tmp_path, "empty")
     points = pd.read_csv(empty / "tables" / "points.csv")
     points.assign(state="failed").to_csv(empty / "tables" / "points.csv", index=False)
+    derived.write_sums(empty, ["points"])
 
     def refusal(second: Path, **change) -> str:
         records.write_summed(later / "raw" / "plan.json", plan | change)
@@ -376,7 +380,7 @@ def test_joined_paper_without_one_file_is_made_again(at_root, tmp_path, monkeypa
         (tmp_path / name / "raw").symlink_to(ROOT / "results" / name / "raw")
     (folder / "tex").mkdir(parents=True)
     for name in ("content", "front", "findings", "appendix"):
-        (folder / "tex" / f"{name}.tex").write_text("")
+        (folder / "tex" / f"{name}.tex").write_bytes(derived.tex(""))
     joined("reference probes", results=str(tmp_path))
     assert (folder / "tex" / "content.tex").exists()
     (folder / "tex" / "findings.tex").unlink()
@@ -453,6 +457,7 @@ def test_codes_are_unique_and_change_with_the_records(results, tmp_path):
     assert len(codes) == len(set(codes)) > 250 and all(origin.is_code(code) for code in codes)
     copy = renamed(tmp_path, "copy", "broad")
     (copy / "raw" / "SHA256SUMS").write_text("another\n")
+    derived.write_sums(copy, build.NAMES)
     assert not {t.code for t in origin.things(members.gathered([copy])[0])} & set(codes)
 
 

@@ -7,6 +7,7 @@ import staged_root
 from honest_s3 import FIRST, Object, honest_s3
 
 from storelab.datasets.root import baskets, generated
+from storelab.engines.planned import client as client_module
 
 TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0, named=True)
 
@@ -62,3 +63,12 @@ def test_changed_basket_is_an_error(prepared):
     result = staged_root.read(client, 2)
     assert result.ops["error"] == ["ChecksumMismatch"] * 2 and sum(result.ops["bytes"]) == 0
     assert not result.reads["client"]
+
+
+def test_file_too_small_to_measure_with_is_read(prepared, monkeypatch):
+    """`check` and staging accept it; its reads are few requests, whatever the link."""
+    monkeypatch.setattr(client_module, "LEAST_SIZE", 2**40)
+    client, _ = prepared("good")
+    result = staged_root.read(client, 1)
+    assert not staged_root.failed(result) and result.reads["entries"] == [TINY.entries]
+    assert result.engine["link"]["doubtful"] == ("all",), "no later point takes it"

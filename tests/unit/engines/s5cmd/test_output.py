@@ -48,3 +48,10 @@ def test_unexpected_output_fails_the_point():
     lines = [(1, f"{line}\n".encode()) for line in [*printed("a"), *printed("b", "c", size=9)]]
     with pytest.raises(MeasurementFailed, match=r"2 objects .* 9 B instead of 10 B"):
         output.parse(0, "GET", 10, lines, [])
+
+
+def test_warnings_of_the_program_are_no_results():
+    """With few open files s5cmd begins with a line that is not JSON, also under `--json`."""
+    warning = b"WARNING: Current open files limit 128 is too low, consider increasing\n"
+    lines = [(1, warning), *((2, f"{line}\n".encode()) for line in printed("a"))]
+    assert output.parse(0, "GET", 10, lines, []).ops["object"] == ["a"]

@@ -134,9 +134,21 @@ def test_taken_port_names_port_program_and_key(daemons, server):
 
 def test_damaged_records_are_refused(daemons):
     daemons.folder.mkdir()
-    daemons.file.write_text("{")
-    assert "is damaged" in refusal(daemons.running)
+    whole = {"pid": 1, "created": 1.0, "grace": 2, "argv": ["x"]}
+    parts = [{"daemons": {"web": {k: v for k, v in whole.items() if k != name}}} for name in whole]
+    for data in ("{", "[]", "7", {"daemons": []}, {"daemons": {"web": 1}}, {"daemons": {"web": []}}, *parts):
+        daemons.file.write_text(data if isinstance(data, str) else json.dumps(data))
+        assert "daemons.json: is damaged; stop" in refusal(daemons.running), data
     daemons.file.unlink()
+
+
+def test_daemons_without_their_records_are_found(daemons, server):
+    pid = begun(daemons, server)
+    daemons.file.unlink()
+    assert daemons.running() == {} and daemons.adopt(server) == pid and daemons.running() == {"web": pid}
+    daemons.file.unlink()
+    daemons.note("web", warm=True)
+    assert daemons.stop() == [] and daemons.sweep() == [pid] and gone([pid])
 
 
 def test_one_process_at_a_time_has_the_lock(daemons):

@@ -193,3 +193,41 @@ def test_certificates_are_verified(keys, tmp_path):
         assert url in message and "`ca_file`" in message
         store(endpoint=url, ca_file=str(tmp_path / "crt")).up()
         store(endpoint=url, verify_tls=False).up()
+
+
+def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
+    """Half a pair, a file that is no file of profiles, a character that no header has: a mistake, not a failure."""
+    credentials = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    for name, other in (("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), ("SECRET_ACCESS_KEY", "ACCESS_KEY_ID")):
+        monkeypatch.setenv(f"AWS_{name}", "hush")
+        monkeypatch.delenv(f"AWS_{other}", raising=False)
+        assert refusal(store().credentials).startswith(
+            f"stores.mine: AWS_{name} is set, AWS_{other} is not; set AWS_ACC"
+        )
+    for access, secret, name in (("a\nb", "s", "access key"), ("a", "hush\r", "secret key"), ("ä", "s", "access key")):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        message = refusal(store().credentials)
+        assert message.startswith(f"stores.mine: the {name} holds a line break") and "hush" not in message
+    for text, message in (
+        (
+            b"[mine]\naws_access_key_id = hush\n",
+            "stores.mine: the credentials are half: aws_secret_access_key is missing",
+        ),
+        (b"garbage\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
+        (b"\x00\xff[[[ =\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
+    ):
+        credentials.write_bytes(text)
+        for act in ("credentials", "require") if b"[mine]" not in text else ("credentials",):
+            told = refusal(getattr(store(profile="mine"), act))
+            assert told.startswith(message) and "hush" not in told, told
+
+
+def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):
+    for text in ("nonsense::::", "http://no such", "socks5://x:1", "127.0.0.1:99999", "x:0"):
+        monkeypatch.setenv("http_proxy", text)
+        assert "is not the URL of an HTTP proxy; write http://host:port" in refusal(
+            store(endpoint="http://s3.example.org", proxy="environment").require
+        )
+        assert refusal(store(endpoint="http://s3.example.org").require) == NONE

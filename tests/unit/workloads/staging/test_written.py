@@ -204,3 +204,36 @@ def test_more_may_stay_where_more_may_be_stored(config, store, monkeypatch):
             left_over.add(few, "d", point(), size, 1)
             left_over.remove(few, store)
             assert bool(left_over.left(few, "d")["objects"]) == stays, (allowed, free)
+
+
+def test_altered_line_of_a_note_names_nothing(config, store, capsys):
+    """One changed byte must not make foreign objects ours, whatever it is."""
+    noted(config, store)
+    first, second = written._notes(config, "d")
+    second.unlink()
+    was = first.read_bytes()
+    ours = put_key(ATTEMPT, 0, 7)
+    assert written.noted(config, store)("d", ours, 1000)
+    for at in range(0, len(was), 3):
+        first.write_bytes(was[:at] + bytes([was[at] ^ 2]) + was[at + 1 :])
+        found = written.noted(config, store)
+        assert not found.attempts or at == len(was) - 1, at
+    assert f"{first}, line 1: was altered; what it is about is not deleted" in capsys.readouterr().err
+    line = json.loads(was)
+    line.pop("sum")
+    first.write_text(json.dumps(line) + "\n")
+    assert written.noted(config, store)("d", ours, 1000), "older notes have no sums"
+    for wrong in (
+        [],
+        7,
+        None,
+        {},
+        {"attempt": 1},
+        line | {"made": [["("]]},
+        line | {"made": 3},
+        line | {"clients": "x"},
+    ):
+        first.write_text(json.dumps(wrong) + "\n" + json.dumps(line) + "\n")
+        assert written.noted(config, store)("d", ours, 1000), wrong
+    first.write_text(json.dumps({"dataset": {}, "bodies": 1, "buckets": []}) + "\n")
+    assert not written.noted(config, store).objects
