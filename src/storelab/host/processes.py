@@ -1,14 +1,16 @@
 """Child processes: short commands and what they say, and children that never outlive their parent."""
 
 import ctypes
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+_CRASH = re.compile(r"(?:panic|fatal error|runtime): |SIG[A-Z]+: ")
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 LATE, MISSING = 124, 127  # exit status of a command that did not answer in time, or could not be started
@@ -50,6 +52,14 @@ def ask(
 def words(done: subprocess.CompletedProcess[str]) -> str:
     """The end of what a command said, on one line: its errors, else its output."""
     return " ".join((done.stderr or done.stdout).split())[-300:]
+
+
+def why_ended(lines: Iterable[str], count: int = 1) -> str:
+    """Return what a program that failed printed last, `count` lines; of a Go program that crashed its reason, which
+    comes before the stacks of its goroutines."""
+    kept = [line.strip() for line in lines if line.strip()]
+    crash = next((line for line in kept if _CRASH.match(line)), None)
+    return (crash or " | ".join(kept[-count:]))[:500]
 
 
 def log_lines(log: Path) -> list[str]:
