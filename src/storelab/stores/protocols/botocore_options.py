@@ -7,7 +7,6 @@ import os
 import re
 from typing import Any
 
-from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -58,15 +57,21 @@ def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any
         return
     parsed["Body"].close()
     if status == 206:
-        raise WrongAnswer(f"Content-Range {parsed.get('ContentRange')!r} instead of {asked[1]}-{asked[2]}", status)
-    wrong = WrongAnswer(f"the answer to a range has status {status}", status)
-    wrong.error_class = "NotPartial"
-    raise wrong
+        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {asked[1]}-{asked[2]}", status)
+    raise _wrong(f"the answer to a range has status {status}", status, "NotPartial")
 
 
 def _has_length(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
     if http_response.status_code < 300 and "ContentLength" not in parsed:
-        raise WrongAnswer("the answer to HEAD has no Content-Length", http_response.status_code)
+        raise _wrong("the answer to HEAD has no Content-Length", http_response.status_code)
+
+
+def _wrong(message: str, status: int, error_class: str = "WrongAnswer") -> OSError:
+    from storelab.readplan.transports import WrongAnswer  # loads numpy
+
+    error = WrongAnswer(message, status)
+    error.error_class = error_class
+    return error
 
 
 def config(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:

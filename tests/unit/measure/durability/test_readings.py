@@ -41,7 +41,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(readings.processes, "ask", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
-    taken = readings.Readings(store, tmp_path, {"endpoints": ["e"], "scratch": "s"}, 9)
+    taken = readings.Readings(store, tmp_path, {"endpoints": [{"url": "http://127.0.0.1:9"}], "scratch": "s"}, 9)
     out = taken.take("down", live=True, most=50, seconds=60, threads=3)
     assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"], t["threads"]) for key, t in asked] == [
         ("k0", 2, 25, 30, True, 3),
