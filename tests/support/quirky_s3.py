@@ -223,7 +223,7 @@ def verdicts(engine: str, workload: str, folder: Path, servers: dict[str, str]) 
 WORKLOADS = ("put", "get", "get_range", "stat", "read_entries")
 
 
-def _installed(program: str) -> bool:
+def installed(program: str) -> bool:
     """Whether an engine's program is there. program: `module:function`, or ""."""
     from storelab.core.errors import UserError
 
@@ -238,7 +238,7 @@ def everything(*quirks: str) -> dict[tuple[str, str], dict[str, str]]:
     """Measure with all engines of S3 that are installed: (engine, workload) -> quirk -> reason."""
     from storelab.core import engines
 
-    able = [e for e in engines.ALL if "s3" in e.protocols and _installed(e.program)]
+    able = [e for e in engines.ALL if "s3" in e.protocols and installed(e.program)]
     pairs = [(e.name, w) for e in able for w in WORKLOADS if w in e.uses]
     with tempfile.TemporaryDirectory(prefix="storelab-quirks-") as name, ThreadPoolExecutor(2) as pool:
         objects = staged(folder := Path(name))
