@@ -50,16 +50,20 @@ def ask(
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a command said, on one line: its errors, else its output."""
-    return " ".join((done.stderr or done.stdout).split())[-300:]
+    """The end of what a command said, on one line: its errors, else its output; of a Go program that crashed why."""
+    text = done.stderr or done.stdout
+    return _crash(text.splitlines()) or " ".join(text.split())[-300:]
 
 
 def why_ended(lines: Iterable[str], count: int = 1) -> str:
-    """Return what a program that failed printed last, `count` lines; of a Go program that crashed its reason, which
-    comes before the stacks of its goroutines."""
+    """Return what a program that failed printed last, `count` lines; of a Go program that crashed why."""
     kept = [line.strip() for line in lines if line.strip()]
-    crash = next((line for line in kept if _CRASH.match(line)), None)
-    return (crash or " | ".join(kept[-count:]))[:500]
+    return (_crash(kept) or " | ".join(kept[-count:]))[:500]
+
+
+def _crash(lines: Iterable[str]) -> str:
+    """Return the reason of a crash of a Go program, which comes before the stacks of its goroutines; "" without one."""
+    return next((line.strip() for line in lines if _CRASH.match(line)), "")
 
 
 def log_lines(log: Path) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from storelab.engines.s5cmd import client
 from storelab.host import proc, processes
 
 
@@ -61,3 +62,8 @@ def test_reason_of_a_go_program_that_crashed():
         found = processes.why_ended(lines)
         assert found.startswith(reason) and "waitgroup" not in found and (reason or not found)
     assert processes.why_ended(["a", "b", "c", "d"], 3) == "b | c | d"
+
+
+def test_words_of_a_go_program_that_has_no_memory():
+    done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', client.binary()])
+    assert done.returncode and "memory" in processes.words(done) and "runtime/" not in processes.words(done)
