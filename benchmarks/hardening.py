@@ -1,4 +1,4 @@
-"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told, mistakes told.
+"""What kills, flipped bytes, mistakes, servers with quirks and users' environments do to storelab, as counts.
 
 Seeds other than the tests'.
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import console_blocks
 import mistaken
 from common import options, report, run, sized
-from hardened import flips, kills
+from hardened import flips, kills, quirks, variables
 
 Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
@@ -19,6 +19,8 @@ PARTS: tuple[Part, ...] = (
     lambda args: flips.figures(sized(args, 300, 30, 3)),
     lambda args: console_blocks.figures(*sized(args, (False, None), (True, None), (True, 1))),
     lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
+    quirks.figures,
+    variables.figures,
 )
 
 

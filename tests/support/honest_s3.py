@@ -5,6 +5,7 @@ Each test may name `faults`: single faults that a real store may have.
 
 import hashlib
 import re
+import threading
 import time
 import zlib
 from base64 import b64encode
@@ -27,7 +28,7 @@ REGION = "us-east-1"
 DATE = "Mon, 13 Apr 2015 00:00:00 GMT"
 QUERIES = {  # known by this store, by method
     "GET": {"list-type", "prefix", "max-keys", "delimiter", "start-after", "continuation-token", "marker", "uploads"}
-    | {"uploadId"},
+    | {"uploadId", "encoding-type"},
     "HEAD": set(),
     "PUT": {"policy", "partNumber", "uploadId"},
     "POST": {"delete", "uploads", "uploadId"},
@@ -69,8 +70,8 @@ def quoted(mark: str) -> str:
 class Answers(Handler):
     """Answers from `store`.
 
-    It has `buckets`, `uploads` (id -> parts), `faults`, `writers` (connections that put objects below `list/`), and
-    `asked`: (method, key, range) of each request.
+    It answers nothing while `silent` is set. It has `buckets`, `uploads` (id -> parts), `faults`, `writers`
+    (connections that put objects below `list/`), and `asked`: (method, key, range) of each request.
     """
 
     store: SimpleNamespace
@@ -80,6 +81,8 @@ class Answers(Handler):
         self.path, _, self.text = self.path.partition("?")
         name, _, self.key = unquote(self.path).lstrip("/").partition("/")
         self.query = dict(parse_qsl(self.text, keep_blank_values=True))
+        while self.store.silent.is_set():
+            time.sleep(0.01)
         try:
             self.store.asked.append((self.command, self.key, self.headers.get("Range", "")))
             self.check_query()
@@ -139,6 +142,11 @@ class Answers(Handler):
     def in_bucket(self, name, account, body):
         bucket = self.store.buckets.get(name)
         if bucket is None and self.command == "PUT" and not self.key and account:
+            named = re.search(r"<LocationConstraint>(.*?)</", body.decode())
+            if "no location" in self.store.faults and named:
+                raise Refused(400, "InvalidLocationConstraint")
+            if "a location" in self.store.faults and (not named or named[1] != "eu-lab"):
+                raise Refused(400, "IllegalLocationConstraintException")
             self.store.buckets[name] = Bucket(account)
             return 200, b""
         if bucket is None:
@@ -330,6 +338,6 @@ def honest_s3(*faults: str, buckets: dict[str, Bucket] | None = None):
     """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`."""
     usual = {"b": Bucket(FIRST.access_key), "b-a1": Bucket(SECOND.access_key)}
     store = SimpleNamespace(buckets=usual | (buckets or {}), uploads={}, aborted={}, faults=set(faults))
-    store.writers, store.numbers, store.asked = set(), count(), []
+    store.writers, store.numbers, store.asked, store.silent = set(), count(), [], threading.Event()
     with served(Answers, store=store) as url:
         yield url, store

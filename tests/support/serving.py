@@ -10,6 +10,7 @@ from http.server import ThreadingHTTPServer
 def serving(server: ThreadingHTTPServer) -> Iterator[str]:
     """Serve until the context ends; yield the URL."""
     server.daemon_threads = True
+    server.socket.listen(256)  # with the five of the default, a client with many connections waits for a second
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

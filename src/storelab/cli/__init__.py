@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import click
 
 from storelab import __version__, quiet
-from storelab.core.errors import Exit, MeasurementFailed, UserError, of_system, require_known, shown, without_tokens
+from storelab.core.errors import (
+    Exit,
+    MeasurementFailed,
+    UserError,
+    of_memory,
+    of_system,
+    require_known,
+    shown,
+    without_tokens,
+)
 
 # Tables and figures are made of many small objects that live until they are written: to look for garbage as often as
 # Python does takes 4 to 9 % of their CPU time.
@@ -269,7 +278,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt, BrokenPipeError):
         sys.exit(Exit.INTERRUPTED)
-    except (UserError, MeasurementFailed, click.ClickException, OSError) as error:
+    except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
 
@@ -278,6 +287,8 @@ def one_line(error: Exception) -> str:
     """What is told of an error that ends a command."""
     if isinstance(error, OSError):  # a disk that is full or read-only, a folder that is a file, is gone, is not ours
         return str(of_system(error))
+    if isinstance(error, MemoryError):
+        return str(of_memory())
     if not isinstance(error, click.ClickException):
         return str(error)
     context = getattr(error, "ctx", None)

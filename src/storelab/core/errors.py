@@ -120,6 +120,15 @@ def _number_in(text: str) -> int:
     return int(found[1]) if found else 0
 
 
+def of_memory() -> UserError:
+    """Return what is printed where the operating system gives no more memory."""
+    return UserError(
+        "memory",
+        "this machine (or `ulimit -v`) has not enough memory for it",
+        "end other programs, or ask for less: smaller objects, fewer `workers` or `clients`",
+    )
+
+
 def cut(text: str, most: int = 200) -> str:
     """A path in a message: its end where it is long."""
     return text if len(text) <= most else f"…{text[1 - most :]}"

@@ -22,7 +22,7 @@ from typing import Any
 from storelab import engines
 from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import MeasurementFailed, UserError, of_system
+from storelab.core.errors import MeasurementFailed, UserError, of_memory, of_system
 from storelab.core.model import Point, accounts_of
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
@@ -142,6 +142,8 @@ def run(folder: Path, rank: int) -> int:
         out["exit_status"] = 0
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
         out |= {"exit_status": 1, "failure": str(error)}
+    except MemoryError:
+        out |= {"exit_status": 1, "failure": str(of_memory())}
     except Exception as error:  # whatever a library raises is this client's result
         here = isinstance(error, OSError) and error.filename is not None  # a file: full disk, removed folder
         out |= {"exit_status": 1, "failure": str(of_system(error)) if here else f"{type(error).__name__}: {error}"}

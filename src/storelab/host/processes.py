@@ -1,14 +1,16 @@
 """Child processes: short commands and what they say, and children that never outlive their parent."""
 
 import ctypes
+import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+_CRASH = re.compile(r"(?:panic|fatal error|runtime): |SIG[A-Z]+: ")
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 LATE, MISSING = 124, 127  # exit status of a command that did not answer in time, or could not be started
@@ -48,8 +50,20 @@ def ask(
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a command said, on one line: its errors, else its output."""
-    return " ".join((done.stderr or done.stdout).split())[-300:]
+    """The end of what a command said, on one line: its errors, else its output; of a Go program that crashed why."""
+    text = done.stderr or done.stdout
+    return _crash(text.splitlines()) or " ".join(text.split())[-300:]
+
+
+def why_ended(lines: Iterable[str], count: int = 1) -> str:
+    """Return what a program that failed printed last, `count` lines; of a Go program that crashed why."""
+    kept = [line.strip() for line in lines if line.strip()]
+    return (_crash(kept) or " | ".join(kept[-count:]))[:500]
+
+
+def _crash(lines: Iterable[str]) -> str:
+    """Return the reason of a crash of a Go program, which comes before the stacks of its goroutines; "" without one."""
+    return next((line.strip() for line in lines if _CRASH.match(line)), "")
 
 
 def log_lines(log: Path) -> list[str]:

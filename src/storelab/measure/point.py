@@ -208,7 +208,8 @@ def _attempted(attempt: Attempt, points: list[Point], why: str) -> dict[str, Any
     finally:
         attempt.workload.ended(attempt.job)
     _gather(attempt, outcome, points)
-    record.accept(attempt.job["limits"], outcome.results, outcome.checks)
+    staged = record.reads_staged(attempt.point)
+    record.accept(attempt.job["limits"], outcome.results, outcome.checks, staged)
     run = _told(attempt, outcome)
     record.put_in_place(run, attempt.work, attempt.config.raw / attempt.point.key, why)
     return run

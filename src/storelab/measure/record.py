@@ -3,6 +3,7 @@
 May import: `host`, `stores`, `core`. Definition: docs/records.md.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -17,16 +18,23 @@ from storelab.host import environment, links
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
+# Classes and messages of errors about an object or a bucket that is not there.
+GONE = re.compile(r"NoSuchKey|NoSuchBucket|NotFound|\b(?:Http)?404\b")
 APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # of a client's result, not of the client alone
 
 
-def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
+def reads_staged(point: Point) -> bool:
+    """Whether a point, or a role of it, reads what was staged before."""
+    return any(part.point.dataset for part in point.parts())
+
+
+def budget(config: Config, results: list[dict[str, Any]], staged: bool = False) -> dict[str, Any]:
     """Failed operations against the budget: errors, operations, fraction, hung, hung_fraction, failure_budget, reason.
 
     Operations that hung are among the errors. hung: how many, None where an engine cannot tell. A worker whose
     operation hangs fails only once, however long it stands still: hung_fraction is the part of all workers' time, from
     the start to the deadline, that such operations took, and stands against the same budget. The reason is None within
-    the budget, else one line with the first error's own words.
+    the budget, else one line with the first error's own words. staged: the clients read what was staged before.
     """
     errors, operations = (sum(r[what] for r in results) for what in ("errors", "operations"))
     known = [r["engine"]["hung"] for r in results if r["engine"].get("hung") is not None]
@@ -38,11 +46,20 @@ def budget(config: Config, results: list[dict[str, Any]]) -> dict[str, Any]:
         told = [error for r in results for error in r["engine"].get("errors", {}).values()]
         first = (told or ["no engine told why"])[0]
         words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
-        return found | {"reason": f"{100 * fraction:.3g} % of the operations failed, {most}: {words}"}
+        reason = f"{100 * fraction:.3g} % of the operations failed, {most}: {words}"
+        return found | {"reason": _hinted(reason, results, staged)}
     if held > budget:
         lost = f"{sum(known)} operations hung and held {100 * held:.3g} % of the workers' time"
         return found | {"reason": f"{lost}, {most}"}
     return found | {"reason": None}
+
+
+def _hinted(reason: str, results: list[dict[str, Any]], staged: bool) -> str:
+    """Return the reason, with the way out where what was staged is not there any more."""
+    kinds = [kind for r in results for kind in r["engine"].get("errors", {})]
+    if not staged or not any(GONE.search(text) for text in (*kinds, reason)):
+        return reason
+    return f"{reason}; objects that were staged are gone (expired or deleted): run `storelab stage --again`"
 
 
 def _held(results: list[dict[str, Any]]) -> float:
@@ -55,7 +72,9 @@ def _held(results: list[dict[str, Any]]) -> float:
     return sum(seconds for seconds, _ in held) * 1e9 / whole
 
 
-def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]]) -> None:
+def accept(
+    limits: dict[str, Any], results: list[dict[str, Any]], checks: list[dict[str, Any]], staged: bool = False
+) -> None:
     """Raises MeasurementFailed: a run whose checks fail, or that broke a limit, can never look fast.
 
     Errors of operations are results, see `budget`.
@@ -64,7 +83,8 @@ def accept(limits: dict[str, Any], results: list[dict[str, Any]], checks: list[d
     if limits["throughput"] and sum(r["bytes"] for r in results) > limits["throughput"] * seconds:
         raise MeasurementFailed("the clients moved more than limits.throughput over the whole point")
     if bad := [c for c in checks if not c["ok"]]:
-        raise MeasurementFailed("; ".join(f"check {c['name']!r} failed: {c['detail']}" for c in bad[:3]))
+        reason = "; ".join(f"check {c['name']!r} failed: {c['detail']}" for c in bad[:3])
+        raise MeasurementFailed(_hinted(reason, results, staged))
 
 
 def run_json(
@@ -78,7 +98,7 @@ def run_json(
 ) -> dict[str, Any]:
     """The record of the point without its files, see docs/records.md."""
     roles = roles_of(config, chosen, results)
-    spent = budget(config, results)
+    spent = budget(config, results, reads_staged(chosen))
     spent["reason"] = next((role["budget"]["reason"] for role in roles if role["budget"]["reason"]), spent["reason"])
     # What one client met; `engine` below is what holds for the whole point.
     clients = [{k: v for k, v in r.items() if k not in APART} for r in results]
@@ -128,7 +148,7 @@ def roles_of(config: Config, chosen: Point, results: list[dict[str, Any]]) -> li
     out = []
     for part in chosen.parts() if "roles" in chosen.fixed else ():
         own = [results[rank] for rank in part.ranks]
-        spent = budget(config, own)
+        spent = budget(config, own, reads_staged(part.point))
         if spent["reason"]:
             spent["reason"] = f"role {part.name}: {spent['reason']}"
         told = {"name": part.name, "workload": part.point.workload, "axes": part.point.axes, "clients": [*part.ranks]}

@@ -16,6 +16,8 @@ TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
 class WrongAnswer(OSError):
     """The server answered with other bytes than asked for; status: of the HTTP answer, 0 if unknown."""
 
+    error_class = "WrongAnswer"
+
     def __init__(self, message: str, status: int = 0):
         self.status = status
         super().__init__(message)

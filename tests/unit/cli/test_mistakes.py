@@ -4,7 +4,10 @@ import json
 from pathlib import Path
 
 import mistaken
+import pytest
 from mistaken import Mistake
+
+from storelab import cli
 
 TEXTS = [  # a campaign file, and words of the message
     (b"name: x\nname: y\n", "campaigns/small.yaml, line 2", "'name'", "line 1"),
@@ -131,3 +134,14 @@ def test_benchmark_counts_what_is_not_reported(monkeypatch, capsys):
     monkeypatch.setattr(mistaken, "run", run)
     assert mistaken.tried(3, 1) == {"mistakes": 3, "tracebacks": 1, "silent": 1, "unclear": 0}
     assert "silent: " in capsys.readouterr().err and tried == ["right", "a fault", "wrong"]
+
+
+def test_memory_that_is_not_there_is_one_line(monkeypatch, capsys):
+    def plan(**_):
+        raise MemoryError
+
+    monkeypatch.setattr(cli.cli, "main", plan)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and printed.startswith("storelab: memory: ") and printed.count("\n") == 1

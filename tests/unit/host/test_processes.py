@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from storelab.engines.s5cmd import client
 from storelab.host import proc, processes
 
 
@@ -45,3 +46,24 @@ def test_moved_bytes_include_writes():
     assert proc.moved_bytes(os.getpid()) - before >= 1_000_000
     assert proc.moved_bytes(2**30) == 0
     assert processes.ask(["true"]).returncode == 0
+
+
+def test_reason_of_a_go_program_that_crashed():
+    """It ends with the places of its goroutines; the last lines of other programs are their reason."""
+    stack = ["goroutine 1 [running]:", "main.main()", "\t/src/sync/waitgroup.go:258 +0x1d"]
+    for lines, reason in (
+        (["a line", "fatal error: out of memory allocating heap arena", "", *stack], "fatal error: out of memory"),
+        (["panic: no room", "", *stack], "panic: no room"),
+        (["SIGSEGV: segmentation violation", *stack], "SIGSEGV"),
+        (["runtime: failed to create new OS thread", *stack], "runtime: failed"),
+        (["first", "second", ""], "second"),
+        ([], ""),
+    ):
+        found = processes.why_ended(lines)
+        assert found.startswith(reason) and "waitgroup" not in found and (reason or not found)
+    assert processes.why_ended(["a", "b", "c", "d"], 3) == "b | c | d"
+
+
+def test_words_of_a_go_program_that_has_no_memory():
+    done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', client.binary()])
+    assert done.returncode and "memory" in processes.words(done) and "runtime/" not in processes.words(done)

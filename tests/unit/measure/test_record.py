@@ -1,5 +1,6 @@
 """The record of a point: where each part of the clients' results is stored, and which runs are valid."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -117,6 +118,25 @@ def hung(workers: int, seconds: list[float], operations: int = 10_000, clients: 
         engine = {"hung": len(held), "hung_s": sum(held), "settings": {"workers": workers}, "errors": {}}
         results.append({"errors": len(held), "operations": operations, "engine": engine} | ends)
     return budget(results)
+
+
+def test_expired_objects_have_a_hint():
+    """Only where objects are read that were staged."""
+    for kind, words, staged, hint in (
+        ("NoSuchKey", "NoSuchKey: status code: 404", True, True),
+        ("FileNotFoundError", "The specified key does not exist (404)", True, True),
+        ("Http404", "HTTP status 404", True, True),
+        ("NoSuchKey", "NoSuchKey: status code: 404", False, False),
+        ("SlowDown", "HTTP status 503 SlowDown", True, False),
+    ):
+        failed = client(0, operations=1, errors=99)
+        failed["engine"] |= {"errors": {kind: words}}
+        reason = record.budget(SimpleNamespace(failure_budget=0.01), [failed], staged)["reason"]
+        assert words in reason and ("run `storelab stage --again`" in reason) == hint, kind
+        with pytest.raises(MeasurementFailed) as refused:
+            record.accept({"throughput": None}, [failed], [{"name": "n", "ok": False, "detail": "no"}], staged)
+        assert ("run `storelab stage --again`" in str(refused.value)) == hint
+    assert record.reads_staged(replace(POINT, dataset={"name": "d"})) and not record.reads_staged(POINT)
 
 
 def test_hung_workers_make_a_run_invalid():

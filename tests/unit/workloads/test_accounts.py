@@ -27,9 +27,8 @@ def keys_of(account: int) -> Credentials:
 
 
 def environs(one: Point, accounts: int, **more) -> list[dict[str, str]]:
-    return jobs.environs(
-        None, one, SimpleNamespace(credentials=keys_of), {"accounts": accounts, "endpoints": [], **more}
-    )
+    job = {"accounts": accounts, "endpoints": [], **more}
+    return jobs.environs(None, one, SimpleNamespace(credentials=keys_of), job)
 
 
 def test_client_gets_the_keys_of_its_accounts(monkeypatch):

@@ -14,6 +14,7 @@ NETWORK = (
     ("ConnectionClosed", ("IncompleteMessage", "UnexpectedEof", "IncompleteBody", "EOF")),
 )
 _OBSTORE_STATUS = re.compile(r"non-2xx status code: (\d{3})")
+_REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # class of an answer that sends the client elsewhere
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
@@ -37,6 +38,13 @@ def network(text: str) -> str | None:
     """Class of the network failure that a message describes, or None."""
     low = text.lower()
     return next((name for name, words in NETWORK if any(w.lower() in low for w in words)), None)
+
+
+def named(kind: str, text: str) -> str:
+    """Return the message of an error class so that it names what happened: a failure of the network, a redirect."""
+    if _REDIRECT.fullmatch(kind):
+        return f"redirected ({kind}), and redirects are not followed: {text}"
+    return f"{kind}: {text}" if kind in dict(NETWORK) and kind not in text else text
 
 
 def classify(error: BaseException) -> tuple[str, int]:

@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
 from storelab.datasets.root.header import COLUMNS
-from storelab.engines.common.error_classes import classify, words
+from storelab.engines.common.error_classes import classify, named, words
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.tally import Done, Tally
 from storelab.engines.common.told import Teller
@@ -254,7 +254,7 @@ class SelectionClient(Client):
 
     def _fail(self, error: Exception, begin_ns: int) -> None:
         kind, status = classify(error)
-        self.messages.setdefault(kind, words(error))
+        self.messages.setdefault(kind, named(kind, words(error)))
         spent, end_ns = self._spent(), clock.now_ns()
         row = {
             "bytes": 0,

@@ -52,7 +52,8 @@ class Tally:
         said = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
         summary = f"{reads} completed, {len(failed)} failed"
         summary += f", {late} not done in the grace after the deadline" if late else ""
-        summary += "; first error {}: {}".format(*next(iter(messages.items()), ("", ""))) if failed else ""
+        kind, text = next(iter(messages.items()), ("", ""))
+        summary += f"; first error {text if kind in text else f'{kind}: {text}'}" if failed else ""
         compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"
         crc32, entries = wrong["ChecksumMismatch"], wrong["EntriesMismatch"]
         right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{said['ChecksumMismatch']}"

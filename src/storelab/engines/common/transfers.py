@@ -9,7 +9,7 @@ from typing import Any
 
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
-from storelab.engines.common.error_classes import NOBODY
+from storelab.engines.common.error_classes import NOBODY, named
 from storelab.engines.common.guard import Guard
 from storelab.engines.common.names import put_key
 from storelab.engines.common.shares import Staged
@@ -64,6 +64,7 @@ class TransferClient(Client):
         **facts: Any,
     ) -> Result:
         """good: operations without an error; requests: HTTP requests by operation; facts: more entries of `engine`."""
+        self.messages = {kind: named(kind, text) for kind, text in self.messages.items()}
         engine = {
             "name": self.engine,
             "version": version,

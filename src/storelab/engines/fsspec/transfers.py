@@ -71,13 +71,15 @@ class FsspecGet(FsspecClient):
     def prepare_tasks(self) -> None:
         self.manifest, own = shares.staged(self.job)
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
+        # Else s3fs asks for the size of whole objects first, and cuts large ones into ranges.
+        self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 
     def tasks(self) -> Iterator[Transfer]:
         return orders(self.objects, self.rng(), shares.once(self.job))
 
     async def do(self, fs: Any, task: Transfer) -> bytes:
         if self.asynchronous:
-            return await fs._cat_file(task.path, start=task.begin, end=task.end)
+            return await fs._cat_file(task.path, start=task.begin, end=task.end, **self.single_get)
         body = fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
         if self.endpoint.protocol == "root":
             self.answered.add(answered.of_read_file(fs, task.path), len(body))

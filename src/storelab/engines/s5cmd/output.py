@@ -3,12 +3,15 @@
 import json
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed
-from storelab.engines.common.error_classes import network
+from storelab.core.records import HUNG
+from storelab.engines.common.error_classes import named, network
 
 Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
+LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # of a silence before the deadline that tells that operations hung
 _STATUS = re.compile(r"status code: (\d{3})")
 _CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 
@@ -39,6 +42,27 @@ def classify(message: str) -> str:
     return match.group(1) if match else "Other"
 
 
+def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
+    """Return the time without a line before the deadline, 0 where it is no longer than operations of this run may take.
+
+    Operations follow one another in each worker, so that the longest time between two lines grows with the operations.
+    """
+    if not ends:
+        return 0
+    stamps = sorted([start_ns, *ends])
+    longest = max(b - a for a, b in pairwise(stamps))
+    silent = deadline_ns - stamps[-1]
+    return silent if silent > max(LEAST_SILENCE_NS, SILENCE_FACTOR * longest) else 0
+
+
+def hang(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
+    """Add rows of operations that hung until the deadline; s5cmd prints no line of them."""
+    first = {"client": ops["client"][0], "op": ops["op"][0], "object": None, "count": 1, "bytes": 0}
+    row = first | {"end_ns": deadline_ns, "status": 0, "error": HUNG}
+    for name, column in ops.items():
+        column += [row[name]] * number
+
+
 def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Output:
     """size: of every object, bytes. Raises MeasurementFailed for unknown output and for objects of a wrong size."""
     ends, keys, sizes, summary = [], [], [], None
@@ -55,7 +79,7 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
             continue
         ends.append(stamp)
         keys.append(line[side].removeprefix("s3://").partition("/")[2])
-        sizes.append(line["object"]["size"])
+        sizes.append(line["object"].get("size", 0))  # left out where it is 0
     if wrong := [s for s in sizes if s != size]:
         raise MeasurementFailed(
             f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B"
@@ -69,7 +93,7 @@ def parse(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Ou
         if "context canceled" in message or "RequestCanceled" in message:
             continue  # in flight at the deadline: cut off, not failed
         name = classify(message)
-        messages.setdefault(name, {"count": 0, "message": message[:300]})["count"] += 1
+        messages.setdefault(name, {"count": 0, "message": named(name, message)[:300]})["count"] += 1
         ends.append(stamp)
         errors.append(name)
         statuses.append(int(match.group(1)) if (match := _STATUS.search(message)) else 0)

@@ -1,6 +1,6 @@
 """s3fs with retries off and everything counted: requests, bytes asked, bytes of bodies, bytes on the wire.
 
-May import: s3fs, uproot, aiobotocore, and no other engine. Requests and bodies are counted by botocore's events, wire
+May import: s3fs, uproot, and no other engine. Requests and bodies are counted by botocore's events, wire
 bytes by the kernel's `TCP_INFO` of sockets that are made here and read once more when they close.
 `docs/sparse-reads.md` tells how this was verified; `tests/real/test_selection_reads.py` repeats it with a counting
 proxy.
@@ -11,7 +11,6 @@ import re
 from concurrent.futures import Future
 from typing import Any
 
-import aiobotocore.httpsession
 import fsspec.asyn
 import s3fs
 import uproot.source.fsspec
@@ -47,19 +46,16 @@ class Counter:
         status = http_response.status_code
         self.statuses[status] = self.statuses.get(status, 0) + 1
         if status < 300 and model is not None and model.name == "GetObject":
-            self.body += int(parsed.get("ContentLength") or 0)
+            self.body += int(parsed.get("ContentLength") or 0) or _length(parsed.get("ContentRange"))
 
     def now(self) -> Counts:
         return Counts(self.requests, self.asked, self.body, self.wire.bytes)
 
 
-class _OnceSession(aiobotocore.httpsession.AIOHTTPSession):
-    """aiohttp silently repeats a GET if a kept connection turns out closed; here that is an error like any other."""
-
-    async def _get_session(self, proxy_url: str | None) -> Any:
-        session = await super()._get_session(proxy_url)
-        session._retry_connection = False
-        return session
+def _length(content_range: str | None) -> int:
+    """Return the bytes that an answer without a length (in chunks) says to have; 0 where it does not say."""
+    found = re.match(r"bytes (\d+)-(\d+)/", content_range or "")
+    return int(found[2]) + 1 - int(found[1]) if found else 0
 
 
 class OnceFileSystem(s3fs.S3FileSystem):
@@ -121,7 +117,7 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
             "max_pool_connections": chosen["max_pool_connections"],
             "connect_timeout": chosen["connect_timeout_s"],
             "read_timeout": chosen["read_timeout_s"],
-            "http_session_cls": _OnceSession,
+            "http_session_cls": filesystems.http_session(once=True),
             "connector_args": {"socket_factory": counter.wire.factory},
         },
         skip_instance_cache=True,

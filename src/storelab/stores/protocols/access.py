@@ -18,8 +18,12 @@ def nothing(bucket: str, key: str, size: int | None) -> bool:
     return False
 
 
-class NoSuchBucket(Exception):
+class NoSuchBucket(MeasurementFailed):
     """The bucket is not there."""
+
+    def __init__(self, bucket: str = "", place: str = "the store"):
+        name = f" {bucket!r}" if bucket else ""
+        super().__init__(f"{place}: NoSuchBucket: the bucket{name} is not there; run `storelab stage --again`")
 
 
 class BucketExists(Exception):

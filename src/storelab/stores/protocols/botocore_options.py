@@ -4,10 +4,14 @@ Both clients of S3 and file systems take them from here. Without a call, nothing
 """
 
 import os
+import re
 from typing import Any
 
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Endpoint
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 def session_variables() -> dict[str, tuple[Any, ...]]:
@@ -19,6 +23,55 @@ def session_variables() -> dict[str, tuple[Any, ...]]:
         name: (None, None, files.get(name, default), convert)
         for name, (_, _, default, convert) in Session.SESSION_VARIABLES.items()
     }
+
+
+def strict(session: Any) -> None:
+    """Let clients of a session send one plain request for each call, and accept only the answer that was asked for.
+
+    Some servers ignore `Expect: 100-continue`, and aiohttp waits for ever. A redirect is an error, not another request.
+    A HEAD without a length, a range that was ignored and another `Content-Range` raise WrongAnswer.
+    """
+    from botocore import handlers
+
+    session.unregister("before-call.s3", handlers.add_expect_header)
+    session.get_component("event_emitter").register_last("before-parameter-build.s3", _no_redirect)
+    session.register("before-call.s3.GetObject", _note_range)
+    session.register("after-call.s3.GetObject", _as_asked)
+    session.register("after-call.s3.HeadObject", _has_length)
+
+
+def _no_redirect(context: dict[str, Any], **_: Any) -> None:
+    context.setdefault("s3_redirect", {})["redirected"] = True
+
+
+def _note_range(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    context["storelab_range"] = params["headers"].get("Range", "")
+
+
+def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    status, asked = http_response.status_code, _RANGE.fullmatch(context.get("storelab_range", ""))
+    if status >= 300 or not asked:
+        return
+    came = _CONTENT_RANGE.fullmatch(parsed.get("ContentRange", ""))
+    if status == 206 and came and came[1] == asked[1] and (came[2] == asked[2] or int(came[2]) == int(came[3]) - 1):
+        return
+    parsed["Body"].close()
+    if status == 206:
+        raise _wrong(f"Content-Range {parsed.get('ContentRange')!r} instead of {asked[1]}-{asked[2]}", status)
+    raise _wrong(f"the answer to a range has status {status}", status, "NotPartial")
+
+
+def _has_length(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    if http_response.status_code < 300 and "ContentLength" not in parsed:
+        raise _wrong("the answer to HEAD has no Content-Length", http_response.status_code)
+
+
+def _wrong(message: str, status: int, error_class: str = "WrongAnswer") -> OSError:
+    from storelab.readplan.transports import WrongAnswer  # loads numpy
+
+    error = WrongAnswer(message, status)
+    error.error_class = error_class
+    return error
 
 
 def config(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class FilesAccess(Access):
 
     def _bucket(self, bucket: str) -> None:
         if not self._present(self._path(bucket)):
-            raise NoSuchBucket(bucket)
+            raise NoSuchBucket(bucket, self.place)
 
     def read(self, bucket: str, key: str) -> bytes | None:
         with self._explained():

@@ -6,6 +6,8 @@ A client process imports this: no boto3, and each protocol's own library only wh
 import os
 import threading
 from collections.abc import Mapping
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,7 +64,8 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
                 token=environ.get("AWS_SESSION_TOKEN"),
                 endpoint_url=endpoint.url,
                 client_kwargs=botocore_options.client(endpoint),
-                config_kwargs=botocore_options.config(endpoint) | {"max_pool_connections": connections},
+                config_kwargs=botocore_options.config(endpoint)
+                | {"max_pool_connections": connections, "http_session_cls": http_session()},
                 asynchronous=asynchronous,
                 **common,
             )
@@ -126,10 +129,29 @@ def made(kind: Any, *words: Any, **options: Any) -> Any:
 
 
 def bare_session() -> Any:
-    """Return a session of aiobotocore that reads nothing of the user."""
+    """Return a session of aiobotocore that reads nothing of the user, and whose clients are strict."""
     from aiobotocore.session import AioSession
 
-    return AioSession(session_vars=botocore_options.session_variables())
+    session = AioSession(session_vars=botocore_options.session_variables())
+    botocore_options.strict(session)
+    return session
+
+
+@cache
+def http_session(once: bool = False) -> type:
+    """Return the HTTP session of aiobotocore, but it follows no redirect: another server would be measured.
+
+    once: without aiohttp's silent second GET where a kept connection turns out closed.
+    """
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class Direct(AIOHTTPSession):
+        async def _get_session(self, proxy_url: str | None) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = not once
+            return SimpleNamespace(request=partial(session.request, allow_redirects=False))
+
+    return Direct
 
 
 def trust(endpoint: Endpoint) -> None:

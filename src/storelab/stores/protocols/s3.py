@@ -1,11 +1,9 @@
 """Access to an S3 store through boto3. Retries are off."""
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
@@ -28,6 +26,10 @@ BUSY = (
 )  # of single keys: a store that is behind with its writes (MinIO)
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
 ABSENT = {"NoSuchKey", "404"}
+NO_LOCATION = {  # codes of servers that take no LocationConstraint, or not the name of the region
+    *("InvalidLocationConstraint", "IllegalLocationConstraintException", "InvalidRegion", "InvalidArgument"),
+    *("InvalidRequest", "MalformedXML", "NotImplemented", "400", "501"),
+}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
 
 
@@ -38,19 +40,19 @@ class S3Access(Access):
         self.s3, self.place = s3, place
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, bucket: str = "") -> Iterator[None]:
         try:
             yield
         except ERRORS as error:
             name = code(error)
             if name == "NoSuchBucket":
-                raise NoSuchBucket from None
+                raise NoSuchBucket(bucket, self.place) from None
             if name in ("AccessDenied", "403"):
                 raise AccessRefused from explain(error, self.place)
-            raise explain(error, self.place) from None
+            raise explain(error, self.place, bucket) from None
 
     def read(self, bucket: str, key: str) -> bytes | None:
-        with self._explained():
+        with self._explained(bucket):
             try:
                 return self.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
             except ERRORS as error:
@@ -59,11 +61,11 @@ class S3Access(Access):
                 raise
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
-        with self._explained():
+        with self._explained(bucket):
             self.s3.put_object(Bucket=bucket, Key=key, Body=data)
 
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-        with self._explained():
+        with self._explained(bucket):
             for page in self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
                 for entry in page.get("Contents", []):
                     yield entry["Key"], entry["Size"]
@@ -71,7 +73,7 @@ class S3Access(Access):
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         left, errors = list(keys), []
         for pause in PAUSES:
-            with self._explained():
+            with self._explained(bucket):
                 answer = self.s3.delete_objects(
                     Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True}
                 )
@@ -91,27 +93,42 @@ class S3Access(Access):
             return [b["Name"] for page in pages for b in page.get("Buckets", [])]
 
     def prefixes(self, bucket: str, above: str) -> list[str]:
-        with self._explained():
+        with self._explained(bucket):
             pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=above, Delimiter="/")
             return [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", [])]
 
     def make_bucket(self, bucket: str) -> None:
-        with self._explained():
+        with self._explained(bucket):
             try:
-                self.s3.create_bucket(Bucket=bucket, **self._location())
+                self._create(bucket)
             except ERRORS as error:
                 if code(error) in ("BucketAlreadyExists", "BucketAlreadyOwnedByYou"):
                     raise BucketExists from None
                 raise
 
-    def _location(self) -> dict[str, Any]:
-        """Amazon wants the region again when it is not its first one; others refuse to be asked."""
-        region, host = self.s3.meta.region_name, urlsplit(self.s3.meta.endpoint_url).hostname or ""
-        amazon = re.search(r"(^|\.)amazonaws\.com(\.cn)?\Z", host)
-        return {"CreateBucketConfiguration": {"LocationConstraint": region}} if amazon and region != "us-east-1" else {}
+    def _create(self, bucket: str) -> None:
+        """Name the region again when it is not the first one of S3, as servers with regions want it.
+
+        Servers that know no such location refuse it, and are asked without it.
+        """
+        region = self.s3.meta.region_name
+        if region != "us-east-1":
+            try:
+                self.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": region})
+                return
+            except ERRORS as error:
+                if code(error) not in NO_LOCATION:
+                    raise
+                refused = error
+            try:
+                self.s3.create_bucket(Bucket=bucket)
+            except ERRORS as error:
+                raise (refused if code(error) in NO_LOCATION else error) from None
+        else:
+            self.s3.create_bucket(Bucket=bucket)
 
     def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        with self._explained():
+        with self._explained(bucket):
             try:
                 self.s3.delete_bucket(Bucket=bucket)
             except ERRORS as error:

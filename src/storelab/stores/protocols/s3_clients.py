@@ -29,6 +29,7 @@ def _bare_session() -> boto3.session.Session:
     global _session
     if _session is None:
         core = botocore.session.Session(botocore_options.session_variables())
+        botocore_options.strict(core)
         _session = boto3.session.Session(botocore_session=core)
     return _session
 
@@ -66,7 +67,6 @@ def client(
             config=config,
         )
     made.meta.events.register("before-sign.s3.DeleteObjects", _content_md5)
-    made.meta.events.register_last("before-parameter-build.s3", _no_redirect)
     if read_only:
         made.meta.events.register("before-call.s3", _refuse_writes)
     return made
@@ -76,11 +76,6 @@ def _content_md5(request: Any, **_: Any) -> None:
     """Servers older than the CRC checksums want Content-MD5 with a multi-object delete."""
     body = request.body if isinstance(request.body, bytes) else (request.body or "").encode()
     request.headers["Content-MD5"] = b64encode(md5(body, usedforsecurity=False).digest()).decode()
-
-
-def _no_redirect(context: dict[str, Any], **_: Any) -> None:
-    """A wrong region is told, not mended by requests that nobody asked for."""
-    context.setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _refuse_writes(model: Any, **_: Any) -> None:

@@ -34,7 +34,7 @@ def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
     except ERRORS as error:
         if answers:
             judge(answers[-1], place, s3.meta.endpoint_url, s3.meta.region_name)
-        plain = explain(error, place)
+        plain = explain(error, place, bucket or "")
         if isinstance(plain, UserError):
             raise plain from None
         problem = str(plain).removeprefix(f"{place}: ")

@@ -23,6 +23,10 @@ ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 
 KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or the store's `profile`"
 REGION = "set the store's `region` to the server's"
+REDIRECTED = (
+    "redirected: the server sends requests for objects elsewhere",
+    "give the address that serves them as the store's `endpoint`",
+)
 # Error codes of S3 that a person mends: what is wrong, where to look.
 CODES = {
     "InvalidAccessKeyId": ("the server does not know this access key", KEYS),
@@ -35,6 +39,8 @@ CODES = {
     "PermanentRedirect": ("the bucket lies in another region, or at another endpoint", REGION),
     "IllegalLocationConstraintException": ("buckets of another region are asked for", REGION),
     "InvalidLocationConstraint": ("the server has no such region", REGION),
+    "TemporaryRedirect": REDIRECTED,
+    **dict.fromkeys(("302", "303", "307", "308"), REDIRECTED),
     "301": ("the bucket lies in another region, or at another endpoint", REGION),
     "AccessDenied": (
         "the server denies access (403)",
@@ -42,8 +48,8 @@ CODES = {
     ),
     "AllAccessDisabled": ("the server denies access (403)", "check the rights of these credentials"),
     "403": ("the server denies access (403)", "check credentials and their rights, or name the store's `bucket`"),
-    "NoSuchBucket": ("the bucket is not there", "check the store's `bucket`, or run `storelab stage`"),
-    "404": ("the bucket is not there, or this is no S3 server", "check the store's `endpoint` and `bucket`"),
+    "NoSuchBucket": ("the bucket{} is not there", "check the store's `bucket`, or run `storelab stage`"),
+    "404": ("the bucket{} is not there, or this is no S3 server", "check the store's `endpoint` and `bucket`"),
     "TooManyBuckets": (
         "the account may have no more buckets",
         "run `storelab clean`, lower `limits.buckets`, or name one `bucket`",
@@ -60,10 +66,11 @@ def code(error: Exception) -> str:
     return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
 
 
-def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
+def explain(error: Exception, place: str, bucket: str = "") -> UserError | MeasurementFailed:
     """The exception to raise instead: UserError where a person can mend it, MeasurementFailed where the system fails.
 
-    place: place in the configuration, e.g. `stores.mine`. Never shows keys: only codes and the endpoint.
+    place: place in the configuration, e.g. `stores.mine`; bucket: its name, where the request names one. Never shows
+    keys: only codes, the endpoint and the bucket.
     """
     url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "the endpoint"
     host = re.sub(r"^(https?://[^/]+).*", r"\1", url)
@@ -114,7 +121,8 @@ def explain(error: Exception, place: str) -> UserError | MeasurementFailed:
             name = code(error)
             known = CODES.get(name) or CODES.get(str(status))
             if known and status < 500:
-                return UserError(place, f"{name}: {known[0]}" if not name.isdigit() else known[0], known[1])
+                problem = known[0].format(f" {bucket!r}" if bucket else "")
+                return UserError(place, f"{name}: {problem}" if not name.isdigit() else problem, known[1])
             message = error.response.get("Error", {}).get("Message", "")[:200]
             return MeasurementFailed(
                 f"{place}: {error.operation_name} failed with {name} (HTTP {status}) {message}".rstrip()

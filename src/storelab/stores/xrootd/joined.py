@@ -40,7 +40,7 @@ class JoinedAccess(Access):
         if trouble:
             raise trouble
         if without == len(self.ways):
-            raise NoSuchBucket(bucket)
+            raise NoSuchBucket(bucket, self.place)
         return None
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
@@ -59,7 +59,7 @@ class JoinedAccess(Access):
         """The servers that have this bucket. Raises NoSuchBucket where none has."""
         found = [way for way in self.ways if way.holds(bucket)]
         if not found:
-            raise NoSuchBucket(bucket)
+            raise NoSuchBucket(bucket, self.place)
         return found
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:

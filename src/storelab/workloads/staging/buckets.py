@@ -63,7 +63,9 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
         if not bucket.prefix:
             return False
         raise UserError(
-            f"stores.{store.name}", "NoSuchBucket: the bucket is not there", "check the store's `bucket`"
+            f"stores.{store.name}",
+            f"NoSuchBucket: the bucket {bucket.name!r} is not there",
+            "check the store's `bucket`",
         ) from None
     except AccessRefused:
         raise UserError(

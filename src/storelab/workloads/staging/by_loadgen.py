@@ -133,5 +133,5 @@ def _run(job: dict[str, Any], keys: dict[str, str], step: Callable[[int], Any]) 
     finally:
         processes.stop(run, 2.0)
     if summary is None or status:
-        raise MeasurementFailed(f"staging: loadgen failed (status {status}): {' | '.join(other)[:300]}")
+        raise MeasurementFailed(f"staging: loadgen failed (status {status}): {processes.why_ended(other, 3)}")
     return summary

@@ -38,6 +38,19 @@ def test_network_failures_of_all_languages_are_one_class():
     assert network("NoSuchKey: status code: 404") is None
 
 
+def test_messages_name_networks_and_redirects():
+    for kind, text, message in (
+        ("ConnectionClosed", "error sending request", "ConnectionClosed: error sending request"),
+        ("Timeout", "Timeout: none", "Timeout: none"),
+        ("SlowDown", "busy", "busy"),
+        ("307", "answer", "redirected (307), and redirects are not followed: answer"),
+        ("Http308", "answer", "redirected (Http308), and redirects are not followed: answer"),
+        ("TemporaryRedirect", "answer", "redirected (TemporaryRedirect), and redirects are not followed: answer"),
+        ("Http304", "answer", "answer"),
+    ):
+        assert error_classes.named(kind, text) == message
+
+
 def test_causes_are_classified():
     class Answer(Exception):
         response = {"Error": {"Code": "SlowDown"}, "ResponseMetadata": {"HTTPStatusCode": 503}}  # noqa: RUF012

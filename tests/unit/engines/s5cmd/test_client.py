@@ -1,5 +1,6 @@
 """The program s5cmd against a store in memory: what it is asked to do, and what is counted of it."""
 
+import threading
 from collections import Counter
 
 import pytest
@@ -7,6 +8,7 @@ from honest_s3 import FIRST, honest_s3
 from staged_bodies import staged
 
 from storelab.core import clock
+from storelab.core.records import HUNG
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.s5cmd import client, transfers
 
@@ -75,6 +77,25 @@ def test_uploads_end_at_the_room_in_the_store(prepared):
     one, _ = prepared(transfers.S5cmdPut, limits={"room_bytes": 20_000})
     with pytest.raises(LimitExceeded, match="the room in the store"):
         run(one)
+
+
+def test_operations_of_a_cut_link_hung(prepared):
+    """From the middle of the window on nothing is answered: the operations in flight count, and those before."""
+    for cut in (True, False):
+        one, store = prepared(transfers.S5cmdGet)
+        threading.Timer(0.8, store.silent.set if cut else int).start()
+        start = clock.now_ns()
+        one.run(start, start + 3 * 10**9)
+        store.silent.clear()
+        result = one.result()
+        good, hung, failed = (result.ops["error"].count(kind) for kind in (None, HUNG, "RequestError"))
+        assert good > 5 and not failed and {c.ok for c in result.checks} == {True}
+        engine = result.engine
+        assert engine["hung"] == (2 if cut else None), engine
+        assert hung == (2 if cut else 0) and (HUNG in engine["errors"]) == cut
+        if cut:
+            assert 2.0 < engine["hung_s"] / 2 < 2.4 and result.ops["end_ns"][-1] == start + 3 * 10**9
+        assert len({len(column) for column in result.ops.values()}) == 1
 
 
 def test_program_that_ends_early_is_reported(prepared):

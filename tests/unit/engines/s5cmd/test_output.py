@@ -42,6 +42,29 @@ def test_operations_and_errors_become_rows():
         assert found.ops == expected | {"error": [None, None, "SlowDown", "SlowDown"]}
 
 
+def test_silence_is_longer_than_operations_take():
+    second = 10**9
+    for ends, deadline, silent in (
+        ((), 60, 0),
+        ((1, 2, 3), 10, 7),
+        ((1, 2, 3), 8, 0),
+        ((0.1, 0.2), 1.1, 0),
+        ((0.1, 0.2), 1.5, 1.3),
+        ((20,), 60, 0),
+        ((0.1, 5, 5.1), 20, 0),
+        ((5.1, 0.1, 5), 40, 34.9),
+    ):
+        found = output.silence_ns([int(end * second) for end in ends], 0, int(deadline * second))
+        assert found == int(silent * second), (ends, deadline)
+
+
+def test_empty_objects_have_size_zero():
+    """s5cmd leaves `size` out of an empty object."""
+    line = {"operation": "cp", "source": "s3://bucket/k", "destination": "/x", "object": {"type": "file"}}
+    found = output.parse(0, "GET", 0, [(1, json.dumps(line).encode() + b"\n")], [])
+    assert found.ops["bytes"] == [0] and found.ops["error"] == [None]
+
+
 def test_unexpected_output_fails_the_point():
     with pytest.raises(MeasurementFailed, match="'hello'"):
         output.parse(0, "GET", 10, [(1, b"hello\n")], [])

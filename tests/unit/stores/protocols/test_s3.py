@@ -4,6 +4,7 @@ import socket
 
 import pytest
 from botocore.exceptions import ClientError
+from honest_s3 import FIRST, honest_s3
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed
@@ -35,6 +36,39 @@ def test_aws_files_of_the_user_are_ignored(monkeypatch, tmp_path):
     s3 = s3_clients.client(Endpoint("http://127.0.0.1:9"), KEYS)
     assert s3.meta.endpoint_url == "http://127.0.0.1:9"
     assert s3.meta.config.retries["total_max_attempts"] == 1
+
+
+def test_region_is_named_where_servers_want_it():
+    """Amazon is not the only one with regions; some refuse to be told of one."""
+    for fault, region, made in (
+        ("a location", "eu-lab", True),
+        ("no location", "eu-lab", True),
+        ("no location", "us-east-1", True),
+        ("a location", "us-east-1", False),
+        ("a location", "eu-other", False),
+    ):
+        with honest_s3("any signature", fault) as (url, store):
+            access = s3.S3Access(s3_clients.client(Endpoint(url, region), FIRST), "stores.x")
+            refused = None if made else refusal(access.make_bucket, "new")
+            if made:
+                access.make_bucket("new")
+            assert ("new" in store.buckets) == made, (fault, region)
+            assert made or "IllegalLocationConstraintException" in refused
+
+
+def test_missing_bucket_has_its_name():
+    with honest_s3("any signature") as (url, _):
+        access = s3.S3Access(s3_clients.client(Endpoint(url), FIRST), "stores.x")
+        for call in (
+            lambda: access.read("gone-1", "k"),
+            lambda: access.write("gone-1", "k", b""),
+            lambda: list(access.keys("gone-1")),
+            lambda: access.delete("gone-1", ["k"]),
+            lambda: access.prefixes("gone-1", "a/"),
+            lambda: access.drop_bucket("gone-1"),
+        ):
+            said = refusal(call)
+            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' is not there")
 
 
 class Busy:

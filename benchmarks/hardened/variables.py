@@ -1,0 +1,58 @@
+"""Variables and files of a user that clients of S3 read, one by one and all at once: no request may change by them."""
+
+import argparse
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from common import ROOT, say, sized
+
+from storelab.stores.protocols import environment
+from storelab.stores.protocols.endpoint import Endpoint
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+CLIENTS = ("boto", "obstore", "fsspec", "uproot", "s5cmd", "presigned")
+COORDINATOR = ("boto", "fsspec", "s5cmd")  # also run in the user's own environment: staging, checks, clean-up
+PROGRAMS = {"loadgen": "storelab.engines.loadgen.client:binary", "davix": "storelab.engines.davix.program:binary"}
+
+
+def figures(args: argparse.Namespace) -> dict[str, float]:
+    """Return counts: pairs of a client and a variable, and those of them that send other requests, or elsewhere."""
+    import every_client
+    from bucket_server import bucket
+    from quirky_s3 import installed
+    from user_environment import user_environment
+
+    clients = (*CLIENTS, *(name for name, program in PROGRAMS.items() if installed(program)))
+    with tempfile.TemporaryDirectory() as name, bucket() as server, bucket() as elsewhere:
+        folder, end = Path(name), Endpoint(server.url)
+        plain = every_client.unset(folder / "nothing")
+        user = {k: v for k, v in user_environment(folder / "home", elsewhere.url).items() if v}
+
+        def sent(environ: dict[str, str], *names: str) -> dict[str, object]:
+            """Client -> what it sent, or how it failed."""
+            server.objects.clear()
+            failed = every_client.run(end, environ, *names)
+            out: dict[str, object] = defaultdict(list)
+            for one in every_client.requests(server):
+                out[one[1].rpartition("/")[2]].append(one)
+            out["elsewhere"] = len(elsewhere.asked)
+            elsewhere.asked.clear()
+            return out | failed
+
+        expected, own = sent(plain, *clients), sent(plain, *COORDINATOR)
+        single = [{name: value} for name, value in user.items()]
+        pairs = wrong = 0
+        for chosen in (user, *sized(args, single, single[::8], ())):
+            given = plain | chosen
+            for found, right in (
+                (sent(environment.explicit(given), *clients), expected),
+                (sent(given, *COORDINATOR), own),
+            ):
+                other = [who for who in {*found, *right} if found.get(who) != right.get(who)]
+                pairs, wrong = pairs + len(right), wrong + len(other)
+                for who in other:
+                    say(f"environment: {' '.join(chosen) if len(chosen) == 1 else 'all'} changes requests of {who}")
+    return {"environment_pairs": pairs, "environment_differences": wrong}

@@ -1,0 +1,88 @@
+"""Clients of botocore send one plain request for each call, and accept only the answer that was asked for."""
+
+import os
+
+import pytest
+from honest_s3 import FIRST
+from quirky_s3 import quirky
+
+from storelab.core.errors import UserError
+from storelab.engines.common.error_classes import classify, named
+from storelab.readplan.transports import WrongAnswer
+from storelab.stores.protocols import filesystems, s3_clients
+from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.protocols.s3 import S3Access
+
+BODY = bytes(range(256)) * 8
+
+
+@pytest.fixture
+def serve():
+    """Return a function that gives both clients of a server with these quirks, and its store."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def one(quirk):
+            url, store = stack.enter_context(quirky(quirk, objects={"k": BODY}))[quirk]
+            fs = filesystems.data(Endpoint(url), dict(os.environ) | FIRST.environ(), 2)
+            return s3_clients.client(Endpoint(url), FIRST), fs, store
+
+        yield one
+
+
+def test_uploads_do_not_wait_for_100_continue(serve):
+    """aiohttp waits for it without end, and many servers send none."""
+    boto, fs, store = serve("no 100 Continue")
+    boto.put_object(Bucket="b", Key="one", Body=BODY)
+    fs.pipe_file("b/two", BODY)
+    assert {key: store.buckets["b"].objects[key].body for key in ("one", "two")} == {"one": BODY, "two": BODY}
+
+
+def test_other_range_than_asked_is_refused(serve):
+    for quirk, words, kind in (
+        ("wrong Content-Range", "Content-Range 'bytes 4-6/2048' instead of 3-6", "WrongAnswer"),
+        ("range ignored", "the answer to a range has status 200", "NotPartial"),
+    ):
+        boto, fs, _ = serve(quirk)
+        for read in (
+            lambda boto=boto: boto.get_object(Bucket="b", Key="k", Range="bytes=3-6"),
+            lambda fs=fs: fs.cat_file("b/k", start=3, end=7),
+        ):
+            with pytest.raises(WrongAnswer) as wrong:
+                read()
+            assert words in str(wrong.value) and classify(wrong.value)[0] == kind
+
+
+def test_right_ranges_are_accepted(serve):
+    boto, fs, _ = serve("none")
+    for start, end in ((0, 1), (3, 7), (2000, 2048), (2000, 5000), (0, 2048)):
+        answer = boto.get_object(Bucket="b", Key="k", Range=f"bytes={start}-{end - 1}")
+        assert answer["Body"].read() == fs.cat_file("b/k", start=start, end=end) == BODY[start:end]
+    assert boto.get_object(Bucket="b", Key="k", Range="bytes=-5")["Body"].read() == BODY[-5:]
+    assert fs.cat_file("b/k") == BODY
+
+
+def test_head_without_length_is_named(serve):
+    boto, fs, _ = serve("HEAD without length")
+    for read in (lambda: boto.head_object(Bucket="b", Key="k"), lambda: fs.info("b/k")):
+        with pytest.raises(WrongAnswer, match="Content-Length"):
+            read()
+
+
+def test_redirects_are_named_and_not_followed(serve):
+    """The server that they lead to would answer."""
+    boto, fs, store = serve("redirected")
+    before = len(store.asked)
+    for call in (
+        lambda: fs.cat_file("b/k"),
+        lambda: fs.cat_file("b/k", start=3, end=7),
+        lambda: fs.pipe_file("b/new", BODY),
+    ):
+        with pytest.raises(OSError) as refused:
+            call()
+        kind, status = classify(refused.value)
+        assert status == 307 and named(kind, "words").startswith("redirected")
+    with pytest.raises(UserError, match=r"stores\.x: redirected"):
+        S3Access(boto, "stores.x").read("b", "k")
+    assert len(store.asked) == before
