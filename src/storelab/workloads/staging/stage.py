@@ -25,6 +25,7 @@ from storelab.workloads.staging.written import root_copies
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
+MOST_OTHERS = 10**6  # objects that are not of a data set, listed among its own
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
@@ -181,19 +182,25 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
     """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
     with suppress(NoSuchBucket, AccessRefused):
-        return access.read(bucket.name, key)
+        return access.read(bucket.name, key, 1000)  # a SHA-256
     return None
 
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
     """Every object is listed with its size. Raises MeasurementFailed."""
-    listed = {
-        (index, key.removeprefix(place.prefix)): size
-        for index, place in enumerate(places)
-        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/")
-    }
     columns = manifest["objects"]
-    for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
-        got, size = listed.get((bucket, key)), manifest["bodies"][body]["size"]
-        if got != size:
-            raise MeasurementFailed(f"staging: the store lists {got} B for {key} instead of {size} B")
+    wanted = {
+        (bucket, key): manifest["bodies"][body]["size"]
+        for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
+    }
+    listed: dict[tuple[int, str], int] = {}
+    others = 0
+    for index, place in enumerate(places):
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
+            if (found := (index, key.removeprefix(place.prefix))) in wanted:
+                listed[found] = size
+            elif (others := others + 1) > MOST_OTHERS:
+                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} other objects, and no end")
+    for found, size in wanted.items():
+        if (got := listed.get(found)) != size:
+            raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")
