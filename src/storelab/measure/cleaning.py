@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 
 from storelab import workloads
+from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.stores.base import Store
@@ -29,4 +30,5 @@ def ours(config: Config, store: Store) -> written.Written:
 
 def clean(config: Config, store: Store) -> buckets.Removed:
     """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    folders.own(config)
     return buckets.remove(store, config.name, ours(config, store))

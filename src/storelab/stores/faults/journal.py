@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from storelab.core import folders
 from storelab.core.errors import UserError
 from storelab.core.records import read_json, write_json
 
@@ -45,7 +46,7 @@ class Journal:
         """Whether the journal is this process's while the block runs."""
         if not self.file.parent.exists():
             self.file.parent.mkdir(parents=True, mode=0o700)
-        with open(self._lock, "a") as lock:
+        with folders.lock_file(self._lock) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

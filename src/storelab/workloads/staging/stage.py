@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import evidence, records, units
+from storelab.core import evidence, folders, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets import own_file, payload
 from storelab.datasets.root import baskets, generated
@@ -64,6 +64,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
+    folders.own(config)
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
