@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
+from storelab.core.redaction import without_tokens
 from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
@@ -221,7 +222,7 @@ def main() -> None:
         except GangAborted:
             return  # the coordinator knows
         except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator must learn it
-            text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
+            text = without_tokens(str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}")
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
     except (OSError, NodeFailed) as error:  # only the batch system can be told
