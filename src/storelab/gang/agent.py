@@ -21,6 +21,7 @@ from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
 from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
+from storelab.host import processes
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
@@ -210,6 +211,7 @@ def _told_to_end(number: int, _: Any) -> None:
 
 
 def main() -> None:
+    processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:
         signal.signal(sig, _told_to_end)

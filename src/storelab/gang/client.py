@@ -28,7 +28,7 @@ from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
 from storelab.gang import prefork, rendezvous
-from storelab.host import proc
+from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 
@@ -195,6 +195,7 @@ def one(folder: Path, rank: int) -> int:
 
 
 def main() -> None:
+    processes.no_core_dumps()
     with contextlib.suppress(Exception):  # no client is there to tell it: `preload` raises it again
         load([*takewhile(lambda word: word != "--", sys.argv[1:])])
     prefork.run(preload, one)

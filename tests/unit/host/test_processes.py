@@ -1,6 +1,7 @@
 """Short commands end with the process that asked, and the bytes that a process moves are known."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -45,3 +46,17 @@ def test_moved_bytes_include_writes():
     assert proc.moved_bytes(os.getpid()) - before >= 1_000_000
     assert proc.moved_bytes(2**30) == 0
     assert processes.ask(["true"]).returncode == 0
+
+
+def test_no_process_with_keys_dumps_its_memory():
+    """The limit is inherited; a hard limit of 0 stays."""
+    code = """
+import resource, subprocess, sys
+from storelab.host.processes import no_core_dumps
+resource.setrlimit(resource.RLIMIT_CORE, (int(sys.argv[1]), int(sys.argv[1])))
+no_core_dumps()
+print(subprocess.check_output(["sh", "-c", "ulimit -c; grep core /proc/self/limits"], text=True))
+"""
+    for most, soft in ((0, "0"), (10**6, "1")):
+        shown = subprocess.check_output([sys.executable, "-c", code, str(most)], text=True)
+        assert re.search(rf"Max core file size +{soft} +{most} ", shown), shown
