@@ -346,6 +346,9 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     run["store"]["deployment"] |= {"link_bits_per_s": record.front_end_links(attempt.store, attempt.job)}
     run |= nodes.record(outcome.launcher, results, watched) | attempt.cold.record(attempt.work)
     run = hook.record(run, outcome.fault, attempt.work)
+    for host in (run["host"], *(node.get("watched") or {} for node in run.get("nodes", ()))):
+        if reason := host.get("invalid"):
+            stage.report(f"    no resources are recorded: {reason}")
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     more = {"observed": outcome.observed, "durability": outcome.durability, "fill": attempt.filled}
