@@ -24,6 +24,7 @@ from storelab.core.errors import (
     shown,
     without_tokens,
 )
+from storelab.host.processes import no_core_dumps
 
 # Tables and figures are made of many small objects that live until they are written: to look for garbage as often as
 # Python does takes 4 to 9 % of their CPU time.
@@ -269,6 +270,7 @@ def main() -> None:
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(Exit(128 + number)))
     gc.set_threshold(*GARBAGE)
+    no_core_dumps()
     try:
         if signal.getsignal(signal.SIGINT) is quiet:
             signal.signal(signal.SIGINT, signal.default_int_handler)

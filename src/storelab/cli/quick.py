@@ -83,11 +83,11 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
             "name": f"{CAMPAIGN}-{secrets.token_hex(4)}",
             "stores": {name: store} | near_null(settings),
             "use_stores": [name],
-            "results": str(folder / "results"),
-            "state": str(folder / "state"),
             **without_loadgen(settings),
         }
     )
+    # Whatever `--set` says: its own stores, which it stops; its lock is that of the state which was configured.
+    config = config.model_copy(update={"results": str(folder / "results"), "state": str(folder / "state")})
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
     tables.build(config.campaign_dir)
@@ -152,8 +152,11 @@ def spelled(name: str) -> Iterator[None]:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
+    from storelab.cli import after_kill
+
     folder = Path(tempfile.mkdtemp(prefix="storelab-quick-"))
     try:
-        yield folder
+        with after_kill.watched(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

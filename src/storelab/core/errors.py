@@ -1,7 +1,7 @@
 """How a command ends: its exit codes, and the two ways to end without a result: a person's mistake (exit code 2) and
 a measurement that failed (1).
 
-Imports nothing of storelab.
+Imports nothing of storelab but `redaction`.
 """
 
 import difflib
@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterable
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
+
+from storelab.core.redaction import without_tokens
 
 
 class Exit(IntEnum):
@@ -39,28 +41,6 @@ class Exit(IntEnum):
         return member
 
 
-# What looks like a key or a token that somebody pasted at the wrong place: no message prints it back.
-_TOKENS = (
-    re.compile(r"eyJ[\w-]{10,}(?:\.[\w-]*)*"),  # JSON Web Token
-    re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    re.compile(r"(?<![\w/+~])[A-Za-z0-9+/]{40}(?![\w/+=-])"),  # a secret key of S3
-    re.compile(r"[A-Za-z0-9+=-]{32,}"),
-)
-_MIXED = tuple(map(re.compile, ("[0-9]", "[A-Z].*[A-Z].*[A-Z]", "[a-z].*[a-z].*[a-z]")))
-
-
-def without_tokens(text: str) -> str:
-    """The text with what looks like a key or a token left out."""
-
-    def hidden(found: re.Match[str]) -> str:
-        word, sure = found[0], found[0].startswith(("eyJ", "AKIA", "ASIA"))
-        return f"(what looks like a token, {len(word)} signs)" if sure or all(p.search(word) for p in _MIXED) else word
-
-    for pattern in _TOKENS:
-        text = pattern.sub(hidden, text)
-    return text
-
-
 class UserError(Exception):
     """A person's mistake: one line that names the place, the problem with its value, and the mend; exit code 2."""
 
@@ -78,6 +58,9 @@ class UserError(Exception):
 
 class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
+
+    def __init__(self, *words: object):
+        super().__init__(*(without_tokens(word) if isinstance(word, str) else word for word in words))
 
 
 MENDS = {
@@ -162,7 +145,7 @@ MOST_SAID = 300  # characters of a library's message
 def text_of(error: BaseException) -> str:
     """Return the message of an exception in one line; "" where it has none, or where its `__str__` raises."""
     try:
-        return " ".join(str(error).split())
+        return without_tokens(" ".join(str(error).split()))
     except Exception:  # noqa: BLE001 - uproot's DeserializationError reads members that the object may lack
         return ""
 

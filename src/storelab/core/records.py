@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.core.redaction import redacted, without_tokens
 
 if TYPE_CHECKING:  # a process that writes no table starts without
     import pyarrow as pa
@@ -345,7 +346,7 @@ def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = 
     files = file_entries(folder / name for name in names)
     if (folder / FAILED).exists():
         os.replace(folder / FAILED, folder / LATER)
-    write_summed(folder / "run.json", {"schema": SCHEMA, **run, "files": files})
+    write_summed(folder / "run.json", {"schema": SCHEMA, **redacted(run), "files": files})
     (folder / LATER).unlink(missing_ok=True)
 
 
@@ -355,8 +356,8 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
         "schema": SCHEMA,
         "point": asdict(point),
         "time_ns": time.time_ns(),
-        "reason": reason,
-        "detail": dict(detail or {}),
+        "reason": without_tokens(reason),
+        "detail": redacted(detail or {}),
         "earlier": earlier(folder, asdict(point)),
     }
     write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), told)

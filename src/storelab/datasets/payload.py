@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from storelab.core import folders
 from storelab.core.model import derive_seed
 
 BODIES = 4
@@ -19,13 +20,13 @@ _CHUNK = 16 * 2**20
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
     """Paths of the BODIES files of `size` bytes. Missing ones are made; all clients of a host share them."""
     folder = scratch / "bodies"
-    folder.mkdir(parents=True, exist_ok=True)
+    folders.private(folder, "scratch")
     paths = [folder / f"{seed}-{size}-{i}" for i in range(BODIES)]
     if all(p.exists() for p in paths):
         return paths
     import numpy as np
 
-    with open(folder / ".lock", "w") as lock:
+    with folders.lock_file(folder / ".lock") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for i, path in enumerate(paths):
             if path.exists():

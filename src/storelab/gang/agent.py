@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
+from storelab.core.redaction import without_tokens
 from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
 from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
+from storelab.host import processes
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
@@ -209,6 +211,7 @@ def _told_to_end(number: int, _: Any) -> None:
 
 
 def main() -> None:
+    processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:
         signal.signal(sig, _told_to_end)
@@ -221,7 +224,7 @@ def main() -> None:
         except GangAborted:
             return  # the coordinator knows
         except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator must learn it
-            text = str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}"
+            text = without_tokens(str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}")
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
     except (OSError, NodeFailed) as error:  # only the batch system can be told

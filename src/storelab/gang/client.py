@@ -24,10 +24,11 @@ from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import MeasurementFailed, UserError, of_memory, of_system
 from storelab.core.model import Point, accounts_of
+from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job, Result
 from storelab.gang import prefork, rendezvous
-from storelab.host import proc
+from storelab.host import proc, processes
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 
@@ -74,7 +75,12 @@ def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
     if (done := result.written) is not None:
         records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs into the folder of the gang
         return done.operations, done.errors, done.bytes
-    records.write_table(path, records.OPS, result.ops, sync=False)
+    kinds = result.ops.get("error", [])
+    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some are a server's own words
+    ops = result.ops
+    if any(kind != text for kind, text in shown.items()):
+        ops = ops | {"error": [shown.get(kind) for kind in kinds]}
+    records.write_table(path, records.OPS, ops, sync=False)
     counts = result.ops.get("count", [1] * len(result.ops["end_ns"]))
     errors = result.ops.get("error", [None] * len(counts))  # a missing column is null
     failed = sum(int(n) for n, e in zip(counts, errors, strict=True) if e is not None)
@@ -151,7 +157,7 @@ def run(folder: Path, rank: int) -> int:
     finally:
         client.close()
         if "exit_status" in out:
-            rendezvous.Folder(folder).put(f"result.{rank}", out)
+            rendezvous.Folder(folder).put(f"result.{rank}", redacted(out))
     return out["exit_status"]
 
 
@@ -185,7 +191,7 @@ def one(folder: Path, rank: int) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     except BaseException:  # noqa: BLE001  (nobody is above it)
-        traceback.print_exc()
+        print(without_tokens(traceback.format_exc()), file=sys.stderr)
         return 1
     finally:
         sys.stdout.flush()
@@ -193,6 +199,7 @@ def one(folder: Path, rank: int) -> int:
 
 
 def main() -> None:
+    processes.no_core_dumps()
     with contextlib.suppress(Exception):  # no client is there to tell it: `preload` raises it again
         load([*takewhile(lambda word: word != "--", sys.argv[1:])])
     prefork.run(preload, one)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from storelab.core import folders
 from storelab.host import scratch
 
 TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
@@ -72,6 +73,6 @@ def _remove(path: Path) -> None:
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
     """One agent at a time: a folder that is not locked yet would look abandoned."""
-    with open(folder / TURN, "a") as lock:
+    with folders.lock_file(folder / TURN) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

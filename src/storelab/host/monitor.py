@@ -23,6 +23,7 @@ PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
 # Shares of one core; if they would take more, they come less often; below 1 % together.
 SAMPLES, LOOKS, TELLS = 0.006, 0.0025, 0.001
+LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # a last sample so long after the deadline; a step of the wall clock
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
@@ -75,14 +76,20 @@ class Tree:
         return self.files
 
 
+def _wall() -> int:
+    """The wall clock over one that never steps, in ns."""
+    return time.time_ns() - time.monotonic_ns()
+
+
 class Monitor:
     """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
 
     store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host; beat: called once a
     minute with the ns since the start and, of clients and daemons (`client`, `server`), memory and open files; second:
     called once a second with the time (UTC ns) and what is used.
-    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. It never raises; `stop` may be
-    called at any time.
+    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. Where the samples cannot be
+    right (this process was stopped, the clock stepped), it has the reason as `invalid`, no resources, and there are no
+    rows. It never raises; `stop` may be called at any time.
     """
 
     def __init__(
@@ -122,6 +129,8 @@ class Monitor:
 
     def columns(self) -> dict[str, list[Any]]:
         """Columns of records.MONITOR, shape (rows,) each; interfaces without traffic are left out."""
+        if "invalid" in self.summary:
+            return {}
         counters: dict[str, set[tuple[Any, ...]]] = {}
         for row in self._rows:
             if row[1] == "interface":
@@ -144,7 +153,7 @@ class Monitor:
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
         """Sample on a grid from the start, last at the deadline; put off what would exceed its share of a core."""
         own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
-        beat_at, period = t0_ns + BEAT_NS, self.period_ns
+        beat_at, period, wall = t0_ns + BEAT_NS, self.period_ns, _wall()
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
         self._second_at = t0_ns + LOOK_NS + PERIOD_NS // 4  # between two samples
         while True:
@@ -174,6 +183,22 @@ class Monitor:
             self._tell_until(min(due, deadline_ns), files, t0_ns)
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked + self._second_cost, samples)
+        late, step = last["ns"] - deadline_ns, _wall() - wall
+        if reason := self._impossible(late, step):
+            kept = ("cores", "monitor_cpu_s", "monitor_samples", "ports")
+            self.summary = {"invalid": reason} | {name: self.summary[name] for name in kept}
+
+    def _impossible(self, late_ns: int, step_ns: int) -> str:
+        """Why the resources cannot be those of the window, or ''. late_ns: last sample; step_ns: wall clock."""
+        seconds, most = self.summary["seconds"], self.summary["cores"] * self.summary["seconds"]
+        if late_ns > LATE_NS + self.duration_ns // 20:
+            return f"the last sample came {late_ns / 1e9:.1f} s after the deadline: the process was stopped"
+        if seconds < 0 or abs(step_ns) > STEP_NS:
+            return f"the clock of this host stepped by {step_ns / 1e9:.1f} s"
+        for name in ("cpu_busy_s", "server_cpu_s"):
+            if (used := self.summary[name] or 0) > 1.1 * most + 0.5:
+                return f"{name} is {used:.1f} in {seconds:.1f} s on {self.summary['cores']} cores"
+        return ""
 
     def _tell_until(self, due_ns: int, files: proc.Files, t0_ns: int) -> None:
         """Until the next sample is due, tell each second what is used; less often where that exceeds its share."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import resource
 import signal
 import subprocess
 import threading
@@ -75,6 +76,15 @@ def log_lines(log: Path) -> list[str]:
 def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:
     """A `preexec_fn`: Linux sends `sig` to the child when its parent ends, even after kill -9 (prctl(2))."""
     return partial(_libc.prctl, _PR_SET_PDEATHSIG, sig, 0, 0, 0)
+
+
+def no_core_dumps() -> None:
+    """Let neither this process nor its children leave memory on a disk: they hold keys.
+
+    The limit is 1 byte: with 0, the kernel still writes to a program (core(5)).
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if most == 0 else 1, most))
 
 
 def stop(process: subprocess.Popen, grace_s: float = 5.0, sig: int = signal.SIGTERM) -> int:

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from storelab.core import folders
 from storelab.core.errors import UserError
 
 
 def folder(base: str | Path) -> Path:
-    """storelab's folder in `base`, a tmpfs of this host. Raises UserError if `base` is not a folder."""
+    """storelab's folder in `base`, a tmpfs of this host. Raises UserError if `base` is not a folder, or another user
+    prepared it."""
     if not Path(base).is_dir():
         raise UserError("config.yaml: scratch", f"{str(base)!r} is no folder", "name a tmpfs of this machine")
-    path = Path(base) / f"storelab-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
+    return folders.private(Path(base) / f"storelab-{os.getuid()}", "config.yaml: scratch")
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def using(base: str | Path) -> Iterator[Path]:
     """Keep the folder while the block runs."""
     while True:
         path = folder(base) / ".used"
-        with open(path, "a") as lock:
+        with folders.lock_file(path) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
                 continue  # it was removed just now
@@ -35,7 +35,7 @@ def using(base: str | Path) -> Iterator[Path]:
 def clear(base: str | Path) -> bool:
     """Remove the folder and all that clients keep there. Returns False, and keeps it, while any campaign uses it."""
     path = folder(base)
-    with open(path / ".used", "a") as lock:
+    with folders.lock_file(path / ".used") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

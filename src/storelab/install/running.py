@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from storelab.core import folders
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import Progress
@@ -67,7 +68,7 @@ def check_room(tools: Path, needed: float, what: str) -> None:
 @contextlib.contextmanager
 def alone(tools: Path, progress: Progress) -> Iterator[None]:
     """One build at a time in a tools folder."""
-    with (tools / "lock").open("w") as f:
+    with folders.lock_file(tools / "lock") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

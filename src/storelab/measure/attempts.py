@@ -6,29 +6,33 @@ again. May import: `gang`, `core`.
 """
 
 import fcntl
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import credentials
 from storelab.measure import record
 
-ALIVE, FAILED = "alive", "failed"
+ALIVE, FAILED = "alive", "failed"  # files of an attempt: its marker, locked while it lives; that it failed
+NAME = re.compile("[0-9a-f]{8}")  # of its folder
 
 
 @contextmanager
 def begun(config: Config, key: str) -> Iterator[Path]:
     """A fresh folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
-    for failed in work.parent.glob("*"):
+    top = config.campaign_dir / "work"
+    for failed in _attempts(top, work.parent.glob("*")):
         if not _lives(failed):
             shutil.rmtree(failed, ignore_errors=True)
     work.mkdir(parents=True)
-    with open(work / ALIVE, "w") as lock:
+    with folders.lock_file(work / ALIVE) as lock:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -51,10 +55,24 @@ def _remove(work: Path) -> None:
         work.parent.rmdir()
 
 
+def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
+    """Those of the folders below `top` that an attempt has made: with its name and its marker, none through a link."""
+    for work in found:
+        there = (work, *work.parents[: len(work.relative_to(top).parts) - 1])
+        marker = work / ALIVE
+        if any(path.is_symlink() for path in (*there, marker)) or not NAME.fullmatch(work.name):
+            continue
+        if marker.is_file():
+            yield work
+        else:
+            with suppress(OSError):  # killed before its marker: nothing is in it, else it is not storelab's
+                work.rmdir()
+
+
 def _lives(work: Path) -> bool:
     """Whether another process is at this attempt."""
     try:
-        with open(work / ALIVE, "a") as lock:
+        with folders.lock_file(work / ALIVE) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -66,8 +84,9 @@ def _lives(work: Path) -> bool:
 def sweep(config: Config) -> int:
     """Remove the folders of killed attempts below `work/`; returns how many. The caller holds the measuring lock."""
     gone = 0
-    for work in (config.campaign_dir / "work").glob("*/*/*/*"):
-        if work.is_dir() and not (work / FAILED).exists() and not _lives(work):
+    top = config.campaign_dir / "work"
+    for work in _attempts(top, top.glob("*/*/*/*")):
+        if not (work / FAILED).exists() and not _lives(work):
             _remove(work)
             gone += 1
     return gone

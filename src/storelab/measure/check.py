@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from storelab import engines, workloads
-from storelab.core import calibration, units
+from storelab.core import calibration, folders, units
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import UserError
@@ -258,6 +258,7 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
                 f"{units.human_size(tmpfs)} free",
                 "make room, or lower object_size, workers or clients",
             )
+    folders.own(config)
     results = _folder("results", config.results)
     _folder("state", config.state)
     if shutil.disk_usage(results).free < 100_000_000 or not os.access(results, os.W_OK):

@@ -6,7 +6,7 @@ May import: `workloads`, `stores`, `core`.
 from contextlib import suppress
 
 from storelab import workloads
-from storelab.core import evidence
+from storelab.core import evidence, folders
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
@@ -32,4 +32,5 @@ def ours(config: Config, store: Store) -> written.Written:
 
 def clean(config: Config, store: Store) -> buckets.Removed:
     """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    folders.own(config)
     return buckets.remove(store, config.name, ours(config, store))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab import workloads
-from storelab.core import evidence, records, units
+from storelab.core import evidence, folders, records, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Part, Point
@@ -48,8 +48,9 @@ LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events"
 @contextmanager
 def measuring_lock(state: Path) -> Iterator[None]:
     """One measurement at a time on this machine; released by the kernel when its holder ends, kill -9 included."""
+    folders.trusted(state, "state")
     state.mkdir(parents=True, exist_ok=True)
-    with open(state / "measuring.lock", "a") as lock:
+    with folders.lock_file(state / "measuring.lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,6 +69,7 @@ def point(
     chosen = next((p for p in points if p.key == key), None)
     if chosen is None:
         raise UserError("measure", f"no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`")
+    folders.own(config)
     folder = config.raw / key
     if not again and evidence.load_run(folder, chosen):
         return None
@@ -345,6 +347,9 @@ def _told(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
     run["store"]["deployment"] |= {"link_bits_per_s": record.front_end_links(attempt.store, attempt.job)}
     run |= nodes.record(outcome.launcher, results, watched) | attempt.cold.record(attempt.work)
     run = hook.record(run, outcome.fault, attempt.work)
+    for host in (run["host"], *(node.get("watched") or {} for node in run.get("nodes", ()))):
+        if reason := host.get("invalid"):
+            stage.report(f"    no resources are recorded: {reason}")
     if reason := run["budget"]["reason"]:
         stage.report(f"    invalid: {reason}")
     more = {"observed": outcome.observed, "durability": outcome.durability, "fill": attempt.filled}

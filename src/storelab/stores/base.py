@@ -149,10 +149,12 @@ class Store(ABC):
 
     def access(self, account: int = 0, front_end: int = 0) -> "Access":
         """Way into the store outside of measurements; writes are refused where the store is read-only."""
+        from storelab.stores.protocols.access import PatientAccess
         from storelab.stores.protocols.open_access import open_access
 
         endpoint = self.endpoints(front_end + 1)[front_end]
-        return open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
+        way = open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
+        return PatientAccess(way)
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
         """Name of the campaign's `index`-th bucket, which is of `account`."""

@@ -33,6 +33,7 @@ class Kernel:
         counters = ("cpu", "memory_in_use", "interfaces", "tcp", "time_wait", "ephemeral_ports")
         for name in ("process", "pids", "sockets", "opened", "changing", *counters):
             patch.setattr(monitor.proc, name, getattr(self, name))
+        patch.setattr(monitor.os, "cpu_count", lambda: 8)
         patch.setattr(monitor.links, "speeds", lambda: {"eth0": 10**9})
         patch.setattr(monitor.proc, "Files", lambda most=1: SimpleNamespace(close=lambda: None))
 
@@ -114,6 +115,43 @@ def test_samples_are_on_a_grid(monkeypatch):
     times = [r["time_ns"] for r in rows_of(found, "host")]
     assert times == [T0 + i * 200 * MS for i in range(16)]
     assert [found.summary[name] for name in ("monitor_samples", "seconds", "monitor_cpu_s")] == [16, 3.0, 0]
+
+
+def test_impossible_samples_invalidate_the_monitor(monkeypatch):
+    """A process that was stopped, a clock that stepped, more CPU time than there is; nothing else does."""
+
+    def slow(kernel):  # stopped between the clock and the counters of the last sample
+        wait = kernel.wait
+        kernel.wait = lambda seconds: (kernel.s > 2.7 and wait(25)) or wait(seconds)
+
+    def step(kernel):
+        wall = iter((0, 2 * S))
+        monkeypatch.setattr(monitor, "_wall", lambda: next(wall))
+
+    def back(kernel):
+        wall = iter((0, -2 * S))
+        monkeypatch.setattr(monitor, "_wall", lambda: next(wall))
+
+    def busy(kernel):
+        kernel.cpu = lambda files: proc.Cpu(1, 1, 10 * kernel.s)
+        monkeypatch.setattr(monitor.proc, "cpu", kernel.cpu)
+
+    def fine(kernel):
+        kernel.cpu = lambda files: proc.Cpu(1, 1, 8 * kernel.s)
+        monkeypatch.setattr(monitor.proc, "cpu", kernel.cpu)
+
+    words = {slow: "the last sample came", step: "stepped by 2.0 s", back: "stepped by -2.0 s", busy: "on 8 cores"}
+    for harm in (slow, step, back, busy, fine):
+        with monkeypatch.context() as patch:
+            kernel = Kernel(patch)
+            harm(kernel)
+            found = watch(kernel, 3)
+            if harm is fine:
+                assert "invalid" not in found.summary and found.columns()
+                continue
+            assert words[harm] in found.summary["invalid"], found.summary
+            assert "cpu_busy_s" not in found.summary and found.columns() == {}, harm
+        monkeypatch.setattr(monitor, "_wall", lambda: 0)
 
 
 def test_cells_of_samples(monkeypatch):

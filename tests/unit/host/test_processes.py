@@ -1,6 +1,7 @@
 """Short commands end with the process that asked, and the bytes that a process moves are known."""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -67,3 +68,17 @@ def test_reason_of_a_go_program_that_crashed():
 def test_words_of_a_go_program_that_has_no_memory():
     done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', client.binary()])
     assert done.returncode and "memory" in processes.words(done) and "runtime/" not in processes.words(done)
+
+
+def test_no_process_with_keys_dumps_its_memory():
+    """The limit is inherited; a hard limit of 0 stays."""
+    code = """
+import resource, subprocess, sys
+from storelab.host.processes import no_core_dumps
+resource.setrlimit(resource.RLIMIT_CORE, (int(sys.argv[1]), int(sys.argv[1])))
+no_core_dumps()
+print(subprocess.check_output(["sh", "-c", "ulimit -c; grep core /proc/self/limits"], text=True))
+"""
+    for most, soft in ((0, "0"), (10**6, "1")):
+        shown = subprocess.check_output([sys.executable, "-c", code, str(most)], text=True)
+        assert re.search(rf"Max core file size +{soft} +{most} ", shown), shown

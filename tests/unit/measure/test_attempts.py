@@ -88,14 +88,15 @@ def test_killed_attempts_are_removed(tmp_path):
     """Living ones stay, and failed ones stay until the next attempt, for the user to look at."""
     config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
     base = config.campaign_dir / "work" / key
-    for name in ("killed", "older", "living"):
+    for name in ("0000dead", "00000001"):
         (base / name).mkdir(parents=True)
         (base / name / "job.json").write_text("{}")
-    (base / "killed/alive").touch()
-    with open(base / "living/alive", "w") as lock:
+        (base / name / "alive").touch()
+    (base / "00000002").mkdir()  # killed before its marker
+    with open(base / "00000001/alive", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert attempts.sweep(config) == 2
-        assert [p.name for p in base.iterdir()] == ["living"]
+        assert attempts.sweep(config) == 1
+        assert [p.name for p in base.iterdir()] == ["00000001"]
     assert attempts.sweep(config) == 1 and not base.exists()
     with pytest.raises(MeasurementFailed), attempts.begun(config, key) as work:
         assert attempts.sweep(config) == 0
@@ -107,6 +108,25 @@ def test_killed_attempts_are_removed(tmp_path):
     with pytest.raises(KeyboardInterrupt), attempts.begun(config, key):
         raise KeyboardInterrupt
     assert not base.exists()
+
+
+def test_sweep_leaves_what_no_attempt_made(tmp_path):
+    """Folders of the user at the same depth, and attempts that are reached through links."""
+    config, key = settings(tmp_path / "x", results=str(tmp_path)), "alpha/put/rep~001"
+    work, other = config.campaign_dir / "work", tmp_path / "other"
+    kept = [work / key / "notes", work / key / "0000beef", work / "a/b/c/d", other / key / "0000dead", tmp_path / "far"]
+    for folder in kept:
+        folder.mkdir(parents=True)
+        (folder / "thesis.tex").write_text("text")
+    for folder in (kept[0], *kept[3:]):
+        (folder / "alive").touch()  # of another name, or behind a link
+    (work / "linked").symlink_to(other / "alpha")
+    (work / key / "00000001").symlink_to(tmp_path / "far")
+    (kept[1] / "alive").symlink_to(kept[1] / "thesis.tex")
+    assert attempts.sweep(config) == 0
+    with attempts.begun(config, key):
+        pass
+    assert all((folder / "thesis.tex").read_text() == "text" for folder in kept)
 
 
 def test_unfinished_files_are_removed(tmp_path):

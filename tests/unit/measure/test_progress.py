@@ -15,11 +15,11 @@ from storelab.core import plan
 from storelab.core.campaign import live
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import told
+from storelab.host import console
 from storelab.host.monitor import Used
 from storelab.measure import given_up, jobs
 from storelab.measure.progress import display, lines, state, terminal
 from storelab.workloads import WORKLOADS
-from storelab.workloads.staging import upload
 
 S, MS = 10**9, 10**6
 T0 = 1_760_000_000 * S
@@ -214,17 +214,17 @@ def test_display_gives_way_to_lines(screen, config, points, capsys, monkeypatch)
     monkeypatch.setattr(display, "EVERY_S", 3600.0)  # drawn by hand below
     monkeypatch.setattr(display, "AFTER_LINE_S", 0.0)
     with following(config, points) as now, terminal.shown(config.campaign_dir):
-        (give_way,) = upload.giving_way
+        (give_way,) = console.giving_way
         one = give_way.__self__
         one.draw()
         first = screen.read()
         assert "0 of 4 done" in first and "\x1b[?25l" not in first, "the cursor stays"
-        upload.report("    a line")
+        console.report("    a line")
         assert "\x1b[2K" in screen.read() and capsys.readouterr().err == "    a line\n"
         now.stage("data")
         one.draw()
         assert "the data are staged" in screen.read()
-    assert "\x1b[2K" in screen.read() and upload.giving_way == []
+    assert "\x1b[2K" in screen.read() and console.giving_way == []
     one.draw()
     assert screen.read() == "", "nothing after the end"
 
@@ -232,5 +232,5 @@ def test_display_gives_way_to_lines(screen, config, points, capsys, monkeypatch)
 def test_nothing_is_drawn_without_a_terminal(config, points, monkeypatch, capsys):
     monkeypatch.delenv(terminal.NAMED, raising=False)
     with following(config, points), terminal.shown(config.campaign_dir):
-        assert upload.giving_way == []
+        assert console.giving_way == []
     assert capsys.readouterr().err == ""

@@ -1,8 +1,13 @@
 """`storelab quick`: names from addresses, mistakes in words of the command line, and when it gives up."""
 
 import re
+import subprocess
+import sys
+import textwrap
+import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from paths import ROOT
 
@@ -68,3 +73,48 @@ def test_without_go_programs_obstore_measures(monkeypatch):
     config = settings.load_with({"campaign": "quick", **command.without_loadgen(settings)})
     engines = {str(s.axes.get("engine")) for s in config.sweeps.values()}
     assert not config.calibrate and engines == {"None", "obstore", "['uproot-s3fs', 'planned']"}
+
+
+def test_quick_measures_in_its_own_folder_whatever_is_set(monkeypatch, tmp_path):
+    """With the configured state it would wait for its own lock, and stop the user's stores."""
+    from storelab.cli import Settings
+
+    monkeypatch.chdir(ROOT)
+    asked = []
+    monkeypatch.setattr(quick, "measure", lambda config, points: asked.append(config) or (_ for _ in ()).throw(OSError))
+    settings = Settings("config.yaml", (), (f"state={tmp_path / 'x'}", f"results={tmp_path / 'y'}"))
+    with pytest.raises(OSError):
+        command.measured(settings, tmp_path / "own", "mine", {"kind": "s3", "endpoint": "http://127.0.0.1:1"})
+    (config,) = asked
+    assert config.state == str(tmp_path / "own/state") and config.results == str(tmp_path / "own/results")
+
+
+def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
+    """After kill -9 of the process; an ordinary end leaves both to that process."""
+    code = f"""
+        import os, signal, sys
+        from pathlib import Path
+        from storelab.cli import after_kill
+        from storelab.stores.managed.daemon import Daemon
+        from storelab.stores.managed.daemons import Daemons
+        folder = Path({str(tmp_path)!r}, sys.argv[1])
+        with after_kill.watched(folder):
+            (folder / "state" / "null").mkdir(parents=True)
+            daemons = Daemons(folder / "state" / "null", "quick")
+            argv = (sys.executable, "-c", "import time; time.sleep(100)")
+            daemons.start(Daemon("null", argv, "127.0.0.1", (1,), "/"))
+            print(daemons.running()["null"], flush=True)
+            sys.argv[1] == "killed" and os.kill(os.getpid(), signal.SIGKILL)
+        """
+    for how in ("ended", "killed"):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(code), how], capture_output=True, text=True)
+        process = psutil.Process(int(done.stdout)) if psutil.pid_exists(int(done.stdout)) else None
+        if how == "ended":
+            assert process and process.is_running() and (tmp_path / how).exists(), done.stderr
+            process.kill()
+            continue
+        deadline = time.monotonic() + 30
+        while (tmp_path / how).exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not (tmp_path / how).exists()
+        assert not process or not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

@@ -14,10 +14,13 @@ from storelab.analysis.figures import KINDS, catalogue
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
 from storelab.core import config, evidence, records
-from storelab.core.errors import UserError, without_tokens
+from storelab.core.errors import UserError
+from storelab.core.redaction import holds_secret
 
 PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # with what `make` makes them
 # Keys of the configuration that tell of the machine and its user, or may hold a secret.
+RECORDS = ("json", "csv", "tex")  # in which nothing looks like a key
+TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
 OWN_PLACES = ("state", "scratch", "results")
 OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
 
@@ -35,8 +38,21 @@ def everything(
     about = about_of(campaign, license)
     out |= {crate.CITATION: crate.citation(about), crate.ZENODO: crate.zenodo(about), crate.README: readme(about)}
     # Not in its own list: it would have to know its size.
+    _without_secrets(out)
     out[crate.METADATA] = crate.metadata(about, {name: size_of(member) for name, member in out.items()})
     return out, left
+
+
+def _without_secrets(members: Mapping[str, Member]) -> None:
+    """Raise UserError where a text that would be packed holds a key or a token: records are not altered any more."""
+    for name, member in members.items():
+        kind = name.rpartition(".")[2]
+        if kind not in TEXTS:
+            continue
+        text = (member if isinstance(member, bytes) else member.read_bytes()).decode(errors="replace")
+        if holds_secret(text, unknown=kind in RECORDS):
+            problem = "holds a key, or what looks like a key or a token: nothing was packed"
+            raise UserError(str(member) if isinstance(member, Path) else name, problem, "measure or make it again")
 
 
 def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
@@ -79,7 +95,7 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
     about = "The effective configuration of this campaign: config.yaml, campaign file and options, merged."
     out = {"config.yaml": _yaml(about, effective), f"campaigns/{name}.yaml": written}
     for place, text in out.items():
-        if without_tokens(text.decode()) != text.decode():
+        if holds_secret(text.decode()):
             problem = "holds what looks like a key or a token: it was not packed"
             raise UserError(
                 file if place.startswith("campaigns/") else layers[0][0], problem, "take it out of the file"

@@ -7,6 +7,7 @@ from storelab.analysis.records.campaign import load
 from storelab.analysis.report import charts, details, library, page, rows, summary
 from storelab.analysis.tables import build as tables
 from storelab.core import records
+from storelab.core.redaction import redacted
 
 NAME = "report.html"
 SCHEMA = 1
@@ -33,9 +34,10 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
     behind = {name: rows.behind(table, every["points"]) for name, table in every.items()}
     told = details.parts(campaign)
     head = {"schema": SCHEMA} | summary.head(campaign, every) | {"details": list(told), "part": details.PART}
-    return {
+    found = {
         "head": head,
         "tables": {name: rows.table(texts[name], behind[name]) for name in tables.NAMES},
         "figures": charts.of(campaign.plan, every, behind),
         **told,
     }
+    return redacted(found)

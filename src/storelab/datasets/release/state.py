@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from storelab.core import folders
 from storelab.core.campaign.release import Release
 from storelab.core.errors import UserError, of_system
 from storelab.datasets.release.objects import File, Kept
@@ -43,7 +44,7 @@ class State:
     def __enter__(self) -> "State":
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.folder / "lock", "w")
+            self._lock = folders.lock_file(self.folder / "lock")
         except OSError as error:
             raise of_system(error) from None
         try:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from storelab.core import folders
 from storelab.datasets.root.header import Header
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import SelectionReader, Spent
@@ -233,7 +234,7 @@ class PlannedClient(PlannedBase):
     def keep_header(self) -> None:
         """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""
         self.kept.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.kept.with_suffix(".lock"), "a") as lock:
+        with folders.lock_file(self.kept.with_suffix(".lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if Header.load(self.kept, self.identity) is None:
                 Header.of(self.tree(self.transport), self.identity).save(self.kept)

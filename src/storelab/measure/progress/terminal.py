@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from storelab.workloads.staging import upload
+from storelab.host import console
 
 NAMED = "STORELAB_TERMINAL"  # environment: `<host>:<path>` of the terminal where Snakemake runs
 
@@ -60,12 +60,12 @@ def shown(campaign_dir: Path) -> Iterator[None]:
     from storelab.measure.progress.display import Display  # here: without a terminal, rich need not be loaded
 
     display = Display(terminal, campaign_dir)
-    upload.giving_way.append(display.give_way)
+    console.giving_way.append(display.give_way)
     display.thread.start()
     try:
         yield
     finally:
-        upload.giving_way.remove(display.give_way)
+        console.giving_way.remove(display.give_way)
         display.close()
         with suppress(OSError):
             terminal.close()

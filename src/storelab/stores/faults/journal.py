@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storelab.core import folders
 from storelab.core.errors import UserError
 from storelab.core.records import read_as, write_json
 
@@ -61,7 +62,7 @@ class Journal:
         """Whether the journal is this process's while the block runs."""
         if not self.file.parent.exists():
             self.file.parent.mkdir(parents=True, mode=0o700)
-        with open(self._lock, "a") as lock:
+        with folders.lock_file(self._lock) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -12,12 +12,14 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
+from storelab.core import folders
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.page_cache import PageCache
 from storelab.stores.base import Cooling
 from storelab.stores.managed import elsewhere
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.disks import Disks
+from storelab.stores.managed.facts import SHARED
 from storelab.stores.protocols.endpoint import Endpoint
 
 LOOPBACK = "127.0.0.1"
@@ -105,6 +107,8 @@ class Managed(Disks):
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
         if owner not in ("", str(self.folder)) and self.daemons_of(Path(owner)).running():
             raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
+        if data.parent.parent == SHARED and not self.settings.directory:
+            folders.private(data.parent, f"{self.place}.backing")
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / MARKER).write_text(str(self.folder))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from storelab.stores.managed.daemons import Daemons
 
 
+SHARED = Path("/dev/shm")  # memory that outlives processes
+
+
 class Facts(Store):
     """Part of every managed store. folder: the store's own; data: where its data lie."""
 
@@ -49,7 +52,7 @@ class Facts(Store):
             suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
             return Path(s.directory).expanduser().absolute() / suffix
         if s.backing == "tmpfs":
-            return Path("/dev/shm", f"storelab-{os.getuid()}-stores", f"{short_name(self.folder)}-{self.name}")
+            return SHARED / f"storelab-{os.getuid()}-stores" / (f"{short_name(self.folder)}-{self.name}")
         return self.folder / "data"
 
     @cached_property

@@ -13,6 +13,8 @@ from typing import Any
 
 import psutil
 
+from storelab.core import folders
+
 _held: dict[Path, Any] = {}  # open files of this process, until its end
 
 
@@ -27,7 +29,7 @@ def use(state: Path, stores: Iterable[str]) -> None:
         if path in _held:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a")  # noqa: SIM115 - the lock lives as long as the process
+        file = folders.lock_file(path)  # the lock lives as long as the process
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _held[path] = file
 

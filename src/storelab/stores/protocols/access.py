@@ -6,8 +6,12 @@ this interface alone.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 from storelab.core.errors import MeasurementFailed
+from storelab.host import patience
+
+T = TypeVar("T")
 
 # Whether storelab wrote an object: name of the bucket, whole key, bytes (None where nobody knows them).
 Ours = Callable[[str, str, int | None], bool]
@@ -49,8 +53,8 @@ class Access(ABC):
     deletes_at_once = 1000  # keys in one call of `delete`
 
     @abstractmethod
-    def read(self, bucket: str, key: str) -> bytes | None:
-        """The whole object; None where it is absent. Raises NoSuchBucket, AccessRefused."""
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
+        """The whole object, or its first `most` bytes; None where it is absent. Raises NoSuchBucket, AccessRefused."""
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
@@ -90,3 +94,40 @@ class Access(ABC):
         Nothing where there is no such thing.
         """
         return []
+
+
+class PatientAccess(Access):
+    """An access in which whatever moves nothing for 60 s ends with MeasurementFailed (`host/patience.py`)."""
+
+    def __init__(self, way: Access):
+        self.way, self.place, self.deletes_at_once = way, way.place, way.deletes_at_once
+
+    def _call(self, what: str, function: Callable[[], T]) -> T:
+        return patience.call(f"{self.place}: {what}", function)
+
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
+        return self._call(f"reading {bucket}/{key}", lambda: self.way.read(bucket, key, most))
+
+    def write(self, bucket: str, key: str, data: bytes) -> None:
+        self._call(f"writing {bucket}/{key}", lambda: self.way.write(bucket, key, data))
+
+    def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
+        return patience.stream(f"{self.place}: listing {bucket}/{prefix}", lambda: self.way.keys(bucket, prefix))
+
+    def delete(self, bucket: str, keys: Sequence[str]) -> None:
+        self._call(f"deleting {len(keys)} objects of {bucket}", lambda: self.way.delete(bucket, keys))
+
+    def bucket_names(self) -> list[str]:
+        return self._call("listing buckets", self.way.bucket_names)
+
+    def prefixes(self, bucket: str, above: str) -> list[str]:
+        return self._call(f"listing {bucket}/{above}", lambda: self.way.prefixes(bucket, above))
+
+    def make_bucket(self, bucket: str) -> None:
+        self._call(f"making bucket {bucket}", lambda: self.way.make_bucket(bucket))
+
+    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
+        self._call(f"removing bucket {bucket}", lambda: self.way.drop_bucket(bucket, ours))
+
+    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
+        return self._call(f"listing unfinished uploads of {bucket}", lambda: self.way.abandon(bucket, prefix, ours))

@@ -1,10 +1,11 @@
-"""Where clients find a store: front-end, keys, bucket. Standard library only: client processes import it."""
+"""Where clients find a store: front-end, keys, bucket. Client processes import it: it needs `core.redaction` only."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from storelab.core.errors import UserError
+from storelab.core.redaction import conceal
 
 LOOPBACK = re.compile(r"localhost\Z|127\.|::1\Z|\[::1\]")  # names and addresses of this very host
 
@@ -45,6 +46,10 @@ class Credentials:
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
     session_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Whoever knows keys never prints them, whatever repeats them."""
+        conceal(self.secret_key, self.session_token, self.access_key if len(self.access_key) >= 16 else None)
 
     @classmethod
     def found(cls, environ: Mapping[str, str], prefix: str = "AWS_") -> "Credentials | None":

@@ -105,21 +105,21 @@ class FilesAccess(Access):
         if not self._present(self._path(bucket)):
             raise NoSuchBucket(bucket, self.place)
 
-    def read(self, bucket: str, key: str) -> bytes | None:
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         with self._explained():
             try:
-                return self._get(self._path(bucket, key))
+                return self._get(self._path(bucket, key), most)
             except OSError as error:
                 if not absent(error):
                     raise
             self._bucket(bucket)
             return None
 
-    def _get(self, path: str) -> bytes:
+    def _get(self, path: str, most: int | None) -> bytes:
         if self.endpoint.protocol == "http":
-            return self.fs.cat_file(path)
+            return self.fs.cat_file(path, most)
         with self.fs.open(path, "rb") as f:
-            return f.read()
+            return f.read(-1 if most is None else most)
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         """Folders are made when they prove to be missing: most servers make them themselves."""

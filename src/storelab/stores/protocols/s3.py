@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -25,6 +25,7 @@ BUSY = (
     "ServiceUnavailable",
 )  # of single keys: a store that is behind with its writes (MinIO)
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
+MOST_EMPTY = 1000  # pages in a row without an entry: some stores skip deleted objects so
 ABSENT = {"NoSuchKey", "404"}
 NO_LOCATION = {  # codes of servers that take no LocationConstraint, or not the name of the region
     *("InvalidLocationConstraint", "IllegalLocationConstraintException", "InvalidRegion", "InvalidArgument"),
@@ -51,10 +52,11 @@ class S3Access(Access):
                 raise AccessRefused from explain(error, self.place)
             raise explain(error, self.place, bucket) from None
 
-    def read(self, bucket: str, key: str) -> bytes | None:
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         with self._explained(bucket):
             try:
-                return self.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+                with closing(self.s3.get_object(Bucket=bucket, Key=key)["Body"]) as body:
+                    return body.read(most)
             except ERRORS as error:
                 if code(error) in ABSENT:
                     return None
@@ -66,9 +68,26 @@ class S3Access(Access):
 
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
         with self._explained(bucket):
-            for page in self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            for page in self._pages("list_objects_v2", "Contents", "Key", Bucket=bucket, Prefix=prefix):
                 for entry in page.get("Contents", []):
                     yield entry["Key"], entry["Size"]
+
+    def _pages(self, operation: str, entries: str, name: str, **asked: Any) -> Iterator[dict[str, Any]]:
+        """Pages of a listing.
+
+        Raises MeasurementFailed for one without end: pages that repeat, or MOST_EMPTY without an entry in a row.
+        """
+        begun: set[str] = set()
+        empty = 0
+        for page in self.s3.get_paginator(operation).paginate(**asked):
+            first = next((entry[name] for entry in page.get(entries, [])), None)
+            empty = 0 if first is not None else empty + 1
+            if first in begun or empty > MOST_EMPTY:
+                told = f"a page that begins with {first!r} twice" if first in begun else f"{empty} empty pages in a row"
+                raise MeasurementFailed(f"{self.place}: the server's listing has no end: {told}")
+            if first is not None:
+                begun.add(first)
+            yield page
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
         left, errors = list(keys), []
@@ -89,12 +108,13 @@ class S3Access(Access):
 
     def bucket_names(self) -> list[str]:
         with self._explained():
-            pages = self.s3.get_paginator("list_buckets").paginate()
+            pages = self._pages("list_buckets", "Buckets", "Name")
             return [b["Name"] for page in pages for b in page.get("Buckets", [])]
 
     def prefixes(self, bucket: str, above: str) -> list[str]:
         with self._explained(bucket):
-            pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=above, Delimiter="/")
+            asked = {"Bucket": bucket, "Prefix": above, "Delimiter": "/"}
+            pages = self._pages("list_objects_v2", "CommonPrefixes", "Prefix", **asked)
             return [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", [])]
 
     def make_bucket(self, bucket: str) -> None:

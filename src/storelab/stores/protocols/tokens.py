@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from storelab.core.errors import UserError
+from storelab.core.redaction import conceal
 from storelab.host.processes import ask
 
 FILE = "_FILE"
@@ -32,9 +33,10 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
     """The token that a variable holds, or the file that it names; '' without one. Raises UserError: no such file, or
     others can read it."""
     value = environ.get(name or "", "")
-    if not value or not is_file(name or ""):
-        return value
-    return own_file(name or "", value).decode(errors="replace").strip()
+    if value and is_file(name or ""):
+        value = own_file(name or "", value).decode(errors="replace").strip()
+    conceal(value)
+    return value
 
 
 def own_file(name: str, path: str) -> bytes:

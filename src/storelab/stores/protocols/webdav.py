@@ -21,6 +21,15 @@ CONNECTIONS = 16
 AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # methods that do the same when done twice
 
 
+def _begin(answer: urllib3.BaseHTTPResponse, whole: bool) -> bytes:
+    """The first bytes of a body."""
+    if whole:
+        return answer.data[:500]
+    data = answer.read(500)
+    answer.close()
+    return data
+
+
 class WebDav:
     """Names like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/' at either end.
     Thread-safe.
@@ -40,17 +49,21 @@ class WebDav:
             **tls,
         )
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> urllib3.BaseHTTPResponse:
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, whole: bool = True, **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer; with `whole`, its body has been read."""
         answer = self.pool.request(
             method,
             f"{self.url}/{quote(path)}",
             body=body,
             headers=dict(self.pool.headers) | headers,
             redirect=method != "MKCOL",
+            preload_content=whole,
         )
         if answer.status < 300:
             return answer
-        said = " ".join(re.sub(r"<[^>]*>", " ", answer.data[:500].decode(errors="replace")).split())[:100]
+        said = " ".join(re.sub(r"<[^>]*>", " ", _begin(answer, whole).decode(errors="replace")).split())[:100]
         text = f"HTTP {answer.status} to {method} {self.url}/{path}" + (f" ({said})" if said else "")
         if "not a directory" in said:  # XrdHttp answers 500 where others answer 404
             raise NotADirectoryError(text)
@@ -94,8 +107,14 @@ class WebDav:
         """What the server says of itself, e.g. `nginx/1.22.1`; '' where it is silent."""
         return self.pool.request("OPTIONS", self.url + "/", redirect=False).headers.get("Server", "")
 
-    def cat_file(self, path: str) -> bytes:
-        return self._ask("GET", path).data
+    def cat_file(self, path: str, most: int | None = None) -> bytes:
+        if most is None:
+            return self._ask("GET", path).data
+        answer = self._ask("GET", path, whole=False)
+        try:
+            return answer.read(most)
+        finally:
+            answer.close()  # the rest of the object is not wanted
 
     def pipe_file(self, path: str, data: bytes) -> None:
         self._ask("PUT", path, data)

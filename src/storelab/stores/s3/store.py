@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from storelab.core.config_types import Boolean, FolderPath, Name, Once, Text
-from storelab.core.errors import UserError, require_known, shown
+from storelab.core.errors import MeasurementFailed, UserError, require_known, shown
+from storelab.host import patience
 from storelab.stores.external import RESERVED, External, Own, is_host
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
@@ -251,7 +252,14 @@ class S3(External):
         from storelab.stores.protocols.s3_greeting import greet
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
-        return greet(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/")
+        try:
+            return patience.call(
+                f"{self.place}: the first list",
+                lambda: greet(s3, self.place, self.settings.bucket, f"{self.settings.prefix}/"),
+            )
+        except MeasurementFailed as stalled:
+            problem = str(stalled).removeprefix(f"{self.place}: ")
+            raise UserError(f"{self.place}.endpoint", problem, "check the server, and the network to it") from None
 
     @cached_property
     def _version(self) -> str:

@@ -25,13 +25,13 @@ class JoinedAccess(Access):
         first = zlib.crc32(f"{bucket}/{key}".encode()) % len(self.ways)
         return self.ways[first:] + self.ways[:first]
 
-    def read(self, bucket: str, key: str) -> bytes | None:
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         """What any server has. Raises the error of one that does not answer only where no other one has it."""
         trouble: UserError | MeasurementFailed | None = None
         without = 0
         for way in self._from(bucket, key):
             try:
-                if (data := way.read(bucket, key)) is not None:
+                if (data := way.read(bucket, key, most)) is not None:
                     return data
             except NoSuchBucket:
                 without += 1

@@ -26,7 +26,7 @@ from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.facts import short_name
 from storelab.stores.managed.lan import Lan
 from storelab.stores.managed.netns import Namespace
-from storelab.stores.protocols.access import Access, BucketExists
+from storelab.stores.protocols.access import Access, BucketExists, PatientAccess
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.stores.xrootd import asking, certificates
 from storelab.stores.xrootd.cluster import MOST_DOORS, Cluster
@@ -251,7 +251,7 @@ class XRootD(Cluster):
 
         nodes = [self.node_of(n) for n in self.servers()] if self.several else ["x1"]
         ways = [FilesAccess(self._at(node, "http"), self.place) for node in nodes]
-        return JoinedAccess(ways, self.place) if self.several else ways[0]
+        return PatientAccess(JoinedAccess(ways, self.place) if self.several else ways[0])
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
         if self.several:

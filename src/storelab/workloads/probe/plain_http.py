@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
 
+from storelab.core.errors import MeasurementFailed
+from storelab.host import patience
 from storelab.workloads.probe.answers import Refuted, demand
 
 TIMEOUT_S = 60.0
@@ -141,24 +143,40 @@ class Connection:
         self._last = time.monotonic()
         connection = self._open()
         try:
-            try:
-                connection.request(method, target, body, {"Host": self.host, **headers})
-            except (BrokenPipeError, ConnectionResetError):
-                if not body:  # a server that refuses need not read the body: its answer may be there all the same
-                    raise
-            response = connection.getresponse()
-            try:
-                data = response.read(MOST_BYTES + 1)
-            except http.client.IncompleteRead as error:
-                raise Cut(f"{response.status}, and its body broke off after {len(error.partial)} bytes") from None
-            if len(data) > MOST_BYTES:
-                raise TooLong(f"{method} answered {response.status} and more than {MOST_BYTES} bytes")
-            if response.length:
-                said = len(data) + response.length
-                raise Cut(f"{response.status} announced {said} bytes, {len(data)} came")
+            exchange = partial(self._exchanged, connection, method, target, headers, body)
+            return patience.call(f"{method} {target}", exchange)
+        except MeasurementFailed:
+            self._connection = None  # its thread still reads, and holds what `close` waits for
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            raise TimeoutError(f"no answer within {patience.STALLED_S:.0f} s") from None
         except BaseException:
             self.close()
             raise
+
+    def _exchanged(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Reply:
+        try:
+            connection.request(method, target, body, {"Host": self.host, **headers})
+        except (BrokenPipeError, ConnectionResetError):
+            if not body:  # a server that refuses need not read the body: its answer may be there all the same
+                raise
+        response = connection.getresponse()
+        try:
+            data = response.read(MOST_BYTES + 1)
+        except http.client.IncompleteRead as error:
+            raise Cut(f"{response.status}, and its body broke off after {len(error.partial)} bytes") from None
+        if len(data) > MOST_BYTES:
+            raise TooLong(f"{method} answered {response.status} and more than {MOST_BYTES} bytes")
+        if response.length:
+            said = len(data) + response.length
+            raise Cut(f"{response.status} announced {said} bytes, {len(data)} came")
         if connection.sock is None or response.will_close:
             self.close()
         return Reply(response.status, response.headers, data, response.version)

@@ -29,8 +29,8 @@ def marked(access: Access, bucket: Bucket) -> str | None:
     """The campaign that storelab marked this bucket (or prefix) for; None without a marker. Raises NoSuchBucket,
     AccessRefused."""
     try:
-        data = access.read(bucket.name, bucket.prefix + MARKER)
-        return str(json.loads(data[:10_000])["campaign"]) if data is not None else None
+        data = access.read(bucket.name, bucket.prefix + MARKER, 10_000)
+        return str(json.loads(data)["campaign"]) if data is not None else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -218,7 +218,7 @@ def drop(access: Access, bucket: Bucket, ours: Ours) -> Removed:
     gone = delete_prefix(access, bucket, ours=ours)
     if begun := access.abandon(bucket.name, bucket.prefix, ours):
         gone = gone.and_(Removed(0, 0, len(begun), f"{bucket.name}/{begun[0]} (an unfinished upload)"))
-    mark = access.read(bucket.name, bucket.prefix + MARKER) if not gone.stays else None
+    mark = access.read(bucket.name, bucket.prefix + MARKER, 10_000) if not gone.stays else None
     if mark is None:
         return gone
     access.delete(bucket.name, [bucket.prefix + MARKER])

@@ -16,7 +16,8 @@ from storelab import install
 from storelab.core import records
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.loadgen import client
-from storelab.host import processes
+from storelab.host import patience, processes
+from storelab.host.patience import Patience
 from storelab.install import golang
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
@@ -26,6 +27,7 @@ BLOCK = 50_000  # objects that a process is told of
 WORKERS = 32
 ROUNDS = 3  # in which what failed is tried again
 LONGEST_S = 4 * 3600  # of a process, as the program bounds it
+SLOWEST = 10**7  # bytes/s: with fewer, objects in flight may take longer than the bound without progress
 
 
 class Item(NamedTuple):
@@ -54,7 +56,7 @@ def put(store: Store, name: str, items: Sequence[Item], bodies: list[Path], step
         for begin in range(0, len(mine), BLOCK):
             left, said = mine[begin : begin + BLOCK], ""
             for _ in range(ROUNDS):
-                left, said = _round(store, account, left, bodies, step)
+                left, said = _round(store, name, account, left, bodies, step)
                 if not left:
                     break
             else:
@@ -65,7 +67,7 @@ def put(store: Store, name: str, items: Sequence[Item], bodies: list[Path], step
 
 
 def _round(
-    store: Store, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
+    store: Store, name: str, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
 ) -> tuple[list[Item], str]:
     """What of the items failed, and the first reason."""
     keys = store.credentials(account)
@@ -94,7 +96,8 @@ def _round(
             "deadline_ns": now + LONGEST_S * 10**9,
             "timeout_s": client.TIMEOUT_S,
         }
-        summary = _run(job, keys.environ(), step)
+        seconds = patience.STALLED_S + job["workers"] * max(item.size for item in items) / SLOWEST
+        summary = _run(job, keys.environ(), step, f"staging {name} into {store.name}", seconds)
         if not summary["errors"]:
             return [], ""
         table = records.read_table(ops, ["object", "error"])
@@ -103,8 +106,17 @@ def _round(
     return [item for item in items if item.bucket.prefix + item.key in failed], said
 
 
-def _run(job: dict[str, Any], keys: dict[str, str], step: Callable[[int], Any]) -> dict[str, Any]:
-    """One run of the program, followed to its end; its summary. Raises MeasurementFailed."""
+def _run(
+    job: dict[str, Any],
+    keys: dict[str, str],
+    step: Callable[[int], Any],
+    what: str = "staging",
+    seconds: float = patience.STALLED_S,
+) -> dict[str, Any]:
+    """One run of the program, followed to its end; its summary.
+
+    Raises MeasurementFailed, also where no object is stored for `seconds`: errors are no progress.
+    """
     run = subprocess.Popen(
         [client.binary()],
         stdin=subprocess.PIPE,
@@ -114,19 +126,21 @@ def _run(job: dict[str, Any], keys: dict[str, str], step: Callable[[int], Any]) 
     )
     assert run.stdin and run.stderr
     done, other, summary = 0, [], None
+    waiting = Patience(what, lambda: f"{done} of {len(job['objects']['key'])} objects are done", None, seconds)
     try:
         run.stdin.write(json.dumps(job).encode() + b"\n")
         run.stdin.close()
-        for line in run.stderr:  # silent operations end by the program's own time-out
+        for line in patience.lines(run.stderr, waiting):
             try:
-                ((what, told),) = json.loads(line).items()
+                ((kind, told),) = json.loads(line).items()
             except (ValueError, AttributeError):
                 other.append(line.decode(errors="replace").strip())
                 continue
-            if what in ("progress", "summary"):
-                step(told["operations"] - done)
-                done = told["operations"]
-            summary = told if what == "summary" else summary
+            if kind in ("progress", "summary") and (more := told["operations"] - done):
+                step(more)
+                done += more
+                waiting.moved()
+            summary = told if kind == "summary" else summary
         status = run.wait(10)
     except BrokenPipeError:
         status = run.wait(10)

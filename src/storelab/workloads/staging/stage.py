@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import evidence, records, units
+from storelab.core import evidence, folders, records, units
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets import own_file, payload
 from storelab.datasets.root import baskets, generated
@@ -25,6 +25,7 @@ from storelab.workloads.staging.written import root_copies
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
+MOST_OTHERS = 10**6  # objects that are not of a data set, listed among its own
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
 
@@ -63,6 +64,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
+    folders.own(config)
     path = manifest_path(config, store.name, dataset)
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
@@ -181,19 +183,25 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
     """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
     with suppress(NoSuchBucket, AccessRefused):
-        return access.read(bucket.name, key)
+        return access.read(bucket.name, key, 1000)  # a SHA-256
     return None
 
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
     """Every object is listed with its size. Raises MeasurementFailed."""
-    listed = {
-        (index, key.removeprefix(place.prefix)): size
-        for index, place in enumerate(places)
-        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/")
-    }
     columns = manifest["objects"]
-    for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True):
-        got, size = listed.get((bucket, key)), manifest["bodies"][body]["size"]
-        if got != size:
-            raise MeasurementFailed(f"staging: the store lists {got} B for {key} instead of {size} B")
+    wanted = {
+        (bucket, key): manifest["bodies"][body]["size"]
+        for key, bucket, body in zip(columns["key"], columns["bucket"], columns["body"], strict=True)
+    }
+    listed: dict[tuple[int, str], int] = {}
+    others = 0
+    for index, place in enumerate(places):
+        for key, size in buckets.list_keys(ways[place.account], place, f"data/{manifest['dataset']['name']}/"):
+            if (found := (index, key.removeprefix(place.prefix))) in wanted:
+                listed[found] = size
+            elif (others := others + 1) > MOST_OTHERS:
+                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} other objects, and no end")
+    for found, size in wanted.items():
+        if (got := listed.get(found)) != size:
+            raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")

@@ -2,12 +2,10 @@
 built; else through fsspec."""
 
 import os
-import select
 import subprocess
-import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryFile
@@ -15,7 +13,9 @@ from typing import Any
 
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed
-from storelab.host import proc, processes
+from storelab.host import patience, proc, processes
+from storelab.host.console import report
+from storelab.host.patience import Patience
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
@@ -23,21 +23,8 @@ from storelab.workloads.staging import by_loadgen
 
 THREADS = 8
 MANY, SMALL = 1000, 10**6  # objects, and bytes of each, that loadgen uploads where it is built
-STALLED_S = 60.0  # staging ends where nothing moves for so long, as a gang does whose clients do not come
-TELL_S = 10.0  # between two lines that say so
-SOMETHING = 64_000  # bytes that a process reads or writes besides what keeps it alive
 COPY_RATE = 10**7  # bytes/s: the least that a store copies inside; nothing moves through s5cmd meanwhile
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
-
-
-giving_way: list[Callable[[], None]] = []  # called before a line is printed: what a terminal shows gives way to it
-
-
-def report(line: str) -> None:
-    """Progress goes to standard error at once, so that Snakemake shows it."""
-    for give_way in giving_way:
-        give_way()
-    print(line, file=sys.stderr, flush=True)
 
 
 class Shown:
@@ -46,6 +33,9 @@ class Shown:
     def __init__(self, name: str, total: int, verb: str = "staging", noun: str = "objects"):
         self.name, self.total, self.done, self.verb, self.noun = name, total, 0, verb, noun
         self.begun = self.shown = time.monotonic()
+
+    def state(self) -> str:
+        return f"{self.done} of {self.total} {self.noun} are done"
 
     def step(self, more: int = 1) -> None:
         self.done += more
@@ -77,33 +67,17 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
     report(f"    staged {name} in {store.name}: {len(items)} objects, {units.human_size(size)}")
 
 
-def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, patience: float) -> str:
-    """Count what s5cmd says is done, until it ends; why it is to be ended, '' where it ended by itself.
+def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: float) -> None:
+    """Count what s5cmd says is done, until it ends. Raises MeasurementFailed where nothing moves any more.
 
     Something moves when an object is done, or the process reads or writes: a large object takes its time.
     """
-    rest, moved, last, told = b"", proc.moved_bytes(run.pid), time.monotonic(), time.monotonic()
+    waiting = Patience(what, shown.state, lambda: proc.moved_bytes(run.pid), seconds)
     assert run.stdout
-    while True:
-        now = time.monotonic()
-        if select.select([run.stdout], [], [], 0.5)[0]:
-            if not (data := os.read(run.stdout.fileno(), 1 << 16)):
-                return ""
-            *whole, rest = (rest + data).split(b"\n")
-            for line in whole:
-                if b'"success":true' in line:
-                    shown.step()
-                    last = now
-        if (sent := proc.moved_bytes(run.pid)) - moved >= SOMETHING:
-            moved, last = sent, now
-        if now - last >= patience:
-            return f"{what}: nothing moved for {patience:.0f} s, {shown.done} of {shown.total} objects are done"
-        if now - last >= TELL_S and now - told >= TELL_S:
-            told = now
-            report(
-                f"    {what}: nothing moved for {now - last:.0f} s, {shown.done} of {shown.total} objects are done; "
-                f"it ends after {patience:.0f} s"
-            )
+    for line in patience.lines(run.stdout, waiting):
+        if b'"success":true' in line:
+            shown.step()
+            waiting.moved()
 
 
 def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: Shown | None = None) -> None:
@@ -144,33 +118,24 @@ def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], 
         with open(files[body], "rb") as f:
             store.access(bucket.account).write(bucket.name, bucket.prefix + key, f.read(size))
 
-    largest = max((size for *_, size in items), default=0)
-    with ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1)))) as pool:
-        for _ in pool.map(lambda item: write(*item), items):  # the libraries' own time-outs end what hangs
-            shown.step()
+    _in_threads(write, items, max((size for *_, size in items), default=0), shown)
 
 
 def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
     access = store.access(account)
-    largest = max(path.stat().st_size for _, _, path in items)
     bodies = {path: path.read_bytes() for _, _, path in items}
-    with ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1)))) as pool:
-        waiting = {pool.submit(access.write, b.name, b.prefix + key, bodies[path]) for b, key, path in items}
-        last = time.monotonic()
-        try:
-            while waiting:
-                done, waiting = wait(waiting, TELL_S, FIRST_COMPLETED)
-                for one in done:
-                    one.result()  # the libraries' own time-outs end what hangs
-                    shown.step()
-                last = time.monotonic() if done else last
-                if not done:
-                    report(
-                        f"    staging {shown.name} into {store.name}: nothing was done for "
-                        f"{time.monotonic() - last:.0f} s, {shown.done} of {shown.total} objects are"
-                    )
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    largest = max(map(len, bodies.values()))
+    _in_threads(lambda b, key, path: access.write(b.name, b.prefix + key, bodies[path]), items, largest, shown)
+
+
+def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], largest: int, shown: Shown) -> None:
+    """Call `write` for each item, by several threads, until one fails. Each access ends by itself what hangs."""
+    pool = ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1))))
+    try:
+        for _ in pool.map(lambda item: write(*item), items):
+            shown.step()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
@@ -196,12 +161,12 @@ def _copy_items(
     origin = commands.url(bucket.name, bucket.prefix + key)
     lines = [commands.copy(origin, commands.url(place.name, place.prefix + name)) for place, name, _ in items]
     if lines:
-        patience = STALLED_S + max(path.stat().st_size for _, _, path in items) / COPY_RATE
-        _run_s5cmd(store, bucket.account, lines, shown, patience)
+        seconds = patience.STALLED_S + max(path.stat().st_size for _, _, path in items) / COPY_RATE
+        _run_s5cmd(store, bucket.account, lines, shown, seconds)
 
 
-def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patience: float = STALLED_S) -> None:
-    """One `s5cmd run`, which ends with this process. patience: seconds in which something must move.
+def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, seconds: float = patience.STALLED_S) -> None:
+    """One `s5cmd run`, which ends with this process. seconds: in which something must move.
 
     Raises MeasurementFailed where a line fails, or nothing moves any more.
     """
@@ -223,8 +188,7 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, patie
             preexec_fn=processes.die_with_parent(),  # its environment holds the keys
         )
         try:
-            if stalled := _follow(run, shown, f"staging {shown.name} into {store.name}", patience):
-                raise MeasurementFailed(stalled)
+            _follow(run, shown, f"staging {shown.name} into {store.name}", seconds)
             run.wait(10)
         finally:
             processes.stop(run, 2.0)

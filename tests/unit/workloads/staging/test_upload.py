@@ -15,8 +15,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from honest_s3 import FIRST, honest_s3
+from memory_access import MemoryAccess
 
 from storelab.core.errors import MeasurementFailed
+from storelab.host import console, patience
+from storelab.stores.protocols.access import PatientAccess
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.s3.store import S3, Settings
 from storelab.workloads.staging import by_loadgen, upload
@@ -42,7 +45,7 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     body = tmp_path / "body"
     body.write_bytes(bytes(1000))
     clock = itertools.count(0, 15)
-    monkeypatch.setattr(upload, "time", SimpleNamespace(monotonic=clock.__next__))
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=clock.__next__))
     with pytest.raises(MeasurementFailed, match="staging small into mine: nothing moved for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
     assert next(clock) < 500, "60 s, and what s5cmd does when it starts"
@@ -126,17 +129,20 @@ def test_many_small_objects_go_to_loadgen(tmp_path, monkeypatch):
 
 
 def test_slow_uploads_are_reported(tmp_path, monkeypatch):
-    """The first write ends only when a report has said that nothing is done."""
+    """The first write ends only when a report has said that nothing moves."""
     body, reports, reported = tmp_path / "body", [], threading.Event()
     body.write_bytes(b"x")
-    monkeypatch.setattr(upload, "TELL_S", 0.01)
-    monkeypatch.setattr(upload, "report", lambda line: (reports.append(line), reported.set()))
-    written = []
+    monkeypatch.setattr(patience, "TELL_S", 0.01)
+    monkeypatch.setattr(console, "report", lambda line: (reports.append(line), reported.set()))
 
-    def write(bucket, key, data):
-        assert reported.wait(20)
-        written.append(key)
+    class Slow(MemoryAccess):
+        place = "stores.mine"
 
-    store = SimpleNamespace(name="mine", protocol="file", access=lambda account: SimpleNamespace(write=write))
+        def write(self, bucket, key, data):
+            assert reported.wait(20)
+            super().write(bucket, key, data)
+
+    slow = Slow({"b": {}})
+    store = SimpleNamespace(name="mine", protocol="file", access=lambda account: PatientAccess(slow))
     upload.put_items(store, "small", [(Bucket("b", "p/"), "k", body)])
-    assert written == ["p/k"] and "0 of 1 objects" in reports[0]
+    assert slow.files == {"b": {"p/k": b"x"}} and "writing b/p/k: nothing moved for" in reports[0]

@@ -64,7 +64,7 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
     prefix, repository = f"launch/{name}/", release["repository"]
     access = store.access(place.account)
     with suppress(NoSuchBucket, AccessRefused):
-        if access.read(place.name, f"{place.prefix}{prefix}{MARK}") == name.encode():
+        if access.read(place.name, f"{place.prefix}{prefix}{MARK}", 1000) == name.encode():
             return _found(store, place, prefix, repository)
     if store.settings.read_only:
         problem = f"the repository of {days} days is not staged, and the store is read-only"

@@ -1,0 +1,170 @@
+"""The bound on all that storelab does in a store outside of measurements: 60 s without progress end it.
+
+Time-outs of libraries bound the silence between two packets only. A server that sends a byte now and then, or pages
+without end, would hold them for ever. Standard library and `host` only.
+"""
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import Empty, Full, Queue
+from typing import IO, Any, TypeVar
+
+from storelab.core.errors import MeasurementFailed
+from storelab.host import console, proc
+
+STALLED_S = 60.0  # without progress
+TELL_S = 10.0  # between two lines that say so
+LOOK_S = 0.5  # between two looks
+BLOCK = 1000  # items that a thread hands over at once
+SOMETHING = 64_000  # bytes that a process reads or writes in addition to what keeps it alive
+
+T = TypeVar("T")
+_told = [0.0]  # when a line was printed last, by whichever thread
+_traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # when this process's bytes were counted, and what they were
+
+
+class Patience:
+    """The wait for one piece of work. `look` raises MeasurementFailed after `seconds` without progress.
+
+    Progress is a call of `moved`, or 64 kB that `traffic` counts.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        done: Callable[[], str] = str,
+        traffic: Callable[[], float] | None = None,
+        seconds: float | None = None,
+    ):
+        self.what, self.done, self.traffic = what, done, traffic
+        self.seconds = STALLED_S if seconds is None else seconds
+        self.bytes = traffic() if traffic else 0.0
+        self.last = time.monotonic()
+
+    def moved(self) -> None:
+        self.last = time.monotonic()
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self.traffic and abs((seen := self.traffic()) - self.bytes) >= SOMETHING:  # closed connections count down
+            self.bytes, self.last = seen, now
+        state = f", {self.done()}" if self.done() else ""
+        if (waited := now - self.last) >= self.seconds:
+            raise MeasurementFailed(f"{self.what}: nothing moved for {self.seconds:.0f} s{state}")
+        if waited >= TELL_S and now - _told[0] >= TELL_S:
+            _told[0] = now
+            console.report(
+                f"    {self.what}: nothing moved for {waited:.0f} s{state}; it ends after {self.seconds:.0f} s"
+            )
+
+
+def own_traffic() -> float:
+    """Bytes that this process has moved, counted again after LOOK_S only: counting reads files too."""
+    with _traffic_lock:
+        if (now := time.monotonic()) - _traffic[0] >= LOOK_S:
+            _traffic[:] = now, proc.moved_bytes(os.getpid()) + proc.socket_bytes()
+        return _traffic[1]
+
+
+def call(what: str, function: Callable[[], T]) -> T:
+    """Return what the function returns. It runs in a thread, which is left behind when nothing moves.
+
+    Raises
+    ------
+    MeasurementFailed
+        Nothing moved for 60 s.
+    """
+    out: list[tuple[bool, Any]] = []
+    ended = threading.Event()
+
+    def run() -> None:
+        try:
+            out.append((True, function()))
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            out.append((False, error))
+        ended.set()
+
+    patience = Patience(what, traffic=own_traffic)
+    threading.Thread(target=run, daemon=True, name="store").start()
+    while not ended.wait(LOOK_S):
+        patience.look()
+    good, value = out[0]
+    if good:
+        return value
+    try:
+        raise value
+    finally:
+        del value, out[:]  # no circle of exception and frame
+
+
+def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
+    """Yield from an iterator that runs in a thread as in `call`, and show how many came where it takes its time."""
+    queue: Queue[tuple[str, Any]] = Queue(10)
+    closed = threading.Event()
+
+    def put(kind: str, value: Any) -> None:
+        while not closed.is_set():
+            try:
+                queue.put((kind, value), timeout=LOOK_S)
+                return
+            except Full:
+                continue
+
+    def run() -> None:
+        part: list[T] = []
+        sent = 0.0
+        try:
+            for item in items():
+                part.append(item)
+                if len(part) >= BLOCK or time.monotonic() - sent >= LOOK_S:
+                    put("items", part)
+                    part, sent = [], time.monotonic()
+                if closed.is_set():
+                    return
+            put("items", part)
+            put("end", None)
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
+            put("items", part)
+            put("error", error)
+
+    came = 0
+    patience = Patience(what, lambda: f"{came} came" if came else "", own_traffic)
+    threading.Thread(target=run, daemon=True, name="store").start()
+    shown = time.monotonic()
+    try:
+        while True:
+            try:
+                kind, value = queue.get(timeout=LOOK_S)
+            except Empty:
+                patience.look()
+                continue
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value
+            came += len(value)
+            if (now := time.monotonic()) - shown >= TELL_S:
+                shown = now
+                console.report(f"    {what}: {came} so far")
+            yield from value
+            patience.moved()  # the caller's own time does not count
+    finally:
+        closed.set()
+
+
+def lines(pipe: IO[bytes], patience: Patience) -> Iterator[bytes]:
+    """Yield the lines that a process prints, without their ends, until it closes the pipe; the caller says what is
+    progress."""
+    rest = b""
+    while True:
+        if select.select([pipe], [], [], LOOK_S)[0]:
+            if not (data := os.read(pipe.fileno(), 1 << 16)):
+                break
+            *whole, rest = (rest + data).split(b"\n")
+            yield from whole
+        patience.look()
+    if rest:
+        yield rest
