@@ -77,7 +77,7 @@ def test_unusable_endpoints_are_refused(keys, urls, port_block):
         external(closed).up()
     with pytest.raises(UserError, match=f"{port_block} refuses"):
         external([urls[0], closed]).up(2)
-    with pytest.raises(UserError, match="bucket is not there"):
+    with pytest.raises(UserError, match="bucket 'not-there' is not there"):
         external(urls, bucket="not-there").up()
 
 
