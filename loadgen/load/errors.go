@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -61,7 +62,7 @@ func classify(err error) (class string, status int) {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &refusal):
-		if refusal.code != "" {
+		if plain(refusal.code) {
 			return refusal.code, refusal.status
 		}
 		return fmt.Sprintf("Http%d", refusal.status), refusal.status
@@ -83,6 +84,18 @@ func classify(err error) (class string, status int) {
 		return "BadAnswer", 0
 	}
 	return "Other", 0
+}
+
+var codes = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// plain says whether a server's error code is one: neither a sentence nor a piece of the keys that were sent.
+func plain(code string) bool {
+	for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
+		if len(code) >= 12 && strings.Contains(os.Getenv(name), code) {
+			return false
+		}
+	}
+	return codes.MatchString(code)
 }
 
 // untrusted says whether the server's certificate was the reason.

@@ -663,3 +663,47 @@ func TestVirtualAddressing(t *testing.T) {
 		t.Errorf("%+v, %v", target, err)
 	}
 }
+
+func TestEnoughAnswersAreCompared(t *testing.T) {
+	for _, workers := range []int{1, 4, 100} {
+		for _, answers := range []int64{1, 99, 300, 500, 1000, 20_000, 200_000} {
+			r := &Run{job: &job.Job{Verify: 64}, bodies: [][]byte{{1}}}
+			r.workers = make([]*worker, workers)
+			for i := range r.workers {
+				r.workers[i] = &worker{run: r, number: i}
+			}
+			compared, late := int64(0), int64(0)
+			for n := range answers {
+				w := r.workers[n%int64(workers)]
+				if w.compares(&task{op: job.Get}) {
+					compared++
+					if n >= answers/2 {
+						late++
+					}
+				}
+				w.begun++
+			}
+			if compared < min(answers, enough) || 5*late < min(answers, enough) || answers > 100_000 && compared > answers/20 {
+				t.Errorf("%d workers: %d of %d answers compared, %d in the second half", workers, compared, answers, late)
+			}
+			r.full.Store(true)
+			w := r.workers[0]
+			for w.begun = 6401; w.begun < 6463; w.begun++ {
+				if w.compares(&task{op: job.Get}) {
+					t.Fatal("an answer is compared without spare CPU")
+				}
+			}
+		}
+	}
+}
+
+func TestErrorCodesHoldNoKeys(t *testing.T) {
+	t.Setenv("AWS_SESSION_TOKEN", "FwoGZXIvYXdzEJrTHISISTHETOKENofthisSESSION")
+	for code, wanted := range map[string]string{
+		"SlowDown": "SlowDown", "": "Http403", "THISISTHETOKENofthis": "Http403", "a sentence": "Http403", "a/b": "Http403",
+	} {
+		if class, _ := classify(&refusal{403, code, "no"}); class != wanted {
+			t.Errorf("%q is the class %q", code, class)
+		}
+	}
+}

@@ -48,6 +48,7 @@ type Run struct {
 	halt   atomic.Bool // begin no more operations
 	cut    atomic.Bool // operations in flight no longer count
 	hung   atomic.Bool // those that are cut hung: the drain is over
+	full   atomic.Bool // all threads are fully used: no CPU is to spare
 
 	dials, open, mostOpen, compared, differ atomic.Int64
 	pages, keys, listBytes                  atomic.Int64 // of whole folders that were listed

@@ -55,10 +55,13 @@ func (r *Run) watch(ended <-chan struct{}, progress func(Sums)) {
 	}
 }
 
-// grow doubles the threads while all of them are fully used. Threads that are not needed would look for work, and take
+// grow doubles the threads while all of them are fully used, and notes when there are no more. Threads that are not needed would look for work, and take
 // the server's CPU.
 func (r *Run) grow(used, span int64) {
-	if threads := runtime.GOMAXPROCS(0); threads < r.most && float64(used) > 0.8*float64(span)*float64(threads) {
+	threads := runtime.GOMAXPROCS(0)
+	full := float64(used) > 0.8*float64(span)*float64(threads)
+	r.full.Store(full && threads >= r.most)
+	if full && threads < r.most {
 		runtime.GOMAXPROCS(min(2*threads, r.most))
 	}
 }

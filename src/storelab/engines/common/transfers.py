@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from storelab.core.model import derive_seed
@@ -26,6 +27,7 @@ class TransferClient(Client):
     engine = ""
     op = ""
     process: subprocess.Popen | None = None  # of an engine that runs a program
+    compared: int | None = None  # answers that were compared with the data set, where some were
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -65,6 +67,10 @@ class TransferClient(Client):
     ) -> Result:
         """good: operations without an error; requests: HTTP requests by operation; facts: more entries of `engine`."""
         self.messages = {kind: named(kind, text) for kind, text in self.messages.items()}
+        if (n := self.compared) is not None:
+            share = f"; {n} of {good} answers were compared ({100 * n / max(1, good):.3g} %)"
+            checks = [replace(c, detail=c.detail + share) if c.name == "content" else c for c in checks]
+            facts["compared"] = n
         engine = {
             "name": self.engine,
             "version": version,

@@ -93,6 +93,7 @@ class FsspecGet(FsspecClient):
 
     def check_content(self) -> Check:
         """SHA-256 of the kept answers, of several bodies, against the manifest."""
+        self.compared = len(self.kept)
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
         return Check(
@@ -119,5 +120,6 @@ class FsspecGetRange(FsspecGet):
 
     def check_content(self) -> Check:
         """The kept answers against the bodies: a wrong offset or a whole object never counts."""
+        self.compared = len(self.kept)
         good = sum(answer == self.bodies[task.body][task.begin : task.end] for task, answer in self.kept)
         return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges hold the right bytes")

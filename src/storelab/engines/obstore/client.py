@@ -202,6 +202,7 @@ class ObstoreClient(TransferClient):
         good = int(columns["count"][columns["error"] == 0].sum())
         self.messages = {name: text for f in self.facts for name, text in f["messages"].items()}
         kept, right = sum(f["kept"] for f in self.facts), sum(f["good"] for f in self.facts)
+        self.compared = kept if any(f["what"] for f in self.facts) else None
         checks = [
             Check("content", right == kept, f"{right} of {kept} {f['what']}") for f in self.facts[:1] if f["what"]
         ]

@@ -65,6 +65,7 @@ class S5cmdGet(S5cmdClient):
         """SHA-256 of up to 16 files of the ring (at most 200 MB) against the manifest."""
         most = max(2, min(16, 200_000_000 // max(self.size, 1)))
         kept = sorted(p for p in self.ring.iterdir() if p.name.isdigit())[:most]
+        self.compared = len(kept)
         wanted = [self.bodies[int(path.name) % payload.BODIES]["sha256"] for path in kept]
         good = sum(hashlib.sha256(p.read_bytes()).hexdigest() == w for p, w in zip(kept, wanted, strict=True))
         detail = f"{good} of {len(kept)} downloaded objects have the right SHA-256"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 from storelab.engines.common.ranges import begins, fixed
 from storelab.engines.common.transfers import TransferClient
+from storelab.engines.contract import Check
 
 
 class Silent(TransferClient):
@@ -17,11 +18,12 @@ class Silent(TransferClient):
     def result(self): ...
 
 
-def outcome(good, messages, samples=()):
+def outcome(good, messages, samples=(), checks=(), compared=None):
     one = object.__new__(Silent)
     one.workers, one.samples, one.messages = 2, list(samples), messages
     one.job = SimpleNamespace(endpoint=SimpleNamespace(url="https://s3"))
-    return one.outcome({}, good, "1.0", {}, {}, [])
+    one.compared = compared
+    return one.outcome({}, good, "1.0", {}, {}, list(checks))
 
 
 def test_run_without_success_fails():
@@ -30,6 +32,14 @@ def test_run_without_success_fails():
         (check,) = result.checks
         assert (check.name, check.ok, check.detail) == ("something moved", good > 0, detail)
         assert result.connections["max"] == 5
+
+
+def test_record_tells_the_share_of_answers_compared():
+    checks = [Check("content", True, "4 of 4 right"), Check("body files", True, "same")]
+    result = outcome(42, {}, checks=checks, compared=4)
+    assert result.engine["compared"] == 4
+    assert [c.detail for c in result.checks[1:]] == ["4 of 4 right; 4 of 42 answers were compared (9.52 %)", "same"]
+    assert "compared" not in outcome(42, {}, checks=checks).engine
 
 
 def test_failed_run_names_endpoint_and_cause():
