@@ -16,8 +16,9 @@ class MemoryAccess(Access):
             raise NoSuchBucket(bucket)
         return self.files[bucket]
 
-    def read(self, bucket: str, key: str) -> bytes | None:
-        return self._bucket(bucket).get(key)
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
+        data = self._bucket(bucket).get(key)
+        return data if data is None else data[:most]
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         self._bucket(bucket)[key] = data
@@ -41,5 +42,5 @@ class MemoryAccess(Access):
             raise BucketExists(bucket)
         self.files[bucket] = {}
 
-    def drop_bucket(self, bucket: str, ours: object = None) -> None:
+    def drop_bucket(self, bucket: str) -> None:
         del self.files[bucket]

@@ -5,17 +5,59 @@ this interface alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from storelab.core.errors import MeasurementFailed
 
 # Whether storelab wrote an object: name of the bucket, whole key, bytes (None where nobody knows them).
 Ours = Callable[[str, str, int | None], bool]
 
+# Kinds of entries.
+OBJECT, OLD_VERSION, DELETE_MARKER, UPLOAD = "object", "old version", "delete marker", "unfinished upload"
+UNLISTED = "unfinished uploads"  # that the server does not list for this account
 
-def nothing(bucket: str, key: str, size: int | None) -> bool:
-    """No object is ours."""
-    return False
+
+class Entry(NamedTuple):
+    """A thing in a bucket that a deletion removes, or leaves.
+
+    size: None where it is not known. id: of a version or of an unfinished upload.
+    """
+
+    key: str
+    size: int | None
+    kind: str = OBJECT
+    id: str = ""
+
+
+class Retention(NamedTuple):
+    """How a bucket keeps what was deleted: `versioning` is '', 'Enabled' or 'Suspended'.
+
+    lock: '' without object lock, 'on' without a default retention, else mode and time of it.
+    """
+
+    versioning: str = ""
+    mfa_delete: bool = False
+    lock: str = ""
+
+    def meaning(self) -> str:
+        """Return what this means for the objects of a campaign; '' for a bucket that keeps nothing."""
+        out = []
+        if self.versioning:
+            out.append(f"versioning is {self.versioning}: overwritten and deleted objects take space until `clean`")
+        if self.lock not in ("", "on"):
+            out.append(
+                f"object lock ({self.lock}): what storelab writes cannot be deleted before, and stays until then"
+            )
+        elif self.lock:
+            out.append("object lock is on without a default retention: `clean` can delete what storelab writes")
+        if self.mfa_delete:
+            out.append("MFA delete is on: `clean` cannot delete versions, and what storelab writes stays")
+        return "; ".join(out)
+
+    def reason(self) -> str:
+        """Return why the server may refuse to delete a version; '' where the bucket gives no reason."""
+        return "object lock" if self.lock else "MFA delete" if self.mfa_delete else ""
 
 
 class NoSuchBucket(Exception):
@@ -27,7 +69,11 @@ class BucketExists(Exception):
 
 
 class StillHolds(MeasurementFailed):
-    """The bucket holds what storelab did not write: it is left alone."""
+    """The bucket is not empty: it is left alone. `first`: one of the keys in it."""
+
+    def __init__(self, place: str, first: str):
+        super().__init__(f"{place} still holds {first!r}: it is left alone")
+        self.first = first
 
 
 class AccessRefused(Exception):
@@ -45,8 +91,11 @@ class Access(ABC):
     deletes_at_once = 1000  # keys in one call of `delete`
 
     @abstractmethod
-    def read(self, bucket: str, key: str) -> bytes | None:
-        """The whole object; None where it is absent. Raises NoSuchBucket, AccessRefused."""
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
+        """Return the object, or its first `most` bytes; None where it is absent.
+
+        Raises NoSuchBucket, AccessRefused.
+        """
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
@@ -54,7 +103,10 @@ class Access(ABC):
 
     @abstractmethod
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """(key, bytes) of every object whose key begins with `prefix`. Raises NoSuchBucket."""
+        """Yield (key, bytes) of every object whose key begins with `prefix`.
+
+        Raises NoSuchBucket, and MeasurementFailed where the server lists only a part of them.
+        """
 
     @abstractmethod
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
@@ -73,16 +125,26 @@ class Access(ABC):
         """Raises BucketExists."""
 
     @abstractmethod
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        """Remove a bucket without objects.
+    def drop_bucket(self, bucket: str) -> None:
+        """Remove a bucket without objects and versions; empty folders in it go too. Raises StillHolds."""
 
-        Empty folders in it go too, and old versions of objects that are `ours`. Raises StillHolds.
+    def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
+        """Yield all that takes space below `prefix`: objects, and in S3 old versions, delete markers and unfinished
+        uploads.
+
+        Raises as `keys`.
         """
+        return (Entry(key, size) for key, size in self.keys(bucket, prefix))
 
-    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
-        """Give up what of `ours` was begun below `prefix` and never finished (multipart uploads); returns the keys of
-        others.
+    def remove(self, bucket: str, entries: Sequence[Entry]) -> Mapping[Entry, str]:
+        """Delete these entries, `deletes_at_once` at most; return what the server refuses, with its error code."""
+        self.delete(bucket, [entry.key for entry in entries])
+        return {}
 
-        Nothing where there is no such thing.
-        """
-        return []
+    def retention(self, bucket: str) -> Retention:
+        """Return how the bucket keeps what was deleted, as far as the server says."""
+        return Retention()
+
+    def held_by(self, bucket: str, entry: Entry) -> str:
+        """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if not known."""
+        return ""

@@ -40,13 +40,17 @@ class WebDav:
             **tls,
         )
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> urllib3.BaseHTTPResponse:
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, stream: bool = False, **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        """Return the answer; with `stream` its body is not read."""
         answer = self.pool.request(
             method,
             f"{self.url}/{quote(path)}",
             body=body,
             headers=dict(self.pool.headers) | headers,
             redirect=method != "MKCOL",
+            preload_content=not stream,
         )
         if answer.status < 300:
             return answer
@@ -94,8 +98,15 @@ class WebDav:
         """What the server says of itself, e.g. `nginx/1.22.1`; '' where it is silent."""
         return self.pool.request("OPTIONS", self.url + "/", redirect=False).headers.get("Server", "")
 
-    def cat_file(self, path: str) -> bytes:
-        return self._ask("GET", path).data
+    def cat_file(self, path: str, most: int | None = None) -> bytes:
+        """Return the object, or its first `most` bytes."""
+        answer = self._ask("GET", path, stream=most is not None)
+        if most is None:
+            return answer.data
+        try:
+            return answer.read(most)
+        finally:
+            answer.close()
 
     def pipe_file(self, path: str, data: bytes) -> None:
         self._ask("PUT", path, data)

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket, Ours, nothing
+from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
 from storelab.stores.protocols.files import FilesAccess
 
 
@@ -25,13 +25,13 @@ class JoinedAccess(Access):
         first = zlib.crc32(f"{bucket}/{key}".encode()) % len(self.ways)
         return self.ways[first:] + self.ways[:first]
 
-    def read(self, bucket: str, key: str) -> bytes | None:
+    def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         """What any server has. Raises the error of one that does not answer only where no other one has it."""
         trouble: UserError | MeasurementFailed | None = None
         without = 0
         for way in self._from(bucket, key):
             try:
-                if (data := way.read(bucket, key)) is not None:
+                if (data := way.read(bucket, key, most)) is not None:
                     return data
             except NoSuchBucket:
                 without += 1
@@ -83,7 +83,7 @@ class JoinedAccess(Access):
         if there == len(self.ways):
             raise BucketExists(bucket)
 
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
+    def drop_bucket(self, bucket: str) -> None:
         for way in self.ways:
             if way.holds(bucket):
-                way.drop_bucket(bucket, ours)
+                way.drop_bucket(bucket)

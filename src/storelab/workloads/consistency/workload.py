@@ -50,7 +50,7 @@ class Consistency(Workload):
         from storelab.core import records
 
         places = [Bucket(**b) for b in job["buckets"]]
-        buckets.ensure(store, config.name, places)
+        buckets.prepare(config, store, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
         old = records.read_json(note) if note.exists() else []
         if not places[0].prefix:
