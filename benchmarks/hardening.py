@@ -11,12 +11,13 @@ from collections.abc import Callable
 import console_blocks
 import mistaken
 from common import options, report, run, sized
-from hardened import flips, kills, quirks, variables
+from hardened import flips, kills, leftovers, quirks, variables
 
 Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
     lambda args: kills.figures(sized(args, 300, 30, 2)),
     lambda args: flips.figures(sized(args, 300, 30, 3)),
+    leftovers.figures,
     lambda args: console_blocks.figures(*sized(args, (False, None), (True, None), (True, 1))),
     lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
     quirks.figures,

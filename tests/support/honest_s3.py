@@ -1,6 +1,7 @@
 """A small S3 store in memory that does all that the probe asks, but for version 2 signatures and old versions.
 
-Each test may name `faults`: single faults that a real store may have.
+Each test may name `faults`: single faults that a real store may have. A `Bucket` may have versioning, object lock and
+MFA delete from its beginning.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
-from urllib.parse import parse_qsl, unquote, unquote_plus
+from urllib.parse import parse_qsl, quote, unquote, unquote_plus
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, unescape
 
@@ -28,31 +29,86 @@ REGION = "us-east-1"
 DATE = "Mon, 13 Apr 2015 00:00:00 GMT"
 QUERIES = {  # known by this store, by method
     "GET": {"list-type", "prefix", "max-keys", "delimiter", "start-after", "continuation-token", "marker", "uploads"}
-    | {"uploadId", "encoding-type"},
+    | {"uploadId", "encoding-type", "versioning", "object-lock", "versions", "key-marker", "version-id-marker"}
+    | {"retention", "legal-hold", "versionId"},
     "HEAD": set(),
     "PUT": {"policy", "partNumber", "uploadId"},
     "POST": {"delete", "uploads", "uploadId"},
-    "DELETE": {"policy", "uploadId"},
+    "DELETE": {"policy", "uploadId", "versionId"},
 }
 
 
 @dataclass
 class Object:
-    """What an object is made of."""
+    """What an object, or one version of it, is made of. A delete marker has no body.
 
-    body: bytes
+    lock: mode and end (seconds of UTC) of a retention.
+    """
+
+    body: bytes | None
     headers: dict[str, str] = field(default_factory=dict)
     etag: str = ""
     public: bool = False
+    id: str = "null"
+    lock: tuple[str, float] | None = None
+    legal_hold: bool = False
 
 
 @dataclass
 class Bucket:
-    """A bucket of an account; below `public`, anybody may read."""
+    """A bucket of an account; below `public`, anybody may read.
+
+    versioning: '', 'Enabled' or 'Suspended'; lock: default retention (mode, days), or () for object lock without one.
+    versions: key -> versions, the newest last, where versioning is or was on.
+    """
 
     owner: str
     objects: dict[str, Object] = field(default_factory=dict)
     public: str | None = None
+    versioning: str = ""
+    mfa_delete: bool = False
+    lock: tuple[str, int] | tuple[()] | None = None
+    versions: dict[str, list[Object]] = field(default_factory=dict)
+    numbers: count = field(default_factory=count)
+
+    def store(self, key: str, one: Object) -> None:
+        if not self.versioning:
+            self.objects[key] = one
+            return
+        one.id = f"v{next(self.numbers):06d}" if self.versioning == "Enabled" else "null"
+        if self.lock and one.body is not None:
+            one.lock = self.lock[0], time.time() + 86400 * self.lock[1]
+        self.versions[key] = [*self.older(key, but="" if self.versioning == "Enabled" else "null"), one]
+        self.show(key)
+
+    def older(self, key: str, but: str = "") -> list[Object]:
+        known = self.versions.get(key) or ([self.objects[key]] if key in self.objects else [])
+        return [version for version in known if version.id != but]
+
+    def show(self, key: str) -> None:
+        """Make the newest version the one that is read."""
+        self.objects.pop(key, None)
+        if (known := self.versions[key]) and known[-1].body is not None:
+            self.objects[key] = known[-1]
+
+    def forget(self, key: str, version: str = "") -> None:
+        """Delete an object, or one version of it. Raises Refused."""
+        if not version:
+            if self.versioning:
+                self.store(key, Object(None))
+            else:
+                self.objects.pop(key, None)
+            return
+        one = next((v for v in self.older(key) if v.id == version), None)
+        if one and (one.legal_hold or (one.lock and one.lock[1] > time.time())):
+            raise Refused(403, "AccessDenied")
+        self.versions[key] = self.older(key, but=version)
+        self.show(key)
+
+    def everything(self) -> list[tuple[str, Object]]:
+        """Return (key, version) of all that takes space, by key, the newest version first."""
+        keys = sorted({*self.objects, *self.versions})
+        return [(key, version) for key in keys for version in reversed(self.older(key))]
 
 
 class Refused(Exception):
@@ -98,6 +154,11 @@ class Answers(Handler):
 
     do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
+    def handle_expect_100(self):
+        going = super().handle_expect_100()
+        self.wfile.flush()
+        return going
+
     def check_query(self):
         if unknown := {name for name in self.query if not name.startswith("X-Amz-")} - QUERIES[self.command]:
             raise Refused(400, f"Unknown.{sorted(unknown)[0]}")
@@ -136,8 +197,10 @@ class Answers(Handler):
         if account is None:
             raise Refused(403, "AccessDenied")
         mine = [name for name, bucket in self.store.buckets.items() if bucket.owner == account]
+        if "no list of buckets" in self.store.faults or ("no list of no buckets" in self.store.faults and not mine):
+            raise Refused(403, "AccessDenied")
         rows = "".join(f"<Bucket><Name>{name}</Name></Bucket>" for name in mine)
-        return 200, f"<R><Buckets>{rows}</Buckets></R>".encode()
+        return 200, f"<ListAllMyBucketsResult><Buckets>{rows}</Buckets></ListAllMyBucketsResult>".encode()
 
     def in_bucket(self, name, account, body):
         bucket = self.store.buckets.get(name)
@@ -147,7 +210,7 @@ class Answers(Handler):
                 raise Refused(400, "InvalidLocationConstraint")
             if "a location" in self.store.faults and (not named or named[1] != "eu-lab"):
                 raise Refused(400, "IllegalLocationConstraintException")
-            self.store.buckets[name] = Bucket(account)
+            self.store.buckets[name] = self.store.made(account)
             return 200, b""
         if bucket is None:
             raise Refused(404, "NoSuchBucket")
@@ -176,26 +239,88 @@ class Answers(Handler):
             bucket.public = None if self.command == "DELETE" else "" if whole else statements[0]
             return 204, b""
         if self.command == "DELETE":
-            if bucket.objects or bucket.public is not None:
+            full = bucket.everything() or bucket.public is not None
+            if full and "deletes full buckets" not in self.store.faults:
                 raise Refused(409, "BucketNotEmpty")
             del self.store.buckets[name]
             return 204, b""
         if "delete" in self.query:
-            names = [unescape(name) for name in re.findall("<Key>(.*?)</Key>", body.decode())]
-            for name in names:
-                bucket.objects.pop(name, None)
-            rows = (
-                "" if b"<Quiet>true" in body else "".join(f"<Deleted><Key>{escape(n)}</Key></Deleted>" for n in names)
-            )
-            return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
+            return self.several(bucket, body)
         if "uploads" in self.query:
+            if "no list of uploads" in self.store.faults:
+                raise Refused(403, "AccessDenied")
             begun = [f"<Upload><Key>{key}</Key><UploadId>{i}</UploadId></Upload>" for i, (key, _) in self.uploads()]
             return 200, f"<R>{''.join(begun)}</R>".encode()
+        if "versioning" in self.query:
+            if "versioning not told" in self.store.faults:
+                raise Refused(403, "AccessDenied")
+            status = f"<Status>{bucket.versioning}</Status>" if bucket.versioning else ""
+            mfa = "<MfaDelete>Enabled</MfaDelete>" if bucket.mfa_delete else ""
+            return 200, f"<R>{status}{mfa}</R>".encode()
+        if "object-lock" in self.query:
+            if bucket.lock is None:
+                raise Refused(404, "ObjectLockConfigurationNotFoundError")
+            rule = f"<Mode>{bucket.lock[0]}</Mode><Days>{bucket.lock[1]}</Days>" if bucket.lock else ""
+            rule = f"<Rule><DefaultRetention>{rule}</DefaultRetention></Rule>" if rule else ""
+            return 200, f"<R><ObjectLockEnabled>Enabled</ObjectLockEnabled>{rule}</R>".encode()
+        if "versions" in self.query:
+            return self.list_versions(bucket)
         if self.command in ("PUT", "HEAD"):
             return 200, b""
         return self.listing(bucket)
 
+    def several(self, bucket, body):
+        """Delete the objects or versions of the body."""
+        wanted = re.findall(r"<Key>(.*?)</Key>(?:<VersionId>(.*?)</VersionId>)?", body.decode(), re.DOTALL)
+        if bucket.mfa_delete and any(version for _, version in wanted):
+            raise Refused(403, "AccessDenied")
+        rows = ""
+        for name, version in wanted:
+            row = f"<Key>{name}</Key>" + (f"<VersionId>{version}</VersionId>" if version else "")
+            try:
+                if "deletes nothing" not in self.store.faults:
+                    bucket.forget(unescape(name), version)
+                rows += "" if b"<Quiet>true" in body else f"<Deleted>{row}</Deleted>"
+            except Refused as refused:
+                rows += f"<Error>{row}<Code>{refused.args[1]}</Code></Error>"
+        return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
+
+    def list_versions(self, bucket):
+        """List up to `page` versions from the markers on."""
+        prefix, most = self.query.get("prefix", ""), min(self.store.page, int(self.query.get("max-keys", 1000)))
+        found = [one for one in bucket.everything() if one[0].startswith(prefix)]
+        places = [(key, version.id) for key, version in found]
+        after = self.query.get("key-marker", ""), self.query.get("version-id-marker", "")
+        begin = places.index(after) + 1 if after in places else sum(key <= after[0] for key, _ in places)
+        rows, more = [], len(found) > begin + most
+        for key, version in found[begin : begin + most]:
+            latest = str(version is bucket.older(key)[-1]).lower()
+            row = f"<Key>{self.written(key)}</Key><VersionId>{version.id}</VersionId><IsLatest>{latest}</IsLatest>"
+            if version.body is None:
+                rows.append(f"<DeleteMarker>{row}</DeleteMarker>")
+            else:
+                rows.append(f"<Version>{row}<Size>{len(version.body)}</Size></Version>")
+        key, version = places[begin + most - 1] if more else ("", "")
+        onward = (
+            f"<NextKeyMarker>{self.written(key)}</NextKeyMarker><NextVersionIdMarker>{version}</NextVersionIdMarker>"
+        )
+        return self.page(rows, more, onward if more else "")
+
+    def written(self, key):
+        """Return a key as a listing has it."""
+        return quote(key) if self.query.get("encoding-type") == "url" else escape(key)
+
+    def page(self, rows, more, onward):
+        """Return a page of a listing, or what a faulty server makes of it."""
+        if "more without a token" in self.store.faults and more:
+            onward = ""
+        coding = "<EncodingType>url</EncodingType>" if self.query.get("encoding-type") == "url" else ""
+        head = f"<IsTruncated>{str(more).lower()}</IsTruncated>{coding}{onward}"
+        return 200, f"<ListBucketResult>{head}{''.join(rows)}</ListBucketResult>".encode()
+
     def listing(self, bucket):
+        if "pages repeat" in self.store.faults:
+            self.query.pop("continuation-token", None)
         after = max(self.query.get(name, "") for name in ("start-after", "continuation-token", "marker"))
         prefix, cut = self.query.get("prefix", ""), self.query.get("delimiter")
 
@@ -205,17 +330,21 @@ class Answers(Handler):
 
         names = sorted({shown(name) for name in bucket.objects if name.startswith(prefix)})
         names = [name for name in names if name > after]
-        most = int(self.query.get("max-keys", 1000)) + ("a key too many" in self.store.faults)
+        most = min(self.store.page, int(self.query.get("max-keys", 1000))) + ("a key too many" in self.store.faults)
+        if "pages without an end" in self.store.faults:
+            names += [f"{prefix}~{next(self.store.numbers):09d}" for _ in range(most + 1)]
         rows, more = [], len(names) > most
         for name in names[:most]:
             if one := bucket.objects.get(name):
                 facts = f"<Size>{len(one.body)}</Size><ETag>{one.etag}</ETag>"
                 facts += "<LastModified>2015-04-13T00:00:00Z</LastModified>"
-                rows.append(f"<Contents><Key>{escape(name)}</Key>{facts}</Contents>")
+                rows.append(f"<Contents><Key>{self.written(name)}</Key>{facts}</Contents>")
+            elif not cut:
+                rows.append(f"<Contents><Key>{self.written(name)}</Key><Size>1</Size></Contents>")
             else:
-                rows.append(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>")
-        token = f"<NextContinuationToken>{names[most - 1]}</NextContinuationToken>" if more else ""
-        return 200, f"<R><IsTruncated>{str(more).lower()}</IsTruncated>{token}{''.join(rows)}</R>".encode()
+                rows.append(f"<CommonPrefixes><Prefix>{self.written(name)}</Prefix></CommonPrefixes>")
+        token = f"<NextContinuationToken>{escape(names[most - 1])}</NextContinuationToken>" if more else ""
+        return self.page(rows, more, token)
 
     # Objects
 
@@ -230,6 +359,14 @@ class Answers(Handler):
                 for n, p in sorted(parts.items())
             )
             return 200, f"<R>{rows}</R>".encode()
+        if "retention" in self.query or "legal-hold" in self.query:
+            one = next((v for v in bucket.older(self.key) if v.id == self.query["versionId"]), Object(b""))
+            if "legal-hold" in self.query:
+                return 200, f"<R><Status>{'ON' if one.legal_hold else 'OFF'}</Status></R>".encode()
+            if not one.lock:
+                raise Refused(404, "NoSuchObjectLockConfiguration")
+            end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.lock[1]))
+            return 200, f"<R><Mode>{one.lock[0]}</Mode><RetainUntilDate>{end}</RetainUntilDate></R>".encode()
         if known is None:
             raise Refused(404, "NoSuchKey")
         headers = known.headers | {"Last-Modified": DATE} | ({"ETag": known.etag} if known.etag else {})
@@ -291,7 +428,7 @@ class Answers(Handler):
             raise Refused(412, "PreconditionFailed")
         kept = ("content-type", "x-amz-checksum-crc32")
         headers |= {n: t for n, t in asked.items() if n.lower() in kept or n.lower().startswith("x-amz-meta-")}
-        bucket.objects[self.key] = Object(body, headers, mark, asked.get("x-amz-acl") == "public-read")
+        bucket.store(self.key, Object(body, headers, mark, asked.get("x-amz-acl") == "public-read"))
         return 200, copied, {"ETag": mark} if mark else {}
 
     def delete(self, bucket, known, body):
@@ -299,7 +436,7 @@ class Answers(Handler):
             self.upload()
             self.store.aborted[self.query["uploadId"]] = self.store.uploads.pop(self.query["uploadId"])
         else:
-            bucket.objects.pop(self.key, None)
+            bucket.forget(self.key, self.query.get("versionId", ""))
         return 204, b""
 
     # Uploads in parts
@@ -326,7 +463,7 @@ class Answers(Handler):
         if not all(pieces) or marks != [e.text for e in ElementTree.fromstring(body).iter("ETag")]:
             raise Refused(400, "InvalidPart")
         mark = quoted(f"{md5(b''.join(map(md5, pieces))).hex()}-{len(pieces)}")
-        bucket.objects[self.key] = Object(b"".join(pieces), {}, mark)
+        bucket.store(self.key, Object(b"".join(pieces), {}, mark))
         self.store.uploads.pop(self.query["uploadId"], None)
         if "completes with an error" in self.store.faults:
             return 200, b"<Error><Code>InternalError</Code></Error>"
@@ -335,9 +472,13 @@ class Answers(Handler):
 
 @contextmanager
 def honest_s3(*faults: str, buckets: dict[str, Bucket] | None = None):
-    """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`."""
+    """Yield (URL, store) of a store with buckets `b` and `b-a1` of the two accounts, and `buckets`.
+
+    `store.made`: how buckets are that are made; `store.page`: entries in a page of a listing.
+    """
     usual = {"b": Bucket(FIRST.access_key), "b-a1": Bucket(SECOND.access_key)}
     store = SimpleNamespace(buckets=usual | (buckets or {}), uploads={}, aborted={}, faults=set(faults))
     store.writers, store.numbers, store.asked, store.silent = set(), count(), [], threading.Event()
+    store.made, store.page = Bucket, 1000
     with served(Answers, store=store) as url:
         yield url, store

@@ -42,5 +42,5 @@ class MemoryAccess(Access):
             raise BucketExists(bucket)
         self.files[bucket] = {}
 
-    def drop_bucket(self, bucket: str, ours: object = None) -> None:
+    def drop_bucket(self, bucket: str) -> None:
         del self.files[bucket]

@@ -66,7 +66,8 @@ def check(settings: Settings, as_json: bool) -> None:
     config, points = load_for_plan(settings)
     _say_overruled(settings)
     stores = load_stores(config)
-    asked = [_asked(points, name, stores[name].free_bytes()) for name in planning.stores_of(config, points)]
+    used = planning.stores_of(config, points)
+    asked = [_asked(points, name, stores[name].free_bytes()) for name in used]
     if not as_json:
         _show_asked(config.name, asked)
     checks.everything(config, points, WORKLOADS, stores)
@@ -76,7 +77,7 @@ def check(settings: Settings, as_json: bool) -> None:
         "measured": len(points) - len(todo),
         "sealed": records.sealed(config.raw),
         "differences": plan_file.differences(config, points),
-        "notes": list(cold.notes(points, stores)),
+        "notes": [*cold.notes(points, stores), *checks.retention(config, {name: stores[name] for name in used})],
     }
     if as_json:
         say("check", campaign=config.name, folder=str(config.campaign_dir), stores=asked, **told)
@@ -296,12 +297,18 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
         )
     if not yes:
         click.confirm(f"Remove the buckets of campaign {campaign} from {', '.join(config.use_stores)}?", abort=True)
+    failed: list[str] = []
     for name, store in load_stores(config, past=True).items():
         if name.partition("+")[0] not in config.use_stores or store.settings.read_only:
             continue
         store.up(1)
         try:
-            click.echo(f"{name}: removed {cleaning.clean(config, store)}")
+            removed = cleaning.clean(config, store)
+            click.echo(f"{name}: removed {removed}")
+            if not removed.complete:
+                failed.append(f"{name}: not all that storelab wrote could be deleted")
         except MeasurementFailed as error:
-            raise MeasurementFailed(f"{name}: {error}") from None
+            failed.append(f"{name}: {error}")
         store.reclaim()
+    if failed:
+        raise MeasurementFailed("; ".join(failed))

@@ -3,14 +3,15 @@
 import os
 import resource
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from storelab import engines, workloads
 from storelab.core import calibration, folders, units
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
 from storelab.core.plan import deployment, stores_of, together
 from storelab.datasets import own_file
@@ -118,6 +119,22 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
                 f"store {p.store} has the one bucket {settings.bucket!r}",
                 "sweep one bucket, or let storelab make buckets",
             )
+
+
+def retention(config: Config, stores: Mapping[str, Store]) -> Iterator[str]:
+    """Yield what versioning and object lock mean for the campaign, of each bucket at a store that storelab did not
+    start.
+
+    A store that cannot be reached, or a bucket that is not made yet, gives no line; the latter is looked at when it is
+    made.
+    """
+    for name, store in stores.items():
+        if store.managed or store.protocol != "s3":
+            continue
+        with suppress(UserError, MeasurementFailed):
+            bucket = store.bucket(config.name, 0)
+            if meaning := store.access().retention(bucket.name).meaning():
+                yield f"store {name}, bucket {bucket.name}: {meaning}"
 
 
 def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:

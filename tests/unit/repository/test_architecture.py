@@ -15,6 +15,7 @@ OUTLIVING = {
     "stores/managed/daemons.py": "a store is up until `down`",
     "stores/hdfs/store.py": "`down` finds the process that formats a name space by its log",
     "gang/testbed/pool.py": "a testbed is up until `down`",
+    "cli/after_kill.py": "it removes what a killed `storelab quick` leaves",
     "install/debian.py": "a file that forbids services must be removed again",
     "analysis/latex/typeset.py": "the analysis imports only core; LaTeX ends by itself",
 }

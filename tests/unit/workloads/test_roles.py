@@ -14,11 +14,12 @@ from storelab import workloads
 from storelab.core import model, plan, records
 from storelab.core.config import load
 from storelab.core.model import Point
-from storelab.measure import check, check_axes, cleaning, jobs, plan_file, record
+from storelab.measure import check, check_axes, jobs, plan_file, record
 from storelab.measure import point as measuring
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS
 from storelab.workloads.roles import Roles, files_of
+from storelab.workloads.staging import written
 
 S = 10**9
 UPLOADS = {"workload": "put", "axes": {"engine": "loadgen", "object_size": "1 MB", "clients": 2, "workers": [4, 8]}}
@@ -353,10 +354,13 @@ def test_hooks_see_only_files_of_their_role(tmp_path, first):
 
 
 def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
-    """Without notes, records are enough: keys of both writing roles are ours, and no others."""
     config = configured(results=str(tmp_path), state=str(tmp_path / "state"))
-    records.write_json(config.raw / first.key / "run.json", {"point": dataclasses.asdict(first), "attempt": "0123abcd"})
-    ours = cleaning.ours(config, Bucketful(config))
+    store = Bucketful(config)
+    for part in first.parts():
+        name = part.attempt("0123abcd")
+        if made := workloads.of(part.point).makes(part.point, name):
+            written.note_attempt(config, store, name, part.point, made)
+    ours = written.noted(config, store)
     assert ours("b", "put/0123abcd-0/1/00000003", 10**6) and ours("b", "put/0123abcd-1/0/00000003", 4000)
     assert not ours("b", "put/0123abcd-0/1/00000003", 4000), "another size"
     assert not ours("b", "put/0123abcd-0/2/00000003", 10**6), "two clients upload"

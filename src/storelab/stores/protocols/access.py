@@ -5,8 +5,8 @@ this interface alone.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from storelab.core.errors import MeasurementFailed
 from storelab.host import patience
@@ -16,10 +16,51 @@ T = TypeVar("T")
 # Whether storelab wrote an object: name of the bucket, whole key, bytes (None where nobody knows them).
 Ours = Callable[[str, str, int | None], bool]
 
+# Kinds of entries.
+OBJECT, OLD_VERSION, DELETE_MARKER, UPLOAD = "object", "old version", "delete marker", "unfinished upload"
+UNLISTED = "unfinished uploads"  # that the server does not list for this account
 
-def nothing(bucket: str, key: str, size: int | None) -> bool:
-    """No object is ours."""
-    return False
+
+class Entry(NamedTuple):
+    """A thing in a bucket that a deletion removes, or leaves.
+
+    size: None where it is not known. id: of a version or of an unfinished upload.
+    """
+
+    key: str
+    size: int | None
+    kind: str = OBJECT
+    id: str = ""
+
+
+class Retention(NamedTuple):
+    """How a bucket keeps what was deleted: `versioning` is '', 'Enabled' or 'Suspended'.
+
+    lock: '' without object lock, 'on' without a default retention, else mode and time of it.
+    """
+
+    versioning: str = ""
+    mfa_delete: bool = False
+    lock: str = ""
+
+    def meaning(self) -> str:
+        """Return what this means for the objects of a campaign; '' for a bucket that keeps nothing."""
+        out = []
+        if self.versioning:
+            out.append(f"versioning is {self.versioning}: overwritten and deleted objects take space until `clean`")
+        if self.lock not in ("", "on"):
+            out.append(
+                f"object lock ({self.lock}): what storelab writes cannot be deleted before, and stays until then"
+            )
+        elif self.lock:
+            out.append("object lock is on without a default retention: `clean` can delete what storelab writes")
+        if self.mfa_delete:
+            out.append("MFA delete is on: `clean` cannot delete versions, and what storelab writes stays")
+        return "; ".join(out)
+
+    def reason(self) -> str:
+        """Return why the server may refuse to delete a version; '' where the bucket gives no reason."""
+        return "object lock" if self.lock else "MFA delete" if self.mfa_delete else ""
 
 
 class NoSuchBucket(MeasurementFailed):
@@ -35,7 +76,11 @@ class BucketExists(Exception):
 
 
 class StillHolds(MeasurementFailed):
-    """The bucket holds what storelab did not write: it is left alone."""
+    """The bucket is not empty: it is left alone. `first`: one of the keys in it."""
+
+    def __init__(self, place: str, first: str):
+        super().__init__(f"{place} still holds {first!r}: it is left alone")
+        self.first = first
 
 
 class AccessRefused(Exception):
@@ -54,7 +99,10 @@ class Access(ABC):
 
     @abstractmethod
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
-        """The whole object, or its first `most` bytes; None where it is absent. Raises NoSuchBucket, AccessRefused."""
+        """Return the object, or its first `most` bytes; None where it is absent.
+
+        Raises NoSuchBucket, AccessRefused.
+        """
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
@@ -62,7 +110,10 @@ class Access(ABC):
 
     @abstractmethod
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
-        """(key, bytes) of every object whose key begins with `prefix`. Raises NoSuchBucket."""
+        """Yield (key, bytes) of every object whose key begins with `prefix`.
+
+        Raises NoSuchBucket, and MeasurementFailed where the server lists only a part of them.
+        """
 
     @abstractmethod
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
@@ -81,19 +132,29 @@ class Access(ABC):
         """Raises BucketExists."""
 
     @abstractmethod
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        """Remove a bucket without objects.
+    def drop_bucket(self, bucket: str) -> None:
+        """Remove a bucket without objects and versions; empty folders in it go too. Raises StillHolds."""
 
-        Empty folders in it go too, and old versions of objects that are `ours`. Raises StillHolds.
+    def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
+        """Yield all that takes space below `prefix`: objects, and in S3 old versions, delete markers and unfinished
+        uploads.
+
+        Raises as `keys`.
         """
+        return (Entry(key, size) for key, size in self.keys(bucket, prefix))
 
-    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
-        """Give up what of `ours` was begun below `prefix` and never finished (multipart uploads); returns the keys of
-        others.
+    def remove(self, bucket: str, entries: Sequence[Entry]) -> Mapping[Entry, str]:
+        """Delete these entries, `deletes_at_once` at most; return what the server refuses, with its error code."""
+        self.delete(bucket, [entry.key for entry in entries])
+        return {}
 
-        Nothing where there is no such thing.
-        """
-        return []
+    def retention(self, bucket: str) -> Retention:
+        """Return how the bucket keeps what was deleted, as far as the server says."""
+        return Retention()
+
+    def held_by(self, bucket: str, entry: Entry) -> str:
+        """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if not known."""
+        return ""
 
 
 class PatientAccess(Access):
@@ -126,8 +187,17 @@ class PatientAccess(Access):
     def make_bucket(self, bucket: str) -> None:
         self._call(f"making bucket {bucket}", lambda: self.way.make_bucket(bucket))
 
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        self._call(f"removing bucket {bucket}", lambda: self.way.drop_bucket(bucket, ours))
+    def drop_bucket(self, bucket: str) -> None:
+        self._call(f"removing bucket {bucket}", lambda: self.way.drop_bucket(bucket))
 
-    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
-        return self._call(f"listing unfinished uploads of {bucket}", lambda: self.way.abandon(bucket, prefix, ours))
+    def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
+        return patience.stream(f"{self.place}: listing {bucket}/{prefix}", lambda: self.way.entries(bucket, prefix))
+
+    def remove(self, bucket: str, entries: Sequence[Entry]) -> Mapping[Entry, str]:
+        return self._call(f"deleting {len(entries)} objects of {bucket}", lambda: self.way.remove(bucket, entries))
+
+    def retention(self, bucket: str) -> Retention:
+        return self._call(f"looking at bucket {bucket}", lambda: self.way.retention(bucket))
+
+    def held_by(self, bucket: str, entry: Entry) -> str:
+        return self._call(f"looking at {bucket}/{entry.key}", lambda: self.way.held_by(bucket, entry))

@@ -15,9 +15,7 @@ from storelab.stores.protocols.access import (
     AccessRefused,
     BucketExists,
     NoSuchBucket,
-    Ours,
     StillHolds,
-    nothing,
 )
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -119,7 +117,7 @@ class FilesAccess(Access):
         if self.endpoint.protocol == "http":
             return self.fs.cat_file(path, most)
         with self.fs.open(path, "rb") as f:
-            return f.read(-1 if most is None else most)
+            return f.read() if most is None else f.read(most)
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         """Folders are made when they prove to be missing: most servers make them themselves."""
@@ -223,17 +221,14 @@ class FilesAccess(Access):
             except FileExistsError:
                 raise BucketExists(bucket) from None
 
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        """Only empty folders go: one that holds a file of someone else stays, and is told."""
+    def drop_bucket(self, bucket: str) -> None:
         with self._explained(writing=True):
             self._drop(self._path(bucket))
 
     def _drop(self, path: str) -> None:
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
-                raise StillHolds(
-                    f"{self.place}: folder {path} still holds {posixpath.basename(entry['name'])}: it is left alone"
-                )
+                raise StillHolds(f"{self.place}: folder {path}", posixpath.basename(entry["name"]))
             if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder
                 raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))

@@ -1,21 +1,26 @@
 """Access to an S3 store through boto3. Retries are off."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.access import (
+    DELETE_MARKER,
+    OBJECT,
+    OLD_VERSION,
+    UNLISTED,
+    UPLOAD,
     Access,
     AccessRefused,
     BucketExists,
+    Entry,
     NoSuchBucket,
-    Ours,
+    Retention,
     StillHolds,
-    nothing,
 )
 from storelab.stores.protocols.s3_mistakes import ERRORS, code, explain
 
@@ -25,13 +30,27 @@ BUSY = (
     "ServiceUnavailable",
 )  # of single keys: a store that is behind with its writes (MinIO)
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
-MOST_EMPTY = 1000  # pages in a row without an entry: some stores skip deleted objects so
 ABSENT = {"NoSuchKey", "404"}
 NO_LOCATION = {  # codes of servers that take no LocationConstraint, or not the name of the region
     *("InvalidLocationConstraint", "IllegalLocationConstraintException", "InvalidRegion", "InvalidArgument"),
     *("InvalidRequest", "MalformedXML", "NotImplemented", "400", "501"),
 }
+GONE = ABSENT | {"NoSuchVersion", "NoSuchUpload"}
+REFUSED = {"AccessDenied", "403"}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
+MAX_PAGES = 100_000  # of a listing, of up to 1000 entries each; a longer one has no end
+MAX_EMPTY_PAGES = 1000  # one after the other
+
+# Listings: operation -> lists of entries in a page, and member of the answer -> parameter that continues it.
+_TOKEN = {"NextContinuationToken": "ContinuationToken"}
+_UPLOADS = {"NextKeyMarker": "KeyMarker", "NextUploadIdMarker": "UploadIdMarker"}
+_VERSIONS = {"NextKeyMarker": "KeyMarker", "NextVersionIdMarker": "VersionIdMarker"}
+LISTINGS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "list_objects_v2": (("Contents", "CommonPrefixes"), _TOKEN),
+    "list_object_versions": (("Versions", "DeleteMarkers"), _VERSIONS),
+    "list_multipart_uploads": (("Uploads",), _UPLOADS),
+    "list_buckets": (("Buckets",), {"ContinuationToken": "ContinuationToken"}),
+}
 
 
 class S3Access(Access):
@@ -55,67 +74,168 @@ class S3Access(Access):
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
         with self._explained(bucket):
             try:
-                with closing(self.s3.get_object(Bucket=bucket, Key=key)["Body"]) as body:
-                    return body.read(most)
+                body = self.s3.get_object(Bucket=bucket, Key=key)["Body"]
             except ERRORS as error:
                 if code(error) in ABSENT:
                     return None
                 raise
+            try:
+                return body.read(most)
+            finally:
+                body.close()
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
         with self._explained(bucket):
             self.s3.put_object(Bucket=bucket, Key=key, Body=data)
 
+    def _listed(self, operation: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (name of the list, entry) of every page.
+
+        Raise MeasurementFailed where the server says that there is more without a way to ask for it, or where its pages
+        repeat or have no end: what was not listed is neither counted nor deleted.
+        """
+        lists, onward = LISTINGS[operation]
+        following: dict[str, Any] = {}
+        before: set[str] = set()  # entries of the last page: some servers begin with its last entry again
+        firsts: set[str] = set()
+        asked: list[dict[str, Any]] = []
+        empty = 0
+        for _ in range(MAX_PAGES):
+            page = getattr(self.s3, operation)(**query, **following)
+            entries = [(name, entry) for name in lists for entry in page.get(name) or ()]
+            marks = [_mark(name, entry) for name, entry in entries]
+            if marks and marks[0] in firsts:
+                raise self._incomplete(operation, query, "its pages repeat")
+            firsts.update(marks[:1])
+            for mark, entry in zip(marks, entries, strict=True):
+                if mark not in before:
+                    yield entry
+            before, empty = set(marks), 0 if marks else empty + 1
+            following = {parameter: page[name] for name, parameter in onward.items() if page.get(name)}
+            if not page.get("IsTruncated", operation == "list_buckets" and bool(following)):
+                return
+            if not following:
+                raise self._incomplete(operation, query, "the server says that there is more, but not how to go on")
+            if following in asked or empty > MAX_EMPTY_PAGES:
+                raise self._incomplete(operation, query, "its pages repeat")
+            asked = [*asked[-9:], following]
+        raise self._incomplete(operation, query, f"it has no end after {MAX_PAGES} pages")
+
+    def _incomplete(self, operation: str, query: Mapping[str, Any], why: str) -> MeasurementFailed:
+        what = f"bucket {query['Bucket']}" if "Bucket" in query else "buckets"
+        return MeasurementFailed(f"{self.place}: the listing of {what} ({operation}) is incomplete: {why}")
+
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
         with self._explained(bucket):
-            for page in self._pages("list_objects_v2", "Contents", "Key", Bucket=bucket, Prefix=prefix):
-                for entry in page.get("Contents", []):
-                    yield entry["Key"], entry["Size"]
+            for _, entry in self._listed("list_objects_v2", Bucket=bucket, Prefix=prefix):
+                yield entry["Key"], entry["Size"]
 
-    def _pages(self, operation: str, entries: str, name: str, **asked: Any) -> Iterator[dict[str, Any]]:
-        """Pages of a listing.
+    def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
+        """Versions are listed where the bucket has or had versioning, or where the server does not say.
 
-        Raises MeasurementFailed for one without end: pages that repeat, or MOST_EMPTY without an entry in a row.
+        Some servers do not delete a bucket with unfinished uploads; others do not list them.
         """
-        begun: set[str] = set()
-        empty = 0
-        for page in self.s3.get_paginator(operation).paginate(**asked):
-            first = next((entry[name] for entry in page.get(entries, [])), None)
-            empty = 0 if first is not None else empty + 1
-            if first in begun or empty > MOST_EMPTY:
-                told = f"a page that begins with {first!r} twice" if first in begun else f"{empty} empty pages in a row"
-                raise MeasurementFailed(f"{self.place}: the server's listing has no end: {told}")
-            if first is not None:
-                begun.add(first)
-            yield page
+        with self._explained(bucket):
+            if self._versioned(bucket):
+                for name, v in self._listed("list_object_versions", Bucket=bucket, Prefix=prefix):
+                    if name == "DeleteMarkers":
+                        yield Entry(v["Key"], None, DELETE_MARKER, v["VersionId"])
+                    else:
+                        yield Entry(v["Key"], v["Size"], OBJECT if v.get("IsLatest") else OLD_VERSION, v["VersionId"])
+            else:
+                yield from (Entry(key, size) for key, size in self.keys(bucket, prefix))
+            try:
+                for _, upload in self._listed("list_multipart_uploads", Bucket=bucket, Prefix=prefix):
+                    yield Entry(upload["Key"], None, UPLOAD, upload["UploadId"])
+            except ClientError as error:
+                if code(error) in REFUSED:
+                    yield Entry(prefix, None, UNLISTED)
+
+    def _versioned(self, bucket: str) -> bool:
+        """Whether the bucket can have old versions. A server that does not tell is asked for them."""
+        with suppress(ClientError):
+            return bool(self.s3.get_bucket_versioning(Bucket=bucket).get("Status"))
+        with suppress(ClientError):
+            page = self.s3.list_object_versions(Bucket=bucket)
+            ids = {v.get("VersionId") for v in page.get("Versions", ())} - {None, "", "null"}
+            return bool(ids or page.get("DeleteMarkers"))
+        return False
 
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        left, errors = list(keys), []
-        for pause in PAUSES:
+        refused = self.remove(bucket, [Entry(key, None) for key in keys])
+        if refused:
+            first = next(iter(refused.values()))
+            raise MeasurementFailed(f"bucket {bucket}: {len(refused)} objects were not deleted, the first with {first}")
+
+    def remove(self, bucket: str, entries: Sequence[Entry]) -> dict[Entry, str]:
+        refused: dict[Entry, str] = {}
+        for entry in (e for e in entries if e.kind == UPLOAD):
             with self._explained(bucket):
-                answer = self.s3.delete_objects(
-                    Bucket=bucket, Delete={"Objects": [{"Key": k} for k in left], "Quiet": True}
-                )
-            errors = answer.get("Errors") or []
-            if not errors or not all(str(e.get("Code")).startswith(BUSY) for e in errors):
+                try:
+                    self.s3.abort_multipart_upload(Bucket=bucket, Key=entry.key, UploadId=entry.id)
+                except ClientError as error:
+                    if code(error) not in GONE:
+                        refused[entry] = code(error)
+        left = {(e.key, e.id): e for e in entries if e.kind != UPLOAD}
+        errors: dict[Entry, str] = {}
+        for pause in PAUSES if left else ():
+            errors = self._delete_objects(bucket, left)
+            if not errors or not all(why.startswith(BUSY) for why in errors.values()):
                 break
-            left = [e["Key"] for e in errors]
+            left = {(e.key, e.id): e for e in errors}
             time.sleep(pause)
-        if errors:
-            raise MeasurementFailed(
-                f"bucket {bucket}: {len(errors)} objects were not deleted, the first with {errors[0].get('Code')}"
-            )
+        return refused | errors
+
+    def _delete_objects(self, bucket: str, entries: Mapping[tuple[str, str], Entry]) -> dict[Entry, str]:
+        """Delete objects by one request; return what the server refuses, with its error code."""
+        named = [{"Key": key} | ({"VersionId": version} if version else {}) for key, version in entries]
+        with self._explained():
+            try:
+                answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": named, "Quiet": True})
+            except ClientError as error:  # with MFA delete the whole request is refused
+                if code(error) in REFUSED and any(version for _, version in entries):
+                    return dict.fromkeys(entries.values(), code(error))
+                raise
+        out: dict[Entry, str] = {}
+        for error in answer.get("Errors") or ():
+            if (why := str(error.get("Code"))) not in GONE:
+                known = entries.get((error["Key"], error.get("VersionId") or ""))
+                same_key = (e for e in entries.values() if e.key == error["Key"])
+                out |= dict.fromkeys([known] if known else same_key, why)
+        return out
+
+    def retention(self, bucket: str) -> Retention:
+        versioning, mfa, lock = "", False, ""
+        with self._explained():
+            with suppress(ClientError):
+                found = self.s3.get_bucket_versioning(Bucket=bucket)
+                versioning, mfa = found.get("Status", ""), found.get("MFADelete") == "Enabled"
+            with suppress(ClientError):
+                found = self.s3.get_object_lock_configuration(Bucket=bucket).get("ObjectLockConfiguration", {})
+                rule = found.get("Rule", {}).get("DefaultRetention", {})
+                time_ = next((f"{rule[unit]} {unit.lower()}" for unit in ("Days", "Years") if rule.get(unit)), "")
+                lock = f"{rule.get('Mode')} for {time_}" if time_ else "on" if found.get("ObjectLockEnabled") else ""
+        return Retention(versioning, mfa, lock)
+
+    def held_by(self, bucket: str, entry: Entry) -> str:
+        this, out = {"Bucket": bucket, "Key": entry.key, "VersionId": entry.id}, []
+        if entry.id and entry.kind in (OBJECT, OLD_VERSION):
+            with suppress(ClientError, KeyError):
+                kept = self.s3.get_object_retention(**this)["Retention"]
+                out.append(f"{kept['Mode']} until {kept['RetainUntilDate']:%Y-%m-%d %H:%M %Z}")
+            with suppress(ClientError, KeyError):
+                if self.s3.get_object_legal_hold(**this)["LegalHold"]["Status"] == "ON":
+                    out.append("legal hold")
+        return ", ".join(out)
 
     def bucket_names(self) -> list[str]:
         with self._explained():
-            pages = self._pages("list_buckets", "Buckets", "Name")
-            return [b["Name"] for page in pages for b in page.get("Buckets", [])]
+            return [bucket["Name"] for _, bucket in self._listed("list_buckets")]
 
     def prefixes(self, bucket: str, above: str) -> list[str]:
         with self._explained(bucket):
-            asked = {"Bucket": bucket, "Prefix": above, "Delimiter": "/"}
-            pages = self._pages("list_objects_v2", "CommonPrefixes", "Prefix", **asked)
-            return [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", [])]
+            pages = self._listed("list_objects_v2", Bucket=bucket, Prefix=above, Delimiter="/")
+            return [entry["Prefix"] for name, entry in pages if name == "CommonPrefixes"]
 
     def make_bucket(self, bucket: str) -> None:
         with self._explained(bucket):
@@ -147,60 +267,37 @@ class S3Access(Access):
         else:
             self.s3.create_bucket(Bucket=bucket)
 
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
-        with self._explained(bucket):
-            try:
-                self.s3.delete_bucket(Bucket=bucket)
-            except ERRORS as error:
-                if code(error) not in NOT_EMPTY:
-                    raise
-                try:
-                    self._drop_old_versions(bucket, ours)
-                except ERRORS as unknown:
-                    if code(unknown) != "NotImplemented":
-                        raise
-                    self._drop_emptied(bucket)
-                    return
-                self.s3.delete_bucket(Bucket=bucket)
+    def drop_bucket(self, bucket: str) -> None:
+        """Versions are looked at first, for some servers delete a bucket that has them.
 
-    def _drop_emptied(self, bucket: str) -> None:
-        """From a store without versions, whose nodes learn of a deletion one after the other (Garage)."""
-        for pause in (*PAUSES, None):
-            try:
-                self.s3.delete_bucket(Bucket=bucket)
-                return
-            except ERRORS as error:
-                if code(error) not in NOT_EMPTY or pause is None:
-                    raise
-            for held in self.s3.list_objects_v2(Bucket=bucket, MaxKeys=1).get("Contents", []) if pause > 1 else ():
-                raise StillHolds(f"{self.place}: bucket {bucket} still holds {held['Key']}: it is left alone")
-            time.sleep(pause)
-
-    def _drop_old_versions(self, bucket: str, ours: Ours) -> None:
-        """What deleted objects leave in a bucket with versions (of a probe that was killed). All stays where somebody
-        else's are among them, or where an object can still be read."""
-        old, marks, theirs = [], [], []
-        for page in self.s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-            for v in page.get("Versions", []):
-                (theirs if v["IsLatest"] or not ours(bucket, v["Key"], v["Size"]) else old).append(v)
-            for v in page.get("DeleteMarkers", []):
-                (marks if ours(bucket, v["Key"], None) else theirs).append(v)
-        if theirs:
-            raise StillHolds(f"{self.place}: bucket {bucket} still holds {theirs[0]['Key']}: it is left alone")
-        for entry in [*old, *marks]:  # the marks last: they hide the versions before them
-            self.s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
-
-    def abandon(self, bucket: str, prefix: str, ours: Ours) -> list[str]:
-        """Unfinished multipart uploads take space.
-
-        Some servers do not delete a bucket that has them; others do not list them.
+        Others learn late that a bucket was emptied (Garage), so that both are tried for some seconds.
         """
-        theirs: list[str] = []
-        with suppress(ClientError):
-            for page in self.s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=prefix):
-                for upload in page.get("Uploads", []):
-                    if not ours(bucket, upload["Key"], None):
-                        theirs.append(upload["Key"])
-                        continue
-                    self.s3.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
-        return theirs
+        for pause in (*PAUSES, None):
+            with self._explained(bucket):
+                held = self._held(bucket)
+                if not held:
+                    try:
+                        self.s3.delete_bucket(Bucket=bucket)
+                        return
+                    except ERRORS as error:
+                        if code(error) not in NOT_EMPTY or pause is None:
+                            raise
+            if pause is None:
+                break
+            time.sleep(pause)
+        raise StillHolds(f"{self.place}: bucket {bucket}", held)
+
+    def _held(self, bucket: str) -> str:
+        """Return a key of the bucket, also of an old version or a delete marker; '' where there is none."""
+        for operation in ("list_object_versions", "list_objects_v2"):
+            with suppress(ClientError):
+                page = getattr(self.s3, operation)(Bucket=bucket, MaxKeys=1)
+                for name in LISTINGS[operation][0]:
+                    for entry in page.get(name) or ():
+                        return str(entry.get("Key", ""))
+        return ""
+
+
+def _mark(name: str, entry: Mapping[str, Any]) -> str:
+    """Return what tells an entry of a listing from all others."""
+    return "\0".join([name, *(str(entry.get(member)) for member in ("Key", "Prefix", "Name", "VersionId", "UploadId"))])

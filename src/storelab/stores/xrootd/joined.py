@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket, Ours, nothing
+from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
 from storelab.stores.protocols.files import FilesAccess
 
 
@@ -83,7 +83,7 @@ class JoinedAccess(Access):
         if there == len(self.ways):
             raise BucketExists(bucket)
 
-    def drop_bucket(self, bucket: str, ours: Ours = nothing) -> None:
+    def drop_bucket(self, bucket: str) -> None:
         for way in self.ways:
             if way.holds(bucket):
-                way.drop_bucket(bucket, ours)
+                way.drop_bucket(bucket)

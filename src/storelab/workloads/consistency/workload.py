@@ -50,7 +50,7 @@ class Consistency(Workload):
         from storelab.core import records
 
         places = [Bucket(**b) for b in job["buckets"]]
-        buckets.ensure(store, config.name, places)
+        buckets.prepare(config, store, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
         mend = "remove it; buckets that it names stay in the store"
         old = records.read_as(note, list[str], mend) if note.exists() else []

@@ -97,7 +97,7 @@ class Publish(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """The real tool reads without a signature: for it, what lies below the attempt's prefix is opened to all."""
         places = [Bucket(**b) for b in job["buckets"]]
-        buckets.ensure(store, config.name, places)
+        buckets.prepare(config, store, places)
         if point.axes["engine"] != TOOL:
             return
         from storelab.workloads.distribution.launch import public
@@ -160,7 +160,7 @@ class Replicate(Publish):
         left_over.remove(config, zero)
         left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
         written.note_attempt(config, zero, job["attempt"], point, self.makes(point, job["attempt"]))
-        buckets.ensure(zero, config.name, [place])
+        buckets.prepare(config, zero, [place])
         endpoint = zero.endpoints(1)[0]
         job["extra"] = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
 

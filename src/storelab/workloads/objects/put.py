@@ -35,7 +35,7 @@ class Put(Workload):
 
     def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
         """Make the buckets; the first upload would make them in some stores, and pay for it."""
-        buckets.ensure(store, config.name, [Bucket(**b) for b in job["buckets"]])
+        buckets.prepare(config, store, [Bucket(**b) for b in job["buckets"]])
 
     def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
         """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256

@@ -115,7 +115,6 @@ def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int
     gone = 0
     for place in places:
         gone += buckets.delete_prefix(ways[place.account], place, PREFIX, ours=ours).objects
-        ways[place.account].abandon(place.name, place.prefix + PREFIX, ours)
     if store.protocol == "s3" and not getattr(store.settings, "bucket", None):
         first = store.bucket(campaign, SPARE, 0).name
         for bucket in buckets.own_buckets(store, campaign):
@@ -153,7 +152,7 @@ class Probe(Workload):
         from storelab.workloads.probe import administration, context
 
         places = [Bucket(**b) for b in job["buckets"]]
-        buckets.ensure(store, config.name, places)
+        buckets.prepare(config, store, places)
         ways = buckets.accesses(store, places)
         tidy(store, config.name, places, written.noted(config, store))  # of an attempt that was killed
         for place in places:
@@ -164,6 +163,7 @@ class Probe(Workload):
             )
         job["extra"] = {
             "campaign": config.name,
+            "writer": written.writer(config, store),
             "administration": [asdict(t) for t in administration.ask(store)],
             **_spares(config, store, point),
         }

@@ -1,38 +1,73 @@
 """Buckets and objects of a campaign: make, mark, list, delete.
 
-Safety rests here: storelab writes only where its own marker object lies, `<prefix>.storelab` with {campaign, created},
-and deletes below it only
-what it wrote itself (`written.py`). A bucket is reached through the account that owns it.
+storelab writes only where its own marker object is, `<prefix>.storelab` with {campaign, created, writer}, and deletes
+below it only what it wrote itself (`written.py`). A bucket is reached through the account that owns it.
 """
 
-import functools
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.errors import MeasurementFailed, UserError, shown
 from storelab.stores.base import Store
-from storelab.stores.protocols.access import Access, AccessRefused, BucketExists, NoSuchBucket, Ours, StillHolds
+from storelab.stores.protocols.access import (
+    DELETE_MARKER,
+    OBJECT,
+    UNLISTED,
+    UPLOAD,
+    Access,
+    AccessRefused,
+    BucketExists,
+    Entry,
+    NoSuchBucket,
+    Ours,
+    StillHolds,
+)
 from storelab.stores.protocols.endpoint import Bucket
+from storelab.workloads.staging import written
 from storelab.workloads.staging.written import MARKER
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
 
 THREADS = 16
 OTHER_NAME = "use another campaign name or `prefix`"
+MAX_MARK = 10_000  # bytes of a marker object
+PROGRESS = 100_000  # entries of a listing after which a line is printed
+MAX_NAME = 200  # characters of a key in a message
+# Seconds before each look at what is left. The second look finds delete markers, the others what a server lists still.
+LOOKS = (0.0, 0.0, 0.2, 0.5, 1.0, 2.0, 4.0)
+NOT_DELETED = "the server acknowledged the deletion and still lists them"
+HIDING = "they hide versions that stay"
+
+
+def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
+    """Return storelab's mark of this bucket (or prefix): `campaign` and, if it names one, its `writer`; None without.
+
+    Raises NoSuchBucket, AccessRefused.
+    """
+    try:
+        data = access.read(bucket.name, bucket.prefix + MARKER, MAX_MARK + 1)
+        if data is None or len(data) > MAX_MARK:
+            return None
+        mark = json.loads(data)
+        return {**mark, "campaign": str(mark["campaign"])}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def marked(access: Access, bucket: Bucket) -> str | None:
-    """The campaign that storelab marked this bucket (or prefix) for; None without a marker. Raises NoSuchBucket,
-    AccessRefused."""
-    try:
-        data = access.read(bucket.name, bucket.prefix + MARKER, 10_000)
-        return str(json.loads(data)["campaign"]) if data is not None else None
-    except (ValueError, KeyError, TypeError):
-        return None
+    """Return the campaign that this bucket (or prefix) is marked for; None without a marker. Raises as `mark_of`."""
+    mark = mark_of(access, bucket)
+    return mark["campaign"] if mark else None
 
 
 def _place(store: Store, bucket: Bucket) -> str:
@@ -76,16 +111,23 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
             place, "is of someone else: it bears no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours"
         )
     if owner != campaign:
-        raise UserError(place, f"is of someone else: it is marked for the campaign {owner!r}", OTHER_NAME)
+        raise UserError(place, f"is of someone else: it is marked for the campaign {shown(owner)}", OTHER_NAME)
     return True
 
 
-def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
+def prepare(config: "Config", store: Store, places: Sequence[Bucket]) -> None:
+    """Make those of the campaign's buckets that are missing, marked as written by this storelab. Raises as `ensure`."""
+    ensure(store, config.name, places, written.writer(config, store))
+
+
+def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mapping[str, str] | None = None) -> None:
     """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one belongs to someone
     else.
 
     Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.
     """
+    mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+    mark |= {"writer": writer} if writer else {}
     ways = accesses(store, buckets)
     with ThreadPoolExecutor(THREADS) as pool:
         there = list(pool.map(lambda b: _examine(ways[b.account], store, campaign, b), buckets))
@@ -102,7 +144,13 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
         marked_: list[Bucket] = []
         try:
             list(pool.map(lambda b: (_make(ways[b.account], store, b), made.append(b)), missing))
-            list(pool.map(lambda b: (_mark(ways[b.account], store, campaign, b), marked_.append(b)), missing))
+            if (
+                missing
+                and not store.managed
+                and (kept := ways[missing[0].account].retention(missing[0].name).meaning())
+            ):
+                _report(f"    {store.name}: bucket {missing[0].name}: {kept}")
+            list(pool.map(lambda b: (_mark(ways[b.account], store, mark, b), marked_.append(b)), missing))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             for bucket in made:
@@ -110,6 +158,12 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket]) -> None:
                     with suppress(UserError, MeasurementFailed, NoSuchBucket, AccessRefused):
                         ways[bucket.account].drop_bucket(bucket.name)
             raise
+
+
+def _report(line: str) -> None:
+    from storelab.workloads.staging.upload import report  # here: planning needs no numpy, which is slow to import
+
+    report(line)
 
 
 def _make(access: Access, store: Store, bucket: Bucket) -> None:
@@ -123,8 +177,7 @@ def _make(access: Access, store: Store, bucket: Bucket) -> None:
         raise _refused(store) from None
 
 
-def _mark(access: Access, store: Store, campaign: str, bucket: Bucket) -> None:
-    mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
+def _mark(access: Access, store: Store, mark: Mapping[str, Any], bucket: Bucket) -> None:
     try:
         access.write(bucket.name, bucket.prefix + MARKER, json.dumps(mark).encode())
     except AccessRefused:
@@ -147,122 +200,295 @@ def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tupl
             yield key, size
 
 
+class Kept(NamedTuple):
+    """Entries of storelab's own that stay: why, how many, and the first of them."""
+
+    reason: str
+    count: int
+    first: str
+
+
 class Removed(NamedTuple):
-    """What was deleted, and what is not storelab's and stays: its number, and the first of it.
+    """What was deleted, and what stays.
 
     Markers are not counted; prefixes in the one given bucket count as buckets.
+    stays, first: number of entries that this storelab did not write, and the first of them. hidden: old versions,
+    delete markers and unfinished uploads that were deleted. kept: own entries that stay. left: buckets that stay.
     """
 
     objects: int
     buckets: int = 0
     stays: int = 0
     first: str = ""
+    hidden: int = 0
+    kept: tuple[Kept, ...] = ()
+    left: tuple[str, ...] = ()
 
     def and_(self, other: "Removed") -> "Removed":
-        return Removed(*(a + b for a, b in zip(self[:3], other[:3], strict=True)), self.first or other.first)
+        kept = {k.reason: k for k in self.kept}
+        for k in other.kept:
+            kept[k.reason] = kept[k.reason]._replace(count=kept[k.reason].count + k.count) if k.reason in kept else k
+        return Removed(
+            self.objects + other.objects,
+            self.buckets + other.buckets,
+            self.stays + other.stays,
+            self.first or other.first,
+            self.hidden + other.hidden,
+            tuple(kept.values()),
+            self.left + other.left,
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that is known of storelab's own is gone."""
+        return not any(k.count for k in self.kept)
 
     def told(self) -> str:
-        """What stays, '' where nothing does."""
-        if not self.stays:
-            return ""
-        return f"{self.stays} objects that storelab did not write stay, the first is {self.first}"
+        """Return what stays, '' where nothing does."""
+        out = []
+        if self.stays:
+            out.append(f"{self.stays} objects that this storelab did not write stay, the first is {self.first}")
+        for k in self.kept:
+            number = f"{k.count} of storelab's own stay" if k.count else "some of storelab's own may stay"
+            out.append(f"{number} ({k.reason}), the first is {k.first}" if k.count else f"{number} ({k.reason})")
+        if self.left:
+            out.append(f"{len(self.left)} buckets stay with their marks, the first is {self.left[0]}")
+        return "; ".join(out)
 
     def __str__(self) -> str:
-        done = f"{self.objects} objects, {self.buckets} buckets"
-        return f"{done}; {self.told()}" if self.stays else done
+        more = f", {self.hidden} old versions, delete markers and unfinished uploads" if self.hidden else ""
+        done = f"{self.objects} objects{more}, {self.buckets} buckets"
+        return f"{done}; {told}" if (told := self.told()) else done
+
+
+def plain(text: str) -> str:
+    """Return a name of someone else for a message of one line: as a literal where it has characters like line breaks,
+    and cut where it is long."""
+    return text if text.isprintable() and len(text) <= MAX_NAME else shown(text, MAX_NAME)
+
+
+@dataclass
+class _Purge:
+    """A deletion of entries of one bucket, with the counts of what was found and of what became of it."""
+
+    access: Access
+    bucket: Bucket
+    prefix: str
+    ours: Callable[[Entry], bool]
+    kinds: Counter[str] = field(default_factory=Counter)  # deleted, by kind
+    refused: dict[Entry, str] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)  # keys of ours with versions that stay
+    unlisted: bool = False
+    found: dict[str, tuple[int, Entry]] = field(
+        default_factory=dict
+    )  # ours at the last look: number and first, by kind
+    theirs: tuple[int, str] = (0, "")
+
+    def run(self) -> Removed:
+        """Delete, and look again until nothing is left that can be deleted."""
+        try:
+            for number, pause in enumerate(LOOKS):
+                time.sleep(pause)
+                self._look(delete=number < len(LOOKS) - 1, markers=number > 0)
+                if number and not self._again():
+                    break
+        except MeasurementFailed as error:
+            done = Removed(self.kinds[OBJECT], hidden=self.kinds.total() - self.kinds[OBJECT])
+            raise MeasurementFailed(f"{error}; removed before: {done}") from None
+        return self._result()
+
+    def _again(self) -> bool:
+        return any(number for number, _ in self.found.values())
+
+    def _look(self, delete: bool, markers: bool) -> None:
+        """List all; delete what is ours and was not refused. Delete markers go after the versions that they hide."""
+        before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
+        held: set[str] = set()
+        tried: Counter[str] = Counter()
+        own = self._own(held, markers)
+        with ThreadPoolExecutor(8) as pool:
+            step = self.access.deletes_at_once
+            while wave := list(itertools.islice(own, 8 * step)):  # bounded: a bucket may hold millions
+                if not delete:
+                    continue
+                parts = [wave[i : i + step] for i in range(0, len(wave), step)]
+                tried.update(e.kind for e in wave)
+                for refused in pool.map(lambda part: self.access.remove(self.bucket.name, part), parts):
+                    self.refused |= refused
+                    tried.subtract(e.kind for e in refused)
+                self.kinds = before + tried
+        # What was deleted before and is listed again was not deleted.
+        again = Counter({kind: number for kind, (number, _) in self.found.items()})
+        self.kinds = Counter({kind: max(0, before[kind] - again[kind]) + tried[kind] for kind in {*before, *tried}})
+        self.held = held | {e.key for e in self.refused if e.kind != UPLOAD}
+
+    def _own(self, held: set[str], markers: bool) -> Iterator[Entry]:
+        """Yield what is to be deleted; count what is not ours."""
+        for number, entry in enumerate(self.access.entries(self.bucket.name, self.bucket.prefix + self.prefix), 1):
+            if not number % PROGRESS:
+                _report(f"    bucket {self.bucket.name}: {number} entries listed, {self.theirs[0]} of others")
+            if entry.kind == UNLISTED:
+                self.unlisted = True
+            elif not self.ours(entry):
+                if entry.key == self.bucket.prefix + MARKER:
+                    continue
+                size = f"{entry.size} B" if entry.size is not None else entry.kind
+                self.theirs = self.theirs[0] + 1, self.theirs[1] or f"{self._shown(entry)} ({size})"
+                if entry.id and entry.kind != UPLOAD and self.ours(entry._replace(size=None)):
+                    held.add(entry.key)
+            elif entry not in self.refused and not (entry.kind == DELETE_MARKER and entry.key in self.held):
+                if entry.kind == DELETE_MARKER and not markers:
+                    continue
+                number, first = self.found.get(entry.kind, (0, entry))
+                self.found[entry.kind] = number + 1, first
+                yield entry
+            elif entry.kind == DELETE_MARKER and entry not in self.refused:
+                self.refused[entry] = HIDING
+
+    def _shown(self, entry: Entry) -> str:
+        return plain(f"{self.bucket.name}/{entry.key}")
+
+    def _result(self) -> Removed:
+        kept: dict[str, list[Entry]] = {}
+        for entry, why in self.refused.items():
+            kept.setdefault(why, []).append(entry)
+        reasons = self.access.retention(self.bucket.name).reason() if kept else ""
+        out = []
+        for why, entries in kept.items():
+            by = self.access.held_by(self.bucket.name, entries[0]) if why != HIDING else ""
+            reason = why if why == HIDING else f"{reasons}, {why}" if reasons else f"the server refuses: {why}"
+            out.append(Kept(reason, len(entries), self._shown(entries[0]) + (f" ({by})" if by else "")))
+        if self._again():
+            first = next(iter(self.found.values()))[1]
+            out.append(Kept(NOT_DELETED, sum(n for n, _ in self.found.values()), self._shown(first)))
+        if self.unlisted:
+            out.append(Kept("the account may not list unfinished uploads", 0, ""))
+        hidden = self.kinds.total() - self.kinds[OBJECT]
+        return Removed(self.kinds[OBJECT], 0, self.theirs[0], self.theirs[1], hidden, tuple(out))
 
 
 def delete_prefix(access: Access, bucket: Bucket, prefix: str = "", *, ours: Ours) -> Removed:
-    """Delete the objects below `bucket.prefix + prefix` that are `ours`; the marker and all others stay.
+    """Delete what is below `bucket.prefix + prefix` and `ours`, old versions and unfinished uploads too; the marker and
+    all others stay.
 
-    Raises UserError without storelab's marker, MeasurementFailed where the server does not delete.
+    Raises UserError without storelab's marker, MeasurementFailed where the server lists only a part.
     """
-    place, step = f"bucket {bucket.name}", access.deletes_at_once
+    mark = bucket.prefix + MARKER
+    with _denied(bucket):
+        try:
+            if marked(access, bucket) is None:
+                problem = "bears no mark of storelab: nothing is deleted"
+                raise UserError(f"bucket {bucket.name}", problem, "delete by hand what is yours")
+            return _Purge(access, bucket, prefix, lambda e: e.key != mark and ours(bucket.name, e.key, e.size)).run()
+        except NoSuchBucket:
+            return Removed(0)
+
+
+@contextmanager
+def _denied(bucket: Bucket) -> Iterator[None]:
+    """Raise UserError where the server denies access."""
     try:
-        if marked(access, bucket) is None:
-            raise UserError(place, "bears no mark of storelab: nothing is deleted", "delete by hand what is yours")
-        theirs: list[str] = []  # the first of them is named
-        stays = 0
-
-        def own() -> Iterator[str]:
-            nonlocal stays
-            for key, size in list_keys(access, bucket, prefix):
-                if ours(bucket.name, key, size):
-                    yield key
-                else:
-                    theirs[1:], stays = [f"{bucket.name}/{key} ({size} B)"], stays + 1
-
-        keys, total = own(), 0
-        with ThreadPoolExecutor(8) as pool:
-            while wave := list(islice(keys, 8 * step)):  # bounded: a bucket may hold millions
-                list(
-                    pool.map(
-                        lambda part: access.delete(bucket.name, part),
-                        [wave[i : i + step] for i in range(0, len(wave), step)],
-                    )
-                )
-                total += len(wave)
-        return Removed(total, 0, stays, *theirs[:1])
-    except NoSuchBucket:
-        return Removed(0)
+        yield
     except AccessRefused:
-        raise UserError(place, "the server denies access (403)", "check the rights of these credentials") from None
+        problem = "the server denies access (403)"
+        raise UserError(f"bucket {bucket.name}", problem, "check the rights of these credentials") from None
 
 
-def drop(access: Access, bucket: Bucket, ours: Ours) -> Removed:
-    """Delete the objects that are `ours`, the marker last, and the bucket, unless it is a prefix. Where something else
-    is in it, marker and bucket stay.
+def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Removed:
+    """Delete what is `ours`, the marker last, and the bucket, unless it is a prefix. Where something else is in it,
+    marker and bucket stay.
+
+    foreign: who marked the bucket, if this storelab did not; then marker and bucket stay.
 
     Raises as `delete_prefix`.
     """
-    gone = delete_prefix(access, bucket, ours=ours)
-    if begun := access.abandon(bucket.name, bucket.prefix, ours):
-        gone = gone.and_(Removed(0, 0, len(begun), f"{bucket.name}/{begun[0]} (an unfinished upload)"))
-    mark = access.read(bucket.name, bucket.prefix + MARKER, 10_000) if not gone.stays else None
-    if mark is None:
-        return gone
-    access.delete(bucket.name, [bucket.prefix + MARKER])
-    try:
-        if not bucket.prefix:
-            access.drop_bucket(bucket.name, lambda name, key, size: key == MARKER or ours(name, key, size))
-    except StillHolds as held:
-        access.write(bucket.name, MARKER, mark)
-        return gone._replace(stays=1, first=str(held).partition(" still holds ")[2].partition(":")[0])
-    return gone._replace(buckets=1)
+    gone, mark = delete_prefix(access, bucket, ours=ours), bucket.prefix + MARKER
+    stays = f"{bucket.name}/{bucket.prefix}".rstrip("/") + (f" (marked by {foreign})" if foreign else "")
+    with _denied(bucket):
+        try:
+            data = access.read(bucket.name, mark, MAX_MARK)
+        except NoSuchBucket:
+            return gone
+        if data is None or gone.stays or foreign or not gone.complete:
+            return gone._replace(left=(stays,))
+        last = _Purge(access, bucket, MARKER, lambda e: e.key == mark).run()
+        if not last.complete:
+            return gone.and_(last._replace(objects=0, hidden=0, left=(stays,)))
+        try:
+            if not bucket.prefix:
+                access.drop_bucket(bucket.name)
+        except StillHolds as held:
+            access.write(bucket.name, MARKER, data)
+            return gone._replace(stays=1, first=plain(f"{bucket.name}/{held.first}"), left=(stays,))
+        return gone._replace(buckets=1)
 
 
-def _candidates(access: Access, store: Store, campaign: str, account: int) -> list[Bucket]:
-    """Buckets (or prefixes) of this account that bear the campaign's name."""
+def _candidates(access: Access, store: Store, campaign: str, account: int) -> Iterable[Bucket]:
+    """Return the buckets (or prefixes) of this account that have the campaign's name.
+
+    A server may deny the list of all buckets, as MinIO does to an account that has none; then each is asked for.
+    """
     first = store.bucket(campaign, 0, account)
     if first.prefix:
         above = first.prefix.rstrip("/").rpartition("/")[0] + "/"
         return [Bucket(first.name, prefix, account) for prefix in access.prefixes(first.name, above)]
     pattern = re.compile(re.escape(first.name[:-4]) + r"\d{4,}\Z")
-    return [Bucket(name, "", account) for name in access.bucket_names() if pattern.match(name)]
+    try:
+        return [Bucket(name, "", account) for name in access.bucket_names() if pattern.match(name)]
+    except AccessRefused:
+        numbered = (store.bucket(campaign, number, account) for number in itertools.count())
+        return list(itertools.takewhile(lambda bucket: _there(access, bucket), numbered))
 
 
-def own_buckets(store: Store, campaign: str) -> list[Bucket]:
-    """Buckets (or prefixes in the one given bucket) of all accounts that bear the marker of this campaign, by name."""
-    out: list[Bucket] = []
+def _there(access: Access, bucket: Bucket) -> bool:
+    """Raises AccessRefused."""
+    try:
+        marked(access, bucket)
+        return True
+    except NoSuchBucket:
+        return False
+
+
+def _own(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any]]]:
+    """Return the buckets (or prefixes) of all accounts that are marked for this campaign, with their marks, by name."""
+    out: list[tuple[Bucket, dict[str, Any]]] = []
     for account in range(store.accounts()):
         access = store.access(account)
         try:
             found = sorted(_candidates(access, store, campaign, account), key=lambda b: (b.name, b.prefix))
             with ThreadPoolExecutor(THREADS) as pool:
-                owners = pool.map(marked, [access] * len(found), found)
-                out += [b for b, owner in zip(found, owners, strict=True) if owner == campaign]
+                marks = list(pool.map(lambda b, access=access: mark_of(access, b), found))
         except (NoSuchBucket, AccessRefused):
             raise _refused(store) from None
+        out += [(b, mark) for b, mark in zip(found, marks, strict=True) if mark and mark["campaign"] == campaign]
     return out
 
 
-def remove(store: Store, campaign: str, ours: Ours) -> Removed:
+def own_buckets(store: Store, campaign: str) -> list[Bucket]:
+    """Return the buckets (or prefixes in the one given bucket) of all accounts that are marked for this campaign, by
+    name."""
+    return [bucket for bucket, _ in _own(store, campaign)]
+
+
+def remove(
+    store: Store, campaign: str, ours: Ours, foreign: Callable[[Mapping[str, Any]], str] = lambda _: ""
+) -> Removed:
     """Delete the campaign's objects and, but for the one given bucket, its buckets.
 
-    Touches only what is `ours` in places that bear the campaign's marker. Raises UserError for a read-only store.
+    Touches only what is `ours` in places that have the campaign's marker. foreign: gives the name of the storelab that
+    wrote a mark, '' if it was this one; marks of others stay, with their buckets. Raises UserError for a read-only
+    store.
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
-    own = own_buckets(store, campaign)
-    ways = accesses(store, own)
-    return functools.reduce(Removed.and_, (drop(ways[b.account], b, ours) for b in own), Removed(0))
+    own = _own(store, campaign)
+    ways = accesses(store, [bucket for bucket, _ in own])
+    gone, failed = Removed(0), []
+    for bucket, mark in own:  # a bucket that fails keeps no other from being removed
+        try:
+            gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))
+        except MeasurementFailed as error:
+            failed.append(str(error))
+    if failed:
+        raise MeasurementFailed(f"{failed[0]}; {len(failed)} of {len(own)} buckets failed; of the others: {gone}")
+    return gone

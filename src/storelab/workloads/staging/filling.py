@@ -84,7 +84,7 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
     if wanted and not keep:
         left_over.remove(config, store, always=True)
     place = stage.buckets_of(config, store, 1)[0]
-    buckets.ensure(store, config.name, [place])
+    buckets.prepare(config, store, [place])
     way, capacity = store.access(place.account), store.capacity_bytes() or 0
     size = max(1, min(OBJECT, capacity // FINEST))
     _write_down(config, store, left_over.filler(config, store.name))

@@ -117,8 +117,9 @@ def remove(config: "Config", store: Store, always: bool = False) -> int:
     for place in places:
         if buckets.present(ways, place):
             gone = gone.and_(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX, ours=ours))
-    if gone.stays:
-        stage.report(f"    {store.name}: {gone.told()}")
+    if told := gone.told():
+        stage.report(f"    {store.name}: {told}")
     store.reclaim()
-    _note(config, store.name).unlink(missing_ok=True)
+    if gone.complete:  # what cannot be deleted still counts
+        _note(config, store.name).unlink(missing_ok=True)
     return gone.objects

@@ -90,7 +90,7 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
                 "stage it with a writable account first",
             )
         _check_room(store, dataset)
-        buckets.ensure(store, config.name, places)
+        buckets.prepare(config, store, places)
         written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
         if dataset["kind"] == "keys":
             many_keys.stage(store, ways, places, dataset, files[0])
@@ -183,7 +183,7 @@ def _check_room(store: Store, dataset: dict[str, Any]) -> None:
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
     """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
     with suppress(NoSuchBucket, AccessRefused):
-        return access.read(bucket.name, key, 1000)  # a SHA-256
+        return access.read(bucket.name, key, 10 * written.STAGED_BYTES)
     return None
 
 

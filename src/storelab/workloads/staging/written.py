@@ -2,19 +2,24 @@
 
 Before an attempt writes, it is noted which keys it can make and how long their objects are; before a data set is
 uploaded, its objects. Nothing is added to the requests that are measured. The notes lie beside the campaign and in the
-folder `state`, so that neither is missed where the other was removed. Only what fits a note is ever deleted.
+folder `state`, so that neither is missed where the other was removed. Only what fits a note is ever deleted: manifests
+and records are no notes, for another storelab may have written what they name.
 """
 
+import getpass
 import hashlib
 import json
 import os
 import re
+import socket
 import sys
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storelab.core.errors import shown
 from storelab.core.model import Point
 from storelab.datasets import keys, payload
 from storelab.stores.base import Store
@@ -67,7 +72,7 @@ class Written:
             with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError, re.error):  # it names nothing
                 if "attempt" in line:
                     self.attempt(str(line["attempt"]), line["clients"] + 0, [_checked(*m) for m in line["made"]])
-                else:
+                elif "dataset" in line:
                     self.dataset(line["dataset"], columns(line["dataset"]), line["bodies"], line["buckets"])
 
     def attempt(self, name: str, clients: int, made: list[Made]) -> None:
@@ -187,15 +192,44 @@ def note_dataset(
 
 
 def noted(config: "Config", store: Store) -> Written:
-    """What the notes and the manifests of the campaign tell."""
-    lines = [line for path in _notes(config, store.name) for line in _lines(path)]
-    out = Written(store, lines)
-    for path in sorted((config.raw / "manifests" / store.name).glob("*.json")):
-        with suppress(ValueError, KeyError, TypeError, IndexError):  # a damaged one tells of nothing
-            manifest = json.loads(path.read_bytes())
-            sizes = [body["size"] for body in manifest["bodies"]]
-            out.dataset(manifest["dataset"], manifest["objects"], sizes, manifest["buckets"])
-    return out
+    """Return what the notes of the campaign name."""
+    return Written(store, (line for path in _notes(config, store.name) for line in _lines(path)))
+
+
+def writer(config: "Config", store: Store) -> dict[str, str]:
+    """Return what names this storelab in its marks: user, host and results folder, and an id that is noted."""
+    ids = _ids(config, store)
+    if not ids:
+        _note(config, store.name, {"writer": uuid.uuid4().hex})
+        ids = _ids(config, store)
+    return _names(config) | {"id": ids[0]}
+
+
+def foreign(config: "Config", store: Store, mark: Mapping[str, Any]) -> str:
+    """Return who wrote a mark, '' if it was this storelab, or an older one that named nobody.
+
+    The id of the notes decides where results were moved, or another host of a cluster is used.
+    """
+    named = mark.get("writer")
+    if not isinstance(named, dict) or named.get("id") in _ids(config, store):
+        return ""
+    who = {key: str(named.get(key, "unknown")) for key in ("user", "host", "results")}
+    if who == _names(config):
+        return ""
+    return shown(f"{who['user']}@{who['host']}, results folder {who['results']}", 200)
+
+
+def _names(config: "Config") -> dict[str, str]:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # no entry in the table of users
+        user = str(os.getuid())
+    return {"user": user, "host": socket.gethostname(), "results": str(Path(config.results).absolute())}
+
+
+def _ids(config: "Config", store: Store) -> list[str]:
+    lines = (line for path in _notes(config, store.name) for line in _lines(path))
+    return [line["writer"] for line in lines if "writer" in line]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -95,9 +95,27 @@ def test_foreign_files_stay(store):
     (store.path / bucket.name / "file").write_text("precious")
     assert "bears no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
     assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
-    with pytest.raises(MeasurementFailed, match="still holds file"):
+    with pytest.raises(MeasurementFailed, match="still holds 'file'"):
         store.access().drop_bucket(bucket.name)
     assert (mine / "file").exists() and (store.path / bucket.name / "file").exists()
+
+
+def test_foreign_entries_of_a_bucket_are_counted(store):
+    """Links are not followed, neither to the folder above, nor out of the store."""
+    bucket = bucket_for(store, "camp")
+    folder = store.path / bucket.name
+    store.access().write(bucket.name, "put/mine", b"1")
+    (store.path / "outside").mkdir()
+    (store.path / "outside" / "put").write_text("precious")
+    (folder / "put" / "up").symlink_to("..")
+    (folder / "put" / "out").symlink_to(store.path / "outside")
+    (folder / "none").symlink_to("nowhere")
+    (folder / "two\nlines").write_text("precious")
+    os.mkfifo(folder / "pipe")
+    gone = buckets.remove(store, "camp", lambda name, key, size: key.endswith(("mine", "put")))
+    assert gone[:3] == (1, 0, 5) and str(gone).isprintable() and gone.left == (bucket.name,)
+    assert (store.path / "outside" / "put").exists() and (folder / ".storelab").exists()
+    assert len(list(folder.rglob("*"))) == 5 + 2, "with the mark and the folder put"
 
 
 def test_only_empty_folders_are_dropped(store):
@@ -108,7 +126,7 @@ def test_only_empty_folders_are_dropped(store):
     assert access.bucket_names() == []
     access.make_bucket("b")
     (store.path / "b" / "link").symlink_to(store.path)
-    with pytest.raises(MeasurementFailed, match="still holds link"):
+    with pytest.raises(MeasurementFailed, match="still holds 'link'"):
         access.drop_bucket("b")
 
 

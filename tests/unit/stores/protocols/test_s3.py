@@ -105,7 +105,7 @@ class Emptied:
             raise ClientError({"Error": {"Code": "BucketNotEmpty"}}, "DeleteBucket")
         self.dropped += 1
 
-    def get_paginator(self, _):
+    def list_object_versions(self, **_):
         raise ClientError({"Error": {"Code": "NotImplemented"}}, "ListObjectVersions")
 
     def list_objects_v2(self, **_):
@@ -117,7 +117,7 @@ def test_bucket_that_was_just_emptied_is_tried_again(monkeypatch):
     client = Emptied(3)
     s3.S3Access(client, "stores.g").drop_bucket("b")
     assert client.dropped == 1
-    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still holds theirs"):
+    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still holds 'theirs'"):
         s3.S3Access(Emptied(99, ["theirs"]), "stores.g").drop_bucket("b")
     with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
         s3.S3Access(Emptied(99), "stores.g").drop_bucket("b")

@@ -69,7 +69,7 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
     if store.settings.read_only:
         problem = f"the repository of {days} days is not staged, and the store is read-only"
         raise UserError(f"stores.{store.name}", problem, "stage it with a writable account first")
-    buckets.ensure(store, config.name, [place])
+    buckets.prepare(config, store, [place])
     written.note_made(config, store, name, made(name, repository))
     folder = scratch.folder(config.scratch) / f"launch-{name}"
     shutil.rmtree(folder, ignore_errors=True)

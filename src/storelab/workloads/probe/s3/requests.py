@@ -183,9 +183,8 @@ class S3(ByKey):
 
     def mark(self, name: str) -> None:
         """Raises Refuted."""
-        self.put(
-            MARKER, json.dumps({"campaign": self.extra["campaign"], "probe": self.job.attempt}).encode(), bucket=name
-        )
+        mark = {"campaign": self.extra["campaign"], "probe": self.job.attempt, "writer": self.extra.get("writer")}
+        self.put(MARKER, json.dumps(mark).encode(), bucket=name)
 
     def own_bucket(self, name: str) -> str:
         """Make and mark. Raises Refuted."""
