@@ -189,7 +189,7 @@ class S3Access(Access):
     def _delete_objects(self, bucket: str, entries: Mapping[tuple[str, str], Entry]) -> dict[Entry, str]:
         """Delete objects by one request; return what the server refuses, with its error code."""
         named = [{"Key": key} | ({"VersionId": version} if version else {}) for key, version in entries]
-        with self._explained():
+        with self._explained(bucket):
             try:
                 answer = self.s3.delete_objects(Bucket=bucket, Delete={"Objects": named, "Quiet": True})
             except ClientError as error:  # with MFA delete the whole request is refused
@@ -206,7 +206,7 @@ class S3Access(Access):
 
     def retention(self, bucket: str) -> Retention:
         versioning, mfa, lock = "", False, ""
-        with self._explained():
+        with self._explained(bucket):
             with suppress(ClientError):
                 found = self.s3.get_bucket_versioning(Bucket=bucket)
                 versioning, mfa = found.get("Status", ""), found.get("MFADelete") == "Enabled"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
-_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"})  # of a line of a note
+_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"}, {"writer"})  # of a line of a note
 STAGED, STAGED_BYTES = ".staged", 64  # the proof beside a data set: a SHA-256
 _TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # of an upload to a folder that was killed
 
