@@ -35,7 +35,7 @@ QUIRKS = {
     "gzip on request": "",
     "ETag without quotes": "",
     "no ETag": "ETag",
-    "ETag that is no MD5": "",
+    "ETag other than MD5": "",
     "slow first byte": "",
     "connection closed each time": "",
     "connection closed without a word": "[Cc]losed",
@@ -88,7 +88,7 @@ class Quirky(Answers):
         if "ETag" in headers:
             if self.quirk == "ETag without quotes":
                 headers["ETag"] = headers["ETag"].strip('"')
-            if self.quirk == "ETag that is no MD5":
+            if self.quirk == "ETag other than MD5":
                 headers["ETag"] = '"version-1"'
             if self.quirk == "no ETag":
                 del headers["ETag"]
