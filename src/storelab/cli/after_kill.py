@@ -4,6 +4,7 @@
 however the parent ends. May import: every room.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -12,13 +13,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from storelab.stores.protocols import environment
+
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
     """Let such a process wait while the block runs."""
     command = [sys.executable, "-m", "storelab.cli.after_kill", str(folder)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, **quiet) as waiting:
+    environ = environment.explicit(os.environ)  # without keys
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
         assert waiting.stdin
         try:
             yield
