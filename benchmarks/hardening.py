@@ -1,4 +1,4 @@
-"""What kills, flipped bytes and mistakes do to storelab, by its counts: kills survived, flips told, mistakes told.
+"""What kills, flipped bytes, damaged derived files and mistakes do to storelab, by counts of what it missed.
 
 Seeds other than the tests'.
 
@@ -11,12 +11,13 @@ from collections.abc import Callable
 import console_blocks
 import mistaken
 from common import options, report, run, sized
-from hardened import flips, kills
+from hardened import damages, flips, kills
 
 Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
     lambda args: kills.figures(sized(args, 300, 30, 2)),
     lambda args: flips.figures(sized(args, 300, 30, 3)),
+    lambda args: damages.figures(sized(args, 500, 50, 4)),
     lambda args: console_blocks.figures(*sized(args, (False, None), (True, None), (True, 1))),
     lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
 )
