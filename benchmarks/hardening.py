@@ -1,6 +1,6 @@
-"""What kills, flipped bytes, mistakes, servers with quirks and users' environments do to storelab, as counts.
+"""What kills, flipped bytes, damaged files, mistakes, servers with quirks and users' environments do to storelab.
 
-Seeds other than the tests'.
+Counts of what it missed. Seeds other than the tests'.
 
 A part is a module of `hardened/` (or beside it) whose function gives figures, name -> count; PARTS names them all.
 """
@@ -11,13 +11,14 @@ from collections.abc import Callable
 import console_blocks
 import mistaken
 from common import options, report, run, sized
-from hardened import flips, kills, leftovers, quirks, variables
+from hardened import damages, flips, kills, leftovers, quirks, variables
 
 Part = Callable[[argparse.Namespace], dict[str, float]]
 PARTS: tuple[Part, ...] = (
     lambda args: kills.figures(sized(args, 300, 30, 2)),
     lambda args: flips.figures(sized(args, 300, 30, 3)),
     leftovers.figures,
+    lambda args: damages.figures(sized(args, 500, 50, 4)),
     lambda args: console_blocks.figures(*sized(args, (False, None), (True, None), (True, 1))),
     lambda args: mistaken.tried(sized(args, 2000, 200, 21), seed=20150413),
     quirks.figures,
