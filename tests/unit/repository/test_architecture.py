@@ -16,7 +16,6 @@ OUTLIVING = {
     "cli/after_kill.py": "it cleans up after its parent, and holds no keys",
     "stores/hdfs/store.py": "`down` finds the process that formats a name space by its log",
     "gang/testbed/pool.py": "a testbed is up until `down`",
-    "cli/after_kill.py": "it removes what a killed `storelab quick` leaves",
     "install/debian.py": "a file that forbids services must be removed again",
     "analysis/latex/typeset.py": "the analysis imports only core; LaTeX ends by itself",
 }
