@@ -279,6 +279,7 @@ class _Purge:
     refused: dict[Entry, str] = field(default_factory=dict)
     held: set[str] = field(default_factory=set)  # keys of ours with versions that stay
     unlisted: bool = False
+    waiting: bool = False  # delete markers are there, for the second look
     found: dict[str, tuple[int, Entry]] = field(
         default_factory=dict
     )  # ours at the last look: number and first, by kind
@@ -290,7 +291,7 @@ class _Purge:
             for number, pause in enumerate(LOOKS):
                 time.sleep(pause)
                 self._look(delete=number < len(LOOKS) - 1, markers=number > 0)
-                if number and not self._again():
+                if not self._again() and not (self.waiting and number == 0):
                     break
         except MeasurementFailed as error:
             done = Removed(self.kinds[OBJECT], hidden=self.kinds.total() - self.kinds[OBJECT])
@@ -338,6 +339,7 @@ class _Purge:
                     held.add(entry.key)
             elif entry not in self.refused and not (entry.kind == DELETE_MARKER and entry.key in self.held):
                 if entry.kind == DELETE_MARKER and not markers:
+                    self.waiting = True
                     continue
                 number, first = self.found.get(entry.kind, (0, entry))
                 self.found[entry.kind] = number + 1, first
