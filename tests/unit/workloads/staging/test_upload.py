@@ -45,6 +45,7 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     body = tmp_path / "body"
     body.write_bytes(bytes(1000))
     clock = itertools.count(0, 15)
+    monkeypatch.setattr(patience, "_told", [0.0])
     monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=clock.__next__))
     with pytest.raises(MeasurementFailed, match="staging small into mine: nothing moved for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
