@@ -131,7 +131,7 @@ def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
     if any(not ours(bucket.name, key, size) for key, size in buckets.list_keys(access, bucket)):
         return 0  # of somebody else: `storelab clean` tells of it
     with suppress(ClientError):
-        access.s3.delete_bucket_policy(Bucket=bucket.name)  # type: ignore[attr-defined]  # only S3 has such buckets
+        getattr(access, "way", access).s3.delete_bucket_policy(Bucket=bucket.name)  # only S3 has such buckets
     return buckets.drop(access, bucket, ours).objects
 
 
