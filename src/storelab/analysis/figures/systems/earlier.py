@@ -9,13 +9,12 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import PAGE
 from storelab.analysis.figures.specification import Function
-from storelab.analysis.tables.verdicts.earlier import MEASURED, MEASURES
+from storelab.analysis.tables.verdicts.earlier import MEASURED, MEASURES, printed_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}
 SAID = re.compile(
     r"(per front-end|(up|down)load( throughput| 4 kB| 100 MB)|network limit, reached)(, )?"
 )  # the panel's
@@ -29,7 +28,7 @@ def name_of(r: pd.Series) -> str:
     if r["source"] == MEASURED:
         return str(r["system"])
     year = re.search(r"\d{4}", str(r["source"]))
-    system = SYSTEMS.get(re.sub(r"_\d{4}$", "", str(r["system"])), str(r["system"]))
+    system = printed_name(str(r["system"]))
     said = SAID if r["measure"] in MEASURES.values() else SAID_ONCE
     setting = said.sub("", str(r["setting"])).strip(", ")
     return f"published {year[0] if year else ''}: " + ", ".join(filter(None, [system, setting]))

@@ -6,7 +6,7 @@ from storelab.analysis.latex import FILE, FILLED, SECTION
 from storelab.analysis.latex.parts import FEW, THIN, escape, few, floating, interval, left, row, title
 from storelab.analysis.latex.verdicts import WITH_FEW
 from storelab.analysis.parts import words
-from storelab.analysis.tables.verdicts.earlier import MEASURED
+from storelab.analysis.tables.verdicts.earlier import MEASURED, printed_name
 
 
 @FILE("table_earlier", "earlier")
@@ -39,4 +39,11 @@ def _line(r: pd.Series) -> str:
         )
     value = words.number(r["median"], gap=THIN)
     as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
-    return row([f"published: {escape(r['system'])}, {escape(r['source'])}", value, escape(r["setting"]), as_printed])
+    return row(
+        [
+            f"published: {escape(printed_name(r['system']))}, {escape(r['source'])}",
+            value,
+            escape(r["setting"]),
+            as_printed,
+        ]
+    )

@@ -21,6 +21,7 @@ from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.throughput import CLASSES, of_class
 
 MEASURED = "measured"
+SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
 SMALL = 8192  # bytes: theirs had 4 kB, which may be binary
 COLD, NETWORK = "cold", "network"  # downloads that no cache holds; throughput whose direction is not printed
 QUANTITIES = {  # how a printed quantity begins, and its unit -> ours
@@ -66,6 +67,11 @@ COLUMNS = (
     "printed",
     "printed_unit",
 )
+
+
+def printed_name(system: str) -> str:
+    """Return how people call a system of the printed numbers: `uds1_2012` is UDS 1."""
+    return SYSTEMS.get(re.sub(r"_\d{4}$", "", system), system)
 
 
 def _divided(setting: str) -> tuple[str, int] | None:
