@@ -11,6 +11,7 @@ from managed import rows_of
 from paths import SHARED
 
 from storelab.core.errors import MeasurementFailed
+from storelab.measure import cleaning
 from storelab.measure import point as measure
 from storelab.stores import everywhere
 from storelab.stores.protocols import s3_clients
@@ -128,3 +129,29 @@ def test_real_files_are_read(planned):
             assert {r["baskets"] for r in reads} == {949} and {r["needed_bytes"] for r in reads} == {
                 sum(r["needed_bytes"] for r in reads) // len(reads)
             }
+
+
+HARD = "a \"b' $HOME `id` ;&|<(x)[y]{z} *?#~! ü 日本 %41 +=,@^\\ -r"
+
+
+def test_names_of_folders_and_files_are_data(tmp_path, seaweedfs, keys):
+    """Results, state, scratch and the file reach each engine, and all that it wrote is removed."""
+    folder = tmp_path / HARD
+    (folder / "scratch").mkdir(parents=True)
+    path = small_root.tree(folder / f"{HARD}.root", entries=1000)
+    every = {"object": ["s5cmd", "fsspec", "obstore", "loadgen"], "root": ["uproot-s3fs", "planned"]}
+    sweeps = {
+        "put": SHORT | {"workload": "put", "axes": {"object_size": "4 kB", "engine": every["object"]}},
+        "get": SHORT | {"workload": "get", "objects": 5, "axes": {"object_size": "4 kB", "engine": every["object"]}},
+        "read": SHORT | {"workload": "read_entries", "axes": {"scale": "mine", "engine": every["root"]}},
+    }
+    store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
+    own = {"files": {"mine": {"path": str(path), "tree": "events"}}, "scratch": str(folder / "scratch")}
+    config, points = configured(folder, {"one": store}, sweeps, **own)
+    assert {p.axes["engine"] for p in points} == {*every["object"], *every["root"]}
+    for point in points:
+        record = measure.point(config, points, point.key)
+        assert record["valid"] and all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
+        assert {row["error"] for row in rows_of(config.raw / point.key, "ops")} == {None}, point.key
+    removed = cleaning.clean(config, everywhere(config)["one"])
+    assert removed.objects and removed.buckets and not removed.stays
