@@ -8,6 +8,7 @@ of every tenth the real commands `storelab verify` and `snakemake`, over finishe
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +16,12 @@ from pathlib import Path
 
 from common import BIN, ROOT, environ, say
 
+sys.path.append(str(ROOT / "tests" / "support"))
+import unsealed
+
 from storelab.analysis.records import campaign
 from storelab.cli import workflow
-from storelab.core import evidence, records
+from storelab.core import evidence
 from storelab.core.errors import UserError
 
 REAL_EVERY = 10
@@ -29,12 +33,10 @@ def laid_out(folder: Path, sealed: bool) -> Path:
     for name in ("Snakefile", "rules", "paper", "notebooks", "profiles", "src", "campaigns", "config.yaml"):
         (folder / name).symlink_to(ROOT / name)
     target = folder / "results" / NAME
-    shutil.copytree(ROOT / "results" / NAME / "raw", target / "raw")
-    if not sealed:
-        (target / "raw" / evidence.SEAL).unlink()
-        for path in evidence.raw_files(target / "raw"):
-            if path.suffix == ".json":
-                records.write_summed(path, records.read_json(path))
+    if sealed:
+        shutil.copytree(ROOT / "results" / NAME / "raw", target / "raw")
+    else:
+        unsealed.write(ROOT / "results" / NAME / "raw", target / "raw")
         evidence.write_sums(target / "raw")
     return target
 

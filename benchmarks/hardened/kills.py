@@ -54,7 +54,7 @@ def started(folder: Path, act: int, *command: str) -> subprocess.Popen[bytes]:
 
 
 def heads(raw: Path) -> dict[str, bytes]:
-    return {key: head.read_bytes() for key, head in evidence.heads(raw).items()}
+    return {key: (raw / key / "run.json").read_bytes() for key in evidence.heads(raw)}
 
 
 def violations(raw: Path, before: dict[str, bytes], chosen: str) -> list[str]:

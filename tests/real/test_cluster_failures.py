@@ -209,7 +209,7 @@ def test_renewed_token_is_used_and_kept_secret(testbed, lab, tmp_path):
     done = on(testbed, lab, *command, "--again")
     watch.over.set()
     watch.join()
-    assert done.returncode == 1 and f"the token in {file} ends in" in done.stderr and "renew it" in done.stderr
+    assert done.returncode == 1 and f"the token in {file} ended" in done.stderr and "renew it" in done.stderr
     assert watch.tokens - {""} == {first, second} and watch.modes == {0o600} and not watch.told
     written = [p for place in (lab / "results", testbed) for p in place.rglob("*") if p.is_file()]
     assert len(written) > 20 and not [p for p in written if any(s.encode() in p.read_bytes() for s in (first, second))]
