@@ -13,6 +13,7 @@ from paths import ROOT
 from storelab.analysis.figures import write
 from storelab.analysis.latex import typeset
 from storelab.analysis.latex import write as latex
+from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
@@ -114,7 +115,7 @@ def test_same_records_same_pdf(tmp_path, once):
 @pytest.mark.heavy
 def test_latex_errors_are_one_line(tmp_path, once):
     shutil.copytree(once, tmp_path / "c")
-    (tmp_path / "c/tex/sections.tex").write_text("\\undefinedmacro\n")
+    (tmp_path / "c/tex/sections.tex").write_bytes(derived.tex("\\undefinedmacro\n"))
     with pytest.raises(UserError, match=r"Undefined control sequence.*undefinedmacro"):
         typeset.build(tmp_path / "c", ROOT / "paper")
 

@@ -12,6 +12,7 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis.report import build, library, page
+from storelab.core import evidence
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 AXE = ROOT / ".storelab" / "node" / "node_modules" / "axe-core" / "axe.min.js"
@@ -129,7 +130,7 @@ def test_hover_tells_and_a_click_leads_to_the_runs_and_a_run_to_its_record(made,
     tab.evaluate("document.querySelector('main td a').click()")
     tab.until(f"document.querySelector('main code')?.textContent === {json.dumps(key)}")
     said = tab.evaluate("document.querySelector('main').innerText")
-    run = json.loads((made["reference"].parent / "raw" / key / "run.json").read_text())
+    run = evidence.read(made["reference"].parent / "raw", key)
     assert run["environment"]["kernel"] in said and run["engine"]["version"] in said and "operations/s" in said
     quiet(tab, made["reference"])
 
