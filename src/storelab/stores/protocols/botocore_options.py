@@ -53,7 +53,13 @@ def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any
     if status >= 300 or not asked:
         return
     came = _CONTENT_RANGE.fullmatch(parsed.get("ContentRange", ""))
-    if status == 206 and came and came[1] == asked[1] and (came[2] == asked[2] or int(came[2]) == int(came[3]) - 1):
+    # Some servers (rclone) send the range with status 200, and say so.
+    if (
+        status in (200, 206)
+        and came
+        and came[1] == asked[1]
+        and (came[2] == asked[2] or int(came[2]) == int(came[3]) - 1)
+    ):
         return
     parsed["Body"].close()
     if status == 206:
