@@ -141,9 +141,15 @@ def prepare(
     command = f"storelab{set_options(overrides)}"
     forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
-        for path in derived.damaged_tables(campaign_dir, code.constant(code.TABLES, "NAMES")) if verifying else ():
-            print(f"storelab: {path}: is not as it was made from these records; it is made again", file=sys.stderr)
+        again = derived.damaged_tables(campaign_dir, code.constant(code.TABLES, "NAMES")) if verifying else []
+        for path in again:
             path.unlink()
+        if again:
+            more = f" (and {len(again) - 1} more tables)" if len(again) > 1 else ""
+            print(
+                f"storelab: {again[0]}: is not as it was made from these records{more}; it is made again",
+                file=sys.stderr,
+            )
         there = existing(raw, light.name, verifying)
         return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
     if records.sealed(raw):
