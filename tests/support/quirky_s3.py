@@ -38,7 +38,7 @@ QUIRKS = {
     "ETag other than MD5": "",
     "slow first byte": "",
     "connection closed each time": "",
-    "connection closed without a word": "[Cc]losed",
+    "connection closed without a word": "[Cc]losed|broken pipe|reset by peer",
     "redirected": "redirected",
     "busy": "SlowDown|503",
     "wrong Content-Range": r"Content-Range|Requested \d",

@@ -358,7 +358,7 @@ def test_file_server_quits_before_others_are_stopped(tmp_path, monkeypatch):
         }
         for name, fake in fakes.items():
             monkeypatch.setattr(one.daemons, name, fake)
-        monkeypatch.setattr(openafs, "within", lambda seconds, good: waited.append(within(5.0, good)))
+        monkeypatch.setattr(openafs, "within", lambda seconds, good: waited.append(within(60.0, good)))
         one.folder.mkdir(parents=True)
         one.down()
     finally:
