@@ -45,7 +45,9 @@ def budget(config: Config, results: list[dict[str, Any]], staged: bool = False) 
     if fraction > budget:
         told = [error for r in results for error in r["engine"].get("errors", {}).values()]
         first = (told or ["no engine told why"])[0]
-        words = " ".join((first if isinstance(first, str) else first["message"]).split())[:200]
+        words = " ".join((first if isinstance(first, str) else first["message"]).split())
+        if len(words) > 200:  # the cause is at the end of what Go's programs say
+            words = f"{words[:100]} … {words[-97:]}"
         reason = f"{100 * fraction:.3g} % of the operations failed, {most}: {words}"
         return found | {"reason": _hinted(reason, results, staged)}
     if held > budget:

@@ -105,6 +105,9 @@ def test_run_above_failure_budget_is_invalid():
         assert found["errors"] == errors and found["operations"] == operations
         assert found["reason"] is None if valid else f"{errors} %" in found["reason"], errors
     assert found["reason"].endswith("slow down"), "the server's words, on one line"
+    engine["errors"]["SlowDown"]["message"] = "put " + 50 * "a long way " + ": broken pipe"
+    found = budget([first])["reason"]
+    assert ": put a long way" in found and found.endswith(": broken pipe") and len(found) < 300
     bad = client(0, errors=3, operations=100)
     assert run_json(bad, budget=0.03)["valid"] and not run_json(bad, budget=0.029)["valid"]
     assert run_json(bad)["budget"]["fraction"] == pytest.approx(3 / 103)
