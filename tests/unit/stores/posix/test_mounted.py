@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -345,7 +346,8 @@ def test_file_server_quits_before_others_are_stopped(tmp_path, monkeypatch):
     """Even a suspended one gets SIGQUIT, else its volumes must be salvaged; the clients end before it."""
     one, stopped, waited = store("openafs", tmp_path), [], []
     names = ["mount-1", "ptserver-1", "fileserver-1", "volserver-1"]
-    server = subprocess.Popen(["sleep", "600"])
+    heard = partial(signal.signal, signal.SIGQUIT, signal.SIG_DFL)  # shells ignore it in their background
+    server = subprocess.Popen(["sleep", "600"], preexec_fn=heard)
     os.kill(server.pid, signal.SIGSTOP)
     try:
         fakes = {
@@ -358,7 +360,7 @@ def test_file_server_quits_before_others_are_stopped(tmp_path, monkeypatch):
         }
         for name, fake in fakes.items():
             monkeypatch.setattr(one.daemons, name, fake)
-        monkeypatch.setattr(openafs, "within", lambda seconds, good: waited.append(within(60.0, good)))
+        monkeypatch.setattr(openafs, "within", lambda seconds, good: waited.append(within(5.0, good)))
         one.folder.mkdir(parents=True)
         one.down()
     finally:
