@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -161,16 +162,19 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
     assert campaign.seal(copy, with_failures=True)["points"] == 9
 
 
-def test_text_that_disagrees_with_its_sum_is_named(copy):
-    """Sums and seal are written anew, as by somebody who alters a record on purpose."""
+@pytest.mark.parametrize("own_sum", [False, True])
+def test_altered_text_is_named(copy, own_sum):
+    """Sums and seal are written anew, as by somebody who alters a record on purpose; also the text's own sum."""
     campaign.seal(copy, with_failures=True)
     raw = copy / "raw"
     table = pd.read_parquet(raw / "runs.parquet")
     row = table.index[table["file"] == "run.json"][3]
-    table.loc[row, "text"] = table.loc[row, "text"].replace('"start_ns": 1', '"start_ns": 2')
+    text = table.loc[row, "text"].replace('"start_ns": 1', '"start_ns": 2')
+    table.loc[row, "text"] = records.with_sum(json.loads(text)).decode() if own_sum else text
     table.to_parquet(raw / "runs.parquet")
     evidence.write_sums(raw)
     told = records.read_json(raw / "SEAL") | {"sha256sums_sha256": records.sha256(raw / "SHA256SUMS")}
     records.write_summed(raw / "SEAL", told)
     for message in looks(copy):
-        assert f"run.json of {table.loc[row, 'point']}" in message and "its own sum" in message
+        assert f"run.json of {table.loc[row, 'point']}" in message
+        assert ("SHA256SUMS.measured" if own_sum else "its own sum") in message
