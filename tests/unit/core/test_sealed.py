@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -160,6 +161,18 @@ def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
     assert "is being sealed by another process" in refusal(campaign.seal, copy, True)
     os.close(folder)
     assert campaign.seal(copy, with_failures=True)["points"] == 9
+
+
+def test_other_records_beside_a_seal_stay(copy, tmp_path):
+    """A folder of that name which is not what was sealed is never removed."""
+    shutil.copytree(copy / "raw", tmp_path / "other")
+    campaign.seal(copy, with_failures=True)
+    other = copy / "raw.measured"
+    shutil.move(tmp_path / "other", other)
+    (other / "SHA256SUMS").write_text("of other records\n")
+    before = sorted(other.rglob("*"))
+    assert f"{other}: holds other records" in refusal(campaign.seal, copy, True)
+    assert sorted(other.rglob("*")) == before and looks(copy) == FINE
 
 
 @pytest.mark.parametrize("own_sum", [False, True])

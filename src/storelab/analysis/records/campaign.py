@@ -146,7 +146,7 @@ def _go_on(folder: Path) -> None:
         shutil.rmtree(sealing)
     if measured.is_dir():
         evidence.verify(raw)
-        shutil.rmtree(measured)
+        _remove_measured(raw, measured)
 
 
 def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
@@ -172,4 +172,15 @@ def _exchange(folder: Path) -> None:
     raw.rename(old)
     new.rename(raw)
     records.sync_folder(folder)
-    shutil.rmtree(old)
+    _remove_measured(raw, old)
+
+
+def _remove_measured(raw: Path, measured: Path) -> None:
+    """Remove the measured form, its sums last. Raises UserError: `raw` is not the sealed form of these records."""
+    sums, kept = measured / evidence.SUMS, raw / sealed.MEASURED_SUMS
+    rest = [path for path in measured.iterdir() if path != sums]
+    if rest and not (sums.exists() and kept.exists() and sums.read_bytes() == kept.read_bytes()):
+        raise UserError(str(measured), "holds other records than those that were sealed", "move it elsewhere")
+    for path in rest:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    shutil.rmtree(measured)
