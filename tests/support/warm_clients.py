@@ -4,6 +4,7 @@ Loading the libraries of a client takes half a second of CPU or more, at each of
 as at any point: arguments, standard input and output of `gang/prefork.py`, a separate session, environment and folder.
 """
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -64,7 +65,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it ended between the two
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.process.terminate()

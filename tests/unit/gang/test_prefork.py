@@ -106,7 +106,7 @@ def test_clients_see_no_settings_of_user(started, monkeypatch, tmp_path):
     running(launcher, 2)
     with local.spare(()) as spare:
         for process in (*(each.process for each in launcher.started), spare):
-            seen = psutil.Process(process.pid).environ()
+            seen = until(psutil.Process(process.pid).environ)  # empty while a program replaces another
             assert {name for name in settings if seen.get(name) == settings[name]} == {"HOME"}
 
 
