@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Pages:
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
         """names: top-level fields; default: all. Raises decode.Broken for a damaged list of pages."""
         _read_lists(ntuple)
+        _find_fields_below(ntuple)
         fields = {f.name: f for f in ntuple.fields}
         names, rows, unreadable = list(fields if names is None else names), [], {}
         clusters = [(int(c.num_first_entry), int(c.num_entries)) for c in ntuple.cluster_summaries]
@@ -65,6 +66,11 @@ class Pages:
         table = np.array(rows, "i8").reshape(-1, 8)
         layout = Baskets(names, *(table[:, k] for k in range(6)))
         return cls(ntuple, layout, table[:, 6], table[:, 7].astype(bool), unreadable)
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Top-level fields by name."""
+        return {field.name: field for field in self.tuple.fields}
 
     def stored(self, row: int, data: np.ndarray) -> np.ndarray:
         """The bytes of a page without its checksum. Raises decode.Broken if that is another."""
@@ -95,7 +101,7 @@ class Pages:
         """
         whole = self.tuple
         int(whole.num_entries)  # uproot counts the clusters once: let it see all of them
-        summaries, links, fields = whole.cluster_summaries, whole.page_link_list, {f.name: f for f in whole.fields}
+        summaries, links = whole.cluster_summaries, whole.page_link_list
         whole.read_locator = partial(_fetched, whole.file.source, unpacked)
         try:
             for cluster, pages in sorted(zip(summaries, links, strict=True), key=lambda c: int(c[0].num_first_entry)):
@@ -106,7 +112,7 @@ class Pages:
                 # uproot also reads the cluster after the last entry if that ends a cluster: let it see this one only.
                 whole._cluster_summaries, whole._page_link_list = [cluster], [pages]
                 for name in names:
-                    array = fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
+                    array = self.fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
                     yield name, array if len(wanted) == held else array[np.asarray(wanted)]
         finally:
             whole._cluster_summaries, whole._page_link_list = summaries, links
@@ -146,6 +152,27 @@ def _read_lists(ntuple: Any) -> None:
             raise decode.Broken(f"the list of pages at {int(link.locator.offset)} is damaged: its checksum is another")
         lists.append(PageLink().read(chunk, cursor, {}))
     ntuple._page_list_envelopes = lists
+
+
+def _find_fields_below(ntuple: Any) -> None:
+    """Give each field the fields directly below it, in one pass: uproot would look through all fields for each of them.
+
+    Those below an anonymous field stand for it, as in `uproot.behaviors.RNTuple.HasFields.fields`.
+    """
+    below: dict[int, list[int]] = {}
+    for i, record in enumerate(ntuple.field_records):
+        if record.parent_field_id != i:
+            below.setdefault(record.parent_field_id, []).append(i)
+
+    def flat(number: int) -> Iterator[Any]:
+        for i in below.get(number, ()):
+            if ntuple.all_fields[i].is_anonymous:
+                yield from flat(i)
+            else:
+                yield ntuple.all_fields[i]
+
+    for number, field in enumerate(ntuple.all_fields):
+        field._fields = list(flat(number))
 
 
 def _columns(field: Any) -> list[int]:

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import awkward as ak
 import numpy as np
 import pytest
 import small_root
@@ -142,3 +143,15 @@ def test_page_that_does_not_unpack_is_reported(file):
     row = next(r for r in table.to_pylist() if r["branch"] == "i32" and r["entry_start"] == 50)
     small_root.changed(file, row["offset"], "9B", *[0] * 9)
     assert list(own_file.look(file, "mine", None)[0]["unreadable"]) == ["i32"]
+
+
+def test_fields_below_each_other_are_those_of_uproot(tmp_path):
+    """Also below anonymous fields: collections of collections, records, options and sums."""
+    deep = ak.Array([{"x": [[{"a": 1, "b": [2.5]}], []], "y": (1, 2.5), "z": None}, {"x": [], "y": (2, 3.5), "z": [3]}])
+    with uproot.recreate(tmp_path / "deep.root") as made:
+        made.mkrntuple("n", {name: deep[name] for name in deep.fields})
+    for path in (tmp_path / "deep.root", FILES):
+        truth, found = opened(path), Pages.of(opened(path)).tuple
+        below = [[[f.field_id for f in field.fields] for field in ntuple.all_fields] for ntuple in (truth, found)]
+        assert below[0] == below[1]
+        assert any(below[0])
