@@ -49,6 +49,8 @@ func (r *Run) do(l *lane, t *task, verify bool) (outcome, error) {
 		case err != nil:
 		case a.status != 200:
 			err = wrongf("WrongAnswer", "status %d instead of 200", a.status)
+		case a.size < 0: // as fasthttp counts an answer that names no length
+			err = wrongf("WrongAnswer", "no Content-Length")
 		case a.size != t.size:
 			err = wrongf("WrongAnswer", "Content-Length %d instead of %d", a.size, t.size)
 		}

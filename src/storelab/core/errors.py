@@ -48,8 +48,7 @@ class UserError(Exception):
         place, problem, mend = map(without_tokens, (place, problem, mend))
         self.place, self.problem, self.mend = place, problem, mend
         line = f"{place}: {problem}" + (f"; {mend}" if mend else "")
-        plain = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in line)
-        super().__init__(" ".join(plain.split()))
+        super().__init__(_one_line(line))
 
     def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
         """So that it comes out of a process pool: with its own arguments instead of the line."""
@@ -60,7 +59,13 @@ class MeasurementFailed(Exception):
     """A point (or a staging) that was tried and failed for a reason outside the configuration; exit code 1."""
 
     def __init__(self, *words: object):
-        super().__init__(*(without_tokens(word) if isinstance(word, str) else word for word in words))
+        super().__init__(*(_one_line(without_tokens(word)) if isinstance(word, str) else word for word in words))
+
+
+def _one_line(text: str) -> str:
+    """Return the text without line ends and control characters, which servers and file names may hold."""
+    plain = "".join(sign if sign.isprintable() else " " if sign.isspace() else "?" for sign in text)
+    return " ".join(plain.split())
 
 
 MENDS = {

@@ -1,6 +1,6 @@
 """Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
 
-from storelab.core.errors import UserError, of_system, said, text_of
+from storelab.core.errors import MeasurementFailed, UserError, of_system, said, text_of
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 SECRETS = (
@@ -59,3 +59,9 @@ def test_exceptions_without_text_are_printed():
             assert said(error).endswith("in test_errors.py: raise kind") and text_of(error) == ""
         assert said(kind()) == kind.__name__
     assert said(ValueError("a\n b")) == "ValueError: a b"
+
+
+def test_messages_of_servers_stay_on_one_line():
+    for kind in (lambda text: UserError("here", text), MeasurementFailed):
+        message = str(kind("a store said:\n\tline 2\r\nstorelab: all is well\x1b[2J\x00"))
+        assert message.isprintable() and "line 2 storelab: all is well" in message
