@@ -5,6 +5,7 @@ May import: every room; what a command needs is imported when it runs.
 
 import gc
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
@@ -269,6 +270,7 @@ def main() -> None:
     for told in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended in order
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(Exit(128 + number)))
+    open_closed_streams()
     gc.set_threshold(*GARBAGE)
     no_core_dumps()
     try:
@@ -283,6 +285,16 @@ def main() -> None:
     except (UserError, MeasurementFailed, click.ClickException, OSError, MemoryError) as error:
         click.echo(f"storelab: {one_line(error)}", err=True)
         sys.exit(Exit.FAILED if isinstance(error, MeasurementFailed) else Exit.MISTAKE)
+
+
+def open_closed_streams() -> None:
+    """Open the null device for standard streams that the caller closed.
+
+    Otherwise the next file that is opened has the number of that stream, and gets what a library prints.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - the stream of this process
 
 
 def one_line(error: Exception) -> str:

@@ -68,3 +68,19 @@ def test_numbers_for_latex_need_only_tables(tmp_path):
         "scipy",
         "duckdb",
     }
+
+
+def test_files_do_not_take_the_place_of_closed_streams(tmp_path):
+    """A record that is file 2 would get what libraries print to the standard error stream."""
+    program = f"""
+import os, click, storelab.cli
+def look():
+    with open({str(tmp_path / "record")!r}, "w") as record:
+        os.write(2, b"of a library")
+        record.write(str(record.fileno() > 2))
+storelab.cli.cli = click.command()(look)
+storelab.cli.main()
+"""
+    for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+        done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, program], timeout=60)
+        assert (done.returncode, (tmp_path / "record").read_text()) == (0, "True"), closed
