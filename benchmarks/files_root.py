@@ -84,6 +84,8 @@ def truth(kind: str) -> dict[str, list[Any]]:
             name: [np.full((i % 4, *shape), v).tolist() for i, v in zip(n, x, strict=True)]
             for name, shape in listed.items()
         }
+    if kind.startswith("packed-"):  # of ../shared/data/root
+        return by_readme(kind, n)
     if kind == "variants":
         return {"v": [(i, 0.5 * i, "v")[i % 3] for i in n]}
     if kind == "doubled":
@@ -121,6 +123,34 @@ def truth(kind: str) -> dict[str, list[Any]]:
             "b": [i % 3 == 0 for i in n],
         }
     return {}
+
+
+def by_readme(kind: str, n: range) -> dict[str, list[Any]]:
+    """Of the files there that uproot reads wrongly, by their README's formulas and ROOT's rounding."""
+    held = {
+        16: lambda i: float(np.floor(i % 100 * 2**16 / 100 + 0.5)) / (2**16 / 100),
+        10: lambda i: float(np.float32(np.floor(i % 100 * 2**10 / 100 + 0.5) / (2**10 / 100))),
+        12: lambda i: float(i % 100),
+        0: float,
+    }
+    forms: dict[str, dict[str, tuple[int, str]]] = {  # branch -> its bits, its dimensions; l: a list
+        "packed-doubles": {
+            "sc": (16, ""), "a1": (16, "3"), "l1": (16, "l"), "a2": (16, "23"), "l2": (16, "l2"),
+            "sn": (12, ""), "an": (12, "3"), "f1": (10, "3"), "g1": (10, "l"),
+        },
+        "packed-plain": {"f0": (0, ""), "fb": (0, ""), "d0": (0, "")},
+        "packed-jagged": {
+            "f16": (16, "l23"), "d32": (16, "l2"), "fixd": (16, "23"), "d32p": (12, "l2"), "plain": (0, "l23"),
+        },
+    }  # fmt: skip
+    out: dict[str, list[Any]] = {"n": [1 + i % 3 for i in n]}
+    for name, (bits, form) in forms[kind].items():
+        shapes = [tuple(1 + i % 3 if sign == "l" else int(sign) for sign in form) for i in n]
+        out[name] = [np.full(shape, held[bits](i)).tolist() for i, shape in zip(n, shapes, strict=True)]
+    if kind == "packed-plain":
+        out |= {name: [[i + k for k in range(3)] for i in n] for name in ("f3", "d3")}
+        out |= {name: [[i + k for k in range(1 + i % 3)] for i in n] for name in ("fn", "dn")}
+    return out
 
 
 def by_root(folder: Path) -> list[Case]:
