@@ -18,7 +18,7 @@ import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.links import over_link
-from storelab.analysis.tables import NUMBERS, TABLE, links
+from storelab.analysis.tables import links
 from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
@@ -64,7 +64,6 @@ def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-@TABLE("calibration", "campaign", "measured")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap`
     window."""
@@ -160,7 +159,6 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
     return 100 * max(both, *(h["cpu_busy_s"] / h["seconds"] / h["cores"] for h in (host, server)))
 
 
-@NUMBERS("calibration", "points", "throughput", "calibration")
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
     known = ceilings[ceilings["target"] == NETWORK]

@@ -13,7 +13,6 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
 
 BUDGET = 0.01  # of campaigns that name none
 GOOD = "good"  # class of the operations that succeeded
@@ -51,7 +50,6 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
 
 
-@TABLE("errors", "campaign", "points", "by", "roles_by")
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: list[str]) -> pd.DataFrame:
     """One row per run, with roles or without (columns `by` and `roles_by`, rep, key, state), op, status and class:
     operations that failed so, their fraction of all operations of the run (run_fraction: that of all failed ones), when
@@ -81,7 +79,6 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
     return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
 
 
-@TABLE("errors_over_time", "campaign", "plain")
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction,
     failure_budget, shared_host, second (its begin), `class` (`good`, or as `label`), operations. The worst run
@@ -109,7 +106,6 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return both[head].reset_index(drop=True)
 
 
-@NUMBERS("errors", "campaign", "points", "errors")
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
     errors.csv."""

@@ -14,7 +14,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import rates, windows
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core.engines import merges
 
 WORKLOAD = "events"
@@ -70,14 +69,12 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     return out
 
 
-@GIVEN("step_runs", "campaign", "plain")
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run: its columns of points.csv, and those of `runs`."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
     return both.merge(runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
 
 
-@TABLE("events", "step_runs", "by")
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
     interval."""
@@ -116,7 +113,6 @@ def comparable(rows: pd.DataFrame) -> pd.DataFrame:
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
 
 
-@NUMBERS("events", "events")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit): by navigation, the settings of the client with the most and the fewest events on the same
     store with the same jobs, and the span of their factors over all stores; what planned reads bring instead of reading

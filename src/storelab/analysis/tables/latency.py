@@ -26,7 +26,6 @@ from storelab.analysis.parts import cold, groups, words
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.records import HUNG
@@ -131,7 +130,6 @@ def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
     return 100 * float(met.mean()) if len(met) else 0.0
 
 
-@GIVEN("latencies", "campaign")
 def runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured key and op that has latencies: operations (that ended), failed, hung (all begun in the
     window), not_begun (due in it), loop, binned, METRICS in ms (null as above), BOUNDS (null: none). `operations`
@@ -197,7 +195,6 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
-@GIVEN("latency_runs", "latencies", "rated")
 def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run and op: its columns of points.csv, and what `runs` found, METRICS with their unit."""
     renamed = found.rename(columns={"operations": "counted"})
@@ -205,7 +202,6 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
-@TABLE("latency", "latency_runs", "by")
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`) and op, of what `with_points` gives: for each of METRICS the
     median over the runs with interval or range, in ms; null where it is null in one of the runs. lower_bounds: the
@@ -310,7 +306,6 @@ def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[flo
     return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
 
 
-@NUMBERS("latency", "latency")
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the paper quotes of `latency.csv`: of `ends`, the least median and the longest p99 of
     each loop, and where they were seen; in how many groups of the open loop the system did not keep up. Absent data,

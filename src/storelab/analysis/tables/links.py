@@ -13,7 +13,6 @@ from storelab.analysis.parts import speed, words
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links
-from storelab.analysis.tables import NUMBERS
 
 SLACK = 1.02  # more than this times its capacity went over a link: the buckets of a shaped link allow less
 # Percent of what links can carry in one direction: headers take 4 % of it, the start and the end of a run some more.
@@ -47,7 +46,6 @@ def of_group(runs: pd.DataFrame) -> dict[str, Any]:
     return known.iloc[0].to_dict() | said | {"link_used_percent": used}
 
 
-@NUMBERS("verdicts", "campaign", "points")
 def numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the text says of links. Absent where nothing is known."""
     _, problems = _problems(campaign, points)

@@ -20,7 +20,6 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.statistics import ratios
-from storelab.analysis.tables import NUMBERS, TABLE
 
 PERCENTILE = 0.95
 ALL = "all"  # `workload` of the rows of the whole
@@ -32,7 +31,6 @@ def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
     return {r: v for r, v in of.items() if r % 2}, {r: v for r, v in of.items() if not r % 2}
 
 
-@TABLE("noise", "rated", "axes")
 def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per group of points and metric with a run, latencies too where known; then the whole, once for speed and
     each latency.
@@ -61,7 +59,6 @@ def table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype(dict(axes))
 
 
-@NUMBERS("noise", "noise")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell
     (groups that have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole.

@@ -12,24 +12,11 @@ from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.records import published, rates, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import NUMBERS, TABLE, latency, noise
+from storelab.analysis.tables import NUMBERS, latency, noise
 from storelab.core import units
 
 DEFINITIONS = "the definitions"  # the source of constants
 COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches")  # with runs `n`
-# The order of their numbers; those of other tables follow.
-ORDER = [
-    "points",
-    "throughput",
-    "sparse",
-    "events",
-    "calibration",
-    "latency",
-    "errors",
-    "resources",
-    "noise",
-    "scaling",
-]
 
 
 def _definitions() -> list[tuple[str, Any, str]]:
@@ -54,7 +41,6 @@ def _definitions() -> list[tuple[str, Any, str]]:
     ]
 
 
-@TABLE("numbers", "campaign", "tables")
 def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
     """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no
     row."""
@@ -66,8 +52,8 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
         **{k: plan[k] for k in ("seed", "repetitions")},
     }
     rows = [(name, value, "", "plan.json") for name, value in said.items()]
-    for name in dict.fromkeys([*ORDER, *NUMBERS.declared]):
-        rows += [(*row, f"{name}.csv") for row in NUMBERS.make(name, tables)]
+    for name, maker in NUMBERS.items():
+        rows += [(*row, f"{name}.csv") for row in maker.make(tables)]
     rows += _runs(campaign, tables)
     rows += [(*row, DEFINITIONS) for row in _definitions()]
     rows += [(r["name"], r["value"], r["unit"], r["source"]) for r in published.numbers()]
@@ -103,7 +89,6 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-@TABLE("environment", "campaign")
 def environment(campaign: Campaign) -> pd.DataFrame:
     """group, item, value, points: what the machine captured, and for how many measured points it holds."""
     counts: dict[tuple[str, str, str], int] = {}

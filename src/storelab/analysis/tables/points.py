@@ -15,7 +15,7 @@ from storelab.analysis.parts import cold, words
 from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, latency
+from storelab.analysis.tables import calibration, latency
 from storelab.analysis.tables.systems import capabilities, consistency
 from storelab.core import units
 
@@ -38,7 +38,6 @@ PAUSED_MS = 100  # from so long a pause of a client on, the text tells of it
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
-@GIVEN("axes", "plan")
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
     """Column -> pandas dtype of every axis of the workloads that do one thing, in the workloads' order; not those of
     the calibration."""
@@ -50,7 +49,6 @@ def _columns(workloads: Mapping[str, Any]) -> dict[str, str]:
     return {a["column"]: DTYPES[a["kind"]] for w in workloads.values() for a in w["axes"]}
 
 
-@GIVEN("by", "plan")
 def identity(plan: Mapping[str, Any]) -> list[str]:
     """The columns that make a group of points: store, workload and all axes."""
     return ["store", "workload", *axis_columns(plan)]
@@ -65,7 +63,6 @@ def loopback(endpoint: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-@TABLE("points", "campaign", "measured", "calibration")
 def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
     runs with more failed operations than the campaign's budget `invalid`: measured, and in no median. tries: of the
@@ -85,7 +82,6 @@ def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) ->
     return calibration.with_ceilings(campaign, measured, ceilings)
 
 
-@GIVEN("measured", "campaign", "latencies")
 def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     """points.csv without ceilings. latencies: `latency.runs`."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
@@ -121,13 +117,11 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     return table.astype(whole).join(latency.of_points(latencies), on="key")
 
 
-@GIVEN("plain", "plan", "points")
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
     """The points that do one thing at a time: without roles."""
     return points[~points["workload"].isin(list(roles.workloads(plan)))]
 
 
-@GIVEN("rated", "plain")
 def rated(plain: pd.DataFrame) -> pd.DataFrame:
     """The points of workloads whose rate tells something of a store."""
     return plain[~plain["workload"].isin(NO_RATES)]
@@ -228,7 +222,6 @@ def _steadiness(judged: pd.Series) -> str:
     return words.listed([said[0], *(one.replace(" were", "") for one in said[1:])] if said else [])
 
 
-@NUMBERS("points", "points")
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """What was measured, how much of it counts, and what disturbed it."""
     own = every[every["workload"] != calibration.WORKLOAD]

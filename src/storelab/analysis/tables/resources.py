@@ -14,7 +14,6 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
@@ -124,7 +123,6 @@ def of_run(
     return out
 
 
-@GIVEN("used", "campaign", "rated")
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run: its columns of points.csv that `of_run` does not give, and those of `of_run`."""
     found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
@@ -136,7 +134,6 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
 
 
-@TABLE("resources", "used", "by")
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
 
@@ -150,7 +147,6 @@ def _more(runs: pd.DataFrame) -> dict[str, Any]:
     return {"shared_host": bool(runs["shared_host"].any()), **{name: groups.joined(runs[name]) for name in TEXTS}}
 
 
-@NUMBERS("resources", "resources")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """name, value, unit of what the text says of this table: the largest medians. Absent where nothing is known."""
     out = []

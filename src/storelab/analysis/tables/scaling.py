@@ -15,7 +15,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.records import together
 from storelab.analysis.statistics import knees
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core.axes import ALL
 
 AXES = tuple(a.column for a in ALL.values() if a.curve)
@@ -32,13 +31,11 @@ SHAPES = {  # in a sentence; {0}: how many
 PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 
 
-@GIVEN("couplings", "plan")
 def couplings(plan: Mapping[str, Any]) -> list[together.Coupling]:
     """Axes that go together."""
     return together.of_plan(plan)
 
 
-@TABLE("scaling", "rated", "axes", "couplings")
 def table(points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[together.Coupling] = ()) -> pd.DataFrame:
     """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee,
     plateau, slope, linearity. A curve along axes that go together, of which the first is one of AXES, runs over that
@@ -87,7 +84,6 @@ def _columns(curve: knees.Curve) -> dict[str, Any]:
     return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
-@NUMBERS("scaling", "scaling")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """curves; curves_shapes: how many have which shape, in words; the extremes of linearity over the curves of
     front-ends that the runs can tell. Absent data, no row."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from storelab.analysis.parts import cold, groups, speed, words
 from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import NUMBERS, TABLE, calibration
+from storelab.analysis.tables import calibration
 from storelab.core import units
 
 RATES = (("throughput", "mb_per_s"), ("rate", "per_s"))
@@ -86,7 +86,6 @@ CLASSES = {
 }
 
 
-@TABLE("throughput", "rated", "by")
 def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that
     failed.
@@ -151,7 +150,6 @@ def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return groups.labelled(rows) if len(rows) else rows
 
 
-@NUMBERS("throughput", "throughput")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """The best group of each class: its median, spread, and where it was measured."""
     out: list[tuple[str, Any, str]] = []

@@ -13,7 +13,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import rates, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 METRICS = (
     ("first", "s"),
@@ -48,7 +47,6 @@ _RATES = {
 }
 
 
-@GIVEN("launch_runs", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per run: key, the columns of METRICS, failed, begun (clients with a whole start), factor."""
     con = scan.connect(campaign, "launches")
@@ -81,7 +79,6 @@ def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> f
     return cache["origin_bytes"] / 1e6 if cache else None
 
 
-@TABLE("launches", "launch_runs", "plain", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`): medians over the valid runs of METRICS with interval or range;
     failed: starts that failed, in all runs; factor of the release."""
@@ -114,7 +111,6 @@ def beside(table: pd.DataFrame) -> pd.DataFrame:
     return both.sort_values(["clients", "ratio"], ascending=False, kind="stable")
 
 
-@NUMBERS("launches", "launches")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """launches_files: files of a start; launches_clients: most clients; launches_store, launches_direct,
     launches_cached, both of the median client and of the slowest one, launches_hits: of the largest gang of cold

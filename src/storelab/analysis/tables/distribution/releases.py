@@ -14,7 +14,6 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.core import records
 
 PUBLISHED = "published"  # state of a day
@@ -30,7 +29,6 @@ METRICS = (
 COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 
 
-@GIVEN("release_days", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per run, stratum and day: key, stratum, day, state, end_ns, the columns of METRICS, COUNTS; factor."""
     keys = [key for key, _ in campaign.files("days") if "release" in _fixed(campaign, key)]
@@ -86,7 +84,6 @@ def with_points(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     return points[points["state"] == "ok"].merge(found, left_on="key", right_index=True)
 
 
-@TABLE("releases", "release_days", "plain", "by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), stratum and day: medians over the valid runs of METRICS with interval
     or range, and of COUNTS; published: runs in which the day was published, or replicated; factor of the release."""
@@ -143,7 +140,6 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-@NUMBERS("releases", "releases")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return releases_factor and releases_days of the release, releases_flat (most days of a group that stratum 0 did
     not get), and releases_left (most objects that stratum 0 holds more than stratum 1 at the end). Absent data, no

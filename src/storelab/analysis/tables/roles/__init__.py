@@ -18,7 +18,6 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records import cells, roles
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.unended import BOUNDS
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.points import DTYPES
 
 METRICS = (("rate", "per_s"), ("throughput", "mb_per_s"), *((f"latency_{p}", "ms") for p in ("p50", "p90", "p99")))
@@ -52,7 +51,6 @@ COLUMNS = (
 )
 
 
-@GIVEN("roles_axes", "plan")
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
     """Column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
     having = roles.workloads(plan)
@@ -60,13 +58,11 @@ def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
     return {a["column"]: DTYPES[a["kind"]] for a in sorted(axes, key=lambda a: "." in a["column"])}
 
 
-@GIVEN("roles_by", "roles_axes")
 def identity(axes: Mapping[str, str]) -> list[str]:
     """The columns that make a group of points with roles."""
     return ["store", "workload", *axes]
 
 
-@GIVEN("role_phases", "campaign")
 def of_runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
     length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS
@@ -120,7 +116,6 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.
     return ok.merge(found, on="key")
 
 
-@TABLE("roles", "role_phases", "points", "roles_by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
     with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
@@ -157,7 +152,6 @@ def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFr
     return rows[(rows["does"] == does) & rows["workload"].isin(having)]
 
 
-@NUMBERS("roles", "roles")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """roles_sweeps (sweeps), roles_most (roles at once); uploads_beside: the rate of uploads while deletions ran beside
     them, over that before, of the group that was slowed down most. Absent data, no row."""

@@ -14,7 +14,6 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians
-from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.core import records
 
 COLLECTS, UPLOADS = "collect_garbage", ("put", "publish")  # workloads
@@ -63,7 +62,6 @@ def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
     return own["release"]
 
 
-@TABLE("collections", "campaign", "points", "role_phases")
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per measured run and role that collects garbage (no role where it is the only thing): OF_RUN, AXES, and
     what docs/tables.md says of the others. Points in their order."""
@@ -123,7 +121,6 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-@NUMBERS("collections", "collections")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """collected_dead (most objects), collected_rate (the highest median of deletions per second), collected_lingering
     (dead ones that were there right afterwards, in all runs); collected_uploads: the rate of uploads meanwhile over

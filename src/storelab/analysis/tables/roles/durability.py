@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.analysis.tables.systems.consistency import upper_bound
 from storelab.core.model import OF_ROLE
 
@@ -36,7 +35,6 @@ COLUMNS = (
 COUNTS = ("n", *(c for c in COLUMNS[2:-1] if not c.endswith("_percent")))
 
 
-@TABLE("durability", "campaign", "points")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per group of points whose runs kept a ledger, with roles or without, and reading (`when`): store,
     workload, the axes of these workloads, counts over the valid runs (n), those of WRONG with their upper bounds in
@@ -87,7 +85,6 @@ def summed(table: pd.DataFrame) -> pd.DataFrame:
     return made[[*same[:-1], "n", *(c for c in made if c not in (*same[:-1], "n"))]]
 
 
-@NUMBERS("durability", "durability")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Of what remains in the end: acknowledged writes, read back, wrong ones with the upper bound; wrong ones of all
     readings. Absent data, no row."""

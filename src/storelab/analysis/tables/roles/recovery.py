@@ -23,7 +23,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import cells, published, roles
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 from storelab.analysis.tables.roles import with_points
 from storelab.core.axes.faults import UNDOES
 
@@ -70,7 +69,6 @@ SELECT key, role, coalesce(sum(count) FILTER (error IS NULL), 0)::BIGINT AS oper
 FROM rows JOIN clients USING (key, client) WHERE end_ns > disturbed_ns GROUP BY ALL"""
 
 
-@GIVEN("recoveries", "campaign", "role_phases")
 def of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per measured run with a fault, and role: key, role, does, `<name>_<unit>` of METRICS, SUMS, COUNTED (0 or
     1), versions (of an upgrade: `4.47 to 4.48`)."""
@@ -143,7 +141,6 @@ def _of_store(run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@TABLE("recovery", "recoveries", "points", "roles_by")
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points with a fault (columns `by`) and role: medians over the valid runs of METRICS, with
     interval or range, of the runs that have a value; SUMS: over the runs; COUNTED: runs; versions: between which the
@@ -184,7 +181,6 @@ def once(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.drop_duplicates([c for c in rows.columns[: rows.columns.get_loc("source")] if c != "role"])
 
 
-@NUMBERS("recovery", "recovery")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """What the paper quotes: groups, failed operations, the longest median pause and where, the longest median until
     redundancy was whole from when the fault was undone, and of how many groups of points it is known; runs that noticed

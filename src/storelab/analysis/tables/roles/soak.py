@@ -16,7 +16,6 @@ from storelab.analysis.parts import words
 from storelab.analysis.records import scan, series
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import medians, trends
-from storelab.analysis.tables import NUMBERS, TABLE
 
 OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
 OF_ROLE = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_p99_ms", "operations", "errors")
@@ -107,7 +106,6 @@ def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame[columns].astype(dict.fromkeys(OF_ROLE, float)) for frame in (having, plain)])
 
 
-@TABLE("soak", "campaign", "points", "role_phases")
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per measured part and role ('' without roles), by series and in order of time: series (the key without
     its part), part, OF_RUN, hour (the middle of the part after the begin of the first one), role, does, OF_ROLE,
@@ -137,7 +135,6 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
     return both[list(COLUMNS)].reset_index(drop=True).astype({"operations": "Int64", "errors": "Int64"})
 
 
-@TABLE("soak_trends", "soak")
 def over(parts: pd.DataFrame) -> pd.DataFrame:
     """One row per series, role and metric, over its valid parts: HEAD, OVER. Of `..._within`: the median over the parts
     of what clients gathered in one, per hour, with its interval."""
@@ -239,7 +236,6 @@ def hours(parts: pd.DataFrame) -> "pd.Series[float]":
     return (parts["hour"] + parts["duration_s"].astype(float) / 7200).groupby(parts["series"]).max()
 
 
-@NUMBERS("soak", "soak", "soak_trends")
 def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """soak_parts (of the series with most), soak_hours (of the longest, from the begin of the first part to the end of
     the last), soak_least (change that is told), soak_moving (what rises or falls, in words), soak_own_memory,

@@ -12,7 +12,6 @@ import pandas as pd
 
 from storelab.analysis.records import cells, roles, scan, series
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 
 STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # a run of up to so long has steps of
 LONG_NS = 60 * 10**9  # of longer ones
@@ -41,7 +40,6 @@ def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows)
 
 
-@TABLE("timeline", "campaign", "points")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per run with roles, role and step: OF_RUN of the run, role, step_s, second (its begin after the agreed
     start), MEASURES, errors_<status> for each HTTP status (0: none) of the campaign. Steps in which the role worked,
@@ -73,7 +71,6 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return out[[*head, *by_status.columns]].reset_index(drop=True)
 
 
-@TABLE("disturbances", "campaign", "points")
 def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """What happened in each run with roles, in order of time: key, rep, state, HAPPENED. kind: `phase` (name: which),
     `act` of a fault and what was `undone` at the end (name: of the act), `state` (name: what the store said). Seconds

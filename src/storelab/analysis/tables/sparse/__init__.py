@@ -9,7 +9,6 @@ import pandas as pd
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 METRICS = (
     *((name, "mb_per_read") for name in ("needed", "asked", "wire")),
@@ -27,7 +26,6 @@ PER_READ = ("entries", "branches", "baskets")
 COLUMNS = (*groups.COUNTS, "few", "reads", "shared_host", *groups.CPU, *PER_READ, *groups.spread(METRICS))
 
 
-@GIVEN("read_runs", "campaign", "plain", "axes")
 def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) -> pd.DataFrame:
     """The points with reads, joined with `windows.reads`, and `share_amplification_ratio`: wire bytes per read over the
     entries' share of the volume, which is needed bytes * entries / entries of the same selection at 100 % of the
@@ -49,7 +47,6 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
     return both
 
 
-@TABLE("sparse", "read_runs", "by")
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `read_points`: medians over the runs of what `windows.reads` gives per run; reads: sum over
     the runs."""
@@ -87,7 +84,6 @@ def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | N
     return (float(row["entries"]), float(whole.max())) if len(whole) else None
 
 
-@NUMBERS("sparse", "sparse")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return (name, value, unit) of reads by entries of all branches; the other reads have separate figures and tables.
     Amplifications that round alike have no row."""

@@ -17,7 +17,6 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import published, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 
 SELECTION = "entry_fraction_percent"
 _ROWS = """
@@ -54,7 +53,6 @@ COLUMNS = (
 )
 
 
-@TABLE("table2", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the
     published rows (`source` published; null what was not printed)."""

@@ -12,7 +12,6 @@ import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 from storelab.core import records
 from storelab.core.axes import DEPLOYMENT_NAMES
 
@@ -63,7 +62,6 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
     return {"answer": UNCLEAR, "evidence": evidence, "asked": len(tried)}
 
 
-@TABLE("capabilities", "campaign", "axes")
 def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's
     axes."""

@@ -15,7 +15,6 @@ from scipy.special import betaincinv
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 from storelab.core import records
 
 WORKLOAD = "consistency"
@@ -74,7 +73,6 @@ def _rows(campaign: Campaign, name: str) -> pd.DataFrame:
     return con.execute("SELECT *, key AS point FROM rows ORDER BY point, client").df()
 
 
-@TABLE("consistency", "campaign", "axes")
 def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     """One row per store, deployment and axes, scenario, and front-end (`same` as that of the write, or an `other`).
 

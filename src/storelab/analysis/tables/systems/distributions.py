@@ -20,7 +20,6 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.quantiles import of_histogram
-from storelab.analysis.tables import TABLE
 
 UNITS = {"operation_time": "ms", "sent": "MB/s", "received": "MB/s", "traffic": "MB/s", "cpu": "cores", "memory": "MB"}
 FINE, COARSE = 120, 40  # buckets in a power of ten: of quantiles; of `histogram`, so that files stay small
@@ -116,7 +115,6 @@ def unpacked(histogram: Any) -> pd.Series:
     return pd.Series({int(k): int(n) for k, n in pairs}, dtype=float)
 
 
-@TABLE("distributions", "campaign", "rated", "by")
 def table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points and quantity, of those that a record tells."""
     ok = rated[rated["state"] == "ok"].reset_index(drop=True)

@@ -11,7 +11,6 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import published
-from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.throughput import RATES
 
 PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012, which may be binary
@@ -61,7 +60,6 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
         yield {"source": SOURCE, "system": SYSTEM, "buckets": 1, "workers": r["threads"], "note": r["note"]} | rates
 
 
-@TABLE("one_client", "throughput")
 def table(throughput: pd.DataFrame) -> pd.DataFrame:
     """By operation and size, of those that were measured here: the printed rows, then ours."""
     own, out = ours(throughput), []

@@ -10,7 +10,6 @@ import pandas as pd
 
 from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 
 STATES = {
     "put": "after the uploads",
@@ -29,7 +28,6 @@ def runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return own.merge(found, left_on="key", right_index=True)
 
 
-@TABLE("space", "campaign", "plain", "by")
 def table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
 

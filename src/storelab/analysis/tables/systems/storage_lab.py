@@ -12,7 +12,7 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import published
-from storelab.analysis.tables import TABLE, events
+from storelab.analysis.tables import events
 
 NAVIGATION = {"CMS": "scan", "ATLAS": "random"}  # use case of 2010 -> ours
 PUBLISHED, MEASURED = "published", "measured"
@@ -69,7 +69,6 @@ def _ours(found: pd.DataFrame) -> list[dict[str, Any]]:
     return out
 
 
-@TABLE("storage_lab", "events")
 def table(found: pd.DataFrame) -> pd.DataFrame:
     """The printed rows of the use cases that were measured here, then ours; nothing where none was."""
     ours = pd.DataFrame(_ours(found) if len(found) else [], columns=list(COLUMNS))

@@ -11,7 +11,6 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import published
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import TABLE
 
 PUBLISHED, MEASURED = "published", "measured"
 ASKED = {  # column -> question of the probe
@@ -47,7 +46,6 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
     return out
 
 
-@TABLE("table1", "campaign", "capabilities")
 def table(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
     """The printed systems, then each store and deployment that was probed; nothing where none was."""
     out: list[dict[str, Any]] = []

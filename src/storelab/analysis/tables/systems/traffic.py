@@ -17,7 +17,6 @@ import pandas as pd
 from storelab.analysis.parts import groups
 from storelab.analysis.records import links, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
 
 COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
 METRICS = (
@@ -93,7 +92,6 @@ def of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str
         yield row
 
 
-@GIVEN("traffic_runs", "campaign", "rated")
 def of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
     """One row per run with several front-ends, and front-end: what points.csv has of it, `front_end`, the columns of
     METRICS and COLUMNS; spread is that of the run, the same for all of its front-ends."""
@@ -111,7 +109,6 @@ def of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@TABLE("traffic", "traffic_runs", "by")
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points with several front-ends, and front-end: medians over the runs."""
     identity = [*by, "front_end"]
@@ -139,7 +136,6 @@ def enough(both: pd.DataFrame) -> pd.DataFrame:
     return both[(many.fillna(False) | (both["source"] == COUNTERS)).groupby(both["key"]).transform("all")]
 
 
-@NUMBERS("traffic", "traffic_runs", "by")
 def numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
     """name, value, unit: the largest median spread where each front-end was given to as many clients as the others,
     and `enough` is known."""

@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
-from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.verdicts import rules
 from storelab.analysis.tables.verdicts.rules import NOT_KNOWN, RULES, Group, Subject
 from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
@@ -37,7 +36,6 @@ COLUMNS = (
 )
 
 
-@TABLE("verdicts", "tables", "by")
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
     """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
     unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that

@@ -14,7 +14,6 @@ import pandas as pd
 from storelab.analysis.records import claims as known
 from storelab.analysis.statistics import judging, many
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED, Bound
-from storelab.analysis.tables import NUMBERS, TABLE
 from storelab.analysis.tables.verdicts import cases as of_claim
 from storelab.analysis.tables.verdicts.cases import Case
 from storelab.analysis.tables.verdicts.runs import Runs
@@ -48,7 +47,6 @@ COLUMNS = (
 NARROWER_CLAIM = "a claim about one of them"  # would decide a claim whose cases contradict each other
 
 
-@TABLE("claims", "plan", "tables")
 def table(plan: Mapping[str, Any], tables: Mapping[str, Any]) -> pd.DataFrame:
     """`judged` of the campaign's own claims and the findings, on what the campaign measured."""
     return judged(known.of(plan), Runs(tables))
@@ -153,7 +151,6 @@ def _unit(claim: Mapping[str, Any], value: float) -> str | None:
     return said[claim["rule"]].replace("_", " ") if claim["rule"] in said else None
 
 
-@NUMBERS("claims", "claims")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """How many claims there are, and how often (claims times systems) each verdict was given."""
     counts = found["verdict"].value_counts()

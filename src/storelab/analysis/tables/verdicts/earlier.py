@@ -17,7 +17,6 @@ import pandas as pd
 
 from storelab.analysis.parts import cold, groups, words
 from storelab.analysis.records import links, published
-from storelab.analysis.tables import TABLE
 from storelab.analysis.tables.throughput import CLASSES, of_class
 
 MEASURED = "measured"
@@ -180,7 +179,6 @@ class _Block:
         return self.name == other.name and self.over != other.over and self.values == other.values
 
 
-@TABLE("earlier", "throughput", "resources")
 def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per printed statement, and per system of ours, by what was done and by measure; only what was measured
     here too. median: in `unit`, by `measure`; few: ours depends on few operations; printed: as it stands in its source,

@@ -3,9 +3,8 @@
 import pandas as pd
 import pytest
 
-from storelab.analysis.parts.registry import Made
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN
+from storelab.analysis.tables.build import Tables
 from storelab.analysis.tables.verdicts.runs import Runs
 from storelab.core import records
 
@@ -37,14 +36,14 @@ PLAIN = pd.DataFrame(
 
 
 def test_events_are_those_of_jobs(campaign):
-    found = Runs(Made({"campaign": campaign, "plain": PLAIN}, GIVEN))["events"]
+    found = Runs(Tables(campaign, plain=PLAIN))["events"]
     assert found["key"].tolist() == ["jobs"] and found["events_per_s"].tolist() == [8 * 10 / 4]
     assert found["wire_bytes_per_event"].tolist() == [200] and found["requests_per_event"].tolist() == [0.4]
 
 
 def test_reads_are_those_of_all_that_read(campaign):
     axes = {"entry_fraction_percent": "Float64", "clients": "Int64"}
-    found = Runs(Made({"campaign": campaign, "plain": PLAIN, "axes": axes}, GIVEN))["sparse"].set_index("key")
+    found = Runs(Tables(campaign, plain=PLAIN, axes=axes))["sparse"].set_index("key")
     assert found["reads_per_s"].to_dict() == {"jobs": 8 / 4, "entries": 2 / 0.5}, "two reads of a quarter of a second"
     assert found["amplification_ratio"].tolist() == [2, 2]
 
