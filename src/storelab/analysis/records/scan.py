@@ -13,6 +13,7 @@ import duckdb
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics.medians import WIDTH
 from storelab.core import sealed
 
 BIN_NS = 100_000_000  # length of a bin, where the sweep gives none
@@ -20,6 +21,20 @@ ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
 }
+LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from when an operation was due, else from when it began
+
+
+def share(low: str, high: str) -> str:
+    """Return SQL of the part of an operation's duration that lies between two columns of times; of one whose begin is
+    not recorded, whether it ends there."""
+    return f"""CASE WHEN end_ns > start_ns
+      THEN greatest(0, least(end_ns, {high}) - greatest(start_ns, {low})) / (end_ns - start_ns)
+      ELSE (end_ns > {low} AND end_ns <= {high})::INT END"""
+
+
+def bucket(ns: str) -> str:
+    """Return SQL of the upper end of the histogram's bucket that holds a time in ns."""
+    return f"pow({WIDTH}, ceil(ln(greatest({ns}, 1)) / ln({WIDTH})))::BIGINT"
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.statistics.medians import CONFIDENCE, student
 
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
@@ -65,12 +65,8 @@ class Curve:
     reason: str = ""
 
 
-def _t(df: int) -> float:
-    return float(special.stdtrit(df, (1 + CONFIDENCE) / 2))
-
-
 def _around(value: float, error: float, df: int) -> Interval:
-    return Interval(value, value - _t(df) * error, value + _t(df) * error)
+    return Interval(value, value - student(df) * error, value + student(df) * error)
 
 
 def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -141,7 +137,7 @@ def peaked(x: np.ndarray, y: np.ndarray, of_knee: float) -> Interval | None:
     df = len(y) - len(values)
     variance = sum(((g - m) ** 2).sum() for g, m in zip(logs, means, strict=True)) / df
     errors = np.sqrt(variance * (1 / np.array([len(g) for g in logs]) + 1 / len(logs[top])))
-    may_be = np.flatnonzero(means[top] - means <= _t(df) * errors)
+    may_be = np.flatnonzero(means[top] - means <= student(df) * errors)
     low, high = values[max(may_be[0] - 1, 0)], values[min(may_be[-1] + 1, len(values) - 1)]
     return Interval(float(np.clip(tried[best], low, high)), float(low), float(high))
 

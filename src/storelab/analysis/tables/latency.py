@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import cold, groups, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
+from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.records import HUNG
@@ -64,7 +64,7 @@ _ALONE = f"SELECT end_ns - begun AS ns, first_byte_ns - begun AS ttfb, outcome F
 _TAIL = f"SELECT client, begun, end_ns FROM {_ROWS} AND key = ? AND op = ? AND outcome = 'ended' AND end_ns - begun > ?"
 _AS_BUCKETS = f"""
 SELECT key, op, outcome, count(*) AS operations,
-  pow({WIDTH}, ceil(ln(greatest(end_ns - begun, 1)) / ln({WIDTH})))::BIGINT AS upper_ns
+  {scan.bucket("end_ns - begun")} AS upper_ns
 FROM {_ROWS} GROUP BY ALL"""
 
 
@@ -213,9 +213,9 @@ def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """
     metrics = [(m, "ms") for m in METRICS]
     told = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
-    head = [*groups.COUNTS, *told]
-    columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s", *cold.COLUMNS]
-    out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
+    columns = [*by, *groups.COUNTS, *told, *groups.spread(metrics), *groups.SHARED, *groups.COLD]
+    how = dict.fromkeys(COUNTED[1:], "sum")
+    out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, how, _more, complete=True)
     return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))
 
 
@@ -227,15 +227,10 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     return {
         "concurrency": first["clients"] * (1 if workers is None or pd.isna(workers) else workers),
         "operations": group["counted"].sum(),
-        **{name: group[name].sum() for name in COUNTED[1:]},
         "completed_percent": _completed(group, rate) if due else None,
         "binned": bool(group["binned"].any()),
         BOUNDS: ", ".join(m for m in METRICS if m in bounds) or None,
         "paused_percent": group["paused_percent"].astype(float).max(),
-        "shared_host": bool(group["shared_host"].any()),
-        "duration_s": first["duration_s"],
-        **{name: group[name].astype(float).median() for name in groups.CPU},
-        **cold.of_group(group),
     }
 
 
@@ -280,7 +275,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     if rows.empty:
         return rows.assign(setting="")
     if "access" in rows:
-        usual = rows["access"].isna() | (rows["access"] == cold.WARM)
+        usual = rows["access"].isna() | (rows["access"] == groups.WARM)
         rows = rows[usual | ~usual.groupby(rows["workload"]).transform("any")]
     by = [c for c in ("store", "workload", "op", "loop", "engine", "access", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
     others = [c for c in words.axes_of(rows) if c not in (*by, *LOADS)]
@@ -292,7 +287,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         )
         chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
         access = chosen["access"].iloc[0] if "access" in chosen else None
-        named = [*varied, *(["access"] if not pd.isna(access) and access != cold.WARM else [])]
+        named = [*varied, *(["access"] if not pd.isna(access) and access != groups.WARM else [])]
         chosen = chosen.assign(setting=words.settings((c, chosen[c].iloc[0]) for c in named))
         least = open_least or column == "concurrency"
         kept.append(chosen.iloc[list(dict.fromkeys([*([0] if least else []), len(chosen) - 1]))])

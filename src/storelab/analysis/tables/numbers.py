@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
-from storelab.analysis.records import published, rates, windows
+from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import NUMBERS, latency, noise
+from storelab.analysis.tables import NUMBERS, latency, throughput
 from storelab.core import units
 
 DEFINITIONS = "the definitions"  # the source of constants
@@ -23,7 +23,7 @@ def _definitions() -> list[tuple[str, Any, str]]:
     """Constants of the definitions, so that the method's section cannot drift from the code."""
     return [
         ("rate_few", groups.FEW, ""),
-        ("rate_shares_from", rates.SHARES_FROM, ""),
+        ("rate_shares_from", windows.SHARES_FROM, ""),
         ("steadiness_slices", windows.SLICES, ""),
         ("steadiness_shortest", windows.SHORTEST_S, "s"),
         ("steadiness_fewest", windows.FEWEST, ""),
@@ -34,7 +34,7 @@ def _definitions() -> list[tuple[str, Any, str]]:
         ("steadiness_still", 100 * steadiness.STILL, "%"),
         ("interval_least", medians.LEAST, ""),
         ("interval_confidence", "95 %", ""),
-        ("noise_percentile", 100 * noise.PERCENTILE, "%"),
+        ("noise_percentile", 100 * throughput.PERCENTILE, "%"),
         ("curve_least", knees.LEAST_VALUES, ""),
         ("large_object", units.format_size(speed.LARGE), ""),
         *latency.definitions(),

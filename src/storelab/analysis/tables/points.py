@@ -11,17 +11,16 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import cold, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import calibration, latency
-from storelab.analysis.tables.systems import capabilities, consistency
+from storelab.analysis.tables import calibration, guarantees, latency
 from storelab.core import units
 
 NO_RATES = (
-    consistency.WORKLOAD,
-    capabilities.WORKLOAD,
+    guarantees.CONSISTENCY,
+    guarantees.PROBE,
     calibration.WORKLOAD,
     "space",
     "publish",
@@ -108,7 +107,7 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason"]
     head += ["tries", "other_tries", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
+    probes = [p["key"] for p in campaign.measured(guarantees.PROBE)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     several = rates.index.isin(roles.keys(campaign))  # their rates are those of roles and phases
     rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
@@ -146,7 +145,7 @@ _RUN_DTYPES = {
     "not_begun": "Int64",
     "pauses_ms": "Float64",
     "pause_longest_ms": "Float64",
-    **cold.DTYPES,
+    **groups.COLD_DTYPES,
 }
 
 
@@ -204,7 +203,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "not_begun": _sum(told, "not_begun"),
         "pauses_ms": max(p["sum_ns"] for p in paused) / 1e6 if paused else None,
         "pause_longest_ms": max(p["longest_ns"] for p in paused) / 1e6 if paused else None,
-        **cold.of_run(run),
+        **groups.cold_of_run(run),
     }
 
 
