@@ -442,7 +442,10 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self._make: dict[str, Callable[[], pd.DataFrame]] = {
-            "throughput": lambda: _rates(tables["rated"]),
+            "throughput": lambda: tables["rated"][tables["rated"]["state"] == "ok"].assign(
+                throughput_mb_per_s=lambda runs: runs["overlap_throughput_mb_per_s"],
+                rate_per_s=lambda runs: runs["overlap_rate_per_s"],
+            ),
             "sparse": lambda: _with_clusters(tables["read_runs"]),
             "events": lambda: tables["step_runs"],
             "latency": lambda: tables["latency_runs"],
@@ -457,8 +460,11 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
-        closed = _closed(made[[c for c in made if _wanted(c, name)]], name)
-        self[name] = closed[[c for c in closed if not _says_nothing(c, name, closed[c])]]
+        known = _known(name)  # the rows of a run have some hundred other columns
+        rows = made[[c for c in made if c in known or words.of_role(c)[1] in BY_COLUMN]]
+        rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
+        # An axis that no row has sets none apart.
+        self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
         return self[name]
 
 
@@ -470,30 +476,9 @@ def _known(table: str) -> frozenset[str]:
     return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE})
 
 
-def _wanted(column: str, table: str) -> bool:
-    """Whether a claim may ask for this column: the rows of a run have some hundred others."""
-    return column in _known(table) or words.of_role(column)[1] in BY_COLUMN
-
-
-def _says_nothing(column: str, table: str, values: pd.Series) -> bool:
-    """An axis that no row has sets none apart."""
-    return column not in _known(table) and not values.notna().any()
-
-
-def _good(points: pd.DataFrame) -> pd.DataFrame:
-    return points[points["state"] == "ok"]
-
-
-def _closed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Without open loops, but for latencies, which name the loop."""
-    if "arrival_rate" not in rows or name == "latency":
-        return rows
-    return rows[rows["arrival_rate"].fillna(0) == 0]
-
-
 def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
-    """Return the reads with the clusters that each takes (baskets per branch, see `sparse.table2`), and the entries and
-    clusters of the file: those of a read of all of it."""
+    """Return the reads with the clusters that each takes (baskets per branch, see `earlier.table2`), and the entries
+    and clusters of the file: those of a read of all of it."""
     if reads.empty:
         return reads
     branches = reads["branches_per_read"].where(reads["branches_per_read"] > 0)
@@ -507,11 +492,6 @@ def _even(carried: pd.DataFrame) -> pd.DataFrame:
     """Return one row per run whose front-ends were given to as many clients each, if what they carried is known from
     counters, or from enough operations."""
     return resources.evenly_given(resources.enough(carried), ["key"]).drop_duplicates("key")
-
-
-def _rates(rated: pd.DataFrame) -> pd.DataFrame:
-    ok = _good(rated)
-    return ok.assign(throughput_mb_per_s=ok["overlap_throughput_mb_per_s"], rate_per_s=ok["overlap_rate_per_s"])
 
 
 COLUMNS = (

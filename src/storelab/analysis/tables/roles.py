@@ -380,11 +380,6 @@ def where(row: Any) -> str:
     return f"{row['role']} on {words.deployment(row)}{fault}"
 
 
-def ratio_text(values: Any) -> str:
-    """A ratio in percent, `35 [30, 41]`."""
-    return words.spread([100 * float(v) if not pd.isna(v) else np.nan for v in values])
-
-
 STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # a run of up to so long has steps of
 LONG_NS = 60 * 10**9  # of longer ones
 OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")

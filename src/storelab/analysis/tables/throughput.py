@@ -245,17 +245,11 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("aa_cannot_tell", int((with_interval["verdict"] == ratios.CANNOT_TELL).sum()), ""),
         ("aa_too_few", len(rows) - len(with_interval), ""),
     ]
-    return out + _of_whole(found[(found["workload"] == WHOLE) & (found["metric"] == speed.SPEED)])
-
-
-def _of_whole(rows: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    if rows.empty or rows["low"].isna().any():
-        return []
-    whole: Mapping[str, Any] = rows.iloc[0]
-    return [
-        ("aa_whole", words.spread([whole[p] for p in ("ratio", "low", "high")]), ""),
-        ("aa_whole_verdict", whole["verdict"], ""),
-    ]
+    whole = found[(found["workload"] == WHOLE) & (found["metric"] == speed.SPEED)]
+    if len(whole) and whole["low"].notna().all():
+        said = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
+        out += [("aa_whole", said, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
+    return out
 
 
 CURVE_AXES = tuple(a.column for a in ALL.values() if a.curve)
@@ -289,7 +283,11 @@ def scaling_table(
     that per unit. `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`:
     column -> dtype of the plan's axes.
     """
-    rows = [head | _curve_columns(knees.fit(x, y)) for head, x, y in curves(points, axes, coupled)]
+    rows = []
+    for head, x, y in curves(points, axes, coupled):
+        curve = knees.fit(x, y)
+        parts = {column: attrgetter(column.replace("_", "."))(curve) for column in CURVE_PARTS}
+        rows.append(head | {"curve": curve.shape, "reason": curve.reason or None} | parts)
     columns = [
         "store",
         "workload",
@@ -333,11 +331,6 @@ def _curves(
             head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
             head |= {"least": int(values[0]), "most": int(values[-1])}
             yield key | head, x, group["value"].to_numpy(dtype=float)
-
-
-def _curve_columns(curve: knees.Curve) -> dict[str, Any]:
-    parts = {column: attrgetter(column.replace("_", "."))(curve) for column in CURVE_PARTS}
-    return {"curve": curve.shape, "reason": curve.reason or None} | parts
 
 
 def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:

@@ -112,7 +112,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
-    runs = _closed(speed.of_points(tables["points"]))
+    runs = groups.closed_loops(speed.of_points(tables["points"]))
     runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
     known = Known(tables, by, fixed)
@@ -122,11 +122,6 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
         _row(key, known.subject([every[i] for i in own.index], own["value"])) for key, own in groups.grouped(runs, told)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _closed(points: pd.DataFrame) -> pd.DataFrame:
-    """Without open loops: the rate of an arrival process says nothing of a limit."""
-    return points[points["arrival_rate"].fillna(0) == 0] if "arrival_rate" in points else points
 
 
 class Alike:
@@ -158,7 +153,7 @@ class Known:
         self._by = by
         read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
         self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
-        self._points = Alike(_closed(tables["points"]), fixed, OF_POINTS)
+        self._points = Alike(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
         curves = tables.get("scaling", pd.DataFrame())
         told = [c for c in fixed if c in curves]
         kept = [c for c in curves if c not in told]
@@ -429,15 +424,12 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
     return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
 
 
-def _last_step(s: Subject, axis: str) -> str | None:
-    """Whether the best is at the most of an axis that was varied alone, and its last step was a gain."""
-    line = s.along(axis)
-    return gain(line[-2], line[-1], axis) if len(line) > 1 and line[-1] == s.best else None
-
-
 def spread_over(axis: str) -> Test:
+    """Whether the best is at the most of an axis that was varied alone, and its last step was a gain."""
+
     def test(s: Subject) -> str | None:
-        found = _last_step(s, axis)
+        line = s.along(axis)
+        found = gain(line[-2], line[-1], axis) if len(line) > 1 and line[-1] == s.best else None
         if found and axis == "front_ends" and s.shared:
             found += " (front-ends and clients share the cores of one host)"
         return found
@@ -468,12 +460,10 @@ def _curve(s: Subject, axis: str) -> dict[Any, Any]:
     values). What all curves of the subject have alike is no column of theirs."""
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
     others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
-    found = (r for r in rows.to_dict("records") if all(_same(r[c], v) for c, v in others.items()))
+    found = (
+        r for r in rows.to_dict("records") if all((v is None and pd.isna(r[c])) or r[c] == v for c, v in others.items())
+    )
     return next(found, {})
-
-
-def _same(a: Any, b: Any) -> bool:
-    return bool((b is None and pd.isna(a)) or a == b)
 
 
 # What a limit shows in: column -> its name in a sentence, and the unit.
