@@ -16,9 +16,8 @@ FEW = 10  # operations of a run, below which its rate is marked
 CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
 COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
 SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # in many tables
-Metric = tuple[
-    str, str
-]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
+# Name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups.
+Metric = tuple[str, str]
 
 
 def alike(values: Iterable[Any]) -> list[Any]:

@@ -18,13 +18,6 @@ from storelab.core.axes import ALL
 from storelab.core.campaign.claims import Claim, resolved
 
 FINDINGS = Path(__file__).with_name("claims.yaml")
-CHASSIS = (  # of 2013: system, setting, quantities
-    "uds1_2013",
-    "chassis powered off (16 disks)",
-    "failed operations",
-    "return of the nodes",
-    "fully operative again, after their return",
-)
 ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
 NAMES = (
     "hepix_2010_storage_lab",
@@ -85,15 +78,17 @@ def headline(system: str, quantity: str, setting: str | None = None) -> float:
 def chassis() -> dict[str, Any]:
     """A chassis that was powered off under load: store, source, failed (operations), back_s (until its nodes were
     back), whole_s (until the store was fully operative)."""
-    system, setting, failed, back, operative = CHASSIS
-    minutes = [headline(system, quantity, setting) for quantity in (back, operative)]
-    rows = load("uds_headlines")
+    system, setting, rows = "uds1_2013", "chassis powered off (16 disks)", load("uds_headlines")
+    back, operative = (
+        60 * headline(system, quantity, setting)
+        for quantity in ("return of the nodes", "fully operative again, after their return")
+    )
     return {
         "store": system,
         "source": rows.loc[rows["setting"] == setting, "source"].iloc[0],
-        "failed": int(headline(system, failed, setting)),
-        "back_s": 60 * minutes[0],
-        "whole_s": 60 * sum(minutes),
+        "failed": int(headline(system, "failed operations", setting)),
+        "back_s": back,
+        "whole_s": back + operative,
     }
 
 

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
-import numpy as np
 import pandas as pd
 
 from storelab.analysis.records import scan
@@ -227,6 +226,8 @@ def client_table(campaign: Campaign) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["key", "client", "role", "role_begin_ns", "role_end_ns", "disturbed_ns"])
 
 
+LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
+LATENCIES = (*LEVELS, "latency_max_ms")
 PLACE = ["key", "role", "cell"]
 BOUNDS = "lower_bounds"  # names of the latencies that are one, by ", "
 _HUNG = f"""
@@ -245,54 +246,47 @@ SELECT ns, sum(n) AS n FROM (
 WHERE ns IS NOT NULL GROUP BY ns ORDER BY ns"""
 
 
-def unended(con: duckdb.DuckDBPyConnection, campaign: Campaign, levels: Mapping[str, float]) -> pd.DataFrame:
-    """One row per key, role and phase in which such operations waited: PLACE, hung, not_begun, the columns of `levels`
-    and latency_max_ms (in ms; null below as many operations as a quantile needs), BOUNDS.
+def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame:
+    """Return one row per key, role and phase in which operations waited that never ended: PLACE, hung, not_begun,
+    LATENCIES (null below as many operations as a quantile needs), BOUNDS.
 
-    con: has `rows`, `clients`, `spans` and `cells` of `cells.py`, in phases.
+    con: has `rows`, `clients`, `spans` and `cells` (`in_phases`).
     """
     waiting = pd.concat([con.execute(_HUNG).df().assign(hung=True), _never_began(campaign).assign(hung=False)])
     spans = con.execute("SELECT key, role, cell, high_ns FROM spans").df()
     spans["last"] = spans["high_ns"] == spans.groupby(["key", "role"])["high_ns"].transform("max")
     met = waiting.merge(spans, on=["key", "role"])
     met = met[(met["begun_ns"] < met["high_ns"]) & ((met["cell"] != BEFORE) | met["last"])]
-    made = [_unended_row(con, place, group, levels) for place, group in met.groupby(PLACE, sort=False)]
-    return pd.DataFrame(made, columns=[*PLACE, "hung", "not_begun", *levels, "latency_max_ms", BOUNDS])
+    made = [_unended_row(con, place, group) for place, group in met.groupby(PLACE, sort=False)]
+    return pd.DataFrame(made, columns=[*PLACE, "hung", "not_begun", *LATENCIES, BOUNDS])
 
 
 def _never_began(campaign: Campaign) -> pd.DataFrame:
-    """Operations that were due and never began: they are the last ones due, and each client has every so many-th."""
+    """Return operations that were due and never began: key, role, begun_ns, least_ns, n."""
     rows = []
     for key in keys(campaign):
         run = campaign.runs[key]
         engines = {c["client"]: c.get("engine") or {} for c in run["clients"]}
         for told in run["roles"]:
-            apart = len(told["clients"]) * 1e9 / (told.get("axes", {}).get("arrival_rate") or 1)
-            for rank in told["clients"]:
-                waited = np.arange(engines.get(rank, {}).get("not_begun") or 0) * apart
+            own, rate = [engines.get(rank, {}) for rank in told["clients"]], told.get("axes", {}).get("arrival_rate")
+            for waited in scan.never_began(own, rate):
                 rows += [(key, told["name"], told["end_ns"] - w, w, 1.0) for w in waited]
     return pd.DataFrame(rows, columns=["key", "role", "begun_ns", "least_ns", "n"])
 
 
-def _unended_row(
-    con: duckdb.DuckDBPyConnection, place: tuple[str, ...], group: pd.DataFrame, levels: Mapping[str, float]
-) -> list[object]:
+def _unended_row(con: duckdb.DuckDBPyConnection, place: tuple[str, ...], group: pd.DataFrame) -> list[object]:
     found = con.execute(_ENDED, list(place)).df()
     ended = pd.Series(found["n"].to_numpy(float), index=found["ns"].to_numpy(float))
     bounds = pd.Series(group["n"].to_numpy(float), index=group["least_ns"].to_numpy(float))
     every = ended.sum() + bounds.sum()
-    values, beyond = with_bounds(ended, bounds, list(levels.values()))
-    known = [enough(every, p) for p in levels.values()]
-    told = [v / 1e6 if k else None for v, k in zip(values, known, strict=True)]
-    names = [c for c, b, k in zip(levels, beyond, known, strict=True) if b and k]
-    longest = max([*ended.index, *bounds.index]) / 1e6
+    values, beyond = with_bounds(ended, bounds, list(LEVELS.values()))
+    names = [name for (name, p), b in zip(LEVELS.items(), beyond, strict=True) if b and enough(every, p)]
     hung = group.loc[group["hung"], "n"].sum()
     said = ", ".join(name.removesuffix("_ms") for name in [*names, "latency_max_ms"])
-    return [*place, hung, group["n"].sum() - hung, *told, longest, said]
+    latencies = _latency_row(every, max([*ended.index, *bounds.index]), list(values))
+    return [*place, hung, group["n"].sum() - hung, *latencies, said]
 
 
-LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
-LATENCIES = (*LEVELS, "latency_max_ms")
 _BIN = "greatest(0, least(end_ns, high_ns) - greatest(end_ns - bin_ns, low_ns)) / bin_ns"
 _ROWS = "rows JOIN clients USING (key, client)"
 _STEPS = f"""
@@ -344,7 +338,7 @@ GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
 @dataclass(frozen=True)
 class Counted:
     """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases work,
-    work_bytes, hung, not_begun and `unended.BOUNDS` too; statuses: key, role, cell, status (0: none), errors."""
+    work_bytes, hung, not_begun and BOUNDS too; statuses: key, role, cell, status (0: none), errors."""
 
     cells: pd.DataFrame
     statuses: pd.DataFrame
@@ -381,7 +375,7 @@ def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.
     latencies = pd.concat([_of_single(con.execute(_SINGLE).df()), _of_buckets(con.execute(_BUCKETS).df())])
     cells = counts.merge(latencies, on=PLACE, how="left")
     if waiting:
-        cells = _with_unended(cells, unended(con, campaign, LEVELS))
+        cells = _with_unended(cells, _unended(con, campaign))
         cells = cells.merge(con.execute(_WORK).df(), on=PLACE, how="outer")
     return Counted(cells, con.execute(_STATUSES).df())
 
@@ -409,13 +403,13 @@ def _of_single(found: pd.DataFrame) -> pd.DataFrame:
 
 def _of_buckets(found: pd.DataFrame) -> pd.DataFrame:
     rows, values = [], []
-    for key, group in found.groupby(["key", "role", "cell"], sort=False):
+    for key, group in found.groupby(PLACE, sort=False):
         upper, count = group["upper_ns"].to_numpy(float), group["operations"].to_numpy(float)
         rows.append(key)
         values.append(_latency_row(count.sum(), upper[-1], list(of_histogram(upper, count, list(LEVELS.values())))))
-    return _table(pd.DataFrame(rows, columns=["key", "role", "cell"]), values)
+    return _table(pd.DataFrame(rows, columns=PLACE), values)
 
 
 def _table(found: pd.DataFrame, values: list[list[float | None]]) -> pd.DataFrame:
     latencies = pd.DataFrame(values, columns=list(LATENCIES), index=found.index, dtype=float)
-    return pd.concat([found[["key", "role", "cell"]], latencies], axis=1)
+    return pd.concat([found[PLACE], latencies], axis=1)

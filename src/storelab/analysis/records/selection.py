@@ -110,11 +110,8 @@ class Coupling:
 
 
 def _group(workload: str, values: Sequence[Any]) -> PointGroup:
-    return workload, *(value if isinstance(value, str) else repr(float(value)) for value in map(_plain, values))
-
-
-def _plain(value: Any) -> Any:
-    return "" if value is None or pd.isna(value) else value
+    plain = ("" if value is None or pd.isna(value) else value for value in values)
+    return workload, *(value if isinstance(value, str) else repr(float(value)) for value in plain)
 
 
 def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:

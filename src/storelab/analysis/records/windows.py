@@ -14,7 +14,7 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
 * operations and bytes of a window: of successful operations whose end_ns lies in (begin, end]. Of a bin that lies
   across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
 * rate and throughput of `first_done` and `last_done` = these divided by the length of the window, as elbencho does.
-* rate and throughput of `overlap` = the estimate of `rates.closed_loop`; in an open loop, successful operations that
+* rate and throughput of `overlap` = the estimate of `closed_loop`; in an open loop, successful operations that
   start in the window divided by its length; where a record has bins or roles, completions divided by its length.
 * a window in which no operation ended has no rate (a missing value). `rate_operations` counts those that the rate of
   `overlap` rests on.
@@ -397,7 +397,7 @@ def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckD
 
 def reads(campaign: Campaign) -> pd.DataFrame:
     """Per key (the index) of the read workloads: means per read over all reads of the run, rates by
-    `rates.closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
+    `closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
     (`apart`).
 
     needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;

@@ -175,13 +175,12 @@ def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
     """Of the line through the runs, weighted by their relative scatter."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
-    weights = 1 / np.array([y[x == v].mean() for v in x])
+    return _line(x, y, 1 / np.array([y[x == v].mean() for v in x]))
+
+
+def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Interval:
+    """Return the slope of a straight line."""
     (slope, _), covariance = np.polyfit(x, y, 1, w=weights, cov=True)
-    return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
-
-
-def _linearity(x: np.ndarray, y: np.ndarray) -> Interval:
-    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
     return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
@@ -201,8 +200,8 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
         return Curve(reason=f"{values} values of the axis: {LEAST_VALUES} are the fewest")
     if len(y) < max(values + 2, 5):
         few = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
-        return Curve(linearity=_linearity(x, y), reason=few)
+        return Curve(linearity=_line(np.log(x), np.log(y)), reason=few)
     shape, found = knee(x, y)
     rising = x <= found.value if shape in (KNEE, PEAK) else np.full(len(x), True)
     plateau = _plateau(x, y, found.value) if shape == KNEE else UNKNOWN
-    return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _linearity(x, y))
+    return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _line(np.log(x), np.log(y)))

@@ -24,12 +24,12 @@ Of values at times, in order of time:
 * S: the pairs that rise less those that fall (H. B. Mann, Econometrica 13, 1945, 245-259); tau is S over all pairs.
 
 Neighbours are alike even in a series that stays, so that the variance of S for independent values accuses too many.
-Ours is that of a stationary Gaussian series whose neighbours correlate by CORRELATION, as `steadiness` assumes it, in
+Ours is that of a stationary Gaussian series whose neighbours correlate by CORRELATION, as for the thresholds above, in
 its closed form (K. H. Hamed and A. R. Rao, Journal of Hydrology 204, 1998, 182-196): it is not estimated from a few
 values. The interval of the slope rests on it, too: the slopes whose ranks lie z sqrt(Var S) / 2 from the middle.
 
 A series rises or falls where the test tells it with an error of FALSE, and where the slope makes a change of
-LEAST_CHANGE of the median or more (or what else is given) from the first to the last value. Below as many values as
+LEAST_TREND of the median or more (or what else is given) from the first to the last value. Below as many values as
 even a series that rises throughout could be told by, it is `too few`.
 """
 
@@ -153,7 +153,7 @@ def _thinned(values: np.ndarray, size: int) -> np.ndarray:
 
 def trend(times: np.ndarray, values: np.ndarray, least: float | None = None) -> Trend:
     """Of values (n,) at ascending times (n,); those that are no number are left out. least: the least change that is
-    told; default: LEAST_CHANGE of the median."""
+    told; default: LEAST_TREND of the median."""
     known = np.isfinite(values)
     times, values = times[known], values[known]
     level = float(np.median(values)) if len(values) else math.nan

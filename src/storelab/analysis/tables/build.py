@@ -1,7 +1,7 @@
 """All tables of a campaign: raw records in, `tables/*.csv` out. May import: `records`, `parts`, `core`, and nothing
 slow at first.
 
-What a table holds stands in the module of its name. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
+The module that `TABLES` names says what a table holds. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
 `high` are those of `statistics.medians`.
 """
 

@@ -23,7 +23,7 @@ import pandas as pd
 
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records import links
-from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.campaign import Campaign, client_cpu_s
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links, over_link
 from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
@@ -165,10 +165,10 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
     is more; None where a side is not known."""
     host = run.get("host") or {}
     server = host if run.get("shared_machine", True) else run.get("coordinator") or {}
-    axes, clients = run["point"]["axes"], run["clients"]
+    axes = run["point"]["axes"]
     one = engines.CATALOGUE[axes["engine"]].one_thread if axes["engine"] in engines.CATALOGUE else False
     threads = axes["clients"] * (1 if one else axes["workers"])
-    cpu = host.get("client_cpu_s", sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients))
+    cpu = host.get("client_cpu_s", client_cpu_s(run))
     if None in (server.get("server_cpu_s"), host.get("cpu_busy_s")) or not all(
         h.get("seconds") for h in (host, server)
     ):

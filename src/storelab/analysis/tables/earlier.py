@@ -325,13 +325,6 @@ STORAGE_LAB_COLUMNS = (
 NODES = 10  # worker nodes of 2010
 
 
-def printed_storage_lab() -> pd.DataFrame:
-    """Every cell of 2010, also the empty ones."""
-    t = published.load("hepix_2010_storage_lab")
-    rows = t.rename(columns={"solution": "system", "threads": "jobs"}).assign(source=PUBLISHED, nodes=NODES)
-    return rows.assign(navigation=t["use_case"].map(NAVIGATION)).reindex(columns=list(STORAGE_LAB_COLUMNS))
-
-
 def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
     fixed = ("clients", "files", "navigation", *reads.CLIENT, *words.DEPLOYMENT_NAMES)
     axes = [c for c in words.axes_of(found) if c not in fixed and found[c].nunique() > 1]
@@ -356,7 +349,9 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
 def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
     """The printed rows of the use cases that were measured here, then ours; nothing where none was."""
     ours = pd.DataFrame(_our_storage_lab(found) if len(found) else [], columns=list(STORAGE_LAB_COLUMNS))
-    theirs = printed_storage_lab()
+    theirs = published.load("hepix_2010_storage_lab").rename(columns={"solution": "system", "threads": "jobs"})
+    theirs = theirs.assign(source=PUBLISHED, nodes=NODES, navigation=theirs["use_case"].map(NAVIGATION))
+    theirs = theirs.reindex(columns=list(STORAGE_LAB_COLUMNS))
     theirs = theirs[theirs["navigation"].isin(ours["navigation"])]
     both = pd.concat([theirs, ours], ignore_index=True) if len(ours) else ours
     return both.astype({"jobs": "Int64", "n": "Int64", "nodes": "Int64"})

@@ -85,10 +85,8 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
     """What operations of an open loop that were due in the window and never began waited at least, until the deadline,
-    in ns. They are the last ones due, and each client has every so many-th."""
-    clients = [c.get("engine") or {} for c in run["clients"]]
-    waited = [np.arange(c.get("not_begun") or 0) * len(clients) * 1e9 / (rate or 1) for c in clients]
-    every = np.concatenate([*waited, []])
+    in ns."""
+    every = np.concatenate([*scan.never_began([c.get("engine") or {} for c in run["clients"]], rate), []])
     return every[every < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
 
 

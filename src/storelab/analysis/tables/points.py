@@ -13,7 +13,7 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, windows
-from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.campaign import Campaign, client_cpu_s, watched_s
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import calibration, guarantees, latency
 from storelab.core import units
@@ -151,9 +151,7 @@ _RUN_DTYPES = {
 
 def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     clients, host, engine = run["clients"], run.get("host") or {}, run.get("engine") or {}
-    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
-    cpu = sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients)
-    capacity = (host.get("cores") or 0) * seconds
+    cpu, capacity = client_cpu_s(run), (host.get("cores") or 0) * watched_s(run, host)
     percent = {
         f"{who}_cpu_percent": 100 * value / capacity if value is not None and capacity > 0 else None
         for who, value in (

@@ -29,7 +29,7 @@ import pandas as pd
 
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records import links, scan
-from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.campaign import Campaign, watched_s
 from storelab.analysis.statistics.medians import of_histogram
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
@@ -108,7 +108,7 @@ def of_run(
     """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
     of `samples`."""
     host, clients = run.get("host") or {}, run["clients"]
-    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
+    seconds = watched_s(run, host)
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     spent = {kind: sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients) for kind in ("user", "system")}
     # Clients count their CPU until they end, behind the deadline: no more than what the hosts took until then.
