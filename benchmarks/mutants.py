@@ -45,7 +45,7 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     "records": ("core/records.py", "core/units.py", "core/clock.py", "core/answers.py", "analysis/records/*"),
     "statistics": ("analysis/statistics/*",),
     "tables": ("analysis/tables/*", "analysis/parts/*", "analysis/sizing.py"),
-    "verdicts": ("analysis/tables/verdicts/*", "analysis/tables/noise.py", "analysis/tables/scaling.py"),
+    "verdicts": ("analysis/tables/verdicts.py", "analysis/tables/claims.py", "analysis/tables/throughput.py"),
     "compare": ("analysis/compare/sides.py",),
     "plan": ("core/plan/*", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
     "calibration": ("core/calibration.py", "workloads/calibrate/*"),

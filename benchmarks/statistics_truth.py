@@ -19,9 +19,9 @@ from scipy.signal import lfilter
 from scipy.stats import gamma, norm
 
 from storelab.analysis.history import changes as history
-from storelab.analysis.records import rates
+from storelab.analysis.records import windows
 from storelab.analysis.statistics import knees as curves
-from storelab.analysis.statistics import many, medians, steadiness
+from storelab.analysis.statistics import medians, steadiness
 from storelab.analysis.statistics import ratios as comparing
 
 DRAWS = 2000
@@ -151,8 +151,8 @@ def family(rng: np.random.Generator, draws: int, n: int, factor: float = 1.0) ->
         sides = rng.normal(0, SPREAD, (2, POINTS, n))
         sides[1, :CHANGED] += np.log(factor)
         found = [comparing.ratio(a, b) for a, b in zip(*np.exp(sides), strict=True)]
-        q = many.corrected([r.p for r in found])
-        said = [many.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
+        q = comparing.corrected([r.p for r in found])
+        said = [comparing.verdict_corrected(r.verdict, p) for r, p in zip(found, q, strict=True)]
         out.append([verdict != comparing.CANNOT_TELL for verdict in said])
     return out
 
@@ -167,7 +167,7 @@ def between_days(rng: np.random.Generator, draws: int, days: int, day: float, fa
         logs = shifts + rng.normal(0, SPREAD / np.sqrt(n * POINTS), days + 2)
         runs = np.exp(shifts[:2, None, None] + rng.normal(0, SPREAD, (2, POINTS, n)))
         a, b = ([dict(enumerate(point)) for point in side] for side in (runs[0], factor * runs[1]))
-        found = many.with_days(comparing.whole(a, b), *many.day_variance(logs[None, 2:]))
+        found = comparing.with_days(comparing.whole(a, b), *comparing.day_variance(logs[None, 2:]))
         told.append(found.verdict != comparing.CANNOT_TELL)
     return share(told)
 
@@ -300,7 +300,7 @@ def estimates(rng: np.random.Generator, draws: int, loop: Loop) -> pd.DataFrame:
     number of operations that the rate rests on."""
     con = duckdb.connect()
     con.register("drawn", loop.operations(rng, draws))
-    found = rates.closed_loop(con, "SELECT * FROM drawn", {"rate": "1"})
+    found = windows.closed_loop(con, "SELECT * FROM drawn", {"rate": "1"})
     inside = "count(*) FILTER (end_ns > overlap_begin_ns AND end_ns <= first_end_ns)"
     counted = con.execute(f"SELECT key, {inside} AS counted FROM drawn GROUP BY key").df().set_index("key")
     return found.join(counted / loop.truth).assign(rate=found["rate"] / loop.truth)

@@ -11,8 +11,7 @@ import managed
 import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
 
-from storelab.analysis.tables import build
-from storelab.analysis.tables.systems import consistency
+from storelab.analysis.tables import build, guarantees
 from storelab.core import evidence, records
 from storelab.measure import plan_file
 from storelab.stores.protocols import s3_clients
@@ -101,7 +100,7 @@ def test_honest_store_has_no_anomaly(run, seaweedfs):
     build.build(campaign)
     with open(campaign / "tables" / "consistency.csv", newline="") as f:
         rows = list(csv.DictReader(f))
-    assert [r["scenario"] for r in rows[::2]] == list(consistency.SCENARIOS)
+    assert [r["scenario"] for r in rows[::2]] == list(guarantees.SCENARIOS)
     assert {r["front_end"] for r in rows} == {"same", "other"}
     for row in rows:
         tried = counts[row["scenario"], row["front_end"] == "same"]["tried"]

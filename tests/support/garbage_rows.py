@@ -3,7 +3,7 @@
 import made_records
 import pandas as pd
 
-from storelab.analysis.tables.roles import collections
+from storelab.analysis.tables import releases
 from storelab.core import records
 
 S = 10**9
@@ -82,7 +82,7 @@ def make_table(tmp_path):
         }
     )
     phases = pd.DataFrame(PHASES, columns=["key", "role", "does", "phase", "rate_per_s"])
-    made = collections.table(campaign, points.sample(frac=1, random_state=1), phases)
+    made = releases.collections_table(campaign, points.sample(frac=1, random_state=1), phases)
     path = tmp_path / "collections.csv"  # as it is read again
     made.to_csv(path, index=False)
     assert list(made["key"]) == list(runs)

@@ -3,7 +3,7 @@
 import made_records
 import pandas as pd
 
-from storelab.analysis.tables.distribution import launches
+from storelab.analysis.tables import releases
 from storelab.core import records
 
 S = 10**9
@@ -55,4 +55,4 @@ def make_table(tmp_path):
         points.append(["a", "launch", 2, http_cache, "none", key, state, True])
     campaign = made_records.campaign(tmp_path, "launches", records.LAUNCHES, rows, runs)
     points = pd.DataFrame(points, columns=[*BY, "key", "state", "shared_host"])
-    return launches.table(launches.of_runs(campaign), points, BY)
+    return releases.launches_table(releases.launches_of_runs(campaign), points, BY)

@@ -6,7 +6,7 @@ import pandas as pd
 from throughput_rows import groups, spread
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables.systems import table1
+from storelab.analysis.tables import earlier
 
 
 def threads() -> pd.DataFrame:
@@ -61,4 +61,4 @@ def systems() -> pd.DataFrame:
     """table1.csv of two stores, one of which had up to four front-ends."""
     deployed = (DEPLOYED, DEPLOYED | {"front_ends": 4})
     runs = {str(i): {"store": STORE | {"deployment": d}, "clients": []} for i, d in enumerate(deployed)}
-    return table1.table(Campaign(None, {"points": []}, runs, {}), probed())
+    return earlier.table1(Campaign(None, {"points": []}, runs, {}), probed())

@@ -3,7 +3,7 @@
 import made_records
 import pandas as pd
 
-from storelab.analysis.tables.distribution import releases
+from storelab.analysis.tables import releases
 from storelab.core import records
 
 S = 10**9
@@ -43,4 +43,4 @@ def make_table(tmp_path):
         {"key": list(runs), "state": ["ok", "ok", "invalid"], "shared_host": pd.array([True] * 3, "boolean")}
         | {name: [value] * 3 for name, value in zip(BY, ("a", "replicate", "cvmfs", "b", 4), strict=True)}
     )
-    return releases.table(releases.of_runs(campaign), points, BY)
+    return releases.releases_table(releases.days_of_runs(campaign), points, BY)

@@ -22,6 +22,7 @@ TABLES, FIGURES, LATEX, TYPESET, REPORT, JOINED = (
     f"storelab.analysis.{name}"
     for name in ("tables.build", "figures.write", "latex.write", "latex.typeset", "report.build", "papers.write")
 )
+_REGISTRIES = ("(Registry(__name__", "_FOUND = (", 'import_module(f"{__name__}.')  # in modules that find others
 NO_DATA = (".py", ".pyc", ".md")
 SHIPPED = PACKAGE / "project"  # of a wheel: for `storelab init` and `install`, read by no module
 
@@ -141,7 +142,7 @@ def _data(folder: Path) -> list[Path]:
 def _imports(path: Path) -> list[Path | None]:
     text = path.read_text()
     registry = [*path.parent.glob("*.py"), *path.parent.glob("*/*.py")]  # its modules are found, not imported
-    return _imports_of(text) + (registry if "(Registry(__name__" in text or "_FOUND = (" in text else [])
+    return _imports_of(text) + (registry if any(mark in text for mark in _REGISTRIES) else [])
 
 
 def _imports_of(text: str) -> list[Path | None]:

@@ -10,7 +10,7 @@ from refusals import NONE, refusal
 from storelab.analysis.latex.calibration import ceilings
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration as ceilings_table
-from storelab.analysis.tables import scaling, verdicts
+from storelab.analysis.tables import throughput, verdicts
 from storelab.core import axes, calibration, engines, model
 from storelab.core.plan import series
 from storelab.workloads import WORKLOADS
@@ -96,7 +96,7 @@ def test_least_values_of_numbers():
 def test_roles_of_axes():
     for role, names in ROLES.items():
         assert sorted(name for name, axis in EVERY.items() if getattr(axis, role)) == names.split(), role
-    assert scaling.AXES == ("clients", "workers", "buckets", "front_ends")
+    assert throughput.CURVE_AXES == ("clients", "workers", "buckets", "front_ends")
     assert set(ROLES["ceiling"].split()) <= {a.name for a in calibration.AXES}
     assert [a.name for a in axes.PLACES] == ["clients", "workers", "buckets", "front_ends", "accounts"]
     assert axes.SCHEME.setting_values == {"http": False, "https": True} and axes.SCHEME.setting == "tls"

@@ -11,7 +11,7 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis.figures import catalogue
-from storelab.analysis.tables import TABLE
+from storelab.analysis.tables import TABLES
 from storelab.cli import cli
 from storelab.core import config, records
 from storelab.core.stores import KINDS
@@ -99,7 +99,7 @@ def test_experiments_of_2010_to_2015_have_sealed_records():
         sealed = [name for name in places if (ROOT / "results" / name / "raw" / "SEAL").exists()]
         assert sealed and set(places) - set(sealed) <= set(config.names_of_campaigns(ROOT)), number
         assert set(drawn) <= set().union(*map(figures_of, sealed)), number
-        assert made and set(made) <= set(TABLE.declared), number
+        assert made and set(made) <= set(TABLES), number
 
 
 # Numbers

@@ -17,7 +17,7 @@ import pandas as pd
 
 from storelab.analysis.parts import derived, groups, speed, words
 from storelab.analysis.records.campaign import load, read_plan
-from storelab.analysis.statistics import many, ratios
+from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
 from storelab.analysis.tables.points import axis_columns, plain, rated
 from storelab.core.errors import UserError
@@ -171,7 +171,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
         metric, x, y = key[-1], values_of(of_a[key]), values_of(of_b[key])
         pairs.setdefault(speed.kind(metric), []).append((x, y))
         worse = speed.lower_is_better(metric)
-        found = many.with_days(ratios.ratio(x.values(), y.values(), worse), *between[speed.kind(metric)].point, worse)
+        found = ratios.with_days(ratios.ratio(x.values(), y.values(), worse), *between[speed.kind(metric)].point, worse)
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
@@ -205,13 +205,13 @@ def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Betwee
         return Between((math.nan, 0), (math.nan, 0))
     values = [[np.array(list(values_of(of_day[key]).values())) for of_day in days] for key in common]
     logs = np.array([[np.log(v).mean() if len(v) and v.min() > 0 else math.nan for v in row] for row in values])
-    return Between(many.day_variance(logs), many.day_variance(np.nanmean(logs, axis=0, keepdims=True)))
+    return Between(ratios.day_variance(logs), ratios.day_variance(np.nanmean(logs, axis=0, keepdims=True)))
 
 
 def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With p and verdict corrected for the number of rows."""
-    found = zip(rows, many.corrected([r["p"] for r in rows]), strict=True)
-    return [r | dict(zip(CORRECTED, (p, many.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
+    found = zip(rows, ratios.corrected([r["p"] for r in rows]), strict=True)
+    return [r | dict(zip(CORRECTED, (p, ratios.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
 
 
 def _whole(
@@ -226,7 +226,7 @@ def _whole(
         one = next(r for r in rows if speed.kind(r["metric"]) == metric)
         return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
     worse = speed.lower_is_better(metric)
-    found = many.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
+    found = ratios.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
     return head | found.row()
 
 

@@ -11,7 +11,7 @@ from storelab.analysis.explore.opened import Opened
 from storelab.analysis.explore.things import Thing, charted
 from storelab.analysis.figures.systems.earlier import FIGURES
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
-from storelab.analysis.tables.verdicts.earlier import MEASURED
+from storelab.analysis.tables.earlier import MEASURED
 
 THREADS = ("operation", "object_size", "source", "system", "engine", "buckets", "workers", "n")
 OF_THREADS = ("throughput_median_mb_per_s", "rate_median_per_s")

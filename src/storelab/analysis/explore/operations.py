@@ -7,7 +7,7 @@ import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.quantiles import WIDTH
+from storelab.analysis.statistics.medians import WIDTH
 
 _BEGUN = "coalesce(intended_ns, start_ns)"
 _ROWS = f"""

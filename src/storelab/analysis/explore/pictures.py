@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from storelab.analysis.figures import panels, plots
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import ratios
-from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram
+from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram
 
 MOST_CURVES = 12  # panels of scaling curves
 MOST_CLIENTS = 10  # in the legend of a point over its time

@@ -10,9 +10,9 @@ from storelab.analysis.explore import overview, pictures
 from storelab.analysis.explore.opened import Opened
 from storelab.analysis.explore.things import Thing
 from storelab.analysis.parts import speed, words
-from storelab.analysis.records import together
+from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees
-from storelab.analysis.tables import scaling
+from storelab.analysis.tables import throughput
 from storelab.analysis.tables.points import axis_columns, plain, rated
 
 NONE = f"No scaling curve in this campaign: no axis has {knees.LEAST_VALUES} values while all others are held."
@@ -29,7 +29,7 @@ def _rows(o: Opened) -> pd.DataFrame:
 def _runs(o: Opened) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """The curves with their runs, as the table was made from them."""
     points = rated(plain(o.plan, o.whole("points")))
-    return scaling.curves(points, axis_columns(o.plan), together.of_plan(o.plan))
+    return throughput.curves(points, axis_columns(o.plan), selection.couplings_of(o.plan))
 
 
 def _same(row: Mapping[str, Any], head: Mapping[str, Any]) -> bool:

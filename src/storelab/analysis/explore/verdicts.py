@@ -10,8 +10,7 @@ from storelab.analysis.explore.things import Charts, Thing, escaped
 from storelab.analysis.parts import words
 from storelab.analysis.report import details
 from storelab.analysis.report.rows import behind
-from storelab.analysis.tables.verdicts import said
-from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
+from storelab.analysis.tables.verdicts import NOT_KNOWN, said
 
 NONE = "No verdict in this campaign: no point has a rate."
 SUMMARY = ("deployment", "workload", "engine", "what", "best", "unit", "where", "n", "verdict")

@@ -26,7 +26,7 @@ from storelab.analysis.figures.roles import timeline
 from storelab.analysis.figures.specification import Declared, Specification, select
 from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
-from storelab.analysis.records import roles, together
+from storelab.analysis.records import roles, selection
 
 _ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
 _HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ _HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
     """The built-in figures that a campaign with this plan can have, those over time, those along rows of axes that go
     together, and its own."""
-    points, couplings = _points(plan), together.of_plan(plan)
+    points, couplings = _points(plan), selection.couplings_of(plan)
     found = {}
     for name, known in FIGURES.items():
         figure = along.others(known, couplings)

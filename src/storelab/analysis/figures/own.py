@@ -10,13 +10,13 @@ from storelab.analysis.figures.specification import Curve, Measure, Reference, S
 from storelab.analysis.figures.systems import together
 from storelab.analysis.figures.throughput import limits
 from storelab.analysis.parts import words
-from storelab.analysis.records.together import Coupling, of_plan
+from storelab.analysis.records.selection import Coupling, couplings_of
 from storelab.core.figures import METRICS
 
 
 def figures(plan: Mapping[str, Any]) -> dict[str, Specification]:
     """Those that the plan carries (plans of older versions: none)."""
-    couplings = of_plan(plan)
+    couplings = couplings_of(plan)
     return {name: _specification(said, couplings) for name, said in plan.get("figures", {}).items()}
 
 

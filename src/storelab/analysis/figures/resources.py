@@ -13,7 +13,7 @@ from storelab.analysis.figures.specification import Curve, Measure, Reference, S
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import groups, speed
 from storelab.analysis.records import published
-from storelab.analysis.tables.systems.one_client import PRINTED
+from storelab.analysis.tables.earlier import PRINTED
 from storelab.core import units
 
 OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from storelab.analysis.records.rows import Where, select
+from storelab.analysis.records.selection import Where, select
 
 if TYPE_CHECKING:  # slow to load, and names and captions need none of it
     from matplotlib.figure import Figure

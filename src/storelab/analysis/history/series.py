@@ -18,7 +18,7 @@ from storelab.analysis.compare import sides
 from storelab.analysis.history import changes
 from storelab.analysis.history.entries import Entry
 from storelab.analysis.parts import speed
-from storelab.analysis.statistics import many, medians, ratios
+from storelab.analysis.statistics import medians, ratios
 from storelab.analysis.tables.points import axis_columns
 
 
@@ -149,9 +149,9 @@ def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, A
 
 def _corrected(family: list[Series]) -> list[Series]:
     """With what changed, and the newest entry judged; p values corrected for the number of series."""
-    p = many.corrected([s.found.p for s in family])
+    p = ratios.corrected([s.found.p for s in family])
     stepped = [_stepped(s, float(own)) for s, own in zip(family, p, strict=True)]
-    newest_p = many.corrected([s.newest.p for s in stepped])
+    newest_p = ratios.corrected([s.newest.p for s in stepped])
     return [_judged(s, float(own)) for s, own in zip(stepped, newest_p, strict=True)]
 
 
@@ -175,7 +175,7 @@ def _stepped(s: Series, p: float) -> Series:
 def _judged(s: Series, newest_p: float) -> Series:
     own = ratios.CANNOT_TELL
     if math.isfinite(newest_p):
-        own = many.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
+        own = ratios.verdict_corrected(ratios.verdict(*s.ratio[1:], s.lower_is_better), newest_p)
     return replace(s, newest_p_corrected=newest_p, verdict=own)
 
 

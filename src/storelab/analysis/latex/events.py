@@ -8,7 +8,7 @@ from storelab.analysis.latex import FILE, FILLED, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
 from storelab.analysis.latex.parts import THIN, escape, placed, row, spread, title
 from storelab.analysis.parts import words
-from storelab.analysis.tables.events import CLIENT, NAVIGATIONS, setting
+from storelab.analysis.tables.reads import CLIENT, NAVIGATIONS, setting
 from storelab.core import units
 
 

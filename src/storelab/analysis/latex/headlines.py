@@ -14,7 +14,7 @@ from storelab.analysis.latex import FILE, FLAGS, GIVEN, HEADLINES
 from storelab.analysis.latex.parts import FEW, escape, left, row, spread, tabular
 from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
-from storelab.analysis.tables.verdicts.rules import DISTURBED, NOT_KNOWN
+from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
 WIDTH = 15.8  # cm: of the text
 NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one of the others at most, between two

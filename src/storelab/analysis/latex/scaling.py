@@ -12,12 +12,12 @@ from storelab.analysis.latex.headlines import Headline, closed, runs
 from storelab.analysis.latex.parts import THIN, below, camel, escape, interval, left, longtable, row
 from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.statistics.knees import CANNOT_TELL, KNEE, PEAK
-from storelab.analysis.tables import scaling
+from storelab.analysis.tables import throughput
 
 
 def _said(axis: str) -> str:
     """The axis of a curve; of those that go together, the first with the others."""
-    first, *others = map(words.heading, axis.split(scaling.TOGETHER))
+    first, *others = map(words.heading, axis.split(throughput.TOGETHER))
     return f"{first} (with {', '.join(others).lower()})" if others else first
 
 
@@ -27,9 +27,11 @@ def knees(table: pd.DataFrame) -> str:
     """Return a row per curve of `scaling.csv` with its knee, plateau and linearity, below a line that says of what and
     along what. Curves of which the runs do not tell are left out; empty where no other was measured."""
     axes = [
-        c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in scaling.AXES and table[c].nunique() > 1
+        c
+        for c in table.columns[2 : table.columns.get_loc("axis")]
+        if c not in throughput.CURVE_AXES and table[c].nunique() > 1
     ]
-    held = [c for c in scaling.AXES if c in table and table[c].nunique() > 1]
+    held = [c for c in throughput.CURVE_AXES if c in table and table[c].nunique() > 1]
     lines, plateaus = [], bool((table["curve"] == KNEE).any())
     for r in table[table["curve"] != CANNOT_TELL].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
         said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
@@ -45,7 +47,7 @@ def knees(table: pd.DataFrame) -> str:
         of = escape(f"{r['store']}, {r['workload'].replace('_', ' ')}: {_said(r['axis'])} ")
         of += f"{r['least']:g}--{r['most']:g}"
         shape = f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}")
-        cells = [escape(said), f"{r['n']:g}", shape, *([plateau] if plateaus else []), scaling.linearity(r)]
+        cells = [escape(said), f"{r['n']:g}", shape, *([plateau] if plateaus else []), throughput.linearity(r)]
         lines.append((of, row(cells)))
     if not lines:
         return ""
@@ -65,7 +67,7 @@ def along(points: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
 def headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
     """The highest linearity over front-ends, with the rates; or that the runs do not decide it."""
     curves = closed(table)
-    curves = curves[curves["axis"].str.split(scaling.TOGETHER).str[0] == "front_ends"] if len(curves) else curves
+    curves = curves[curves["axis"].str.split(throughput.TOGETHER).str[0] == "front_ends"] if len(curves) else curves
     for system, own in curves.groupby("deployment") if len(curves) else []:
         known = own[(own["curve"] != CANNOT_TELL) & own["linearity_low"].notna()]
         best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
@@ -85,8 +87,8 @@ def headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
         where = ", ".join([*map(escape, filter(None, [*what, _rates(best, rates)])), each])
         yield Headline(
             **said,
-            lines=(scaling.linearity(best), f"over {many}", where),
-            value=f"a linearity of {scaling.linearity(best)}",
+            lines=(throughput.linearity(best), f"over {many}", where),
+            value=f"a linearity of {throughput.linearity(best)}",
             of=f"over {many}",
             where=where,
             size=float(best["linearity_value"]),
@@ -97,7 +99,7 @@ def headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
 def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
     """The medians along a curve of one axis: `18.0 to 35.9 to 71.7 MB/s`; empty where several axes go together."""
     name = "throughput_median_mb_per_s" if curve["metric"] == speed.THROUGHPUT else "rate_median_per_s"
-    if scaling.TOGETHER in curve["axis"] or name not in rates:
+    if throughput.TOGETHER in curve["axis"] or name not in rates:
         return ""
     held = [c for c in curve.index[: curve.index.get_loc("axis")] if c != curve["axis"] and c in rates]
     same = [groups.alike(values) == groups.alike(curve[held]) for values in rates[held].to_numpy()]

@@ -9,7 +9,7 @@ from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, closed, interval, runs, verdict
 from storelab.analysis.latex.parts import THIN, escape, few, placed, row, stacked, title, unlimited
 from storelab.analysis.parts import words
-from storelab.analysis.tables.sparse import entries_read, of_all_branches
+from storelab.analysis.tables.reads import entries_read, of_all_branches
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
 SIZES = (("footnotesize", 9), ("scriptsize", 12))  # letters, and how many columns fit in them

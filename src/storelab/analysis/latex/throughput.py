@@ -19,7 +19,7 @@ from storelab.analysis.latex.parts import (
     tabular,
     unlimited,
 )
-from storelab.analysis.parts import cold, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.throughput import CLASSES, measured, of_class, side_by_side
 from storelab.analysis.tables.verdicts import units_of
 from storelab.core import units
@@ -118,7 +118,7 @@ def throughput(table: pd.DataFrame) -> str:
 
 def _colder(table: pd.DataFrame) -> pd.DataFrame:
     """The groups of points whose accesses are not warm by wish."""
-    return table[table["access"].notna() & (table["access"] != cold.WARM)] if "access" in table else table.iloc[:0]
+    return table[table["access"].notna() & (table["access"] != groups.WARM)] if "access" in table else table.iloc[:0]
 
 
 @FILE("table_cold", "throughput")

@@ -1,5 +1,5 @@
-"""Groups of points and what is said of each: counts, medians over the runs with their interval. May import:
-`statistics`, `words`."""
+"""Groups of points and what a table says of each: counts, medians over the runs with their interval, and whether an
+access was as cold as it was asked to be (docs/cold.md). May import: `statistics`, `words`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,9 +14,10 @@ PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
 FEW = 10  # operations of a run, below which its rate is marked
 CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
-Metric = tuple[
-    str, str
-]  # name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups
+COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
+SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # in many tables
+# Name and unit: the column `<name>_<unit>` of runs, `<name>_<median, low, high>_<unit>` of groups.
+Metric = tuple[str, str]
 
 
 def alike(values: Iterable[Any]) -> list[Any]:
@@ -28,6 +29,11 @@ def alike(values: Iterable[Any]) -> list[Any]:
 def joined(values: Iterable[Any]) -> str | None:
     """Distinct non-null values as text, in order of appearance."""
     return ", ".join(dict.fromkeys(str(v) for v in values if not pd.isna(v))) or None
+
+
+def closed_loops(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without open loops: the rate of an arrival process says nothing of a limit."""
+    return rows[rows["arrival_rate"].fillna(0) == 0] if "arrival_rate" in rows else rows
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
@@ -61,28 +67,59 @@ def _is_one(values: pd.Series) -> bool:
 
 
 def spread(metrics: Iterable[Metric]) -> list[str]:
-    """The columns of these metrics in a table of groups."""
+    """Return the columns of these metrics in a table of groups."""
     return [f"{name}_{part}_{unit}" for name, unit in metrics for part in PARTS]
+
+
+HOW: dict[str, Callable[[pd.Series], Any]] = {  # what a column of a group is of those of its runs
+    "any": lambda values: bool(values.any()),
+    "first": lambda values: values.iloc[0],
+    "joined": joined,
+    "max": lambda values: values.max(),
+    "median": lambda values: values.astype(float).median(),
+    "sum": lambda values: values.sum(),
+}
+
+
+def aggregated(runs: pd.DataFrame, how: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns of some runs as one value each. how: column -> one of HOW."""
+    return {name: HOW[kind](runs[name]) for name, kind in how.items()}
 
 
 def summarised(
     rows: pd.DataFrame,
     by: Sequence[str],
     metrics: Iterable[Metric],
-    columns: Sequence[str],
-    more: Callable[[pd.DataFrame], Mapping[str, Any]],
+    columns: Iterable[str],
+    how: Mapping[str, str] | None = None,
+    more: Callable[[pd.DataFrame], Mapping[str, Any]] | None = None,
     counted: str | None = None,
     complete: bool = False,
 ) -> pd.DataFrame:
-    """One row per group (columns `by`) of runs, with exactly these `columns`: COUNTS, `spread(metrics)`, and what
-    `more` says of the group. COUNTS are n (finite values), interval (what low and high are) and coverage_percent (of
-    the true median).
+    """Return one row per group of runs, with exactly these columns.
 
-    counted: the column whose finite values are counted as runs; else all rows are. complete: a metric is null where it
-    is null in one of the runs. A column `few`, if it is asked for: the rate of a run depends on fewer than FEW
-    operations (`rate_operations`).
+    COUNTS are n (finite values), interval (what low and high are) and coverage_percent (of the true median). A column
+    `few`, if it is asked for: the rate of a run depends on fewer than FEW operations (`rate_operations`).
+
+    Parameters
+    ----------
+    rows, by
+        The runs, and the columns that make a group.
+    metrics
+        Columns of which a group has median, low and high (`spread`).
+    columns
+        The columns of the table, those of `by` among them.
+    how
+        Column -> one of HOW, for columns that a group has of those of its runs. SHARED and COLD need no entry.
+    more
+        Further columns of a group.
+    counted
+        The column whose finite values are counted as runs; without it, all rows are.
+    complete
+        A metric is null where it is null in one of the runs.
     """
-    metrics, out, rows = list(metrics), [], rows.reset_index(drop=True)
+    metrics, columns, out, rows = list(metrics), list(columns), [], rows.reset_index(drop=True)
+    how = {name: kind for name, kind in (SHARED | COLD).items() if name in columns} | dict(how or {})
     values = {m: rows["_".join(m)].astype("Float64").to_numpy(float, na_value=np.nan) for m in metrics if len(rows)}
     for key, group in grouped(rows, by):
         of = medians.summarise(range(len(group)) if counted is None else group[counted].astype(float))
@@ -93,5 +130,20 @@ def summarised(
             row |= {f"{name}_{part}_{unit}": getattr(of, part) if known else np.nan for part in PARTS}
         if "few" in columns:
             row["few"] = bool((group["rate_operations"].astype(float) < FEW).any())
-        out.append(row | dict(more(group)))
-    return pd.DataFrame(out, columns=list(columns)).astype({c: rows.dtypes[c] for c in by if c in rows})
+        out.append(row | aggregated(group, how) | dict(more(group) if more else {}))
+    return pd.DataFrame(out, columns=columns).astype({c: rows.dtypes[c] for c in by if c in rows})
+
+
+COLD_DTYPES = {"access_proven": "string", "disk_reads_percent": "Float64", "first_over_again": "Float64"}
+WARM = "warm"  # the axis `access` by default
+
+
+def cold_of_run(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return COLD of one record: null where it does not tell (older ones, stores whose disk reads nobody sees)."""
+    told = run.get("cold") or {}
+    share = told.get("disk_share")
+    return {
+        "access_proven": told.get("proven"),
+        "disk_reads_percent": None if share is None else 100 * share,
+        "first_over_again": (told.get("step") or {}).get("ratio"),
+    }

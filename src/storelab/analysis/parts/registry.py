@@ -1,6 +1,6 @@
 """What the modules of a folder declare with a decorator, found without importing them. May import: nothing of storelab.
 
-`@TABLE("noise", "rated", "axes")` above a function says: it makes `noise`, from what is called `rated` and `axes`.
+`@FILE("table_noise", "noise")` above a function says: it makes `table_noise`, from what is called `noise`.
 Names come from the text of the modules, so that Snakemake can ask for them fast; a module is imported when something of
 it is made.
 """

@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,16 @@ class Campaign:
     def files(self, prefix: str) -> list[tuple[str, str]]:
         """Key and file name of the Parquet files `<prefix>.<client>.parquet` of all runs."""
         return [(k, name) for k, run in self.runs.items() for name in run["files"] if name.startswith(f"{prefix}.")]
+
+
+def watched_s(run: Mapping[str, Any], host: Mapping[str, Any]) -> float:
+    """Return how long a host of a run was watched; the length of the run where its record does not tell."""
+    return float(host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9)
+
+
+def client_cpu_s(run: Mapping[str, Any]) -> float:
+    """Return the CPU seconds of all clients of a run, until each of them ended."""
+    return sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in run["clients"])
 
 
 def read_plan(folder: Path) -> dict[str, Any]:

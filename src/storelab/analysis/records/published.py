@@ -1,25 +1,23 @@
-"""Numbers that earlier evaluations printed, 2010-2015: facts to stand beside ours, never mixed with
-them.
+"""What earlier evaluations printed and found, 2010-2015: facts to compare ours with, never mixed with them.
 
-The CSV files in `printed/` hold them as printed; their README names sources and oddities.
+The CSV files in `printed/` hold the numbers as printed; their README names sources and oddities. `claims.yaml` holds
+the findings as claims (`core.campaign.claims` says what a claim is); their numbers come from `printed/`.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.records.rows import select
+from storelab.analysis.records.selection import select
 from storelab.core import yaml_text
+from storelab.core.axes import ALL
+from storelab.core.campaign.claims import Claim, resolved
 
-CHASSIS = (  # of 2013: system, setting, quantities
-    "uds1_2013",
-    "chassis powered off (16 disks)",
-    "failed operations",
-    "return of the nodes",
-    "fully operative again, after their return",
-)
+FINDINGS = Path(__file__).with_name("claims.yaml")
 ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
 NAMES = (
     "hepix_2010_storage_lab",
@@ -80,45 +78,43 @@ def headline(system: str, quantity: str, setting: str | None = None) -> float:
 def chassis() -> dict[str, Any]:
     """A chassis that was powered off under load: store, source, failed (operations), back_s (until its nodes were
     back), whole_s (until the store was fully operative)."""
-    system, setting, failed, back, operative = CHASSIS
-    minutes = [headline(system, quantity, setting) for quantity in (back, operative)]
-    rows = load("uds_headlines")
+    system, setting, rows = "uds1_2013", "chassis powered off (16 disks)", load("uds_headlines")
+    back, operative = (
+        60 * headline(system, quantity, setting)
+        for quantity in ("return of the nodes", "fully operative again, after their return")
+    )
     return {
         "store": system,
         "source": rows.loc[rows["setting"] == setting, "source"].iloc[0],
-        "failed": int(headline(system, failed, setting)),
-        "back_s": 60 * minutes[0],
-        "whole_s": 60 * sum(minutes),
+        "failed": int(headline(system, "failed operations", setting)),
+        "back_s": back,
+        "whole_s": back + operative,
     }
 
 
-STRATUM = ("uds1_2015", "CvmFS stratum 0")  # system and setting of the nightly release
+def _nightly(*quantities: str) -> tuple[float, ...]:
+    """Return these values of the nightly release."""
+    return tuple(headline("uds1_2015", quantity, "CvmFS stratum 0") for quantity in quantities)
 
 
-def release() -> tuple[float, float]:
-    """New files and GB of a day of the nightly release, means."""
-    system, setting = STRATUM
-    return headline(system, "new files a day, mean", setting), headline(system, "new volume a day, mean", setting)
+def release() -> tuple[float, ...]:
+    """Return new files and GB of a day of the nightly release, means."""
+    return _nightly("new files a day, mean", "new volume a day, mean")
 
 
-def release_spread() -> tuple[float, float]:
-    """The same, standard deviations over the days."""
-    system, setting = STRATUM
-    names = ("new files a day, standard deviation", "new volume a day, standard deviation")
-    files, volume = (headline(system, name, setting) for name in names)
-    return files, volume
+def release_spread() -> tuple[float, ...]:
+    """Return the same, standard deviations over the days."""
+    return _nightly("new files a day, standard deviation", "new volume a day, standard deviation")
 
 
-def release_at_end() -> tuple[float, float]:
-    """Files and GB that it had in the end, at least."""
-    system, setting = STRATUM
-    return headline(system, "unique files at the end", setting), headline(system, "volume at the end", setting)
+def release_at_end() -> tuple[float, ...]:
+    """Return files and GB that it had in the end, at least."""
+    return _nightly("unique files at the end", "volume at the end")
 
 
 def release_days() -> float:
-    """Days of it that were published."""
-    system, setting = STRATUM
-    return headline(system, "days of publishing", setting)
+    """Return the days of it that were published."""
+    return _nightly("days of publishing")[0]
 
 
 def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
@@ -139,71 +135,108 @@ def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def numbers() -> list[dict[str, Any]]:
-    """Rows name, value, unit, source of the published numbers that the paper's text quotes."""
-    sparse, threads, hepix = (
-        share_amplification(),
-        load("uds1_2012_single_client_threads"),
-        load("hepix_2010_storage_lab"),
-    )
+    """Return rows name, value, unit, source of the published numbers that the paper's text quotes."""
+    sparse, threads = share_amplification(), load("uds1_2012_single_client_threads")
+    hepix = load("hepix_2010_storage_lab")
     atlas = hepix[(hepix["use_case"] == "ATLAS") & (hepix["threads"] == 80)].set_index("solution")
+    plain, tuned = atlas.loc["Xrootd vanilla"], atlas.loc["Xrootd"]
     large = threads[threads["object_size_printed"] == "10 MB"].groupby("operation")["mb_per_s"].max()
-    single = one_client(threads)
-    rows = [
-        ("published_entries", sparse["entries"].iloc[0], "", "uds_2015_sparse_reads"),
-        ("published_few_entries", sparse["entries"].iloc[1], "", "uds_2015_sparse_reads"),
-        ("published_few_share_amplification", sparse["share_amplification_ratio"].iloc[1], "", "uds_2015_sparse_reads"),
-        ("published_one_share_amplification", sparse["share_amplification_ratio"].iloc[2], "", "uds_2015_sparse_reads"),
-        ("published_front_end_download", headline("uds2_2015", "download 100 MB"), "MB/s", "uds_headlines"),
-        ("published_front_end_upload", headline("uds2_2015", "upload 100 MB"), "MB/s", "uds_headlines"),
-        ("published_front_end_files", headline("uds2_2015", "download 4 kB"), "files/s", "uds_headlines"),
-        ("published_network", headline("uds2_2015", "network limit, reached"), "Gb/s", "uds_headlines"),
+    tried, per_s = chassis(), "files/s"
+    rows: list[tuple[str, list[tuple[str, Any, str]]]] = [
         (
-            "published_single_small_upload",
-            headline("uds1_2012", "upload 4 kB, 1 bucket, limit"),
-            "files/s",
-            "uds_headlines",
+            "uds_2015_sparse_reads",
+            [
+                ("entries", sparse["entries"].iloc[0], ""),
+                ("few_entries", sparse["entries"].iloc[1], ""),
+                ("few_share_amplification", sparse["share_amplification_ratio"].iloc[1], ""),
+                ("one_share_amplification", sparse["share_amplification_ratio"].iloc[2], ""),
+            ],
         ),
         (
-            "published_single_buckets_upload",
-            headline("uds1_2012", "upload 4 kB, 5 buckets"),
-            "files/s",
             "uds_headlines",
+            [
+                ("front_end_download", headline("uds2_2015", "download 100 MB"), "MB/s"),
+                ("front_end_upload", headline("uds2_2015", "upload 100 MB"), "MB/s"),
+                ("front_end_files", headline("uds2_2015", "download 4 kB"), per_s),
+                ("network", headline("uds2_2015", "network limit, reached"), "Gb/s"),
+                ("single_small_upload", headline("uds1_2012", "upload 4 kB, 1 bucket, limit"), per_s),
+                ("single_buckets_upload", headline("uds1_2012", "upload 4 kB, 5 buckets"), per_s),
+                ("single_buckets", "5 buckets", ""),
+                ("accounts_upload", headline("uds1_2013", "upload 4 kB", ACCOUNTS), per_s),
+                ("accounts", ACCOUNTS.partition(", ")[2], ""),
+                ("single_small_download", headline("uds1_2012", "download 4 kB, client limit"), per_s),
+            ],
         ),
-        ("published_single_buckets", "5 buckets", "", "uds_headlines"),
-        ("published_accounts_upload", headline("uds1_2013", "upload 4 kB", ACCOUNTS), "files/s", "uds_headlines"),
-        ("published_accounts", ACCOUNTS.partition(", ")[2], "", "uds_headlines"),
         (
-            "published_single_small_download",
-            headline("uds1_2012", "download 4 kB, client limit"),
-            "files/s",
+            "uds1_2012_single_client_threads",
+            [
+                *((f"single_{name}", value, unit) for name, value, unit in one_client(threads)),
+                ("single_large_upload", large["upload"], "MB/s"),
+                ("single_large_download", large["download"], "MB/s"),
+            ],
+        ),
+        (
             "uds_headlines",
+            [
+                ("back", tried["back_s"] / 60, "minutes"),
+                ("operative", (tried["whole_s"] - tried["back_s"]) / 60, "minutes"),
+                ("deletions", headline("uds2_2015", "parallel delete requests beside maximum upload"), ""),
+                ("release_days", release_days(), ""),
+                ("release_files", release()[0], ""),
+                ("release_volume", release()[1], "GB"),
+                ("release_volume_end", release_at_end()[1], "GB"),
+                ("release_files_end", release_at_end()[0], ""),
+            ],
         ),
-        *((f"published_single_{name}", value, unit, "uds1_2012_single_client_threads") for name, value, unit in single),
-        ("published_single_large_upload", large["upload"], "MB/s", "uds1_2012_single_client_threads"),
-        ("published_single_large_download", large["download"], "MB/s", "uds1_2012_single_client_threads"),
-        ("published_back", chassis()["back_s"] / 60, "minutes", "uds_headlines"),
-        ("published_operative", (chassis()["whole_s"] - chassis()["back_s"]) / 60, "minutes", "uds_headlines"),
         (
-            "published_deletions",
-            headline("uds2_2015", "parallel delete requests beside maximum upload"),
-            "",
-            "uds_headlines",
-        ),
-        ("published_release_days", release_days(), "", "uds_headlines"),
-        ("published_release_files", release()[0], "", "uds_headlines"),
-        ("published_release_volume", release()[1], "GB", "uds_headlines"),
-        ("published_release_volume_end", release_at_end()[1], "GB", "uds_headlines"),
-        ("published_release_files_end", release_at_end()[0], "", "uds_headlines"),
-        ("published_jobs", 80, "", "hepix_2010_storage_lab"),
-        ("published_plain_events", atlas.loc["Xrootd vanilla", "events"] / 1e6, "", "hepix_2010_storage_lab"),
-        ("published_plain_throughput", atlas.loc["Xrootd vanilla", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
-        ("published_tuned_events", atlas.loc["Xrootd", "events"] / 1e6, "", "hepix_2010_storage_lab"),
-        (
-            "published_cache_factor",
-            atlas.loc["Xrootd", "events"] / atlas.loc["Xrootd vanilla", "events"],
-            "",
             "hepix_2010_storage_lab",
+            [
+                ("jobs", 80, ""),
+                ("plain_events", plain["events"] / 1e6, ""),
+                ("plain_throughput", plain["mb_per_s"], "MB/s"),
+                ("tuned_events", tuned["events"] / 1e6, ""),
+                ("cache_factor", tuned["events"] / plain["events"], ""),
+                ("tuned_throughput", tuned["mb_per_s"], "MB/s"),
+            ],
         ),
-        ("published_tuned_throughput", atlas.loc["Xrootd", "mb_per_s"], "MB/s", "hepix_2010_storage_lab"),
     ]
-    return [{"name": n, "value": v, "unit": u, "source": f"published/{s}.csv"} for n, v, u, s in rows]
+    return [
+        {"name": f"published_{name}", "value": value, "unit": unit, "source": f"published/{source}.csv"}
+        for source, quoted in rows
+        for name, value, unit in quoted
+    ]
+
+
+@cache
+def findings() -> dict[str, dict[str, Any]]:
+    """Name -> claim, as `core.campaign.claims.resolved` gives it, in the order of the file."""
+    said = yaml_text.read(FINDINGS)
+    return resolved({name: Claim.model_validate(claim) for name, claim in said.items()}, ALL)
+
+
+def claims_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The findings, and before them the campaign's own claims, which its plan carries (plans of older versions:
+    none)."""
+    own = plan.get("claims", {})
+    return {**own, **{name: claim for name, claim in findings().items() if name not in own}}
+
+
+def printed_number(said: Mapping[str, Any] | None) -> tuple[float, str]:
+    """The published number of a claim and its unit; NaN where none was printed. Raises ValueError where its rows are
+    not one row."""
+    if not said:
+        return float("nan"), ""
+    if said["value"] is not None:
+        return float(said["value"]), said["unit"]
+    table = derived(said["table"])
+
+    def one(rows: Mapping[str, Any]) -> pd.Series:
+        found = select(table, rows)
+        if len(found) != 1:
+            raise ValueError(f"{said['table']}: {len(found)} rows are {dict(rows)}")
+        return found.iloc[0]
+
+    row = one(said["rows"])
+    if not said["over"]:
+        return float(row[said["column"]]), said["unit"] or str(row.get("unit", ""))
+    return float(row[said["column"]]) / float(one({**said["rows"], **said["over"]})[said["column"]]), said["unit"]

@@ -1,4 +1,4 @@
-"""Points that do several things at once, as their records tell them: roles, phases, acts, states of the store. Pure.
+"""Points that do several things at once, as their records tell them: roles, phases, acts, states of the store.
 
 A workload of the plan that names `roles` has such points. Phases of a run, of which each begins where the last one ends
 (`phases`), from the end of the warm-up to the deadline:
@@ -12,17 +12,32 @@ A workload of the plan that names `roles` has such points. Phases of a run, of w
 * `throughout`: the only phase of a run that nothing disturbs.
 
 Disturbances are the acts of a fault; without a fault, the roles that begin after the start or end before the deadline.
+
+Operations of roles are counted in cells: the phases of a run, or steps of one length from its agreed start. They are
+counted as the windows of `windows` are: an operation belongs to the cell in which it ends, its bytes too; of a bin the
+part that lies in a cell counts, in operations, bytes and latencies, for its operations are taken as evenly spaced. A
+cell holds what ends in (begin, end]. Phases have the work done in them too: an operation counts by the part of its
+duration that is in the phase, where its start is known.
+
+Latencies are those of `tables/latency.py`: from when an operation was due, else from when it began; of operations that
+succeeded; null below as many as a quantile needs. What hung, or was due and never began, is in no step. In phases it
+lasted at least until it was given up, or until its role's end, and counts as longer than all that ended there: a
+quantile that falls on it is a lower bound. It counts in every phase in which it waited, but not in `before` where its
+role worked in later ones: it ended in none, and what it met came later.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import pandas as pd
 
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
 from storelab.core.axes.faults import HARMS, UNDOES, UPGRADE
+from storelab.core.records import HUNG
 
 LastOperations = Mapping[int, int]  # client -> UTC ns
 BEFORE, DURING, REBUILDING, AFTER, THROUGHOUT = "before", "during", "rebuilding", "after", "throughout"
@@ -209,3 +224,192 @@ def client_table(campaign: Campaign) -> pd.DataFrame:
                 disturbed = found[0] if found else run["deadline_ns"]
                 rows.append((key, client, role.name, role.begin_ns, role.end_ns, disturbed))
     return pd.DataFrame(rows, columns=["key", "client", "role", "role_begin_ns", "role_end_ns", "disturbed_ns"])
+
+
+LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
+LATENCIES = (*LEVELS, "latency_max_ms")
+PLACE = ["key", "role", "cell"]
+BOUNDS = "lower_bounds"  # names of the latencies that are one, by ", "
+_HUNG = f"""
+SELECT key, role, coalesce(intended_ns, start_ns) AS begun_ns, end_ns - begun_ns AS least_ns, 1.0 AS n
+FROM rows JOIN clients USING (key, client) WHERE error = '{HUNG}' AND latency_hist IS NULL
+UNION ALL
+SELECT key, role, end_ns - bucket.upper_ns AS begun_ns, bucket.upper_ns / {WIDTH} AS least_ns, bucket.count AS n
+FROM (SELECT key, role, end_ns, unnest(latency_hist) AS bucket
+      FROM rows JOIN clients USING (key, client) WHERE error = '{HUNG}' AND latency_hist IS NOT NULL)"""
+_ENDED = f"""
+WITH mine AS (SELECT * FROM cells WHERE key = ? AND role = ? AND cell = ? AND error IS NULL)
+SELECT ns, sum(n) AS n FROM (
+  SELECT {scan.LATENCY} AS ns, 1.0 AS n FROM mine WHERE latency_hist IS NULL
+  UNION ALL
+  SELECT bucket.upper_ns AS ns, share * bucket.count AS n FROM (SELECT share, unnest(latency_hist) AS bucket FROM mine))
+WHERE ns IS NOT NULL GROUP BY ns ORDER BY ns"""
+
+
+def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame:
+    """Return one row per key, role and phase in which operations waited that never ended: PLACE, hung, not_begun,
+    LATENCIES (null below as many operations as a quantile needs), BOUNDS.
+
+    con: has `rows`, `clients`, `spans` and `cells` (`in_phases`).
+    """
+    waiting = pd.concat([con.execute(_HUNG).df().assign(hung=True), _never_began(campaign).assign(hung=False)])
+    spans = con.execute("SELECT key, role, cell, high_ns FROM spans").df()
+    spans["last"] = spans["high_ns"] == spans.groupby(["key", "role"])["high_ns"].transform("max")
+    met = waiting.merge(spans, on=["key", "role"])
+    met = met[(met["begun_ns"] < met["high_ns"]) & ((met["cell"] != BEFORE) | met["last"])]
+    made = [_unended_row(con, place, group) for place, group in met.groupby(PLACE, sort=False)]
+    return pd.DataFrame(made, columns=[*PLACE, "hung", "not_begun", *LATENCIES, BOUNDS])
+
+
+def _never_began(campaign: Campaign) -> pd.DataFrame:
+    """Return operations that were due and never began: key, role, begun_ns, least_ns, n."""
+    rows = []
+    for key in keys(campaign):
+        run = campaign.runs[key]
+        engines = {c["client"]: c.get("engine") or {} for c in run["clients"]}
+        for told in run["roles"]:
+            own, rate = [engines.get(rank, {}) for rank in told["clients"]], told.get("axes", {}).get("arrival_rate")
+            for waited in scan.never_began(own, rate):
+                rows += [(key, told["name"], told["end_ns"] - w, w, 1.0) for w in waited]
+    return pd.DataFrame(rows, columns=["key", "role", "begun_ns", "least_ns", "n"])
+
+
+def _unended_row(con: duckdb.DuckDBPyConnection, place: tuple[str, ...], group: pd.DataFrame) -> list[object]:
+    found = con.execute(_ENDED, list(place)).df()
+    ended = pd.Series(found["n"].to_numpy(float), index=found["ns"].to_numpy(float))
+    bounds = pd.Series(group["n"].to_numpy(float), index=group["least_ns"].to_numpy(float))
+    every = ended.sum() + bounds.sum()
+    values, beyond = with_bounds(ended, bounds, list(LEVELS.values()))
+    names = [name for (name, p), b in zip(LEVELS.items(), beyond, strict=True) if b and enough(every, p)]
+    hung = group.loc[group["hung"], "n"].sum()
+    said = ", ".join(name.removesuffix("_ms") for name in [*names, "latency_max_ms"])
+    latencies = _latency_row(every, max([*ended.index, *bounds.index]), list(values))
+    return [*place, hung, group["n"].sum() - hung, *latencies, said]
+
+
+_BIN = "greatest(0, least(end_ns, high_ns) - greatest(end_ns - bin_ns, low_ns)) / bin_ns"
+_ROWS = "rows JOIN clients USING (key, client)"
+_STEPS = f"""
+WITH placed AS (SELECT rows.*, role, step_ns, (end_ns - agreed_ns - 1) // step_ns AS last
+                FROM {_ROWS} JOIN steps USING (key) WHERE end_ns > agreed_ns)
+SELECT * EXCLUDE (last), last AS cell, CASE WHEN latency_hist IS NULL THEN 1.0
+    ELSE least(1.0, (end_ns - agreed_ns - last * step_ns) / bin_ns) END AS share FROM placed
+UNION ALL BY NAME
+SELECT * EXCLUDE (last), last - 1 AS cell, 1.0 - (end_ns - agreed_ns - last * step_ns) / bin_ns AS share
+FROM placed WHERE latency_hist IS NOT NULL AND last > 0 AND end_ns - agreed_ns - last * step_ns < bin_ns"""
+_SPANS = f"""
+SELECT * FROM (
+  SELECT rows.*, role, cell,
+    CASE WHEN latency_hist IS NULL THEN (end_ns > low_ns AND end_ns <= high_ns)::INT::DOUBLE ELSE {_BIN} END AS share
+  FROM {_ROWS} JOIN spans USING (key, role))
+WHERE share > 0"""
+_WORK = f"""
+SELECT key, role, cell, sum(part * count) AS work, sum(part * bytes) AS work_bytes FROM (
+  SELECT key, role, cell, count, bytes,
+    CASE WHEN latency_hist IS NOT NULL THEN {_BIN} ELSE {scan.share("low_ns", "high_ns")} END AS part
+  FROM {_ROWS} JOIN spans USING (key, role) WHERE error IS NULL)
+WHERE part > 0 GROUP BY ALL"""
+_COUNTS = """
+SELECT key, role, cell,
+  coalesce(sum(share * count) FILTER (error IS NULL), 0) AS operations,
+  coalesce(sum(share * bytes) FILTER (error IS NULL), 0) AS bytes,
+  coalesce(sum(share * count) FILTER (error IS NOT NULL), 0) AS errors
+FROM cells GROUP BY ALL"""
+_STATUSES = """
+SELECT key, role, cell, coalesce(status, 0) AS status, sum(share * count) AS errors
+FROM cells WHERE error IS NOT NULL GROUP BY ALL"""
+_SINGLE = f"""
+SELECT key, role, cell, count({scan.LATENCY}) AS timed, max({scan.LATENCY}) AS longest,
+  quantile_disc({scan.LATENCY}, {list(LEVELS.values())}) AS quantiles
+FROM cells WHERE error IS NULL AND latency_hist IS NULL AND (key, role) NOT IN (SELECT key, role FROM binned)
+GROUP BY ALL"""
+_BUCKETS = f"""
+SELECT key, role, cell, upper_ns, sum(operations) AS operations FROM (
+  SELECT key, role, cell, bucket.upper_ns AS upper_ns, share * bucket.count AS operations
+  FROM (SELECT key, role, cell, share, unnest(latency_hist) AS bucket FROM cells
+        WHERE error IS NULL AND latency_hist IS NOT NULL)
+  UNION ALL
+  SELECT key, role, cell, {scan.bucket(scan.LATENCY)} AS upper_ns, 1.0
+  FROM cells WHERE error IS NULL AND latency_hist IS NULL AND {scan.LATENCY} IS NOT NULL
+    AND (key, role) IN (SELECT key, role FROM binned))
+GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases work,
+    work_bytes, hung, not_begun and BOUNDS too; statuses: key, role, cell, status (0: none), errors."""
+
+    cells: pd.DataFrame
+    statuses: pd.DataFrame
+
+
+def in_steps(campaign: Campaign, steps: pd.DataFrame) -> Counted | None:
+    """In steps from the agreed start, numbered from 0. steps: key, step_ns (at least a bin long). None where no
+    operation was recorded."""
+    return _counted(campaign, _STEPS, steps=steps)
+
+
+def in_phases(campaign: Campaign) -> Counted | None:
+    """In the phases of each run, as far as the role worked in them."""
+    spans = phase_table(campaign).rename(columns={"begin_ns": "low_ns", "end_ns": "high_ns"})
+    return _counted(campaign, _SPANS, True, spans=spans)
+
+
+def connect_clients(campaign: Campaign) -> duckdb.DuckDBPyConnection | None:
+    """As `scan.connect`, to the operations of points with roles, with the table `clients` (`roles.client_table`)."""
+    if not (mine := keys(campaign)) or (con := scan.connect(campaign, "ops", mine)) is None:
+        return None
+    con.register("clients", client_table(campaign))
+    return con
+
+
+def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.DataFrame) -> Counted | None:
+    if (con := connect_clients(campaign)) is None:
+        return None
+    for name, table in given.items():
+        con.register(name, table)
+    con.execute(f"CREATE TEMP TABLE cells AS {query}")
+    con.execute("CREATE TEMP TABLE binned AS SELECT DISTINCT key, role FROM cells WHERE latency_hist IS NOT NULL")
+    counts = con.execute(_COUNTS).df()
+    latencies = pd.concat([_of_single(con.execute(_SINGLE).df()), _of_buckets(con.execute(_BUCKETS).df())])
+    cells = counts.merge(latencies, on=PLACE, how="left")
+    if waiting:
+        cells = _with_unended(cells, _unended(con, campaign))
+        cells = cells.merge(con.execute(_WORK).df(), on=PLACE, how="outer")
+    return Counted(cells, con.execute(_STATUSES).df())
+
+
+def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """The cells, with the latencies of those in which operations waited that never ended; some have no other."""
+    both = cells.merge(found, on=PLACE, how="outer", suffixes=("", "_least"))
+    waited = both[BOUNDS].notna()
+    for name in LATENCIES:
+        both[name] = both[name].astype(float).where(~waited, both[f"{name}_least"].astype(float))
+    return both.drop(columns=[f"{name}_least" for name in LATENCIES])
+
+
+def _latency_row(operations: float, longest: float, quantiles: list[float]) -> list[float | None]:
+    """Of LATENCIES, from ns."""
+    known = [q / 1e6 if enough(operations, p) else None for q, p in zip(quantiles, LEVELS.values(), strict=True)]
+    return [*known, longest / 1e6]
+
+
+def _of_single(found: pd.DataFrame) -> pd.DataFrame:
+    found = found[found["timed"] > 0]
+    told = zip(found["timed"], found["longest"], found["quantiles"], strict=True)
+    return _table(found, [_latency_row(*values) for values in told])
+
+
+def _of_buckets(found: pd.DataFrame) -> pd.DataFrame:
+    rows, values = [], []
+    for key, group in found.groupby(PLACE, sort=False):
+        upper, count = group["upper_ns"].to_numpy(float), group["operations"].to_numpy(float)
+        rows.append(key)
+        values.append(_latency_row(count.sum(), upper[-1], list(of_histogram(upper, count, list(LEVELS.values())))))
+    return _table(pd.DataFrame(rows, columns=PLACE), values)
+
+
+def _table(found: pd.DataFrame, values: list[list[float | None]]) -> pd.DataFrame:
+    latencies = pd.DataFrame(values, columns=list(LATENCIES), index=found.index, dtype=float)
+    return pd.concat([found[PLACE], latencies], axis=1)

@@ -5,14 +5,16 @@ look into each of thousands of files for its columns (`union_by_name`) takes lon
 has one file of a kind.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 
 from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics.medians import WIDTH
 from storelab.core import sealed
 
 BIN_NS = 100_000_000  # length of a bin, where the sweep gives none
@@ -20,6 +22,29 @@ ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
 }
+LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from when an operation was due, else from when it began
+
+
+def share(low: str, high: str) -> str:
+    """Return SQL of the part of an operation's duration that lies between two columns of times; of one whose begin is
+    not recorded, whether it ends there."""
+    return f"""CASE WHEN end_ns > start_ns
+      THEN greatest(0, least(end_ns, {high}) - greatest(start_ns, {low})) / (end_ns - start_ns)
+      ELSE (end_ns > {low} AND end_ns <= {high})::INT END"""
+
+
+def bucket(ns: str) -> str:
+    """Return SQL of the upper end of the histogram's bucket that holds a time in ns."""
+    return f"pow({WIDTH}, ceil(ln(greatest({ns}, 1)) / ln({WIDTH})))::BIGINT"
+
+
+def never_began(engines: Sequence[Mapping[str, Any]], rate: float | None) -> list[np.ndarray]:
+    """Return, for each client of an open loop, what its operations that were due and never began waited until the end,
+    in ns. They are the last ones due, and each client has every so many-th.
+
+    engines: what the clients' engines recorded; rate: operations due per second, of all clients.
+    """
+    return [np.arange(e.get("not_begun") or 0) * len(engines) * 1e9 / (rate or 1) for e in engines]
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:

@@ -14,7 +14,7 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
 * operations and bytes of a window: of successful operations whose end_ns lies in (begin, end]. Of a bin that lies
   across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
 * rate and throughput of `first_done` and `last_done` = these divided by the length of the window, as elbencho does.
-* rate and throughput of `overlap` = the estimate of `rates.closed_loop`; in an open loop, successful operations that
+* rate and throughput of `overlap` = the estimate of `closed_loop`; in an open loop, successful operations that
   start in the window divided by its length; where a record has bins or roles, completions divided by its length.
 * a window in which no operation ended has no rate (a missing value). `rate_operations` counts those that the rate of
   `overlap` rests on.
@@ -22,6 +22,30 @@ Definitions, all times UTC ns of the records; a client's end is when it stopped 
   `too short` below 2 s, 50 operations, or 5 for each that the clients may have in flight. There are as many slices as
   keep each of them longer than a bin of operations, and two of them longer than an operation takes on average: clients
   that began together end their first operations together, and these waves are no swing of the store.
+
+Rates in a window from operations that may last as long as the window itself:
+
+Counting the completions in a window underestimates a rate when an operation takes about as long as the window: four
+reads of 3 s leave no completion in a window of 2.5 s. Two estimators are used instead; both need the start and the end
+of each operation, and operations that are completed after the window (docs/statistics.md, "Rates").
+
+* Shares: an operation counts by the part of its duration that lies in the window. In a stationary loop this is unbiased
+  for any duration; the work of an operation is taken to be even over its duration.
+* Ratio: number of workers times the sum of the operations over the sum of the times from the start of a worker's first
+  operation to the end of its last one. The number of operations of a worker is a stopping time, so that Wald's equation
+  holds for the sums (Ross, Stochastic Processes, 1996, sections 3.3 and 3.6). Beale's correction removes the bias of
+  order 1/workers (Cochran, Sampling Techniques, 1977, section 6.15). Operations count that start in the window; if a
+  worker has none, all operations of the point count, because a choice worker by worker would favour long operations.
+
+Shares are used where the median worker has at least `SHARES_FROM` operations that overlap the window, and where the
+workers take different times (a straggler). The ratio is used for fewer: all workers start together, so that the first
+operations are not those of a stationary loop, and shares of short ones count too much.
+
+s5cmd records neither starts nor the operations that its end cuts off, and may work on more commands than it has
+workers. Its starts are inferred for shares. For the ratio, a client counts as one worker from its start to its last
+completion.
+
+`benchmarks/statistics_truth.py` measures bias and coverage of both, next to those of counting completions.
 """
 
 import math
@@ -32,10 +56,104 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.records import rates, scan
+from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import steadiness
 from storelab.core.records import HUNG
+
+SHARES_FROM = 3  # operations of the median worker
+DIFFER = 5.0  # variance between workers over that within workers, from which they take different times
+
+_LANES = f"""
+WITH operations AS (
+  SELECT *, start_ns >= overlap_begin_ns AND NOT unstarted AS fresh, ln(greatest(end_ns - start_ns, 1)) AS log_ns,
+    {scan.share("overlap_begin_ns", "first_end_ns")} AS share
+  FROM ({{source}}) WHERE start_ns < first_end_ns AND overlap_begin_ns < first_end_ns),
+parts AS MATERIALIZED (
+  SELECT key, client, lane, fresh, cut_off, unstarted, count(*) AS n,
+    count(*) FILTER (NOT cut_off AND share > 0) AS inside,
+    min(start_ns - overlap_begin_ns) / 1e9 AS begin_s, max(end_ns - overlap_begin_ns) / 1e9 AS stop_s,
+    sum(log_ns) AS log_sum, sum(log_ns ** 2) AS log_squares, {{sums}},
+    any_value(first_end_ns - overlap_begin_ns) / 1e9 AS length_s
+  FROM operations GROUP BY ALL),
+lanes AS (SELECT key, bool_or(fresh) AS any_fresh FROM parts GROUP BY key, client, lane),
+points AS (SELECT key, bool_and(any_fresh) AS all_fresh FROM lanes GROUP BY key)
+SELECT key, client, lane, sum(inside) AS inside, sum(n) AS n, sum(log_sum) AS log_sum, sum(log_squares) AS log_squares,
+  any_value(length_s) AS length_s, sum(n) FILTER (counts) AS ratio_n, bool_or(unstarted) AS unstarted,
+  min(begin_s) FILTER (counts) AS begin_s, max(stop_s) FILTER (counts) AS stop_s, {{merged}}
+FROM (SELECT *, NOT cut_off AND (fresh OR NOT all_fresh) AS counts FROM parts JOIN points USING (key))
+GROUP BY key, client, lane ORDER BY key, client, lane"""
+_SUMS = (
+    "CASE WHEN count(*) = count({e}) THEN sum({e} * share) END AS shares_{c}",
+    "CASE WHEN count(*) = count({e}) THEN sum({e}) END AS {c}",
+)
+_MERGED = (
+    "CASE WHEN count(*) = count(shares_{c}) THEN sum(shares_{c}) END AS shares_{c}",
+    "CASE WHEN count(*) FILTER (counts) = count({c}) FILTER (counts) THEN sum({c}) FILTER (counts) END AS {c}",
+)
+
+
+def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[str, str]) -> pd.DataFrame:
+    """Estimate rates per second of each key (the index): one column for each reward, and `rate_operations`, the number
+    of operations that they rest on, failed ones included. A key without operations, or without time, has no row.
+
+    Parameters
+    ----------
+    con
+        Connection that knows the tables of `source`.
+    source
+        SQL of rows, one for each operation, with the columns key, client, lane, start_ns, end_ns, cut_off, unstarted,
+        overlap_begin_ns and first_end_ns. The operations of a lane (a worker) follow one another. cut_off: the end is
+        an estimate, which is used for shares only. unstarted: the start was not recorded.
+    rewards
+        SQL of what one operation adds, by column. A rate is null where one operation has null.
+    """
+
+    def columns(forms: tuple[str, ...]) -> str:
+        return ", ".join(form.format(c=name, e=f"({sql})") for name, sql in rewards.items() for form in forms)
+
+    lanes = con.execute(_LANES.format(source=source, sums=columns(_SUMS), merged=columns(_MERGED))).df()
+    lanes = lanes.astype(dict.fromkeys(lanes.columns.drop(["key", "client", "lane", "unstarted"]), float))
+    found = {key: _rates(of_key, list(rewards)) for key, of_key in lanes.groupby("key", sort=False)}
+    out = pd.DataFrame.from_dict(found, orient="index", columns=[*rewards, "rate_operations"]).rename_axis("key")
+    return out.astype({"rate_operations": "int64"})
+
+
+def _rates(lanes: pd.DataFrame, rewards: list[str]) -> list[float]:
+    """Estimate the rates of one point from the sums of its workers; last, the number of operations."""
+    sums = {name: lanes[name].to_numpy() for name in ("inside", "n", "log_sum", "log_squares")}
+    if np.median(sums["inside"]) >= SHARES_FROM or _differ(sums["n"], sums["log_sum"], sums["log_squares"]):
+        found = lanes[[f"shares_{name}" for name in rewards]].sum(skipna=False) / lanes["length_s"].iloc[0]
+        return [*found, sums["inside"].sum()]
+    if lanes["unstarted"].all():
+        sums = dict.fromkeys((*rewards, "ratio_n"), "sum")
+        lanes = lanes.groupby("client").agg({"begin_s": "min", "stop_s": "max"} | sums)
+    busy = (lanes["stop_s"] - lanes["begin_s"]).to_numpy()
+    return [*(_ratio_estimate(lanes[name].to_numpy(), busy) for name in rewards), lanes["ratio_n"].sum()]
+
+
+def _ratio_estimate(reward: np.ndarray, busy: np.ndarray) -> float:
+    """Return workers times the ratio of the sums, with Beale's correction. Shapes (workers,)."""
+    if not busy.sum() > 0:  # all at one instant, or a clock that was set back
+        return np.nan
+    ratio = len(busy) * reward.sum() / busy.sum()
+    if len(busy) == 1 or not ratio > 0:
+        return ratio
+    (_, shared), (_, own) = np.cov(reward, busy)
+    return ratio * (1 + shared / (reward.sum() * busy.mean())) / (1 + own / (busy.sum() * busy.mean()))
+
+
+def _differ(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> bool:
+    """Check whether workers take different times, by one-way analysis of variance of log durations. Shapes (workers,):
+    their number, sum and sum of squares."""
+    free = n.sum() - len(n)
+    if free < 1 or len(n) == 1:
+        return False
+    explained = (sums**2 / n).sum()
+    between = (explained - sums.sum() ** 2 / n.sum()) / (len(n) - 1)
+    within = (squares.sum() - explained) / free
+    return bool(between > max(DIFFER * within, 1e-9))
+
 
 WINDOWS = ("overlap", "first_done", "last_done")
 SLICES = steadiness.MOST
@@ -195,7 +313,7 @@ def _estimates(campaign: Campaign) -> pd.DataFrame:
     con.register("begun", pd.DataFrame(begun, columns=columns))
     con.register("scheduled", kinds.loc[kinds["scheduled"], ["key"]])
     con.register("looped", kinds.loc[~kinds["scheduled"], ["key"]])
-    closed = rates.closed_loop(con, _CLOSED, _REWARDS)
+    closed = closed_loop(con, _CLOSED, _REWARDS)
     closed = closed.mask(closed.pop("answered") == 0)
     scheduled = con.execute(_OPEN).df().set_index("key")
     return pd.concat([t for t in (closed, scheduled) if len(t)] or [closed])
@@ -279,7 +397,7 @@ def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckD
 
 def reads(campaign: Campaign) -> pd.DataFrame:
     """Per key (the index) of the read workloads: means per read over all reads of the run, rates by
-    `rates.closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
+    `closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
     (`apart`).
 
     needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;
@@ -291,7 +409,7 @@ def reads(campaign: Campaign) -> pd.DataFrame:
         return pd.DataFrame(index=pd.Index([], name="key"))
     phases = ", ".join(f"avg({p}_ns) / 1e9 AS {p}_s_per_read" for p in PHASES)
     means = con.execute(_READS.format(phases=phases, opening=OPENING)).df().set_index("key")
-    return means.join(rates.closed_loop(con, READ_LANES, _READ_RATES))
+    return means.join(closed_loop(con, READ_LANES, _READ_RATES))
 
 
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:

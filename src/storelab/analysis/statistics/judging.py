@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import bdtr, betaincinv, stdtr, stdtrit
+from scipy.special import bdtr, betaincinv, stdtr
 
 from storelab.analysis.statistics import knees, medians, ratios
-from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.statistics.medians import CONFIDENCE, student
 
 CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED = "confirmed", "refuted", "cannot tell", "not measured here"
 VERDICTS = (CONFIRMED, REFUTED, CANNOT_TELL, NOT_MEASURED)
@@ -78,7 +78,7 @@ def slope(x: Sequence[float], y: Sequence[float], bound: Bound) -> Found:
         return Found(value, reason=f"{len(ys)} runs at {values} values do not tell their scatter", lacks=MORE_RUNS)
     rest = ly - ly.mean() - value * (lx - lx.mean())
     error = math.sqrt(float((rest**2).sum()) / df / around)
-    reach = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * error
+    reach = student(df) * error
     t = abs(value - bound.at) / error if error > 0 else math.inf
     return Found(value, value - reach, value + reach, p=2 * float(stdtr(df, -t)))
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from storelab.analysis.statistics.medians import CONFIDENCE
+from storelab.analysis.statistics.medians import CONFIDENCE, student
 
 LEAST_VALUES = 3
 STEPS = 200  # knees tried between two measured values
@@ -65,12 +65,8 @@ class Curve:
     reason: str = ""
 
 
-def _t(df: int) -> float:
-    return float(special.stdtrit(df, (1 + CONFIDENCE) / 2))
-
-
 def _around(value: float, error: float, df: int) -> Interval:
-    return Interval(value, value - _t(df) * error, value + _t(df) * error)
+    return Interval(value, value - student(df) * error, value + student(df) * error)
 
 
 def _squares(z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -141,7 +137,7 @@ def peaked(x: np.ndarray, y: np.ndarray, of_knee: float) -> Interval | None:
     df = len(y) - len(values)
     variance = sum(((g - m) ** 2).sum() for g, m in zip(logs, means, strict=True)) / df
     errors = np.sqrt(variance * (1 / np.array([len(g) for g in logs]) + 1 / len(logs[top])))
-    may_be = np.flatnonzero(means[top] - means <= _t(df) * errors)
+    may_be = np.flatnonzero(means[top] - means <= student(df) * errors)
     low, high = values[max(may_be[0] - 1, 0)], values[min(may_be[-1] + 1, len(values) - 1)]
     return Interval(float(np.clip(tried[best], low, high)), float(low), float(high))
 
@@ -179,13 +175,12 @@ def _slope(x: np.ndarray, y: np.ndarray) -> Interval:
     """Of the line through the runs, weighted by their relative scatter."""
     if len(np.unique(x)) < 2 or len(x) < 3:
         return UNKNOWN
-    weights = 1 / np.array([y[x == v].mean() for v in x])
+    return _line(x, y, 1 / np.array([y[x == v].mean() for v in x]))
+
+
+def _line(x: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> Interval:
+    """Return the slope of a straight line."""
     (slope, _), covariance = np.polyfit(x, y, 1, w=weights, cov=True)
-    return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
-
-
-def _linearity(x: np.ndarray, y: np.ndarray) -> Interval:
-    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
     return _around(float(slope), math.sqrt(covariance[0][0]), len(x) - 2)
 
 
@@ -205,8 +200,8 @@ def fit(x: np.ndarray, y: np.ndarray) -> Curve:
         return Curve(reason=f"{values} values of the axis: {LEAST_VALUES} are the fewest")
     if len(y) < max(values + 2, 5):
         few = f"{len(y)} runs at {values} values do not tell their scatter: repeat them"
-        return Curve(linearity=_linearity(x, y), reason=few)
+        return Curve(linearity=_line(np.log(x), np.log(y)), reason=few)
     shape, found = knee(x, y)
     rising = x <= found.value if shape in (KNEE, PEAK) else np.full(len(x), True)
     plateau = _plateau(x, y, found.value) if shape == KNEE else UNKNOWN
-    return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _linearity(x, y))
+    return Curve(shape, found, plateau, _slope(x[rising], y[rising]), _line(np.log(x), np.log(y)))

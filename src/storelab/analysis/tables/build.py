@@ -1,37 +1,45 @@
 """All tables of a campaign: raw records in, `tables/*.csv` out. May import: `records`, `parts`, `core`, and nothing
 slow at first.
 
-What a table holds stands in the module of its name. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
+The module that `TABLES` names says what a table holds. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
 `high` are those of `statistics.medians`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.analysis.parts import derived
-from storelab.analysis.parts.registry import Made
 from storelab.analysis.records.campaign import Campaign, load
-from storelab.analysis.tables import GIVEN, TABLE
+from storelab.analysis.tables import GIVEN, TABLES
 from storelab.core import records
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NAMES = tuple(TABLE.declared)
+NAMES = tuple(TABLES)
 TEXTS = ("numbers", "environment")  # tables whose values are text, read as they stand
 
 
-class Tables(Made):
-    """The tables of a campaign, by name: each made when it is first asked for."""
+class Tables(Mapping[str, Any]):
+    """The tables of a campaign and what they depend on, by name: each made when it is first asked for. known: what is
+    known already."""
 
-    def __init__(self, campaign: Campaign) -> None:
-        super().__init__({"campaign": campaign, "plan": campaign.plan, "tables": self}, TABLE, GIVEN)
+    def __init__(self, campaign: Campaign, **known: Any) -> None:
+        self._made: dict[str, Any] = {"campaign": campaign, "plan": campaign.plan, "tables": self, **known}
 
     def __getitem__(self, name: str) -> Any:
-        with python_strings():
-            return super().__getitem__(name)
+        if name not in self._made:
+            with python_strings():
+                self._made[name] = (TABLES | GIVEN)[name].make(self)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made | TABLES | GIVEN)
+
+    def __len__(self) -> int:
+        return len(self._made | TABLES | GIVEN)
 
 
 @contextmanager

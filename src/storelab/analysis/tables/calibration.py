@@ -1,28 +1,46 @@
-"""Ceilings: what the clients could do at most, and which points came near it. See docs/calibration.md.
+"""Ceilings: what the clients and the links could carry at most, and which points came near it.
+
+See docs/calibration.md and docs/tables.md.
 
 * `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the
   campaign, after it, the ceiling (the larger of the two), what an operation costs the clients in CPU, whether the bytes
   went over a link, and how busy the processors were.
 * `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
   same engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whose
-  limit it is (LINK, CLIENT, or SHARED cores, where it means little); what binds the point: LINK at `links.LINK_FULL`
-  percent of a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null. Cores and
-  memory of one host are shared by client and server; a link is not: so a LINK binds on a shared host too.
+  limit it is (LINK, CLIENT, or SHARED cores, where it means little); what binds the point: LINK at LINK_FULL percent of
+  a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null. Cores and memory of
+  one host are shared by client and server; a link is not: so a LINK binds on a shared host too.
+* `link_*` (LINK_COLUMNS): what the links between clients and store can carry. A link that carried more than it can is a
+  contradiction: `link_problem` reports it, and no point of that store (of that campaign, if it is a link of the
+  clients) has this limit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.records.links import over_link
-from storelab.analysis.tables import NUMBERS, TABLE, links
+from storelab.analysis.parts import speed, words
+from storelab.analysis.records import links
+from storelab.analysis.records.campaign import Campaign, client_cpu_s
+from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links, over_link
 from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
+SLACK = 1.02  # more than this times its capacity went over a link: the buckets of a shaped link allow less
+# Percent of what links can carry in one direction: headers take 4 % of it, the start and the end of a run some more.
+# Links that nothing else slowed down were at 94 % to 97 % in all sealed campaigns.
+LINK_FULL = 92.0
+LINK_COLUMNS = {
+    "link_bits_per_s": "Float64",  # the most that the links of clients and front-ends let pass
+    "link_of": "string",  # whose links these are
+    "link_each": "string",  # in words: `2 × 300 Mbit/s`
+    "link_used_percent": "Float64",
+    "link_unknown": "string",  # whose links have no known capacity, where the bytes went over a link
+    "link_problem": "string",
+}
 BOUND = 80  # percent of the ceiling
 EXCEEDED = 105  # percent of the ceiling: a rate above it contradicts the ceiling
 LINK, CLIENT, SHARED = "link", "client", "shared cores"
@@ -30,7 +48,7 @@ IDLE = 50  # percent: a ceiling at which the processors were less busy is that o
 # What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
 _OWN = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
-CEILING = (*_OWN, *links.COLUMNS)  # columns of points and groups
+CEILING = (*_OWN, *LINK_COLUMNS)  # columns of points and groups
 COLUMNS = [
     "target",
     *AGREE,
@@ -64,7 +82,6 @@ def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return out
 
 
-@TABLE("calibration", "campaign", "measured")
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap`
     window."""
@@ -119,13 +136,13 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
     out = points.assign(ceiling_rate_per_s=pd.array([r for r, _ in found], dtype="Float64"))
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
     out["ceiling_of"] = pd.array([of for _, of in found], dtype="string")
-    out = links.with_links(campaign, out)
+    out = with_links(campaign, out)
     told = zip(out["ceiling_of"], out["ceiling_percent"], out["link_used_percent"], strict=True)
     return out.assign(bound_by=pd.array([_bound(*each) for each in told], dtype="string"))
 
 
 def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str | None:
-    if pd.notna(link_used_percent) and link_used_percent >= links.LINK_FULL:
+    if pd.notna(link_used_percent) and link_used_percent >= LINK_FULL:
         return LINK
     near = pd.notna(ceiling_percent) and BOUND < ceiling_percent <= EXCEEDED
     return str(ceiling_of) if near and pd.notna(ceiling_of) and ceiling_of != SHARED else None
@@ -134,7 +151,7 @@ def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str
 def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
     """The columns CEILING for the median rate of some runs (rows of points.csv); of several words for the ceiling, the
     one that claims least."""
-    link, known = links.of_group(runs), runs["ceiling_rate_per_s"].dropna()
+    link, known = links_of_group(runs), runs["ceiling_rate_per_s"].dropna()
     ceiling, percent, of = None, None, None
     if len(known) and np.isfinite(rate_per_s):
         ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
@@ -148,10 +165,10 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
     is more; None where a side is not known."""
     host = run.get("host") or {}
     server = host if run.get("shared_machine", True) else run.get("coordinator") or {}
-    axes, clients = run["point"]["axes"], run["clients"]
+    axes = run["point"]["axes"]
     one = engines.CATALOGUE[axes["engine"]].one_thread if axes["engine"] in engines.CATALOGUE else False
     threads = axes["clients"] * (1 if one else axes["workers"])
-    cpu = host.get("client_cpu_s", sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients))
+    cpu = host.get("client_cpu_s", client_cpu_s(run))
     if None in (server.get("server_cpu_s"), host.get("cpu_busy_s")) or not all(
         h.get("seconds") for h in (host, server)
     ):
@@ -160,12 +177,11 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
     return 100 * max(both, *(h["cpu_busy_s"] / h["seconds"] / h["cores"] for h in (host, server)))
 
 
-@NUMBERS("calibration", "points", "throughput", "calibration")
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
     known = ceilings[ceilings["target"] == NETWORK]
     out: list[tuple[str, Any, str]] = [("bound_from", BOUND, "%"), ("idle_below", IDLE, "%")]
-    out.append(("link_full", links.LINK_FULL, "%"))
+    out.append(("link_full", LINK_FULL, "%"))
     if known.empty:
         return out
     runs = (points["state"] == "ok") & (points["workload"] == WORKLOAD)
@@ -194,3 +210,109 @@ def shown(row: Mapping[str, Any]) -> str:
         return str(row["operation"]).replace("_", " ")
     said = {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}
     return said[row["operation"]]
+
+
+def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """points.csv with COLUMNS."""
+    goodput, problems = _problems(campaign, points)
+    rows = [_of_point(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
+    return points.assign(**pd.DataFrame(rows, columns=list(LINK_COLUMNS), index=points.index).astype(LINK_COLUMNS))
+
+
+def links_of_group(runs: pd.DataFrame) -> dict[str, Any]:
+    """COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and the median use."""
+    runs = runs.reindex(columns=list(LINK_COLUMNS))
+    said = {c: next(iter(runs[c].dropna()), None) for c in ("link_unknown", "link_problem")}
+    known = runs[runs["link_bits_per_s"].notna()].sort_values("link_bits_per_s", kind="stable")
+    if known.empty:
+        return dict.fromkeys(LINK_COLUMNS) | said
+    used = known["link_used_percent"].astype(float).median()
+    return known.iloc[0].to_dict() | said | {"link_used_percent": used}
+
+
+def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """(name, value, unit) of what the text says of links. Absent where nothing is known."""
+    _, problems = _problems(campaign, points)
+    runs = campaign.runs.values()
+    known = [found for run in runs if (found := links.of_run(run, tuple(_ignored(run, problems))))]
+    sides = {
+        "each client's node": {bits for found in known if found.clients for bits in found.clients.links},
+        "each front-end": {bits for found in known if found.front_ends for bits in found.front_ends.links},
+    }
+    said = [f"{words.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
+    declared = links.declared(campaign.folder) if said else None
+    texts = {
+        "links_known": words.listed(said) if said else "",
+        "links_declared": declared.source if declared else "",
+        "link_problem": "; ".join(problems.values()),
+    }
+    return [(name, text, "") for name, text in texts.items() if text]
+
+
+def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
+    """(in the `overlap` window, until the last completion) bits/s, of workloads that move all bytes one way; else 0."""
+    names = ("overlap_throughput_mb_per_s", "last_done_throughput_mb_per_s")
+    if point["workload"] not in speed.MOVING:
+        return 0.0, 0.0
+    first, last = (0.0 if pd.isna(point.get(c)) else 8e6 * float(point[c]) for c in names)
+    return first, last
+
+
+def _of_point(
+    run: Mapping[str, Any] | None, goodput: tuple[float, float], problems: Mapping[tuple[str, str], str]
+) -> dict[str, Any]:
+    if run is None:
+        return {}
+    ignored = _ignored(run, problems)
+    said = {"link_problem": "; ".join(ignored.values()) or None}
+    if not (found := links.of_run(run, tuple(ignored))):
+        return said | {"link_unknown": BOTH if links.over_link(run) else None}
+    counted = [sum(side.moved) for side in (found.clients, found.front_ends) if side and side.moved]
+    used = max(goodput[0], min(counted, default=0.0))
+    return said | {
+        "link_bits_per_s": found.bits_per_s,
+        "link_of": found.of,
+        "link_each": _each(found),
+        "link_used_percent": 100 * used / found.bits_per_s,
+        "link_unknown": found.unknown,
+    }
+
+
+def _ignored(run: Mapping[str, Any], problems: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """The sides of a run whose links carried more than they can, with the problem."""
+    return {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
+
+
+def _each(found: Links) -> str:
+    sides = {CLIENTS: found.clients, FRONT_ENDS: found.front_ends}
+    return " into ".join(links.in_words(side.links) for of, side in sides.items() if side and found.of in (of, BOTH))
+
+
+def _whose(side: str, run: Mapping[str, Any]) -> str:
+    """The links that are believed or not together: those of a store's front-ends, those of all clients."""
+    return links.store_of(run) if side == FRONT_ENDS else ""
+
+
+def _problems(
+    campaign: Campaign, points: pd.DataFrame
+) -> tuple[dict[str, tuple[float, float]], dict[tuple[str, str], str]]:
+    """Goodput of each point by its key, and (side, store) -> the largest contradiction, in words."""
+    goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
+    worst: dict[tuple[str, str], tuple[float, str]] = {}
+    for key, run in campaign.runs.items():
+        found = links.of_run(run)
+        for side, link, moved in _loads(found, goodput.get(key, (0.0, 0.0))[1]) if found else ():
+            whose = (side, _whose(side, run))
+            if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
+                said = f"{links.rate(link)} cannot be the capacity of the {side}' links"
+                worst[whose] = moved / link, f"{said}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
+    return goodput, {whose: said for whose, (_, said) in worst.items()}
+
+
+def _loads(found: Links, goodput: float) -> Iterator[tuple[str, float, float]]:
+    """(side, capacity, what went over it) of each link with a counter, else of all links of a side together."""
+    for of, side in ((CLIENTS, found.clients), (FRONT_ENDS, found.front_ends)):
+        if side is not None and side.moved is None:
+            yield of, side.total, goodput
+        elif side is not None:
+            yield from ((of, link, moved) for link, moved in zip(side.links, side.moved or (), strict=True))

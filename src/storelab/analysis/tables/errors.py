@@ -13,14 +13,13 @@ import pandas as pd
 from storelab.analysis.parts import words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import NUMBERS, TABLE
 
 BUDGET = 0.01  # of campaigns that name none
 GOOD = "good"  # class of the operations that succeeded
-_ERRORS = """
+_ERRORS = f"""
 SELECT key, op, coalesce(status, 0) AS status, error, sum(count)::BIGINT AS operations,
   min(end_ns - agreed_ns) / 1e9 AS first_s, max(end_ns - agreed_ns) / 1e9 AS last_s,
-  quantile_disc(end_ns - coalesce(intended_ns, start_ns), 0.5) / 1e6 AS latency_p50_ms
+  quantile_disc({scan.LATENCY}, 0.5) / 1e6 AS latency_p50_ms
 FROM rows WHERE error IS NOT NULL GROUP BY ALL"""
 _SECONDS = """
 SELECT key, CASE WHEN error IS NOT NULL THEN coalesce(status, 0) END AS status, error,
@@ -51,7 +50,6 @@ def _runs(points: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
 
 
-@TABLE("errors", "campaign", "points", "by", "roles_by")
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: list[str]) -> pd.DataFrame:
     """One row per run, with roles or without (columns `by` and `roles_by`, rep, key, state), op, status and class:
     operations that failed so, their fraction of all operations of the run (run_fraction: that of all failed ones), when
@@ -61,17 +59,8 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
     con = scan.connect(campaign, "ops", wanted["key"])
     found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
     both = wanted[[*by, "rep", "key", "state", "errors", "run_fraction"]].merge(found, on="key")
-    measures = [
-        "op",
-        "status",
-        "error",
-        "operations",
-        "fraction",
-        "run_fraction",
-        "first_s",
-        "last_s",
-        "latency_p50_ms",
-    ]
+    measures = ["op", "status", "error", "operations", "fraction", "run_fraction", "first_s", "last_s"]
+    measures += ["latency_p50_ms"]
     if both.empty:
         return pd.DataFrame(columns=[*by, "rep", "key", "state", *measures])
     both["fraction"] = both["run_fraction"] * both["operations"] / both["errors"]
@@ -81,35 +70,23 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
     return both[[*by, "rep", "key", "state", *measures]].astype({"status": "Int64"}).reset_index(drop=True)
 
 
-@TABLE("errors_over_time", "campaign", "plain")
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction,
     failure_budget, shared_host, second (its begin), `class` (`good`, or as `label`), operations. The worst run
     first."""
     wanted = _runs(points)
     con = scan.connect(campaign, "ops", wanted["key"])
-    head = [
-        "key",
-        "store",
-        "workload",
-        "state",
-        "run_fraction",
-        "failure_budget",
-        "shared_host",
-        "second",
-        "class",
-        "operations",
-    ]
+    of_run = ["key", "store", "workload", "state", "run_fraction", "shared_host"]
+    head = [*of_run[:5], "failure_budget", "shared_host", "second", "class", "operations"]
     if con is None:
         return pd.DataFrame(columns=head)
     found = con.execute(_SECONDS).df()
     found = found.assign(**{"class": labels(found)}, failure_budget=budget(campaign))
-    both = wanted[["key", "store", "workload", "state", "run_fraction", "shared_host"]].merge(found, on="key")
+    both = wanted[of_run].merge(found, on="key")
     both = both.sort_values(["run_fraction", "key", "second", "class"], ascending=[False, True, True, True])
     return both[head].reset_index(drop=True)
 
 
-@NUMBERS("errors", "campaign", "points", "errors")
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
     errors.csv."""

@@ -22,11 +22,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import cold, groups, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, scan
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.statistics.quantiles import WIDTH, enough, of_histogram, with_bounds
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
+from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
 from storelab.core import calibration
 from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.records import HUNG
@@ -65,7 +64,7 @@ _ALONE = f"SELECT end_ns - begun AS ns, first_byte_ns - begun AS ttfb, outcome F
 _TAIL = f"SELECT client, begun, end_ns FROM {_ROWS} AND key = ? AND op = ? AND outcome = 'ended' AND end_ns - begun > ?"
 _AS_BUCKETS = f"""
 SELECT key, op, outcome, count(*) AS operations,
-  pow({WIDTH}, ceil(ln(greatest(end_ns - begun, 1)) / ln({WIDTH})))::BIGINT AS upper_ns
+  {scan.bucket("end_ns - begun")} AS upper_ns
 FROM {_ROWS} GROUP BY ALL"""
 
 
@@ -86,10 +85,8 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
     """What operations of an open loop that were due in the window and never began waited at least, until the deadline,
-    in ns. They are the last ones due, and each client has every so many-th."""
-    clients = [c.get("engine") or {} for c in run["clients"]]
-    waited = [np.arange(c.get("not_begun") or 0) * len(clients) * 1e9 / (rate or 1) for c in clients]
-    every = np.concatenate([*waited, []])
+    in ns."""
+    every = np.concatenate([*scan.never_began([c.get("engine") or {} for c in run["clients"]], rate), []])
     return every[every < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
 
 
@@ -131,7 +128,6 @@ def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
     return 100 * float(met.mean()) if len(met) else 0.0
 
 
-@GIVEN("latencies", "campaign")
 def runs(campaign: Campaign) -> pd.DataFrame:
     """One row per measured key and op that has latencies: operations (that ended), failed, hung (all begun in the
     window), not_begun (due in it), loop, binned, METRICS in ms (null as above), BOUNDS (null: none). `operations`
@@ -197,7 +193,6 @@ def of_points(found: pd.DataFrame) -> pd.DataFrame:
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
-@GIVEN("latency_runs", "latencies", "rated")
 def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run and op: its columns of points.csv, and what `runs` found, METRICS with their unit."""
     renamed = found.rename(columns={"operations": "counted"})
@@ -205,7 +200,6 @@ def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
-@TABLE("latency", "latency_runs", "by")
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points (columns `by`) and op, of what `with_points` gives: for each of METRICS the
     median over the runs with interval or range, in ms; null where it is null in one of the runs. lower_bounds: the
@@ -217,9 +211,9 @@ def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """
     metrics = [(m, "ms") for m in METRICS]
     told = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
-    head = [*groups.COUNTS, *told]
-    columns = [*by, *head, *groups.spread(metrics), "shared_host", *groups.CPU, "duration_s", *cold.COLUMNS]
-    out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, _more, complete=True)
+    columns = [*by, *groups.COUNTS, *told, *groups.spread(metrics), *groups.SHARED, *groups.COLD]
+    how = dict.fromkeys(COUNTED[1:], "sum")
+    out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, how, _more, complete=True)
     return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))
 
 
@@ -231,15 +225,10 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
     return {
         "concurrency": first["clients"] * (1 if workers is None or pd.isna(workers) else workers),
         "operations": group["counted"].sum(),
-        **{name: group[name].sum() for name in COUNTED[1:]},
         "completed_percent": _completed(group, rate) if due else None,
         "binned": bool(group["binned"].any()),
         BOUNDS: ", ".join(m for m in METRICS if m in bounds) or None,
         "paused_percent": group["paused_percent"].astype(float).max(),
-        "shared_host": bool(group["shared_host"].any()),
-        "duration_s": first["duration_s"],
-        **{name: group[name].astype(float).median() for name in groups.CPU},
-        **cold.of_group(group),
     }
 
 
@@ -284,7 +273,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     if rows.empty:
         return rows.assign(setting="")
     if "access" in rows:
-        usual = rows["access"].isna() | (rows["access"] == cold.WARM)
+        usual = rows["access"].isna() | (rows["access"] == groups.WARM)
         rows = rows[usual | ~usual.groupby(rows["workload"]).transform("any")]
     by = [c for c in ("store", "workload", "op", "loop", "engine", "access", *SIZES, *DEPLOYMENT_NAMES) if c in rows]
     others = [c for c in words.axes_of(rows) if c not in (*by, *LOADS)]
@@ -296,7 +285,7 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
         )
         chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
         access = chosen["access"].iloc[0] if "access" in chosen else None
-        named = [*varied, *(["access"] if not pd.isna(access) and access != cold.WARM else [])]
+        named = [*varied, *(["access"] if not pd.isna(access) and access != groups.WARM else [])]
         chosen = chosen.assign(setting=words.settings((c, chosen[c].iloc[0]) for c in named))
         least = open_least or column == "concurrency"
         kept.append(chosen.iloc[list(dict.fromkeys([*([0] if least else []), len(chosen) - 1]))])
@@ -310,7 +299,6 @@ def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[flo
     return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
 
 
-@NUMBERS("latency", "latency")
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """(name, value, unit) of what the paper quotes of `latency.csv`: of `ends`, the least median and the longest p99 of
     each loop, and where they were seen; in how many groups of the open loop the system did not keep up. Absent data,

@@ -9,34 +9,21 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.parts import groups, speed, words
-from storelab.analysis.records import published, rates, windows
+from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
-from storelab.analysis.tables import NUMBERS, TABLE, latency, noise
+from storelab.analysis.tables import NUMBERS, latency, throughput
 from storelab.core import units
 
 DEFINITIONS = "the definitions"  # the source of constants
 COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "launches")  # with runs `n`
-# The order of their numbers; those of other tables follow.
-ORDER = [
-    "points",
-    "throughput",
-    "sparse",
-    "events",
-    "calibration",
-    "latency",
-    "errors",
-    "resources",
-    "noise",
-    "scaling",
-]
 
 
 def _definitions() -> list[tuple[str, Any, str]]:
     """Constants of the definitions, so that the method's section cannot drift from the code."""
     return [
         ("rate_few", groups.FEW, ""),
-        ("rate_shares_from", rates.SHARES_FROM, ""),
+        ("rate_shares_from", windows.SHARES_FROM, ""),
         ("steadiness_slices", windows.SLICES, ""),
         ("steadiness_shortest", windows.SHORTEST_S, "s"),
         ("steadiness_fewest", windows.FEWEST, ""),
@@ -47,14 +34,13 @@ def _definitions() -> list[tuple[str, Any, str]]:
         ("steadiness_still", 100 * steadiness.STILL, "%"),
         ("interval_least", medians.LEAST, ""),
         ("interval_confidence", "95 %", ""),
-        ("noise_percentile", 100 * noise.PERCENTILE, "%"),
+        ("noise_percentile", 100 * throughput.PERCENTILE, "%"),
         ("curve_least", knees.LEAST_VALUES, ""),
         ("large_object", units.format_size(speed.LARGE), ""),
         *latency.definitions(),
     ]
 
 
-@TABLE("numbers", "campaign", "tables")
 def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
     """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no
     row."""
@@ -66,8 +52,8 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
         **{k: plan[k] for k in ("seed", "repetitions")},
     }
     rows = [(name, value, "", "plan.json") for name, value in said.items()]
-    for name in dict.fromkeys([*ORDER, *NUMBERS.declared]):
-        rows += [(*row, f"{name}.csv") for row in NUMBERS.make(name, tables)]
+    for name, maker in NUMBERS.items():
+        rows += [(*row, f"{name}.csv") for row in maker.make(tables)]
     rows += _runs(campaign, tables)
     rows += [(*row, DEFINITIONS) for row in _definitions()]
     rows += [(r["name"], r["value"], r["unit"], r["source"]) for r in published.numbers()]
@@ -103,7 +89,6 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-@TABLE("environment", "campaign")
 def environment(campaign: Campaign) -> pd.DataFrame:
     """group, item, value, points: what the machine captured, and for how many measured points it holds."""
     counts: dict[tuple[str, str, str], int] = {}

@@ -11,17 +11,16 @@ from urllib.parse import urlsplit
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import cold, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles, windows
-from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.campaign import Campaign, client_cpu_s, watched_s
 from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE, calibration, latency
-from storelab.analysis.tables.systems import capabilities, consistency
+from storelab.analysis.tables import calibration, guarantees, latency
 from storelab.core import units
 
 NO_RATES = (
-    consistency.WORKLOAD,
-    capabilities.WORKLOAD,
+    guarantees.CONSISTENCY,
+    guarantees.PROBE,
     calibration.WORKLOAD,
     "space",
     "publish",
@@ -38,7 +37,6 @@ PAUSED_MS = 100  # from so long a pause of a client on, the text tells of it
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
-@GIVEN("axes", "plan")
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
     """Column -> pandas dtype of every axis of the workloads that do one thing, in the workloads' order; not those of
     the calibration."""
@@ -50,7 +48,6 @@ def _columns(workloads: Mapping[str, Any]) -> dict[str, str]:
     return {a["column"]: DTYPES[a["kind"]] for w in workloads.values() for a in w["axes"]}
 
 
-@GIVEN("by", "plan")
 def identity(plan: Mapping[str, Any]) -> list[str]:
     """The columns that make a group of points: store, workload and all axes."""
     return ["store", "workload", *axis_columns(plan)]
@@ -65,7 +62,6 @@ def loopback(endpoint: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-@TABLE("points", "campaign", "measured", "calibration")
 def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
     """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
     runs with more failed operations than the campaign's budget `invalid`: measured, and in no median. tries: of the
@@ -85,7 +81,6 @@ def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) ->
     return calibration.with_ceilings(campaign, measured, ceilings)
 
 
-@GIVEN("measured", "campaign", "latencies")
 def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     """points.csv without ceilings. latencies: `latency.runs`."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
@@ -112,7 +107,7 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     head = ["order", "store", "workload", *axes, "rep", "sweep", "key", "state", "reason"]
     head += ["tries", "other_tries", "duration_s", "warm_up_s"]
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
-    probes = [p["key"] for p in campaign.measured(capabilities.WORKLOAD)]
+    probes = [p["key"] for p in campaign.measured(guarantees.PROBE)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
     several = rates.index.isin(roles.keys(campaign))  # their rates are those of roles and phases
     rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
@@ -121,13 +116,11 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     return table.astype(whole).join(latency.of_points(latencies), on="key")
 
 
-@GIVEN("plain", "plan", "points")
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
     """The points that do one thing at a time: without roles."""
     return points[~points["workload"].isin(list(roles.workloads(plan)))]
 
 
-@GIVEN("rated", "plain")
 def rated(plain: pd.DataFrame) -> pd.DataFrame:
     """The points of workloads whose rate tells something of a store."""
     return plain[~plain["workload"].isin(NO_RATES)]
@@ -152,15 +145,13 @@ _RUN_DTYPES = {
     "not_begun": "Int64",
     "pauses_ms": "Float64",
     "pause_longest_ms": "Float64",
-    **cold.DTYPES,
+    **groups.COLD_DTYPES,
 }
 
 
 def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     clients, host, engine = run["clients"], run.get("host") or {}, run.get("engine") or {}
-    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
-    cpu = sum((c.get("cpu_user_s") or 0) + (c.get("cpu_system_s") or 0) for c in clients)
-    capacity = (host.get("cores") or 0) * seconds
+    cpu, capacity = client_cpu_s(run), (host.get("cores") or 0) * watched_s(run, host)
     percent = {
         f"{who}_cpu_percent": 100 * value / capacity if value is not None and capacity > 0 else None
         for who, value in (
@@ -210,7 +201,7 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "not_begun": _sum(told, "not_begun"),
         "pauses_ms": max(p["sum_ns"] for p in paused) / 1e6 if paused else None,
         "pause_longest_ms": max(p["longest_ns"] for p in paused) / 1e6 if paused else None,
-        **cold.of_run(run),
+        **groups.cold_of_run(run),
     }
 
 
@@ -228,7 +219,6 @@ def _steadiness(judged: pd.Series) -> str:
     return words.listed([said[0], *(one.replace(" were", "") for one in said[1:])] if said else [])
 
 
-@NUMBERS("points", "points")
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """What was measured, how much of it counts, and what disturbed it."""
     own = every[every["workload"] != calibration.WORKLOAD]

@@ -1,20 +1,36 @@
-"""`resources.csv`: what clients, server and host spent for what was moved.
+"""What clients, front-ends, server and host spent, and the space that a store used.
 
-From `host` and `clients` of run.json, and from the monitor's samples where there are any. Whole runs, agreed start to
-deadline: CPU is not cut to the `overlap` window, and stands against the operations and bytes of the `last_done` window.
-Medians over the runs as `stats.summarise` has them; null where a record does not tell (older ones have no monitor). See
-docs/resources.md.
+* `resources.csv` (docs/resources.md): from `host` and `clients` of run.json, and from the monitor's samples where there
+  are any. Whole runs, agreed start to deadline: CPU is not cut to the `overlap` window, and is compared with the
+  operations and bytes of the `last_done` window. Null where a record does not tell (older ones have no monitor).
+* `traffic.csv`: what each front-end of a point carried: was the load balanced? Where a front-end has an interface of
+  its own (a testbed), its counters tell: bytes received and sent from the agreed start to the deadline. What the
+  clients had done by it comes from their records, from the agreed start until the first client stopped, an operation by
+  the part of its time in this window: by the front-end that each client was given, or, of clients that use several, by
+  the `endpoint` of each operation; null where they do not tell (bins, and front-ends that share one name). Front-ends
+  are numbered from 1, in the order in which clients are given them; one that no client was given counts, too.
+* `distributions.csv`: histograms of each group, of the `overlap` window, of all runs together. Values are counted in
+  buckets, 120 in each power of ten, so that quantiles are off by 2 % at most; zeros are counted apart.
+  `operation_time`: of each operation that succeeded, from when it was due, else began; of all kinds together. `sent`,
+  `received`: of the busiest interface of each client's host, over each step between two samples of the monitor (up to
+  five a second). Where that is the loopback, both ends of a connection are on it, and its bytes are both sent and
+  received: `traffic`. `cpu`: of each client with its child processes, over each such step. `memory`: resident, in each
+  sample.
+* `space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming: (used - used
+  before the uploads) / bytes stored, as listed. The store itself reports what it uses, in all copies.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups
-from storelab.analysis.records import scan
-from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import GIVEN, NUMBERS, TABLE
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import links, scan
+from storelab.analysis.records.campaign import Campaign, watched_s
+from storelab.analysis.statistics.medians import of_histogram
 
 METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_user", "s_per_1000"),  # CPU seconds per 1000 operations
@@ -92,7 +108,7 @@ def of_run(
     """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
     of `samples`."""
     host, clients = run.get("host") or {}, run["clients"]
-    seconds = host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9
+    seconds = watched_s(run, host)
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     spent = {kind: sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients) for kind in ("user", "system")}
     # Clients count their CPU until they end, behind the deadline: no more than what the hosts took until then.
@@ -124,7 +140,6 @@ def of_run(
     return out
 
 
-@GIVEN("used", "campaign", "rated")
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     """One row per valid run: its columns of points.csv that `of_run` does not give, and those of `of_run`."""
     found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
@@ -136,21 +151,15 @@ def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
     return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
 
 
-@TABLE("resources", "used", "by")
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
 
     used: `with_points` of the points with operations that mean something. interval: what low and high are.
     """
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
-    return groups.summarised(used, by, METRICS, columns, _more)
+    return groups.summarised(used, by, METRICS, columns, dict.fromkeys(TEXTS, "joined"))
 
 
-def _more(runs: pd.DataFrame) -> dict[str, Any]:
-    return {"shared_host": bool(runs["shared_host"].any()), **{name: groups.joined(runs[name]) for name in TEXTS}}
-
-
-@NUMBERS("resources", "resources")
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """name, value, unit of what the text says of this table: the largest medians. Absent where nothing is known."""
     out = []
@@ -162,3 +171,280 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         most = found[column].astype(float).max() if len(found) else None
         out += [(name, most, unit)] if most is not None and not pd.isna(most) else []
     return out
+
+
+COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
+TRAFFIC_METRICS = (
+    ("operations", "per_s"),  # from the clients' records
+    ("throughput", "mb_per_s"),
+    ("received", "mb_per_s"),  # from the front-end's own counters
+    ("sent", "mb_per_s"),
+    ("share", "percent"),  # of what all front-ends of the run carried
+    ("spread", "percent"),  # of all front-ends of a run: the most less the least, over their mean
+)
+TRAFFIC_COLUMNS = ("given_to", "source", "shared_host")
+LEAST_OPERATIONS = 10  # of each front-end: with fewer, chance decides what it carried
+_DONE = f"""
+SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
+  any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
+FROM (SELECT *, {scan.share("agreed_ns", "first_end_ns")} AS part
+  FROM rows WHERE error IS NULL AND end_ns > agreed_ns)
+WHERE part > 0 GROUP BY key, client, endpoint ORDER BY key, client, endpoint"""
+Done = Sequence[Mapping[str, Any]]  # rows of _DONE
+
+
+def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
+    """(received, sent) MB/s of each front-end, from its own interface; None where not all have one."""
+    found = links.front_end_counters(run, number)
+    return None if found is None else [(received / 1e6, sent / 1e6) for received, sent in found]
+
+
+def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
+    """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
+    urls, parts = links.endpoints(run), [dict[float, tuple[float, float]]() for _ in range(number)]
+    order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
+    if links.is_alone(run) and len(order) != min(number, len(urls)):  # one name for all: it is not known which answers
+        return None
+    for row in done:
+        at = order.index(urls[ranks.index(row["client"])]) if links.is_alone(run) else row["endpoint"]
+        if at is None or pd.isna(at) or not row["seconds"] or at >= number:
+            return None
+        own, seconds = parts[int(at)], row["seconds"]
+        operations, moved = own.get(seconds, (0.0, 0.0))
+        own[seconds] = operations + row["operations"], moved + row["bytes"]
+    # Summed before they are divided: front-ends that carried as much differ in nothing, not even in a last digit.
+    return [
+        (math.fsum(n / s for s, (n, _) in own.items()), math.fsum(moved / 1e6 / s for s, (_, moved) in own.items()))
+        for own in parts
+    ]
+
+
+def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
+    """A row for each front-end of a run; none where nothing is known. done: what its clients did."""
+    seen, told = counters(run, number), by_records(run, number, done)
+    carried = [sum(both) for both in seen or ()]
+    if told and not seen:  # bytes, or operations where none moves any
+        carried = [mb for _, mb in told] if any(mb for _, mb in told) else [rate for rate, _ in told]
+    if not (whole := sum(carried)):
+        return
+    urls = links.endpoints(run)
+    order = list(dict.fromkeys(urls))
+    for i in range(number):
+        mine = urls.count(order[i]) if i < len(order) else 0
+        row: dict[str, Any] = {
+            "front_end": i + 1,
+            "given_to": mine if links.is_alone(run) else len(urls),
+            "source": COUNTERS if seen else CLIENTS,
+            "share_percent": 100 * carried[i] / whole,
+            "spread_percent": 100 * number * (max(carried) - min(carried)) / whole,
+        }
+        for names, values in ((TRAFFIC_METRICS[:2], told), (TRAFFIC_METRICS[2:4], seen)):
+            row |= {"_".join(name): values[i][j] if values else None for j, name in enumerate(names)}
+        yield row
+
+
+def traffic_of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
+    """One row per run with several front-ends, and front-end: what points.csv has of it, `front_end`, the columns of
+    METRICS and COLUMNS; spread is that of the run, the same for all of its front-ends."""
+    names = [*("_".join(m) for m in TRAFFIC_METRICS), "front_end", *TRAFFIC_COLUMNS[:2]]
+    ok = rated[rated["state"] == "ok"]
+    ok = ok[ok["front_ends"].fillna(1) > 1] if "front_ends" in ok else ok.iloc[:0]
+    con = scan.connect(campaign, "ops", ok["key"]) if len(ok) else None
+    done = con.execute(_DONE).df() if con else pd.DataFrame({"key": []})
+    rows = []
+    for p in ok[["key", "front_ends"]].itertuples(index=False) if len(ok) else ():
+        own = done[done["key"] == p.key].to_dict("records")
+        rows += [{"key": p.key, **row} for row in traffic_of_run(campaign.runs[p.key], int(p.front_ends), own)]
+    return ok.drop(columns=ok.columns.intersection(names)).merge(
+        pd.DataFrame(rows, columns=["key", *names]).astype({"front_end": "Int64", "given_to": "Int64"}), on="key"
+    )
+
+
+def traffic_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points with several front-ends, and front-end: medians over the runs."""
+    identity = [*by, "front_end"]
+    columns = [*identity, *groups.COUNTS, *TRAFFIC_COLUMNS, *groups.spread(TRAFFIC_METRICS)]
+    return groups.summarised(both, identity, TRAFFIC_METRICS, columns, {"given_to": "max", "source": "joined"})
+
+
+def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
+    """The rows of groups (default: those of traffic.csv) whose front-ends were given to as many clients each."""
+    by = by or list(found.columns[: found.columns.get_loc("front_end")])
+    return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
+
+
+def enough(both: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs of which counters tell what each front-end carried, or enough operations."""
+    many = both["operations_per_s"] * both["duration_s"] >= LEAST_OPERATIONS
+    return both[(many.fillna(False) | (both["source"] == COUNTERS)).groupby(both["key"]).transform("all")]
+
+
+def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
+    """name, value, unit: the largest median spread where each front-end was given to as many clients as the others,
+    and `enough` is known."""
+    even = evenly_given(traffic_table(enough(both), by))
+    if even.empty:
+        return []
+    most = even["spread_median_percent"].astype(float).max()
+    return [("traffic_spread_most", most, "%"), ("traffic_least", LEAST_OPERATIONS, "")]
+
+
+UNITS = {"operation_time": "ms", "sent": "MB/s", "received": "MB/s", "traffic": "MB/s", "cpu": "cores", "memory": "MB"}
+FINE, COARSE = 120, 40  # buckets in a power of ten: of quantiles; of `histogram`, so that files stay small
+LEVELS = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
+DISTRIBUTION_COLUMNS = ("n", "quantity", "unit", "samples", "zeros", "mean", "least", *LEVELS, "most", "histogram")
+LOOPBACK = "lo"
+_COUNT = f"""
+SELECT key, quantity, value > 0 AS known,
+  CASE WHEN value > 0 THEN ceil({FINE} * log10(value) - 1e-9)::INT ELSE 0 END AS bucket,
+  sum(count)::BIGINT AS samples, sum((count * value)::DECIMAL(38, 9)) AS total, min(value) AS least, max(value) AS most
+FROM ({{values}}) WHERE value >= 0 GROUP BY ALL ORDER BY ALL"""  # exact sums: equal records give equal bytes
+_TIMES = f"""
+SELECT key, 'operation_time' AS quantity, {scan.LATENCY} / 1e6 AS value, 1 AS count
+FROM rows WHERE error IS NULL AND latency_hist IS NULL AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns
+UNION ALL
+SELECT key, 'operation_time', bucket.upper_ns / 1e6, bucket.count
+FROM (SELECT key, unnest(latency_hist) AS bucket FROM rows
+      WHERE error IS NULL AND latency_hist IS NOT NULL AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns)"""
+_USED = f"""
+WITH hosts AS (SELECT DISTINCT key, filename, host FROM rows WHERE what = 'client'),
+seen AS (
+  SELECT rows.*, cpu_user_s + cpu_system_s - lag(cpu_user_s + cpu_system_s) OVER step AS cpu_s,
+    rx_bytes - lag(rx_bytes) OVER step AS received, tx_bytes - lag(tx_bytes) OVER step AS sent,
+    (time_ns - lag(time_ns) OVER step) / 1e9 AS s, lag(time_ns) OVER step AS before_ns
+  FROM rows JOIN hosts USING (key, filename, host) WHERE what IN ('client', 'interface')
+  WINDOW step AS (PARTITION BY rows.key, rows.filename, rows.host, what, name ORDER BY time_ns)),
+own AS (SELECT * FROM seen WHERE time_ns > overlap_begin_ns AND time_ns <= first_end_ns),
+steps AS (SELECT * FROM own WHERE before_ns >= overlap_begin_ns AND s > 0),
+moved AS (
+  SELECT key, filename, host, name, sum(greatest(received, sent)) AS bytes
+  FROM steps WHERE what = 'interface' GROUP BY ALL),
+busiest AS (SELECT key, filename, host, arg_max(name, bytes) AS name FROM moved GROUP BY key, filename, host),
+links AS (SELECT steps.* FROM steps JOIN busiest USING (key, filename, host, name) WHERE what = 'interface')
+SELECT key, 'cpu' AS quantity, cpu_s / s AS value, 1 AS count FROM steps WHERE what = 'client'
+UNION ALL SELECT key, 'memory', rss_bytes / 1e6, 1 FROM own WHERE what = 'client'
+UNION ALL SELECT key, CASE WHEN name = '{LOOPBACK}' THEN 'traffic' ELSE 'received' END, received / 1e6 / s, 1 FROM links
+UNION ALL SELECT key, 'sent', sent / 1e6 / s, 1 FROM links WHERE name <> '{LOOPBACK}'"""
+
+
+def counted(campaign: Campaign, keys: pd.Series) -> pd.DataFrame:
+    """Per key, quantity and bucket: known (false: zeros), samples, total, least, most. Bucket k ends at 10 to the
+    power of k / FINE."""
+    parts = []
+    for name, values in (("ops", _TIMES), ("monitor", _USED)):
+        if (con := scan.connect(campaign, name, keys)) is not None:
+            parts.append(con.execute(_COUNT.format(values=values)).df())
+    columns = ["key", "quantity", "known", "bucket", "samples", "total", "least", "most"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+
+def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
+    """LEVELS of so many zeros, and of values in buckets that end at `upper` (ascending)."""
+    positive = count.sum()
+    levels = (np.array(list(LEVELS.values())) * (zeros + positive) - zeros) / max(positive, 1)
+    if not positive:
+        return [0.0] * len(levels)
+    known = of_histogram(upper, count, np.clip(levels, 0, 1).tolist())
+    return [float(v) if level > 1e-9 else 0.0 for v, level in zip(known, levels, strict=True)]
+
+
+def _added(buckets: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(buckets, ascending, each once; the samples of each)."""
+    distinct, at = np.unique(buckets, return_inverse=True)
+    total = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(total, at, samples)
+    return distinct, total
+
+
+def distribution_of_group(buckets: pd.DataFrame) -> dict[str, Any]:
+    """What a row says of the buckets of one quantity, of several runs."""
+    samples, positive = buckets["samples"].to_numpy(np.int64), buckets["known"].to_numpy(bool)
+    known = _added(buckets["bucket"].to_numpy(np.int64)[positive], samples[positive])
+    zeros = int(samples[~positive].sum())
+    coarse = _added(-(-known[0] // (FINE // COARSE)), known[1])
+    of = quantiles(10.0 ** (known[0] / FINE), known[1].astype(float), zeros)
+    least, most = buckets["least"].min(), buckets["most"].max()
+    return {
+        "samples": int(samples.sum()),
+        "zeros": zeros,
+        "mean": math.fsum(buckets["total"]) / samples.sum(),  # exact: the buckets come in any order
+        "least": least,
+        **{name: float(np.clip(v, least, most)) for name, v in zip(LEVELS, of, strict=True)},
+        "most": most,
+        "histogram": " ".join(f"{k}:{n}" for k, n in zip(*coarse, strict=True)),
+    }
+
+
+def unpacked(histogram: Any) -> pd.Series:
+    """The column `histogram` again: samples by bucket k, which holds what is above 10 to the power of (k - 1) / COARSE
+    and at most that of k / COARSE."""
+    text = "" if pd.isna(histogram) else str(histogram)
+    pairs = [part.split(":") for part in text.split()]
+    return pd.Series({int(k): int(n) for k, n in pairs}, dtype=float)
+
+
+def distributions_table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points and quantity, of those that a record tells."""
+    ok = rated[rated["state"] == "ok"].reset_index(drop=True)
+    found, every, rows = counted(campaign, ok["key"]), [*groups.grouped(ok[[*by, "key"]], by)], []
+    group = found["key"].map({key: i for i, (_, own) in enumerate(every) for key in own["key"]})
+    quantity = found["quantity"].map({name: i for i, name in enumerate(UNITS)})
+    for (i, _), own in found.groupby([group.rename("group"), quantity]):
+        name = own["quantity"].iat[0]
+        said = {"n": own["key"].nunique(), "quantity": name, "unit": UNITS[name]}
+        rows.append(every[i][0] | said | distribution_of_group(own))
+    made = pd.DataFrame(rows, columns=[*by, *DISTRIBUTION_COLUMNS])
+    return made.astype({c: ok.dtypes[c] for c in by if c in ok})
+
+
+PLACE = ("store", *words.DEPLOYMENT_NAMES, "workload", "object_size_bytes")  # what a figure and the paper show apart
+BUSY = ("clients", "workers", "front_ends", "buckets", "accounts")
+
+
+def shown(found: pd.DataFrame) -> pd.DataFrame:
+    """Of `distributions.csv` the groups that figure and paper show: by PLACE and engine those with the most clients, of
+    these with the most workers, front-ends, buckets and accounts."""
+    apart = [c for c in (*PLACE, "engine") if c in found]
+    for column in (c for c in BUSY if c in found):
+        if len(found):
+            most = found.groupby(apart, dropna=False)[column].transform("max")
+            found = found[found[column].isna() | (found[column] == most)]
+    return found
+
+
+STATES = {
+    "put": "after the uploads",
+    "delete": "some seconds after their deletion",
+    "reclaim": "after the store was told to reclaim",
+}
+SPACE_METRICS = tuple((f"raw_per_byte_after_{state}", "ratio") for state in STATES)
+OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
+
+
+def space_runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run: its columns of points.csv, and those of `_row`."""
+    told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
+    found = pd.DataFrame([_space_row(observed) for observed in told.values()], index=list(told))
+    own = points[(points["workload"] == "space") & (points["state"] == "ok")]
+    return own.merge(found, left_on="key", right_index=True)
+
+
+def space_table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
+
+    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long
+    the deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
+    """
+    both = space_runs(campaign, points)
+    columns = [*by, *groups.COUNTS, *OBSERVED[:2], *groups.spread(SPACE_METRICS), *OBSERVED[2:]]
+    how, counted = dict.fromkeys(OBSERVED, "median"), "_".join(SPACE_METRICS[-1])
+    return groups.summarised(both, by, SPACE_METRICS, columns, how, counted=counted)
+
+
+def _space_row(observed: Mapping[str, Any]) -> dict[str, float]:
+    stored, before = observed["stored_bytes"], observed["used_before_bytes"]
+    used = {
+        "_".join(m): (observed[f"used_after_{s}_bytes"] - before) / stored
+        for m, s in zip(SPACE_METRICS, STATES, strict=True)
+    }
+    return used | {"stored_mb": stored / 1e6, **{name: observed[name] for name in ("objects", "reclaim_s", "delete_s")}}

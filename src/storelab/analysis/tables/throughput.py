@@ -1,15 +1,31 @@
-"""`throughput.csv`: rates of each group of points, medians over the runs; and the classes of operations that the paper
-shows."""
+"""Rates of each group of points, and what depends on the speed (`parts.speed`) of their runs. docs/statistics.md.
 
+* `throughput.csv`: medians over the runs; and the classes of operations that the paper shows.
+* `noise.csv`: the noise floor, from each group compared with itself. An A/A test: within a group, the even repetitions
+  over the odd ones, which were measured in turn, by the same ratio, interval and verdict as two campaigns are
+  (`compare`). Nothing differs between them, so every difference is noise. Noise floor of the campaign: 95 % of the
+  groups differ from themselves by less (the 95th percentile of the larger of ratio and 1 / ratio, less 1, in percent;
+  with fewer than 20 groups the largest). The halves have half of the runs: differences between two whole groups scatter
+  less, by the square root of 2. Spread: standard deviation of the logarithm over the runs of a group, in percent.
+* `scaling.csv`: where each scaling curve stops rising, or falls, with its interval, and linearity. A curve is the speed
+  of the points that differ in one axis only; the unit is the run. `statistics.knees` has the definitions.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import cold, groups, speed, words
-from storelab.analysis.statistics import steadiness
-from storelab.analysis.tables import NUMBERS, TABLE, calibration
+from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.records import selection
+from storelab.analysis.statistics import knees, ratios, steadiness
+from storelab.analysis.tables import calibration
 from storelab.core import units
+from storelab.core.axes import ALL
 
 RATES = (("throughput", "mb_per_s"), ("rate", "per_s"))
 COLUMNS = (
@@ -39,8 +55,17 @@ COLUMNS = (
     "warm_up_s",
     "engine_version",
     "requests_per_operation",
-    *cold.COLUMNS,
+    *groups.COLD,
 )
+_OF_VALID = {  # of the valid runs
+    **dict.fromkeys(("operations", "errors"), "sum"),
+    **dict.fromkeys(("lateness_max_ms", "connections_max", "nodes"), "max"),
+    **groups.SHARED,
+    "host_cpu_percent": "median",
+    "warm_up_s": "first",
+    **dict.fromkeys(("engine_version", "requests_per_operation"), "joined"),
+    **groups.COLD,
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +111,6 @@ CLASSES = {
 }
 
 
-@TABLE("throughput", "rated", "by")
 def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that
     failed.
@@ -97,7 +121,7 @@ def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     ok = rated["state"] == "ok"
     tried = rated[ok.groupby([rated[c] for c in by], dropna=False).transform("any")] if len(rated) else rated
     rates = {"_".join(m): tried[f"overlap_{'_'.join(m)}"].where(ok) for m in RATES}
-    return groups.summarised(tried.assign(**rates), by, RATES, [*by, *COLUMNS], _more, counted="rate_per_s")
+    return groups.summarised(tried.assign(**rates), by, RATES, [*by, *COLUMNS], more=_more, counted="rate_per_s")
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
@@ -106,18 +130,13 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
         "reps_planned": len(group),
         "reps_failed": int((group["state"] == "failed").sum()),
         "reps_invalid": int((group["state"] == "invalid").sum()),
-        **{name: ok[name].sum() for name in ("operations", "errors")},
+        **groups.aggregated(ok, _OF_VALID),
         "unsteady": int(ok["steadiness"].isin(steadiness.UNSTEADY).sum()),
         "unsteady_how": unsteady(ok["steadiness"]),
         "too_short": int((ok["steadiness"] == steadiness.TOO_SHORT).sum()),
         "tail_max_s": ok["tail_s"].max(),
-        **{name: ok[name].max() for name in ("lateness_max_ms", "connections_max", "nodes")},
-        **{name: ok[name].median() for name in (*groups.CPU, "host_cpu_percent")},
-        "shared_host": bool(ok["shared_host"].any()),
         **calibration.of_group(ok, ok["rate_per_s"].astype(float).median()),
-        **{name: group[name].iloc[0] for name in ("duration_s", "warm_up_s")},
-        **{name: groups.joined(ok[name]) for name in ("engine_version", "requests_per_operation")},
-        **cold.of_group(ok),
+        "duration_s": group["duration_s"].iloc[0],
     }
 
 
@@ -151,7 +170,6 @@ def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
     return groups.labelled(rows) if len(rows) else rows
 
 
-@NUMBERS("throughput", "throughput")
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """The best group of each class: its median, spread, and where it was measured."""
     out: list[tuple[str, Any, str]] = []
@@ -169,3 +187,169 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
             *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in said),
         ]
     return out
+
+
+PERCENTILE = 0.95
+WHOLE = "all"  # `workload` of the rows of the whole
+
+
+def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
+    """Runs of the odd and of the even repetitions: rep -> value."""
+    of = {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
+    return {r: v for r, v in of.items() if r % 2}, {r: v for r, v in of.items() if not r % 2}
+
+
+def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
+    """One row per group of points and metric with a run, latencies too where known; then the whole, once for speed and
+    each latency.
+
+    n, n_odd, n_even, spread_percent (null below 2 runs), ratio even over odd with low, high, coverage_percent, verdict,
+    reason. The row of the whole bears `workload` all; its n_odd and n_even count repetitions, `groups` the groups in
+    it. `points`: points.csv of workloads that have a rate. `axes`: column -> dtype of the plan's axes.
+    """
+    by = ["store", "workload", *axes]
+    rows: list[dict[str, Any]] = []
+    found: dict[str, list[tuple[dict[int, float], dict[int, float]]]] = {}
+    for key, group in groups.grouped(speed.with_latencies(points), [*by, "metric"]):
+        odd, even = halves(group)
+        values = np.array([*odd.values(), *even.values()])
+        spread = 100 * float(np.std(np.log(values), ddof=1)) if len(values) > 1 and values.min() > 0 else math.nan
+        counts = {"groups": 1, "n": len(values), "n_odd": len(odd), "n_even": len(even), "spread_percent": spread}
+        rows.append(
+            key | ratios.ratio(odd.values(), even.values(), speed.lower_is_better(key["metric"])).row() | counts
+        )
+        found.setdefault(speed.kind(key["metric"]), []).append((odd, even))
+    for metric, pairs in found.items():
+        r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
+        counts = {"groups": len(pairs), "n": r.n_a + r.n_b, "n_odd": r.n_a, "n_even": r.n_b, "spread_percent": math.nan}
+        rows.append({"workload": WHOLE, "metric": metric} | r.row() | counts)
+    columns = [*by, "metric", "groups", "n", "n_odd", "n_even", "spread_percent", *ratios.COLUMNS]
+    return pd.DataFrame(rows, columns=columns).astype(dict(axes))
+
+
+def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell
+    (groups that have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole.
+    Absent data, no row."""
+    rows = found[(found["workload"] != WHOLE) & found["metric"].isin(speed.SPEEDS) & found["ratio"].notna()]
+    if rows.empty:
+        return []
+    with_interval = rows[rows["low"].notna()]
+    ratio = rows["ratio"].astype(float)
+    apart = 100 * (np.maximum(ratio, 1 / ratio) - 1)
+    out = [
+        ("noise_floor", float(np.quantile(apart, PERCENTILE, method="inverted_cdf")), "%"),
+        ("noise_groups", words.plural(len(rows), "group"), ""),
+        ("run_spread", rows["spread_percent"].astype(float).median(), "%"),
+        ("aa_compared", len(with_interval), ""),
+        ("aa_cannot_tell", int((with_interval["verdict"] == ratios.CANNOT_TELL).sum()), ""),
+        ("aa_too_few", len(rows) - len(with_interval), ""),
+    ]
+    whole = found[(found["workload"] == WHOLE) & (found["metric"] == speed.SPEED)]
+    if len(whole) and whole["low"].notna().all():
+        said = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
+        out += [("aa_whole", said, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
+    return out
+
+
+CURVE_AXES = tuple(a.column for a in ALL.values() if a.curve)
+TOGETHER = ", "  # between axes that go together
+SHAPES = {  # in a sentence; {0}: how many
+    knees.KNEE: "{0} reach{2} a knee",
+    knees.PEAK: "{0} peak{1}",
+    knees.RISING: "{0} still rise{1} at the end",
+    knees.BENDING: "{0} bend{1} (the last step rises, but less than the steps before)",
+    knees.LEVEL: "{0} do{2} not rise",
+    knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
+}
+# Columns: what of a curve, and which part of its interval.
+CURVE_PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
+
+
+def couplings(plan: Mapping[str, Any]) -> list[selection.Coupling]:
+    """Axes that go together."""
+    return selection.couplings_of(plan)
+
+
+def scaling_table(
+    points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[selection.Coupling] = ()
+) -> pd.DataFrame:
+    """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee,
+    plateau, slope, linearity. A curve along axes that go together, of which the first is one of AXES, runs over that
+    one: `axis` names all of them (`front_ends, clients`), which are null.
+
+    knee_ (the peak where `curve` says so), plateau_, slope_, linearity_ each with value, low, high; plateau in MB/s or
+    1/s as `metric` says, slope in
+    that per unit. `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`:
+    column -> dtype of the plan's axes.
+    """
+    rows = []
+    for head, x, y in curves(points, axes, coupled):
+        curve = knees.fit(x, y)
+        parts = {column: attrgetter(column.replace("_", "."))(curve) for column in CURVE_PARTS}
+        rows.append(head | {"curve": curve.shape, "reason": curve.reason or None} | parts)
+    columns = [
+        "store",
+        "workload",
+        *axes,
+        "axis",
+        "metric",
+        "values",
+        "least",
+        "most",
+        "n",
+        "curve",
+        *CURVE_PARTS,
+        "reason",
+    ]
+    return pd.DataFrame(rows, columns=columns).astype(dict(axes))
+
+
+def curves(
+    points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[selection.Coupling] = ()
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """Each curve of `table`: what identifies it, the values of its axis and the speeds of its runs, shape (n,)."""
+    by = ["store", "workload", *axes]
+    runs = speed.of_points(points)
+    runs = runs[runs["value"] > 0]
+    for axis in (a for a in CURVE_AXES if a in by):
+        yield from _curves(runs[runs[axis].notna()], (axis,), by)
+    for coupling in coupled:
+        if coupling.axes[0] in CURVE_AXES and len({row[0] for row in coupling.rows}) == len(coupling.rows):
+            yield from _curves(runs[coupling.along(runs)], coupling.axes, by)
+
+
+def _curves(
+    runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
+    """The curves over the first of these axes, with which the others go."""
+    others = [c for c in [*by, "metric"] if c not in axes]
+    for key, group in groups.grouped(runs, others):
+        x = group[axes[0]].to_numpy(dtype=float)
+        values = np.unique(x)
+        if len(values) >= knees.LEAST_VALUES:
+            head = {"axis": TOGETHER.join(axes), "values": len(values), "n": len(x)}
+            head |= {"least": int(values[0]), "most": int(values[-1])}
+            yield key | head, x, group["value"].to_numpy(dtype=float)
+
+
+def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """curves; curves_shapes: how many have which shape, in words; the extremes of linearity over the curves of
+    front-ends that the runs can tell. Absent data, no row."""
+    if found.empty:
+        return []
+    counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
+    said = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
+    out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", said, "")]
+    known = (found["curve"] != knees.CANNOT_TELL) & found["linearity_low"].notna()
+    rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
+    if len(rows):
+        worst, best = (rows.loc[rows["linearity_value"].astype(float).agg(which)] for which in ("idxmin", "idxmax"))
+        out.append(("linearity_front_ends", " to ".join(dict.fromkeys(map(linearity, (worst, best)))), ""))
+    return out
+
+
+def linearity(row: Mapping[str, Any]) -> str:
+    """In words, to two decimals: 1 is proportional. Empty where there is none."""
+    value, low, high = (words.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
+    return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

@@ -40,7 +40,7 @@ from storelab.analysis.explore import (
 from storelab.analysis.explore.picker import Picker
 from storelab.analysis.figures import catalogue
 from storelab.analysis.report import page
-from storelab.analysis.tables.verdicts import rules
+from storelab.analysis.tables import verdicts as rules
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 

@@ -3,23 +3,23 @@
 import pandas as pd
 
 from storelab.analysis.latex import throughput
-from storelab.analysis.parts import cold, groups
+from storelab.analysis.parts import groups
 
 
 def test_run_gives_its_proof_to_tables():
     run = {"cold": {"proven": "cold", "disk_share": 1.25, "step": {"ratio": 2.0}}}
-    assert cold.of_run(run) == {"access_proven": "cold", "disk_reads_percent": 125.0, "first_over_again": 2.0}
-    nothing = dict.fromkeys(cold.COLUMNS)
-    assert cold.of_run({}) == nothing, "an older record"
-    assert cold.of_run({"cold": {"proven": None, "disk_share": None, "step": None}}) == nothing
+    assert groups.cold_of_run(run) == {"access_proven": "cold", "disk_reads_percent": 125.0, "first_over_again": 2.0}
+    nothing = dict.fromkeys(groups.COLD)
+    assert groups.cold_of_run({}) == nothing, "an older record"
+    assert groups.cold_of_run({"cold": {"proven": None, "disk_share": None, "step": None}}) == nothing
 
 
 def test_group_has_every_proof_and_medians():
-    runs = [cold.of_run({"cold": {"proven": p, "disk_share": s}}) for p, s in (("cold", 1), ("partly", 0.5))]
-    found = cold.of_group(pd.DataFrame(runs).astype(cold.DTYPES))
+    runs = [groups.cold_of_run({"cold": {"proven": p, "disk_share": s}}) for p, s in (("cold", 1), ("partly", 0.5))]
+    found = groups.aggregated(pd.DataFrame(runs).astype(groups.COLD_DTYPES), groups.COLD)
     assert found["access_proven"] == "cold, partly" and found["disk_reads_percent"] == 75
     assert pd.isna(found["first_over_again"])
-    none = cold.of_group(pd.DataFrame([cold.of_run({})]).astype(cold.DTYPES))
+    none = groups.aggregated(pd.DataFrame([groups.cold_of_run({})]).astype(groups.COLD_DTYPES), groups.COLD)
     assert none["access_proven"] is None and pd.isna(none["disk_reads_percent"])
 
 

@@ -70,11 +70,10 @@ def test_summaries_count_runs():
         }
     )
     metrics = [("speed", "mb"), ("other", "s")]
-    columns = ["g", *groups.COUNTS, *groups.spread(metrics), "said"]
+    columns = ["g", *groups.COUNTS, *groups.spread(metrics), "text"]
 
     def made(**options):
-        said = lambda g: {"said": groups.joined(g["text"])}  # noqa: E731
-        return groups.summarised(rows, ["g"], metrics, columns, said, **options).set_index("g")
+        return groups.summarised(rows, ["g"], metrics, columns, {"text": "joined"}, **options).set_index("g")
 
     plain, counted, whole = made(), made(counted="speed_mb"), made(complete=True)
     assert list(plain["n"]) == [3, 1] and list(counted["n"]) == [2, 1] and list(plain["interval"]) == ["range"] * 2
@@ -83,6 +82,6 @@ def test_summaries_count_runs():
     assert plain.loc["x", speeds].tolist() == [2.0, 1.0, 3.0] and plain.loc["x", others].tolist() == [2.0, 1.0, 6.0]
     assert whole.loc["x", speeds].isna().all(), "not known in one of the runs"
     assert whole.loc["x", "other_median_s"] == 2.0 and whole.loc["y", "speed_median_mb"] == 4.0
-    assert list(plain["said"]) == ["a, c", "b"]
+    assert list(plain["text"]) == ["a, c", "b"]
     assert groups.joined([None, math.nan]) is None and groups.joined([1, 1, 2]) == "1, 2"
-    assert groups.summarised(rows[:0], ["g"], metrics, columns, dict).empty
+    assert groups.summarised(rows[:0], ["g"], metrics, columns).empty

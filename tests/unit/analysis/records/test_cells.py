@@ -6,12 +6,12 @@ from role_records import BIN, KILL, MS, RESTART, T0, WIDE, S
 
 from role_records import campaign_of, counted, deletions, drawn, ns, of_role, upload  # isort: skip
 
-from storelab.analysis.records import cells
+from storelab.analysis.records import roles
 
 
 def in_phases(folder, rows, run=None):
     run = run or deletions(5, 10, KILL, RESTART)
-    return cells.in_phases(campaign_of(folder, rows, run)).cells.set_index(["role", "cell"])
+    return roles.in_phases(campaign_of(folder, rows, run)).cells.set_index(["role", "cell"])
 
 
 @pytest.mark.parametrize("binned, width", [(False, BIN), (True, BIN), (True, WIDE)])
@@ -45,7 +45,7 @@ def test_phases_count_what_ends_in_them(tmp_path, binned, width):
 )
 def test_steps_count_what_ends_in_them(tmp_path, binned, step, width):
     rows, run = drawn(f"steps {binned} {step}", binned, width)
-    made = cells.in_steps(campaign_of(tmp_path, rows, run), pd.DataFrame({"key": ["k"], "step_ns": [step]}))
+    made = roles.in_steps(campaign_of(tmp_path, rows, run), pd.DataFrame({"key": ["k"], "step_ns": [step]}))
     names = ["operations", "bytes", "errors"]
     found = {place: list(row) for place, row in made.cells.set_index(["role", "cell"])[names].iterrows()}
     assert min(cell for _, cell in found) == 0, "what ended before the start is in no step"
@@ -110,7 +110,7 @@ def test_the_longest_of_a_bin_is_the_end_of_its_last_bucket():
     """(upper end in ms, operations): 1000 up to 1 ms, then one of 500 ms; and a cell with a single bucket."""
     first = pd.DataFrame({"upper_ns": [MS, 2 * MS, 500 * MS], "operations": [600, 400, 1]}).assign(cell=0)
     other = pd.DataFrame({"upper_ns": [3 * MS], "operations": [5]}).assign(cell=1)
-    found = cells._of_buckets(pd.concat([first, other]).assign(key="k", role="up"))
+    found = roles._of_buckets(pd.concat([first, other]).assign(key="k", role="up"))
     assert found["cell"].tolist() == [0, 1] and found["latency_max_ms"].tolist() == [500, 3]
     assert found.loc[0, "latency_p50_ms"] == pytest.approx(1, rel=0.02) and found.loc[0, "latency_p99_ms"] <= 2
     assert found.loc[0, ["latency_p50_ms", "latency_p90_ms"]].is_monotonic_increasing

@@ -9,9 +9,9 @@ import pytest
 from paths import ROOT
 from throughput_rows import runs
 
-from storelab.analysis.records import claims, published
-from storelab.analysis.tables.verdicts import cases
-from storelab.analysis.tables.verdicts import claims as table_of
+from storelab.analysis.records import published
+from storelab.analysis.tables import claims
+from storelab.analysis.tables import claims as table_of
 from storelab.core import config
 from storelab.core import plan as planning
 from storelab.core.axes import ALL
@@ -25,23 +25,23 @@ def planned_points(campaign: str):
 
 
 def test_findings_are_complete():
-    known = claims.findings()
+    known = published.findings()
     assert len(known) >= 30 and {c["rule"] for c in known.values()} == set(NEEDS)
     campaigns = {p.stem for p in (ROOT / "campaigns").glob("*.yaml")}
     for name, claim in known.items():
         assert set(claim["campaigns"]) <= campaigns, name
-        value, unit = claims.printed(claim["published"])
+        value, unit = published.printed_number(claim["published"])
         assert math.isfinite(value) == bool(claim["published"]), name
-        assert claim["says"].endswith(".") and cases.asked(claim) and cases.expected(claim) and isinstance(unit, str)
-    assert claims.printed(known["five_buckets_double_uploads"]["published"]) == (pytest.approx(118 / 50), "")
-    assert claims.printed(known["accounts_double_uploads"]["published"]) == (1400, "files/s")
+        assert claim["says"].endswith(".") and claims.asked(claim) and claims.expected(claim) and isinstance(unit, str)
+    assert published.printed_number(known["five_buckets_double_uploads"]["published"]) == (pytest.approx(118 / 50), "")
+    assert published.printed_number(known["accounts_double_uploads"]["published"]) == (1400, "files/s")
     times = 320.92 / (758.42 * 12 / 11918)
-    assert claims.printed(known["few_entries_cost_420_times"]["published"])[0] == pytest.approx(times)
+    assert published.printed_number(known["few_entries_cost_420_times"]["published"])[0] == pytest.approx(times)
 
 
 def test_campaigns_have_what_findings_compare():
     """Each campaign that a finding names has its workloads, and two values or more of the axis that it compares."""
-    for name, claim in claims.findings().items():
+    for name, claim in published.findings().items():
         for campaign in claim["campaigns"]:
             points = planned_points(campaign)
             workload = claim["where"].get("workload")
@@ -57,7 +57,7 @@ def test_campaigns_have_what_findings_compare():
 def found_of(name: str, *parts: pd.DataFrame) -> str:
     """What a finding of the list says of these runs."""
     rows = {"throughput": pd.concat(parts, ignore_index=True)}
-    return table_of.judged({name: claims.findings()[name]}, rows)["verdict"].iloc[0]
+    return table_of.judged({name: published.findings()[name]}, rows)["verdict"].iloc[0]
 
 
 def test_more_accounts_are_not_more_buckets():
@@ -90,8 +90,10 @@ def test_published_number_is_one_row():
     number = {"value": None, "unit": "", "table": "uds_headlines", "column": "value", "over": {}}
     for rows in ({}, {"system": "uds1_2013"}):
         with pytest.raises(ValueError, match="rows are"):
-            claims.printed(number | {"rows": rows})
-    assert claims.printed({"value": 1.54, "unit": "x"}) == (1.54, "x") and claims.printed({})[1] == ""
+            published.printed_number(number | {"rows": rows})
+    assert (
+        published.printed_number({"value": 1.54, "unit": "x"}) == (1.54, "x") and published.printed_number({})[1] == ""
+    )
 
 
 def said(**more):
@@ -99,16 +101,16 @@ def said(**more):
 
 
 def test_a_printed_number_is_a_value_a_cell_or_a_cell_over_another():
-    assert math.isnan(claims.printed(None)[0]) and claims.printed(None)[1] == ""
-    assert claims.printed(said(value=2, unit="MB/s")) == (2.0, "MB/s")
+    assert math.isnan(published.printed_number(None)[0]) and published.printed_number(None)[1] == ""
+    assert published.printed_number(said(value=2, unit="MB/s")) == (2.0, "MB/s")
     table = published.load("uds_headlines")
     at = table.index[~table.duplicated(["system", "quantity", "setting"], keep=False) & table["setting"].notna()][0]
     row = table.loc[at]
     cell = said(table="uds_headlines", rows={c: row[c] for c in ("system", "quantity", "setting")})
-    assert claims.printed(cell) == (row["value"], row["unit"]), "the table's own unit"
-    assert claims.printed(cell | {"unit": "of mine"}) == (row["value"], "of mine")
+    assert published.printed_number(cell) == (row["value"], row["unit"]), "the table's own unit"
+    assert published.printed_number(cell | {"unit": "of mine"}) == (row["value"], "of mine")
     with pytest.raises(ValueError, match="rows are"):
-        claims.printed(cell | {"rows": {}})
+        published.printed_number(cell | {"rows": {}})
 
 
 def test_a_table_without_units_gives_none():
@@ -117,7 +119,9 @@ def test_a_table_without_units_gives_none():
     rows = {"operation": "upload", "object_size_printed": "4 kB", "threads": 1}
     one = threads.loc[np.logical_and.reduce([threads[c] == v for c, v in rows.items()]), "files_per_s"].item()
     cell = said(table="uds1_2012_single_client_threads", column="files_per_s", rows=rows)
-    assert claims.printed(cell) == (one, "")
+    assert published.printed_number(cell) == (one, "")
     most = threads[(threads["operation"] == "upload") & (threads["object_size_printed"] == "4 kB")].iloc[-1]
-    over = claims.printed(cell | {"rows": rows | {"threads": most["threads"]}, "over": {"threads": 1}, "unit": "times"})
+    over = published.printed_number(
+        cell | {"rows": rows | {"threads": most["threads"]}, "over": {"threads": 1}, "unit": "times"}
+    )
     assert over == (pytest.approx(most["files_per_s"] / one), "times")

@@ -15,11 +15,7 @@ from storelab.analysis.latex.systems import one_client as latex_one_client
 from storelab.analysis.latex.systems import storage_lab as latex_storage_lab
 from storelab.analysis.latex.systems import table1 as latex_table1
 from storelab.analysis.records import published
-from storelab.analysis.tables import TABLE
-from storelab.analysis.tables.roles import recovery
-from storelab.analysis.tables.sparse import table2
-from storelab.analysis.tables.systems import one_client, storage_lab
-from storelab.analysis.tables.verdicts import earlier
+from storelab.analysis.tables import TABLES, earlier, roles
 
 PLACES = published.places()
 KINDS = ("tables", "tex", "figures", "numbers")
@@ -43,7 +39,7 @@ def test_every_printed_number_has_a_place():
 
 
 def test_places_name_known_outputs():
-    known = {"tables": set(TABLE.declared), "tex": set(FILE.declared), "figures": set(catalogue.FIGURES)}
+    known = {"tables": set(TABLES), "tex": set(FILE.declared), "figures": set(catalogue.FIGURES)}
     known["numbers"] = {r["name"] for r in published.numbers()}
     for place in PLACES:
         assert len(published.standing(place)), (place, "there is no such row")
@@ -66,16 +62,16 @@ def cells_of(text: str) -> set[str]:
 @pytest.fixture(scope="module")
 def shown() -> dict[tuple[str, str], set[object]]:
     """Return kind and name of a place -> the numbers and words that it shows."""
-    lab, one, stores = storage_lab.table(events()), one_client.table(threads()), systems()
+    lab, one, stores = earlier.storage_lab_table(events()), earlier.one_client_table(threads()), systems()
     then = earlier.table(*whole())
-    columns = ["source", "store", "workload", "engine", table2.SELECTION, *table2.COLUMNS]
+    columns = ["source", "store", "workload", "engine", earlier.SELECTION, *earlier.TABLE2_COLUMNS]
     out = {
         ("tables", "one_client"): values_of(one[one["source"] != "measured"]),
         ("tables", "storage_lab"): values_of(lab[lab["source"] == "published"]),
         ("tables", "table1"): values_of(stores[stores["source"] == "published"]),
         ("tables", "earlier"): values_of(then[["printed"]]),
-        ("tables", "table2"): values_of(table2._published(pd.DataFrame(columns=columns))),
-        ("tables", "recovery"): {row["failed_operations"] for row in recovery._published()},
+        ("tables", "table2"): values_of(earlier._published_table2(pd.DataFrame(columns=columns))),
+        ("tables", "recovery"): {row["failed_operations"] for row in roles._published()},
         ("tex", "table_one_client"): cells_of(latex_one_client.one_client(one)),
         ("tex", "table_storage_lab"): cells_of(latex_storage_lab.storage_lab(lab)),
         ("tex", "table_one"): cells_of(latex_table1.table1(stores)),

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from small_records import AGREED, campaign_of, operations
 
-from storelab.analysis.records import rates, windows
+from storelab.analysis.records import windows
 
 S = 10**9
 BEGIN, END = 1.0, 3.5  # seconds of the window
@@ -23,7 +23,7 @@ def estimate(operations: list[tuple[float, ...]]) -> tuple[float, int]:
     table[["start_ns", "end_ns", *times]] = (table[["start_ns", "end_ns", *times]] * S).round().astype("int64")
     con = duckdb.connect()
     con.register("t", table)
-    found = rates.closed_loop(con, "SELECT * FROM t", {"reward": "reward"})
+    found = windows.closed_loop(con, "SELECT * FROM t", {"reward": "reward"})
     return (found.loc["k", "reward"], found.loc["k", "rate_operations"]) if len(found) else (math.nan, 0)
 
 

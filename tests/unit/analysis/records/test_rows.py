@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from storelab.analysis.records.rows import select
+from storelab.analysis.records.selection import select
 
 
 def test_conditions_select_rows():

@@ -10,8 +10,8 @@ from paths import ROOT
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import scaling as latex
-from storelab.analysis.records import together as couplings
-from storelab.analysis.tables import scaling
+from storelab.analysis.records import selection as couplings
+from storelab.analysis.tables import throughput as of_rates
 from storelab.core import config as configuration
 from storelab.core import plan
 from storelab.core.config import Config
@@ -270,7 +270,7 @@ def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():
 
 def test_every_group_of_the_plan_is_along_and_no_other():
     written = told(sweeps={"s": SWEEP, "p": {"workload": "get", "axes": {"clients": [3, 4]}}})
-    (one,) = couplings.of_plan(written)
+    (one,) = couplings.couplings_of(written)
     names = ["front_ends", "clients", "object_size_bytes"]
     every = itertools.product((1, 2, 3), (3, 4, 6, 9), (4000, 10**6, 5))
     table = throughput([dict(zip(names, row, strict=True)) for row in every], lambda _: 1.0)
@@ -288,14 +288,14 @@ def test_scaling_has_a_curve_along_the_rows():
     points = pd.DataFrame(rows)
     rates = 350.0 * points["front_ends"] * np.exp(rng.normal(0, 0.01, len(points)))
     points = points.assign(overlap_rate_per_s=rates, overlap_throughput_mb_per_s=rates)
-    assert scaling.table(points, axes).empty, "no axis varies alone"
-    found = scaling.table(points, axes, couplings.of_plan(written))
+    assert of_rates.scaling_table(points, axes).empty, "no axis varies alone"
+    found = of_rates.scaling_table(points, axes, couplings.couplings_of(written))
     (curve,) = found.to_dict("records")
     assert curve["axis"] == "front_ends, clients" and pd.isna(curve["front_ends"]) and pd.isna(curve["clients"])
     assert (curve["least"], curve["most"], curve["values"], curve["n"]) == (1, 3, 3, 18)
     assert curve["linearity_value"] == pytest.approx(1, abs=0.03)
     assert curve["slope_value"] == pytest.approx(350, rel=0.03)
-    numbers = {name: value for name, value, _ in scaling.numbers(found)}
+    numbers = {name: value for name, value, _ in of_rates.scaling_numbers(found)}
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
     unknown = found.assign(curve="cannot tell")

@@ -3,24 +3,24 @@
 import numpy as np
 import pytest
 
-from storelab.analysis.statistics import many, ratios
+from storelab.analysis.statistics import ratios
 
 
 def test_correction_is_benjamini_and_hochbergs():
     """The example of their paper (1995, section 3.2): 15 p values, of which four are rejected at 5 %."""
     words = "0.0001 0.0004 0.0019 0.0095 0.0201 0.0278 0.0298 0.0344 0.0459 0.324 0.4262 0.5719 0.6528 0.759 1"
     p = [float(word) for word in words.split()]
-    q = many.corrected(p)
+    q = ratios.corrected(p)
     assert (q < 0.05).sum() == 4
     assert q[3] == pytest.approx(0.0095 * 15 / 4)
 
 
 def test_points_without_a_test_do_not_count():
-    q = many.corrected([0.01, float("nan"), 0.5])
+    q = ratios.corrected([0.01, float("nan"), 0.5])
     assert q[0] == pytest.approx(0.02)
     assert np.isnan(q[1])
-    assert len(many.corrected([])) == 0
-    assert [many.verdict_corrected("faster", p) for p in (0.049, 0.0501)] == ["faster", "cannot tell"]
+    assert len(ratios.corrected([])) == 0
+    assert [ratios.verdict_corrected("faster", p) for p in (0.049, 0.0501)] == ["faster", "cannot tell"]
 
 
 @pytest.mark.parametrize("n", [6, 8])
@@ -29,11 +29,13 @@ def test_campaigns_against_themselves_say_nothing_and_a_true_difference_is_seen(
     quiet, seen = [], []
     for _ in range(60):
         found = [ratios.ratio(np.exp(rng.normal(0, 0.03, n)), np.exp(rng.normal(0, 0.03, n))) for _ in range(50)]
-        quiet.append(not (many.corrected([r.p for r in found]) < 0.05).any())
+        quiet.append(not (ratios.corrected([r.p for r in found]) < 0.05).any())
         slow = [ratios.ratio(np.exp(rng.normal(0, 0.03, n)), 0.9 * np.exp(rng.normal(0, 0.03, n))) for _ in range(10)]
-        q = many.corrected([r.p for r in [*slow, *found[10:]]])
+        q = ratios.corrected([r.p for r in [*slow, *found[10:]]])
         seen.append(
-            np.mean([many.verdict_corrected(r.verdict, v) == ratios.SLOWER for r, v in zip(slow, q[:10], strict=True)])
+            np.mean(
+                [ratios.verdict_corrected(r.verdict, v) == ratios.SLOWER for r, v in zip(slow, q[:10], strict=True)]
+            )
         )
     assert np.mean(quiet) > 0.9
     assert np.mean(seen) > 0.8
@@ -41,25 +43,25 @@ def test_campaigns_against_themselves_say_nothing_and_a_true_difference_is_seen(
 
 def test_day_variance_is_the_mean_of_the_points_variances():
     logs = np.array([[0.0, 0.1, 0.2], [1.0, 1.0, 1.0], [5.0, np.nan, np.nan]])
-    variance, df = many.day_variance(logs)
+    variance, df = ratios.day_variance(logs)
     assert variance == pytest.approx(0.005)  # of 0.01 and 0; the third has one day only
     assert df == 2
 
 
 def test_no_day_no_variance():
-    assert many.day_variance(np.array([[1.0], [2.0]]))[1] == 0
+    assert ratios.day_variance(np.array([[1.0], [2.0]]))[1] == 0
     found = ratios.ratio([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6])
-    assert many.with_days(found, float("nan"), 0) == found
+    assert ratios.with_days(found, float("nan"), 0) == found
 
 
 def test_days_widen_by_student_t():
     """By hand: t(2) = 4.303 at 95 %, two campaigns of variance 0.0001."""
     narrow = ratios.Ratio(6, 6, 1.05, 1.04, 1.06, 0.96, ratios.FASTER, p=0.002)
-    wide = many.with_days(narrow, 0.0001, 2)
+    wide = ratios.with_days(narrow, 0.0001, 2)
     reach = 4.302653 * np.sqrt(0.0002)
     assert wide.high == pytest.approx(1.05 * np.exp(reach), rel=1e-6)
     assert wide.low == pytest.approx(1.05 * np.exp(-reach), rel=1e-6)
     assert wide.verdict == ratios.CANNOT_TELL
     assert wide.p > 0.05
-    assert many.with_days(narrow, 1e-10, 2).verdict == ratios.FASTER
-    assert many.with_days(narrow, 1e-10, 2).low == pytest.approx(1.04)
+    assert ratios.with_days(narrow, 1e-10, 2).verdict == ratios.FASTER
+    assert ratios.with_days(narrow, 1e-10, 2).low == pytest.approx(1.04)

@@ -1,5 +1,9 @@
 """Tables are built from whole records only, and are the same for the same records."""
 
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -7,6 +11,7 @@ from make_examples import ONE_EACH, make
 from paths import DATA
 
 from campaigns import built
+from storelab.analysis import tables
 from storelab.analysis.records import campaign
 from storelab.analysis.tables import build
 from storelab.core import evidence, records
@@ -35,6 +40,33 @@ def test_build_writes_every_table(tmp_path):
     assert sorted(made) == sorted((tmp_path / "tables").glob("*.csv")) and {p.stem for p in made} == set(build.NAMES)
     assert build.read(tmp_path, "throughput").empty
     assert set(build.read(tmp_path, "points")["state"]) == {"failed"}
+
+
+def test_makers_name_functions_and_what_exists():
+    known = {*tables.TABLES, *tables.GIVEN, "campaign", "plan", "tables"}
+    for maker in [*tables.TABLES.values(), *tables.GIVEN.values(), *tables.NUMBERS.values()]:
+        module, _, function = maker.function.rpartition(".")
+        arguments = signature(getattr(import_module(f"{tables.__name__}.{module}"), function)).parameters
+        assert len(arguments) >= len(maker.takes) and {*maker.takes} <= known, maker.function
+
+
+def test_tables_are_made_once_and_only_when_asked_for(monkeypatch):
+    made = []
+
+    class Counted(tables.Maker):
+        def make(self, source):
+            made.append(self.function)
+            return [*(source[taken] for taken in self.takes), self.function]
+
+    monkeypatch.setattr(
+        build, "TABLES", {"bread": Counted("bread", "flour"), "cake": Counted("cake", "bread", "flour")}
+    )
+    monkeypatch.setattr(build, "GIVEN", {})
+    goods = build.Tables(campaign.Campaign(Path(), {}, {}, {}), flour=1)
+    assert made == [] and goods["cake"] == [[1, "bread"], 1, "cake"] and goods["bread"] == [1, "bread"]
+    assert made == ["cake", "bread"] and {*goods} == {"campaign", "plan", "tables", "flour", "bread", "cake"}
+    with pytest.raises(KeyError, match=r"^'milk'$"):
+        goods["milk"]
 
 
 def test_workload_without_data_has_no_row(tmp_path):

@@ -13,9 +13,10 @@ from campaigns import built
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.reading import events as figures_events
+from storelab.analysis.parts import groups
 from storelab.analysis.records import published
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import build, events
+from storelab.analysis.tables import build, reads
 from storelab.core import records
 
 S = 10**9
@@ -61,7 +62,7 @@ def test_steps_in_window_shorter_than_a_second(tmp_path):
     run = {"schema": 3, "start_ns": 1, "deadline_ns": 10 * S, "clients": [client], "files": {"reads.0.parquet": {}}}
     run["point"] = {"workload": "events", "fixed": {"warm_up_ns": S}, "axes": {"clients": 1}}
     plan = {"points": [{"key": "k", "workload": "events", "axes": {}, "store": "s"}], "workloads": {}, "stores": {}}
-    row = events.runs(Campaign(tmp_path, plan, {"k": run}, {})).loc["k"]
+    row = reads.event_runs(Campaign(tmp_path, plan, {"k": run}, {})).loc["k"]
     assert row["events_per_s"] == pytest.approx(1) and row["wire_mb_per_s"] == pytest.approx(0.002)
     found = row[["wire_bytes_per_event", "needed_bytes_per_event", "requests_per_event", "amplification_ratio"]]
     assert found.tolist() == pytest.approx([2000, 1000, 2, 2])
@@ -70,15 +71,15 @@ def test_steps_in_window_shorter_than_a_second(tmp_path):
 
 def test_campaign_without_events_has_columns_only():
     found = build.read(built("one_each"), "events")
-    assert found.empty and set(events.COLUMNS) < set(found.columns)
-    assert draw(catalogue.FIGURES["events_throughput"], found) is None and events.numbers(found) == []
+    assert found.empty and set(groups.spread(reads.EVENT_METRICS)) < set(found.columns)
+    assert draw(catalogue.FIGURES["events_throughput"], found) is None and reads.events_numbers(found) == []
 
 
 def test_unknown_wire_bytes_are_not_zero(table):
     rows = table.assign(**{f"wire_{part}_mb_per_s": math.nan for part in ("median", "low", "high")})
     lines = figures_events.events_throughput(rows).axes[0].lines
     assert len(lines) >= 3 and max(line.get_xdata().max() for line in lines if len(line.get_xdata())) > 0
-    moved = {n: v for n, v, _ in events.numbers(rows)}["events_scan_most_moved"]
+    moved = {n: v for n, v, _ in reads.events_numbers(rows)}["events_scan_most_moved"]
     assert moved == pytest.approx(10.0, rel=1e-3)
 
 
@@ -123,7 +124,7 @@ def test_planned_reads_are_compared_with_largest_window():
     every = [*(("fsspec", *r) for r in rows), *(("planned", *r) for r in planned)]
     found = [(store, "events", engine, "random", 4, c, a, 1, e, mb, 0.0) for engine, store, c, a, e, mb in every]
     table = pd.DataFrame(found, columns=names).assign(thrift=0, max_amplification=0)
-    said = {name.removeprefix("events_random_"): value for name, value, _ in events.numbers(table)}
+    said = {name.removeprefix("events_random_"): value for name, value, _ in reads.events_numbers(table)}
     assert (said["planned"], said["planned_moved"]) == ("0.500 to 3", "0.250 to 1")
     assert said["planned_fewer"] == "1 of 2 systems" and said["factor_span"] == "2 to 60"
 
@@ -145,7 +146,7 @@ def test_names_of_settings():
         ({"engine": "planned", "max_amplification": 3}, "planned, at most 3"),
     ]
     for change, name in cases:
-        assert events.setting(base | change) == name, change
+        assert reads.setting(base | change) == name, change
 
 
 def test_verdicts_distinguish_settings():

@@ -7,7 +7,7 @@ import pytest
 from linked_run import FE1, RUN, M
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.analysis.tables import links
+from storelab.analysis.tables import calibration
 
 
 def made(client=200 * M, front_end=300 * M, workload="get", rate=22.5, run=RUN) -> pd.Series:
@@ -17,8 +17,8 @@ def made(client=200 * M, front_end=300 * M, workload="get", rate=22.5, run=RUN) 
     run["store"]["deployment"]["link_bits_per_s"] = [front_end]
     rates = {"overlap_throughput_mb_per_s": [rate, None], "last_done_throughput_mb_per_s": [22.0, None]}
     points = pd.DataFrame({"key": ["k", "failed"], "workload": workload} | rates)
-    found = links.with_links(Campaign(None, {}, {"k": run}, {}), points)
-    assert found.iloc[1][list(links.COLUMNS)].isna().all()
+    found = calibration.with_links(Campaign(None, {}, {"k": run}, {}), points)
+    assert found.iloc[1][list(calibration.LINK_COLUMNS)].isna().all()
     return found.iloc[0]
 
 
@@ -80,18 +80,18 @@ def test_contradiction_holds_for_all_points_of_the_store():
         run["clients"][0]["bytes"] = M
     points = pd.DataFrame({"key": ["slow", "fast", "other"], "workload": "get"})
     points = points.assign(overlap_throughput_mb_per_s=[0.4, 24.0, 0.4], last_done_throughput_mb_per_s=[0.4, 24.0, 0.4])
-    found = links.with_links(Campaign(None, {}, {"slow": slow, "fast": fast, "other": other}, {}), points)
+    found = calibration.with_links(Campaign(None, {}, {"slow": slow, "fast": fast, "other": other}, {}), points)
     assert list(found["link_of"]) == ["clients", "clients", "front-ends"]
     assert list(found["link_problem"].notna()) == [True, True, False]
 
 
 def test_group_has_lowest_limit_and_median_use():
     runs = pd.DataFrame([made(), made(rate=23.0), made(250 * M)])
-    found = links.of_group(runs)
+    found = calibration.links_of_group(runs)
     assert found["link_bits_per_s"] == 200 * M and found["link_used_percent"] == pytest.approx(90)
-    unknown = links.of_group(pd.DataFrame([made(None, None)]))
+    unknown = calibration.links_of_group(pd.DataFrame([made(None, None)]))
     assert unknown["link_unknown"] == "clients and front-ends" and unknown["link_bits_per_s"] is None
-    assert links.of_group(runs.iloc[:0]) == dict.fromkeys(links.COLUMNS)
+    assert calibration.links_of_group(runs.iloc[:0]) == dict.fromkeys(calibration.LINK_COLUMNS)
 
 
 def test_text_names_links_source_and_contradiction(tmp_path):
@@ -101,7 +101,7 @@ def test_text_names_links_source_and_contradiction(tmp_path):
 
     def told(*runs: dict) -> dict:
         campaign = Campaign(tmp_path, {}, dict(enumerate(runs)), {})
-        return {name: text for name, text, _ in links.numbers(campaign, points)}
+        return {name: text for name, text, _ in calibration.link_numbers(campaign, points)}
 
     known = {"links_known": "200 Mbit/s for each client's node and 300 Mbit/s for each front-end"}
     assert told(RUN) == known | {"links_declared": "iperf3"}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from campaigns import built
-from storelab.analysis.tables import build, noise
+from storelab.analysis.tables import build, throughput
 
 AXES = {"clients": "Int64"}
 
@@ -35,11 +35,11 @@ def floor(runs: pd.DataFrame) -> float:
 
 
 def numbers(table: pd.DataFrame) -> dict:
-    return {name: value for name, value, _ in noise.numbers(table)}
+    return {name: value for name, value, _ in throughput.noise_numbers(table)}
 
 
 def test_floor_of_identical_points_is_their_scatter():
-    table = noise.table(points(16, 0.03), AXES)
+    table = throughput.noise_table(points(16, 0.03), AXES)
     said = numbers(table)
     assert (said["noise_groups"], said["aa_compared"], said["aa_too_few"]) == ("30 groups", 30, 0)
     assert said["aa_cannot_tell"] >= 27 and said["aa_whole_verdict"] == "cannot tell"
@@ -49,23 +49,28 @@ def test_floor_of_identical_points_is_their_scatter():
 
 
 def test_change_between_repetitions_is_found():
-    said = numbers(noise.table(points(16, 0.01, factor=1.1), AXES))
+    said = numbers(throughput.noise_table(points(16, 0.01, factor=1.1), AXES))
     assert said["aa_cannot_tell"] == 0 and said["aa_whole_verdict"] == "faster" and said["noise_floor"] >= 9
 
 
 def test_few_runs_have_a_reason():
-    table = noise.table(points(6, 0.03), AXES)
+    table = throughput.noise_table(points(6, 0.03), AXES)
     groups = table[table["workload"] == "get"]
     assert groups["low"].isna().all() and groups["reason"].str.contains("3 against 3 runs are too few").all()
     said = numbers(table)
     assert (said["aa_compared"], said["aa_too_few"]) == (0, 30)
     assert said["noise_floor"] == pytest.approx(floor(points(6, 0.03)))
-    one = noise.table(points(1, 0.03), AXES)
-    assert set(one["reason"].dropna()) >= {"no run on one side"} and noise.numbers(one) == []
+    one = throughput.noise_table(points(1, 0.03), AXES)
+    assert set(one["reason"].dropna()) >= {"no run on one side"} and throughput.noise_numbers(one) == []
 
 
 def test_table_without_points_has_columns():
-    assert list(noise.table(points(2, 0.1).iloc[:0], AXES).columns[:4]) == ["store", "workload", "clients", "metric"]
+    assert list(throughput.noise_table(points(2, 0.1).iloc[:0], AXES).columns[:4]) == [
+        "store",
+        "workload",
+        "clients",
+        "metric",
+    ]
 
 
 def test_campaign_has_noise_of_each_group():

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from storelab.analysis.latex.scaling import knees as latex
-from storelab.analysis.tables import scaling
+from storelab.analysis.tables import throughput
 
 AXES = {"object_size_bytes": "Int64", "clients": "Int64", "front_ends": "Int64"}
 
@@ -22,11 +22,11 @@ def points() -> pd.DataFrame:
 
 
 def quoted(table: pd.DataFrame) -> dict:
-    return {name: value for name, value, _ in scaling.numbers(table)}
+    return {name: value for name, value, _ in throughput.scaling_numbers(table)}
 
 
 def test_each_axis_has_curves_with_the_others_held():
-    table = scaling.table(points(), AXES)
+    table = throughput.scaling_table(points(), AXES)
     assert len(table) == 2 * 3 + 2 * 4
     clients = table[table["axis"] == "clients"]
     assert clients["clients"].isna().all() and set(clients["front_ends"]) == {1, 2, 3}
@@ -47,7 +47,7 @@ def test_peak_is_named_in_table_numbers_and_paper():
     speeds = dict(zip((1, 2, 4, 8, 16, 32), (100.0, 200, 400, 800, 600, 400), strict=True))
     rows = pd.concat([rows.assign(clients=c, overlap_rate_per_s=v) for c, v in speeds.items()])
     rows["overlap_rate_per_s"] *= 1 + 0.01 * rows["rep"]
-    table = scaling.table(rows, AXES)
+    table = throughput.scaling_table(rows, AXES)
     (found,) = table[table["axis"] == "clients"].to_dict("records")
     assert (found["curve"], found["knee_value"]) == ("peak", pytest.approx(8, rel=0.1))
     assert 4 <= found["knee_low"] <= 8 <= found["knee_high"] <= 16 and np.isnan(found["plateau_value"])
@@ -55,15 +55,15 @@ def test_peak_is_named_in_table_numbers_and_paper():
 
 
 def test_two_values_make_no_curve():
-    table = scaling.table(points().query("clients in (1, 2) and front_ends == 1"), AXES)
-    assert table.empty and "curve" in table and scaling.numbers(table) == []
+    table = throughput.scaling_table(points().query("clients in (1, 2) and front_ends == 1"), AXES)
+    assert table.empty and "curve" in table and throughput.scaling_numbers(table) == []
 
 
 def test_invalid_and_idle_runs_are_left_out():
     rows = points()
     rows.loc[rows["rep"] == 3, "state"] = "invalid"
     rows.loc[rows["rep"] == 2, ["overlap_rate_per_s", "overlap_throughput_mb_per_s"]] = 0.0
-    table = scaling.table(rows, AXES)
+    table = throughput.scaling_table(rows, AXES)
     assert set(table["n"]) == {3, 4} and table["reason"].str.contains("repeat them").all()
 
 

@@ -8,7 +8,7 @@ from paths import ROOT
 from pydantic import ValidationError
 from refusals import refusal
 
-from storelab.analysis.records import claims as findings
+from storelab.analysis.records import published as findings
 from storelab.analysis.statistics import judging
 from storelab.core import config
 from storelab.core import plan as planning
@@ -28,8 +28,8 @@ def planned(name="fast", campaign="reference", **change):
 
 def test_documented_claim_is_in_the_plan_and_judged_first():
     plan = planned("ours")
-    assert list(plan["claims"]) == ["ours"] and next(iter(findings.of(plan))) == "ours"
-    assert len(findings.of(plan)) == len(findings.findings()) + 1
+    assert list(plan["claims"]) == ["ours"] and next(iter(findings.claims_of(plan))) == "ours"
+    assert len(findings.claims_of(plan)) == len(findings.findings()) + 1
     plain = config.load(ROOT / "config.yaml")
     assert "claims" not in planning.to_json(plain, planning.make(plain, WORKLOADS), WORKLOADS)
 

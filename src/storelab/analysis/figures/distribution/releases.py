@@ -11,7 +11,7 @@ from storelab.analysis.figures.panels import varying
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
-from storelab.analysis.tables.distribution import releases
+from storelab.analysis.tables import releases
 
 GROWTH = {"repository_mb": 1000.0, "repository_objects": 1.0}  # measure -> its units in those of published.release()
 

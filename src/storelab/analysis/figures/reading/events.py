@@ -10,7 +10,7 @@ from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
-from storelab.analysis.tables import events
+from storelab.analysis.tables import reads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
         return None
     rows = _with_settings(rows)
     order, key = _looks(rows)
-    found = [n for n in events.NAVIGATIONS if (rows["navigation"] == n).any()]
+    found = [n for n in reads.NAVIGATIONS if (rows["navigation"] == n).any()]
     ends: list[list[Label]] = []
     with plots.style():
         fig, cells = plots.grid(2 * len(found), 2.9, plots.subtitle(rows), 2)
@@ -78,8 +78,8 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
 
 def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
     """With `setting`, that of the client and what else was swept, and `series`: the store and this."""
-    rows = rows.assign(engine=[events.setting(r) for _, r in rows.iterrows()])
-    rows = rows.drop(columns=[c for c in events.CLIENT if c != "engine" and c in rows])
+    rows = rows.assign(engine=[reads.setting(r) for _, r in rows.iterrows()])
+    rows = rows.drop(columns=[c for c in reads.CLIENT if c != "engine" and c in rows])
     rows = with_series(rows, varying(rows, ("engine",), {"clients", "navigation", "files"}))
     rows = rows.assign(setting=rows["series"], series=rows["store"] + ", " + rows["series"])
     return rows.sort_values("series", kind="stable")

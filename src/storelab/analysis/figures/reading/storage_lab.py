@@ -6,7 +6,7 @@ import pandas as pd
 
 from storelab.analysis.figures.reading.events import PAPER, points
 from storelab.analysis.figures.specification import MIN_VALUES, Function
-from storelab.analysis.tables.systems.storage_lab import MEASURED, NAVIGATION, PUBLISHED, best_settings
+from storelab.analysis.tables.earlier import MEASURED, NAVIGATION, PUBLISHED, best_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,8 @@ import pandas as pd
 
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import words
-from storelab.analysis.statistics import trends
-from storelab.analysis.tables.roles.soak import titles
+from storelab.analysis.statistics import steadiness
+from storelab.analysis.tables.soak import titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         ]
         if any(c in rows and rows[c].notna().any() for c in ("server_rss_mb", "server_files")):
             handles.append(Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
-        if found[found["series"].isin(names)]["trend"].isin([trends.RISES, trends.FALLS]).any():
+        if found[found["series"].isin(names)]["trend"].isin([steadiness.RISES, steadiness.FALLS]).any():
             handles.append(Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls"))
         plots.key(fig, handles, "Part by part")
     return fig
@@ -100,7 +100,7 @@ def _line(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     hours, values = (rows[c].to_numpy(float) for c in ("hour", column))
     told = found[(found["role"] == role) & (found["metric"] == metric)]
-    told = told[told["trend"].isin([trends.RISES, trends.FALLS])]
+    told = told[told["trend"].isin([steadiness.RISES, steadiness.FALLS])]
     if told.empty:
         return hours, values, None
     slope = float(told["slope_per_hour"].iloc[0])

@@ -10,7 +10,7 @@ from storelab.analysis.figures.panels import limits
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Measure, Reference, Specification
 from storelab.analysis.figures.throughput import of_class
 from storelab.analysis.parts.groups import labelled
-from storelab.analysis.tables.systems.space import METRICS, STATES
+from storelab.analysis.tables.resources import SPACE_METRICS, STATES
 from storelab.analysis.tables.throughput import CLASSES, side_by_side
 from storelab.core import units
 
@@ -106,7 +106,7 @@ FIGURES = {
         prepare=labelled,
         measures=(
             Measure(
-                tuple(Curve(*metric, name) for metric, name in zip(METRICS, STATES.values(), strict=True)),
+                tuple(Curve(*metric, name) for metric, name in zip(SPACE_METRICS, STATES.values(), strict=True)),
                 "Raw bytes used for each byte stored",
             ),
         ),

@@ -10,7 +10,7 @@ import pandas as pd
 from storelab.analysis.figures.panels import PAGE, varying, with_series
 from storelab.analysis.figures.specification import Function
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.systems.distributions import BUSY, COARSE, PLACE, shown, unpacked
+from storelab.analysis.tables.resources import BUSY, COARSE, PLACE, shown, unpacked
 from storelab.core import units
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import PAGE
 from storelab.analysis.figures.specification import Function
-from storelab.analysis.tables.verdicts.earlier import MEASURED, MEASURES, printed_name
+from storelab.analysis.tables.earlier import MEASURED, MEASURES, printed_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

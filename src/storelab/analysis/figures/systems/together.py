@@ -14,8 +14,8 @@ from storelab.analysis.figures.specification import Curve, Declared, Measure, Sp
 from storelab.analysis.figures.systems import heading_of, measures_of_classes
 from storelab.analysis.parts import words
 from storelab.analysis.parts.groups import labelled
-from storelab.analysis.records import together
-from storelab.analysis.records.together import Coupling
+from storelab.analysis.records import selection
+from storelab.analysis.records.selection import Coupling
 from storelab.analysis.tables.throughput import CLASSES
 from storelab.core.model import PREFIX
 
@@ -61,7 +61,7 @@ def label(coupling: Coupling) -> str:
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
     """The figures along the rows that a campaign with this plan can have."""
     found: dict[str, Specification] = {}
-    for coupling in together.of_plan(plan):
+    for coupling in selection.couplings_of(plan):
         for table, figure in _figures(coupling).items():
             name = spelt(STEM, "_".join([*coupling.axes, *([] if table == "throughput" else [table])]))
             while name in found:  # other rows of the same axes

@@ -8,7 +8,7 @@ from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, interval, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row, spread, stacked
 from storelab.analysis.parts import words
-from storelab.analysis.tables.distribution import launches
+from storelab.analysis.tables import releases
 
 CACHES = ("http_cache", "client_cache")
 
@@ -44,7 +44,7 @@ def table(rows: pd.DataFrame) -> str:
 @FLAGS("launches", "launches")
 def flags(rows: pd.DataFrame) -> dict[str, bool]:
     """What the section's prose rests on."""
-    return {"launch_cached": len(launches.beside(rows)) > 0}
+    return {"launch_cached": len(releases.with_and_without_cache(rows)) > 0}
 
 
 @HEADLINES("launches", "launches")

@@ -9,7 +9,7 @@ from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
-from storelab.analysis.tables.distribution import releases
+from storelab.analysis.tables import releases
 
 
 @SECTION("distribution", "released", "collected")

@@ -13,10 +13,11 @@ from storelab.analysis.latex.latency import AT_LEAST, WHY_AT_LEAST, at_least
 from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, few, floating, left, row
 from storelab.analysis.parts import groups, words
 from storelab.analysis.records.roles import DURING, THROUGHOUT
+from storelab.analysis.tables import guarantees, roles
+from storelab.analysis.tables.guarantees import upper_bound
 from storelab.analysis.tables.latency import BOUNDS
-from storelab.analysis.tables.roles import ALL, durability, recovery
-from storelab.analysis.tables.roles.collections import COLLECTS
-from storelab.analysis.tables.systems.consistency import upper_bound
+from storelab.analysis.tables.releases import COLLECTS
+from storelab.analysis.tables.roles import ALL
 
 CHASSIS = "Huawei UDS, a chassis powered off"
 DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which have no name of a role
@@ -105,9 +106,9 @@ def _width(rows: Sequence[Sequence[str]]) -> float:
 @FILLED("recovered", "recovery")
 def recovered(table: pd.DataFrame) -> str:
     """What each fault did to each role, and when the store was whole again; then what was published."""
-    own, lines = recovery.measured(table), []
+    own, lines = roles.measured(table), []
     for _, r in table.iterrows():
-        is_own = r["source"] == recovery.MEASURED
+        is_own = r["source"] == roles.MEASURED
         if not is_own and len(lines) == len(own):
             lines.append(r"\midrule")
         name = f"{settings(own, r)}: {r['role']}" if is_own else f"{CHASSIS}: {DOES[r['does']]} ({r['source']})"
@@ -117,7 +118,7 @@ def recovered(table: pd.DataFrame) -> str:
         cells += [_below(r, name, "s") for name in ("pause", "noticed")]
         cells.append(_below(r, "service", "s", more=never))
         cells.append(_below(r, "whole_after", "s"))
-        cells += [_below(r, name, "ratio", 100) for name in recovery.PHASES]
+        cells += [_below(r, name, "ratio", 100) for name in roles.RECOVERY_PHASES]
         lines.append(row(cells) + "[3pt]")  # between rows of several lines
     caption = (
         "Faults: failed operations of all n runs; then median [low, high] of the longest time without a completed "
@@ -170,10 +171,10 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
 def kept(table: pd.DataFrame) -> str:
     """What became of acknowledged writes, by reading, with upper bounds."""
     when = {"down": "while down", "recovered": "afterwards", "end": "at the end"}
-    lines, table = [], durability.summed(table)
+    lines, table = [], guarantees.summed(table)
     for _, r in table.iterrows():
-        acknowledged = sum(r[f"acknowledged_{kind}"] for kind in durability.KINDS)
-        counts = [acknowledged, r["read"], *(r[name] for name in durability.WRONG), r["unreadable"]]
+        acknowledged = sum(r[f"acknowledged_{kind}"] for kind in guarantees.KINDS)
+        counts = [acknowledged, r["read"], *(r[name] for name in guarantees.WRONG), r["unreadable"]]
         lines.append(
             row(
                 [
@@ -191,7 +192,7 @@ def kept(table: pd.DataFrame) -> str:
         "wrong, in percent. "
         "What could not be read is neither right nor wrong."
     )
-    wrong = [w.capitalize() for w in durability.WRONG]
+    wrong = [w.capitalize() for w in guarantees.WRONG]
     head = ["System, fault", "Read", "n", _stacked(["Acknow-", "ledged"]), "Objects", *wrong, "Unreadable", "Bound"]
     return floating(f"{left(3.0)}lrrrrrrrrr", caption, "tab:durability", head, lines)
 
@@ -209,7 +210,7 @@ def timelines(table: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
 @FLAGS("several", "roles", "recovery", "drawn")
 def flags(table: pd.DataFrame, faults: pd.DataFrame, drawn: Mapping[str, Any]) -> dict[str, bool]:
     """What the section's prose depends on."""
-    own = recovery.measured(faults)
+    own = roles.measured(faults)
     return {
         "roles_together": bool(len(table)) and bool((table.groupby("workload")["role"].nunique() > 1).any()),
         "roles_disturbed": bool(len(table)) and bool((table["phase"] != THROUGHOUT).any()),
@@ -284,9 +285,9 @@ def _range(values: "pd.Series[float]") -> str:
 @HEADLINES("recovery", "recovery")
 def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
     """What each fault cost, the longest time until redundancy was whole, and in how many runs nothing was noticed."""
-    own = recovery.measured(table)
+    own = roles.measured(table)
     for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
-        clauses, lines, points = [], [], recovery.once(rows)
+        clauses, lines, points = [], [], roles.once(rows)
         worst = rows["degraded_median_ratio"].astype(float).min()
         if not rows["failed_operations"].sum():
             clauses.append("no failed operation")
@@ -368,7 +369,7 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
 @HEADLINES("durability", "durability")
 def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
     """The acknowledged writes that were wrong in the end, with the upper bound."""
-    last = table[table["when"].isin(durability.LAST)] if len(table) else table
+    last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
         counts = f"{words.number(wrong, gap=THIN)} of {words.number(read, gap=THIN)}"

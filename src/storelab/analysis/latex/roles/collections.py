@@ -9,22 +9,22 @@ from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES
 from storelab.analysis.latex.headlines import Headline, runs
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.roles import collections
+from storelab.analysis.tables import releases
 
 
 @FILE("table_collections", "collections")
 @FILLED("collected", "collections")
 def table(rows: pd.DataFrame) -> str:
     """Each point that collected: how much, how fast, what uploads felt of it, what was left."""
-    found = collections.summary(rows)
-    several = [c for c in collections.AXES if rows[c].nunique() > 1]
+    found = releases.collections_summary(rows)
+    several = [c for c in releases.AXES if rows[c].nunique() > 1]
     lines = []
     for _, r in found.iterrows():
         said = [r["system"], words.settings((c, r[c]) for c in several)]
         cells = [escape("; ".join(filter(None, said))), f"{r['n']:g}"]
         cells += [words.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
         cells += [_spread(r, "deletes_per_s"), words.number(r["sweep_s_median"])]
-        cells += [_spread(r, name, 100) for name in collections.FELT]
+        cells += [_spread(r, name, 100) for name in releases.FELT]
         lines.append(row([*cells, *(words.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))]))
     caption = (
         "Garbage collected from a repository of software: objects that the days which are kept need, objects that only "
@@ -46,7 +46,7 @@ def _spread(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
 @FLAGS("collections", "collections")
 def flags(rows: pd.DataFrame) -> dict[str, bool]:
     """What the section's prose rests on."""
-    found = collections.summary(rows)
+    found = releases.collections_summary(rows)
     return {
         "collected_beside": bool(len(found)) and bool(found["uploads_during_ratio_median"].notna().any()),
         "collected_lingering": bool(len(found)) and bool(found["lingering"].sum()),
@@ -56,7 +56,7 @@ def flags(rows: pd.DataFrame) -> dict[str, bool]:
 @HEADLINES("collections", "collections")
 def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     """The fastest sweep, and the rate that it left to uploads."""
-    found = collections.summary(rows) if len(rows) else rows
+    found = releases.collections_summary(rows) if len(rows) else rows
     for system, own in found.groupby("system") if len(found) else []:
         for kind, name, factor, unit, of, verb in (
             ("Garbage collection", "deletes_per_s", 1.0, "deletions/s", "in garbage collection", "reached"),

@@ -8,8 +8,8 @@ from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row
 from storelab.analysis.parts import words
-from storelab.analysis.statistics import trends as trend
-from storelab.analysis.tables.roles import soak
+from storelab.analysis.statistics import steadiness as trend
+from storelab.analysis.tables import soak
 
 
 @SECTION("soak", "soaked")

@@ -8,7 +8,7 @@ from storelab.analysis.latex import FILE, FILLED, HEADLINES
 from storelab.analysis.latex.headlines import Headline
 from storelab.analysis.latex.parts import THIN, escape, longtable, row, upright
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.systems.consistency import SCENARIOS, upper_bound
+from storelab.analysis.tables.guarantees import SCENARIOS, upper_bound
 
 
 @FILE("table_consistency", "consistency")

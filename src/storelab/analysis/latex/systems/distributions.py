@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED, SECTION
 from storelab.analysis.latex.parts import THIN, escape, floating, left, row, title
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.systems.distributions import PLACE, UNITS, shown
+from storelab.analysis.tables.resources import PLACE, UNITS, shown
 from storelab.core import units
 
 SAID = {

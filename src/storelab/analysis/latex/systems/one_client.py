@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FLAGS
 from storelab.analysis.latex.parts import FEW, THIN, escape, interval, longtable, row, stacked, title
 from storelab.analysis.parts import words
-from storelab.analysis.tables.systems.one_client import MEASURED
+from storelab.analysis.tables.earlier import MEASURED
 
 RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of ours, by size
 MOST = 5  # columns of ours that fit

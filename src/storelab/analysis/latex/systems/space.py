@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, left, placed, row, spread, stacked
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.systems.space import METRICS
+from storelab.analysis.tables.resources import SPACE_METRICS
 from storelab.core import units
 
 
@@ -21,7 +21,7 @@ def space(table: pd.DataFrame) -> str:
             words.number(r["stored_mb"], gap=THIN),
             f"{r['n']:g}",
         ]
-        lines.append(row([*cells, *(spread(r, *metric) for metric in METRICS), words.number(r["reclaim_s"])]))
+        lines.append(row([*cells, *(spread(r, *metric) for metric in SPACE_METRICS), words.number(r["reclaim_s"])]))
     head = [
         "System",
         "Objects",

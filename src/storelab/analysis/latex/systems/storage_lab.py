@@ -5,8 +5,8 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import FEW, THIN, escape, left, longtable, row, title
 from storelab.analysis.parts import words
-from storelab.analysis.tables.events import NAVIGATIONS
-from storelab.analysis.tables.systems.storage_lab import MEASURED, NAVIGATION, PUBLISHED
+from storelab.analysis.tables.earlier import MEASURED, NAVIGATION, PUBLISHED
+from storelab.analysis.tables.reads import NAVIGATIONS
 
 USE_CASE = {ours: theirs for theirs, ours in NAVIGATION.items()}
 WHAT = {"mb_per_s": "throughput into the nodes [MB/s]", "events": "events processed"}

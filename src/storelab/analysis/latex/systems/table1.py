@@ -6,7 +6,7 @@ from storelab.analysis.latex import FILE, FILLED
 from storelab.analysis.latex.parts import THIN, escape, left, placed, row, stacked, title
 from storelab.analysis.latex.systems.capabilities import ANSWERS
 from storelab.analysis.parts import words
-from storelab.analysis.tables.systems.table1 import ASKED, PUBLISHED
+from storelab.analysis.tables.earlier import ASKED, PUBLISHED
 
 NUMBERS = ("capacity_tb", "front_ends", "storage_nodes", "disk_tb")
 HEAD = (

@@ -5,7 +5,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FLAGS
 from storelab.analysis.latex.parts import THIN, below, escape, floating, left, row
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.systems.traffic import CLIENTS, COUNTERS, evenly_given
+from storelab.analysis.tables.resources import CLIENTS, COUNTERS, evenly_given
 
 SAID = {COUNTERS: "own counters", CLIENTS: "clients"}
 FROM = {COUNTERS: "the front-ends' own counters of bytes", CLIENTS: "what the clients recorded"}

@@ -8,7 +8,7 @@ import pandas as pd
 from storelab.analysis.latex import FILE, FILLED, FLAGS, SECTION
 from storelab.analysis.latex.parts import FEW, ONE_PIECE, THIN, below, escape, left, longtable, row
 from storelab.analysis.parts import groups, words
-from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
+from storelab.analysis.tables.verdicts import NOT_KNOWN
 
 WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
 NAMED = 3  # kinds of work of a system that are named; of more the number

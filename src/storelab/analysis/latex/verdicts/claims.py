@@ -9,9 +9,8 @@ from storelab.analysis.latex.parts import THIN, escape, floating, interval, left
 from storelab.analysis.parts import words
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
-from storelab.analysis.tables.verdicts import cases
-from storelab.analysis.tables.verdicts.cases import ALL_SYSTEMS
-from storelab.analysis.tables.verdicts.claims import NARROWER_CLAIM
+from storelab.analysis.tables import claims
+from storelab.analysis.tables.claims import ALL_SYSTEMS, NARROWER_CLAIM
 from storelab.core.axes.root_files import SCALE
 
 SHOWN = {
@@ -24,10 +23,10 @@ WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
     judging.LONGER: "In some runs no operation ended",
     judging.MORE_TRIES: "There are too few tries",
     judging.ANSWERS: "The probe got neither a yes nor a no",
-    cases.OWN_HOSTS: "The host that clients and store share was busy",
-    cases.MORE_CLIENTS: "The clients were near their limit",
-    cases.FASTER_LINKS: "The links were full",
-    cases.KNOWN_LINKS: "The capacity of the links is not known",
+    claims.OWN_HOSTS: "The host that clients and store share was busy",
+    claims.MORE_CLIENTS: "The clients were near their limit",
+    claims.FASTER_LINKS: "The links were full",
+    claims.KNOWN_LINKS: "The capacity of the links is not known",
     NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
 SHORT = 12  # rows that fit a page, each of several lines

@@ -6,7 +6,7 @@ from storelab.analysis.latex import FILE, FILLED, SECTION
 from storelab.analysis.latex.parts import FEW, THIN, escape, few, floating, interval, left, row, title
 from storelab.analysis.latex.verdicts import WITH_FEW
 from storelab.analysis.parts import words
-from storelab.analysis.tables.verdicts.earlier import MEASURED, printed_name
+from storelab.analysis.tables.earlier import MEASURED, printed_name
 
 
 @FILE("table_earlier", "earlier")

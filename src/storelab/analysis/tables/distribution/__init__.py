@@ -1,4 +1,0 @@
-"""Distribution of software: releases that are published, applications that are started.
-
-May import: what `tables` may.
-"""

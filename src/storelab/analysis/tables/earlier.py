@@ -1,0 +1,453 @@
+"""What earlier evaluations printed, and ours: compared by a measure that both have, or one below the other.
+
+* `earlier.csv`: single statements of 2012-2015. A printed number is divided by the clients that its setting names, or
+  is that of one front-end as printed, or of the whole system where nothing can be divided; throughput that filled a
+  network also by the Gbit/s of the links that carried it. Ours is the highest median by the same measure: over the
+  clients, the front-ends that they used, or as it is; by link, what the busiest interface carried of its known
+  capacity. The table says which, and what was printed. Measures by which ours are all the same (one client at one
+  front-end) are one.
+* `one_client.csv`: the table of one client and its threads of 2012. Ours are points of one client on whole objects of
+  the printed sizes, in a closed loop; threads there, workers here. Neither rate is scaled, and a cell that was not
+  printed is empty.
+* `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and what its text says of further systems, then
+  today's stores: what the probe found them to do, and how they were deployed. Empty where nothing was printed or asked.
+* `table2.csv`: one job opens the file and reads its entries once, in the manner of Table 2 of the same paper, whose
+  rows come last. Selections of `read_entries` over all branches, at the least number of clients; their first reads
+  (`_first`: what opening the file took is in them, as in the paper) apart from those that follow (`_again`). clusters:
+  baskets per branch read, which is the number of clusters touched where all branches share their clusters: as many
+  calls would a TTreeCache make that holds a cluster, and these are the paper's read calls. ranges: baskets, each a
+  range that the reader asks for; requests: what was sent for them after merging and splitting. part: MB on the wire of
+  the first read in percent of those of 100 % of the entries: what files of other sizes can be compared by;
+  share_amplification: the same over the entries' part of all entries.
+* `storage_lab.csv`: throughput into the nodes and events by system and number of jobs: the two tables of the storage
+  laboratory of HEPiX (September 2010). Their events were counted over an undisclosed period, ours over `period_s`; so
+  the two are not scaled to each other. A cell that was lost or never printed is empty. Ours are rates of events.csv by
+  setting of the client, and these rates times `period_s`: the few steps that ended in a short run would say less.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import links, published, scan
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.tables import reads
+from storelab.analysis.tables.throughput import CLASSES, RATES, of_class
+
+PUBLISHED, MEASURED = "published", "measured"
+SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
+SMALL = 8192  # bytes: theirs had 4 kB, which may be binary
+COLD, NETWORK = "cold", "network"  # downloads that no cache holds; throughput whose direction is not printed
+QUANTITIES = {  # how a printed quantity begins, and its unit -> ours
+    ("upload 4 kB", "files/s"): "metadata_upload",
+    ("download 4 kB, linear until", "files/s"): COLD,
+    ("download 4 kB", "files/s"): "metadata_download",
+    ("upload", "MB/s"): "throughput_upload",
+    ("download", "MB/s"): "throughput_download",
+    ("upload throughput", "Gb/s"): "throughput_upload",
+    ("download throughput", "Gb/s"): "throughput_download",
+    ("network limit", "Gb/s"): NETWORK,
+}
+OF = {COLD: ("metadata_download",), NETWORK: ("throughput_download", "throughput_upload")}  # classes; else its own
+WHAT = {COLD: "Downloads that no cache holds", NETWORK: "Throughput, up or down"}
+MB_PER_GBIT = 125.0
+WHOLE, LINK = "system", "link"
+MEASURES = {
+    "clients": "per client",
+    "front_ends": "per front-end",
+    WHOLE: "of the whole system",
+    LINK: "per Gbit/s of link",
+}
+LINKS = {  # setting -> Gbit/s that its network could carry: 1 each client, 20 into the store (printed/README.md)
+    "5 clients": 5,
+    "20 clients": 20,
+    "21 clients, 21 accounts, 2100 buckets": 20,
+    "per front-end, 3 clients x 10 threads": 3,
+    "2 x 10 Gb": 20,
+}
+SETTINGS = ("object_size_bytes", "engine", "clients", "workers", "front_ends")  # that tell where ours was reached
+COLUMNS = (
+    "what",
+    "measure",
+    "unit",
+    "source",
+    "system",
+    "median",
+    "low",
+    "high",
+    "n",
+    "few",
+    "setting",
+    "printed",
+    "printed_unit",
+)
+
+
+def printed_name(system: str) -> str:
+    """Return how people call a system of the printed numbers: `uds1_2012` is UDS 1."""
+    return SYSTEMS.get(re.sub(r"_\d{4}$", "", system), system)
+
+
+def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
+    """Yield the measures of a statement: what it is divided by, and how many of them its setting names."""
+    clients = re.match(r"(\d+) clients\b", setting)
+    if setting.startswith("per front-end"):
+        yield "front_ends", 1
+    elif clients or setting == "one client":
+        yield "clients", int(clients[1]) if clients else 1
+    elif name in OF:
+        yield WHOLE, 1
+    if setting in LINKS and name in (NETWORK, "throughput_upload", "throughput_download"):
+        yield LINK, LINKS[setting]
+
+
+def printed() -> pd.DataFrame:
+    """The single statements that have such a measure: `class`, `over`, and the columns of earlier.csv."""
+    rows: list[dict[str, Any]] = []
+    for r in published.load("uds_headlines").itertuples(index=False):
+        of_unit = ((begin, name) for (begin, unit), name in QUANTITIES.items() if unit == r.unit)
+        name = next((name for begin, name in of_unit if r.quantity.startswith(begin)), None)
+        for over, number in _measures(r.setting, name) if name else ():
+            value = r.value * (MB_PER_GBIT if r.unit == "Gb/s" else 1.0) / number
+            told = {"source": r.source, "system": r.system, "setting": f"{r.setting}, {r.quantity}"}
+            rows.append(
+                {"class": name, "over": over, "median": value, "printed": r.value, "printed_unit": r.unit} | told
+            )
+    return pd.DataFrame(rows)
+
+
+def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The rows of closed loops that a kind of statement is about."""
+    rows = pd.concat([of_class(table, of) for of in OF.get(name, (name,))])
+    if len(rows) and not name.startswith(("throughput", NETWORK)):
+        rows = rows[rows["object_size_bytes"] <= SMALL]
+    if name == COLD:
+        rows = rows[rows["access"].notna() & (rows["access"] != groups.WARM)] if "access" in rows else rows.iloc[:0]
+    return groups.closed_loops(rows)
+
+
+def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str) -> list[dict[str, Any]]:
+    """The best of each deployment by this measure."""
+    of = CLASSES[OF.get(name, (name,))[0]]
+    metric, source = (("link", "percent"), resources) if over == LINK else (of.metric, throughput)
+    columns = groups.spread([metric])
+    if source is None or source.empty or not {*columns, *({over} - {WHOLE, LINK})} <= set(source):
+        return []
+    rows = _of_classes(source, name)
+    rows = rows[rows[columns[0]].notna()]
+    if rows.empty:
+        return []
+    rows = groups.labelled(rows).reset_index(drop=True)
+    count = {WHOLE: 1.0, LINK: 100 / MB_PER_GBIT}.get(over) or _used(rows, over)
+    parts = {part: rows[column].astype(float) / count for part, column in zip(groups.PARTS, columns, strict=True)}
+    settings = (*(("workload",) if name in OF else ()), *SETTINGS, *(("access",) if name == COLD else ()))
+    out = []
+    for system, own in rows.groupby("deployment"):
+        best = parts["median"][own.index].idxmax()
+        told = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
+        out.append(
+            {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, told))}
+            | {"few": over != LINK and bool(rows.loc[best].get("few", False))}
+            | {part: values[best] for part, values in parts.items()}
+        )
+    return out
+
+
+def _used(rows: pd.DataFrame, over: str) -> pd.Series:
+    """How many clients there were, or how many front-ends they used: a client that is given one uses no other."""
+    count = rows[over].astype(float)
+    if over != "front_ends":
+        return count
+    alone = rows["balance"].fillna(links.ALONE) == links.ALONE if "balance" in rows else True
+    return count.mask(alone & (rows["clients"].astype(float) < count), rows["clients"].astype(float))
+
+
+def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
+    """One row per printed statement, and per system of ours, by what was done and by measure; only what was measured
+    here too. median: in `unit`, by `measure`; few: ours depends on few operations; printed: as it stands in its source,
+    `printed_unit`."""
+    then, out = printed(), []
+    for name in dict.fromkeys(QUANTITIES.values()):
+        of = CLASSES[OF.get(name, (name,))[0]]
+        blocks: dict[tuple[Any, ...], tuple[list[str], list[dict[str, Any]], list[dict[str, Any]]]] = {}
+        for over, measure in MEASURES.items():
+            theirs = then[(then["class"] == name) & (then["over"] == over)]
+            ours = _ours(throughput, resources, name, over)
+            if ours and len(theirs):  # ours that are the same by several measures are listed once
+                numbers = tuple((r["system"], *(r[part] for part in groups.PARTS)) for r in ours)
+                measures, printed_rows, _ = blocks.setdefault(numbers, ([], [], ours))
+                measures.append(measure)
+                printed_rows += theirs.sort_values("source", kind="stable").to_dict("records")
+        for measures, printed_rows, ours in blocks.values():
+            head = {"what": WHAT.get(name, of.what), "measure": " and ".join(measures), "unit": of.shown, "few": False}
+            out += [head | row for row in [*printed_rows, *ours]]
+    return pd.DataFrame(out, columns=list(COLUMNS)).astype({"n": "Int64", "few": "boolean"})
+
+
+PRINTED = {4000: "4 kB", 4096: "4 kB", 10**7: "10 MB", 10 * 2**20: "10 MB"}  # sizes of 2012, which may be binary
+ONE_CLIENT_OPERATIONS = {"put": "upload", "get": "download"}
+SHOWN = ("engine", "object_size_bytes", "clients", "workers", "buckets")  # axes with a column, or one value
+SOURCE, SYSTEM = "2012 minor review", "Huawei UDS, first generation"
+ONE_CLIENT_COLUMNS = (
+    "operation",
+    "object_size",
+    "source",
+    "system",
+    "engine",
+    "buckets",
+    "setting",
+    "workers",
+    "n",
+    "interval",
+    "few",
+    *(f"{name}_{part}_{unit}" for name, unit in RATES for part in ("median", "low", "high", "spread")),
+    "note",
+)
+_AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per_s"}
+
+
+def ours(throughput: pd.DataFrame) -> pd.DataFrame:
+    """The rows of throughput.csv that have the printed operations, sizes and number of clients, with `object_size`."""
+    needed = {"object_size_bytes", "clients", "workers", "buckets"}
+    if throughput.empty or not needed <= set(throughput):
+        return throughput.iloc[:0].assign(object_size="")
+    size = throughput["object_size_bytes"].astype("Float64").map(PRINTED)
+    own = throughput[(throughput["clients"] == 1) & throughput["workload"].isin(ONE_CLIENT_OPERATIONS) & size.notna()]
+    own = groups.closed_loops(own)
+    if own.empty:
+        return own.assign(object_size="")
+    axes = [c for c in words.axes_of(own) if c not in (*SHOWN, *words.DEPLOYMENT_NAMES)]
+    told = [[words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c])] for _, r in own.iterrows()]
+    return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in told])
+
+
+def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
+    table = published.load("uds1_2012_single_client_threads")
+    chosen = table[(table["operation"] == operation) & (table["object_size_printed"] == size)]
+    for r in chosen.to_dict("records"):
+        rates = {ours.format("median"): r[theirs] for ours, theirs in _AS_PRINTED.items()}
+        rates |= {ours.format("spread"): r[f"{theirs}_err"] for ours, theirs in _AS_PRINTED.items()}
+        yield {"source": SOURCE, "system": SYSTEM, "buckets": 1, "workers": r["threads"], "note": r["note"]} | rates
+
+
+def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
+    """By operation and size, of those that were measured here: the printed rows, then ours."""
+    own, out = ours(throughput), []
+    for size in dict.fromkeys(PRINTED.values()):
+        for workload, operation in ONE_CLIENT_OPERATIONS.items():
+            mine = own[(own["workload"] == workload) & (own["object_size"] == size)] if len(own) else own
+            if mine.empty:
+                continue
+            head = {"operation": operation, "object_size": size}
+            out += [head | row for row in _printed(operation, size)]
+            mine = mine.sort_values(["deployment", "engine", "buckets", "setting", "workers"], kind="stable")
+            told = [c for c in ONE_CLIENT_COLUMNS if c in mine and c != "object_size"]
+            for r in mine.to_dict("records"):
+                out.append(head | {"source": MEASURED, "system": r["deployment"]} | {c: r[c] for c in told})
+    return pd.DataFrame(out, columns=list(ONE_CLIENT_COLUMNS)).astype(
+        dict.fromkeys(("buckets", "workers", "n"), "Int64")
+    )
+
+
+ASKED = {  # column -> question of the probe
+    "multipart_upload": ("multipart", "upload"),
+    "multi_range_get": ("ranges", "multi-range 2"),
+}
+TABLE1_COLUMNS = (
+    "source",
+    "system",
+    "name",
+    "capacity_tb",
+    "front_ends",
+    "storage_nodes",
+    "disk_tb",
+    *ASKED,
+    "version",
+    "redundancy",
+)
+
+
+def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
+    """Store -> what its records say of it: name, version, redundancy; most front-ends and servers."""
+    out: dict[str, dict[str, Any]] = {}
+    for run in campaign.runs.values():
+        store = run.get("store") or {}
+        facts = store.get("deployment") or {}
+        own = out.setdefault(store.get("name", ""), {"name": facts.get("system") or store.get("kind")})
+        own["version"] = store.get("version")
+        own["redundancy"] = facts.get("redundancy")
+        for column, fact in (("front_ends", "front_ends"), ("storage_nodes", "servers")):
+            known = [n for n in (own.get(column), facts.get(fact)) if n is not None]
+            own[column] = max(known) if known else None
+    return out
+
+
+def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
+    """The printed systems, then each store and deployment that was probed; nothing where none was."""
+    out: list[dict[str, Any]] = []
+    if len(capabilities):
+        out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
+        facts = deployed(campaign)
+        rows = groups.labelled(capabilities)
+        for (deployment, store), own in rows.groupby(["deployment", "store"], sort=False):
+            given = own.set_index(["topic", "check"])["answer"]
+            answers = {column: given.get(question) for column, question in ASKED.items()}
+            out.append({"source": MEASURED, "system": deployment} | facts.get(store, {}) | answers)
+    return pd.DataFrame(out, columns=list(TABLE1_COLUMNS)).astype({"front_ends": "Int64", "storage_nodes": "Int64"})
+
+
+NAVIGATION = {"CMS": "scan", "ATLAS": "random"}  # use case of 2010 -> ours
+RANGE = ("low", "high")
+STORAGE_LAB_COLUMNS = (
+    "source",
+    "store",
+    "workload",
+    "navigation",
+    "system",
+    "setting",
+    "jobs",
+    "n",
+    "interval",
+    "few",
+    "shared_host",
+    "nodes",
+    "period_s",
+    "mb_per_s",
+    *(f"mb_{part}_per_s" for part in RANGE),
+    "events",
+    *(f"events_{part}" for part in RANGE),
+    "events_per_s",
+    *(f"events_{part}_per_s" for part in RANGE),
+)
+NODES = 10  # worker nodes of 2010
+
+
+def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
+    fixed = ("clients", "files", "navigation", *reads.CLIENT, *words.DEPLOYMENT_NAMES)
+    axes = [c for c in words.axes_of(found) if c not in fixed and found[c].nunique() > 1]
+    axes += ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []  # else they go with the jobs
+    out = []
+    for r in groups.labelled(found).to_dict("records"):
+        told = (words.value_text(c, r[c]) for c in axes)
+        wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # of a local file nobody tells the wire's
+        row = {c: r[c] for c in ("store", "workload", "navigation", "n", "interval", "shared_host", "nodes")}
+        row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}
+        row |= {"setting": ", ".join(filter(None, [reads.setting(r), *told]))}
+        row |= {"mb_per_s": r[f"{wire}_median_mb_per_s"]}
+        row |= {"events_per_s": r["events_median_per_s"], "events": r["duration_s"] * r["events_median_per_s"]}
+        row["few"] = bool(r.get("few", False))
+        for part in RANGE:
+            row |= {f"mb_{part}_per_s": r[f"{wire}_{part}_mb_per_s"], f"events_{part}_per_s": r[f"events_{part}_per_s"]}
+            row[f"events_{part}"] = r["duration_s"] * r[f"events_{part}_per_s"]
+        out.append(row)
+    return out
+
+
+def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
+    """The printed rows of the use cases that were measured here, then ours; nothing where none was."""
+    ours = pd.DataFrame(_our_storage_lab(found) if len(found) else [], columns=list(STORAGE_LAB_COLUMNS))
+    theirs = published.load("hepix_2010_storage_lab").rename(columns={"solution": "system", "threads": "jobs"})
+    theirs = theirs.assign(source=PUBLISHED, nodes=NODES, navigation=theirs["use_case"].map(NAVIGATION))
+    theirs = theirs.reindex(columns=list(STORAGE_LAB_COLUMNS))
+    theirs = theirs[theirs["navigation"].isin(ours["navigation"])]
+    both = pd.concat([theirs, ours], ignore_index=True) if len(ours) else ours
+    return both.astype({"jobs": "Int64", "n": "Int64", "nodes": "Int64"})
+
+
+def best_settings(found: pd.DataFrame) -> pd.DataFrame:
+    """Of ours, by system and navigation the rows of the setting with the most events/s at the most jobs that it was
+    measured with: each system tuned for the most events, as in 2010."""
+    kept = []
+    for _, own in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
+        widest = own[own["jobs"] == own["jobs"].max()].dropna(subset=["events_per_s"])
+        if len(widest):
+            best = widest.loc[widest["events_per_s"].astype(float).idxmax(), "setting"]
+            kept.append(own[own["setting"] == best])
+    return pd.concat(kept) if kept else found.iloc[:0]
+
+
+SELECTION = "entry_fraction_percent"
+_FIRST_READS = """
+SELECT key, count(*) FILTER (read = 0) AS first_reads, count(*) FILTER (read > 0) AS later_reads,
+  avg(entries) AS entries, avg(baskets) AS ranges, avg(baskets / branches) AS clusters,
+    avg(needed_bytes) / 1e6 AS needed_mb,
+  avg(requests) FILTER (read = 0) AS requests_first, avg(requests) FILTER (read > 0) AS requests_again,
+  avg(wire_bytes) FILTER (read = 0) / 1e6 AS wire_mb_first, avg(wire_bytes) FILTER (read > 0) / 1e6 AS wire_mb_again,
+  avg(wire_bytes) FILTER (read = 0) / avg(needed_bytes) FILTER (read = 0 AND wire_bytes IS NOT NULL)
+    AS amplification_first,
+  avg(wire_bytes) FILTER (read > 0) / avg(needed_bytes) FILTER (read > 0 AND wire_bytes IS NOT NULL)
+    AS amplification_again
+FROM rows GROUP BY key"""
+TABLE2_METRICS = (
+    "clusters",
+    "ranges",
+    "requests_first",
+    "requests_again",
+    "needed_mb",
+    "wire_mb_first",
+    "wire_mb_again",
+    "amplification_first",
+    "amplification_again",
+)
+TABLE2_COLUMNS = (
+    "n",
+    "interval",
+    "entries",
+    *TABLE2_METRICS,
+    "wire_low_mb_first",
+    "wire_high_mb_first",
+    "part_percent",
+    "share_amplification",
+)
+
+
+def table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the
+    published rows (`source` published; null what was not printed)."""
+    out = _measured_table2(campaign, points, by)
+    if out.empty:
+        return out
+    shared = [c for c in by if c != SELECTION]
+    whole = out[out[SELECTION] == 100].set_index(shared)[["wire_mb_first", "entries"]]
+    whole = whole.reindex(pd.MultiIndex.from_frame(out[shared])).set_index(out.index)
+    out["part_percent"] = 100 * out["wire_mb_first"] / whole["wire_mb_first"]
+    out["share_amplification"] = out["part_percent"] / (100 * out["entries"] / whole["entries"])
+    out = out.sort_values(["store", "engine", SELECTION], ascending=[True, True, False], kind="stable")
+    return pd.concat([out, _published_table2(out)], ignore_index=True).astype({c: points.dtypes[c] for c in by[2:]})
+
+
+def _measured_table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    wanted = points[(points["workload"] == "read_entries") & (points["state"] == "ok")]
+    if len(wanted):
+        wanted = wanted[(wanted["volume_fraction_percent"] == 100) & (wanted["clients"] == wanted["clients"].min())]
+    con = scan.connect(campaign, "reads", wanted["key"])
+    both = wanted.merge(con.execute(_FIRST_READS).df(), on="key") if con else wanted.iloc[:0]
+    columns = ["source", *by, *TABLE2_COLUMNS]
+    how = dict.fromkeys(("entries", *TABLE2_METRICS), "median")
+    made = groups.summarised(
+        both, by, [("wire", "mb_first")], columns, how, lambda runs: {"n": len(runs)}, "wire_mb_first"
+    )
+    return made.assign(source=MEASURED)
+
+
+def _published_table2(out: pd.DataFrame) -> pd.DataFrame:
+    """Rows like those of `out`, as printed: a read call is one of a cluster, and the volume is that of opening and
+    reading."""
+    printed = published.share_amplification()
+    return pd.DataFrame(
+        {
+            "source": PUBLISHED,
+            "store": "Huawei UDS",
+            "workload": "read_entries",
+            "engine": "ROOT with davix",
+            SELECTION: printed["percent_of_entries"],
+            "entries": printed["entries"],
+            "clusters": printed["read_calls"],
+            "wire_mb_first": printed["volume_mb"],
+            "part_percent": 100 * printed["volume_mb"] / printed["volume_mb"].iloc[0],
+            "share_amplification": printed["share_amplification_ratio"],
+        }
+    ).reindex(columns=out.columns)

@@ -1,0 +1,402 @@
+"""Distribution of software: releases that are published, applications that are started, garbage that is collected.
+
+* `releases.csv`: releases by stratum and day: what was new, how long it took, how late stratum 1 was. The lag of a day
+  is the time from when stratum 0 had its manifest until stratum 1 had it, or a later one. What a repository holds is
+  the sum of what was stored on all days until then, those that failed too. Where the engine makes a day while it
+  publishes it, the day has no time of publication, only a whole one: from its begin to its manifest.
+* `launches.csv`: starts of an application from a repository: how long, how many, and from which cache. The first start
+  of a client is its time to first run, from its own begin; all clients begin theirs together, and every cache is empty
+  then. Starts that are whole and ended after the warm-up, until the first client stopped, make quantiles. Rates are
+  estimates of `windows.closed_loop`. What came from caches and from the store is of the whole run.
+* `collections.csv`: each run in which the garbage of a release was collected: how fast, what was left, and what uploads
+  at the same time felt. Deletions per second are those of all tries of a run over the time from when all that is alive
+  was known to the end. What uploads felt are ratios of one run (`roles.csv`): their rate in a phase over that before
+  the collection began.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import roles, scan, windows
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics import medians
+from storelab.core import records
+
+PUBLISHED = "published"  # state of a day
+RELEASE_METRICS = (
+    ("repository", "objects"),
+    ("repository", "mb"),
+    ("new", "objects"),
+    ("new", "mb"),
+    ("publication", "s"),
+    ("lag", "s"),
+    ("whole", "s"),
+)
+RELEASE_COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
+
+
+def days_of_runs(campaign: Campaign) -> pd.DataFrame:
+    """One row per run, stratum and day: key, stratum, day, state, end_ns, the columns of METRICS, COUNTS; factor."""
+    keys = [key for key, _ in campaign.files("days") if "release" in _fixed(campaign, key)]
+    con = scan.connect(campaign, "days", keys)
+    if con is None:
+        columns = [
+            "key",
+            "stratum",
+            "day",
+            "state",
+            "end_ns",
+            "factor",
+            *map("_".join, RELEASE_METRICS),
+            *RELEASE_COUNTS,
+        ]
+        return pd.DataFrame(columns=columns)
+    select = ", ".join(records.DAYS)
+    rows = con.execute(f"SELECT key, {select} FROM rows ORDER BY key, stratum, day").df()
+    of = rows.groupby(["key", "stratum"], sort=False)
+    done = rows["state"] == PUBLISHED
+    lasted = (rows["end_ns"] - rows["begin_ns"]) / 1e9
+    return rows.assign(
+        repository_objects=of["stored"].cumsum(),
+        repository_mb=of["bytes"].cumsum() / 1e6,
+        new_objects=rows["stored"],
+        new_mb=rows["bytes"] / 1e6,
+        publication_s=lasted.where(done & ((rows["stratum"] != 0) | rows["prepare_ns"].notna())),
+        lag_s=_lags(rows, done),
+        whole_s=(lasted + rows["prepare_ns"].fillna(0) / 1e9).where(done & (rows["stratum"] == 0)),
+        factor=[_fixed(campaign, key)["release"]["factor"] for key in rows["key"]],
+    )
+
+
+def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
+    """The fixed settings of a run's point: without a release where it has several roles."""
+    return campaign.runs[key]["point"]["fixed"]
+
+
+def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
+    """Of rows of stratum 1: seconds from the day's publication until a later replication ended."""
+    lags = pd.Series(np.nan, index=rows.index)
+    for _, run in rows[done].groupby("key", sort=False):
+        published = run[run["stratum"] == 0].set_index("day")["end_ns"]
+        replicated = np.sort(run.loc[run["stratum"] == 1, "end_ns"].to_numpy())
+        for day, end in published.items():
+            later = replicated[replicated >= end]
+            row = rows[(rows["key"] == run["key"].iloc[0]) & (rows["stratum"] == 1) & (rows["day"] == day)]
+            if len(later) and len(row):
+                lags[row.index[0]] = (later[0] - end) / 1e9
+    return lags
+
+
+def with_published(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per valid run with a stratum 1: its columns of points.csv; published_days: of stratum 0; behind: those of
+    them that stratum 1 did not get, neither by themselves nor with a later one. days: `of_runs`."""
+    done, both = days[days["state"] == PUBLISHED], days.loc[days["stratum"] == 1, "key"].unique()
+    zero = done[(done["stratum"] == 0) & done["key"].isin(both)]
+    last = pd.to_numeric(zero["key"].map(done[done["stratum"] == 1].groupby("key")["end_ns"].max()))
+    found = (
+        zero.assign(behind=~(last >= zero["end_ns"])).groupby("key")["behind"].agg(published_days="size", behind="sum")
+    )
+    return points[points["state"] == "ok"].merge(found, left_on="key", right_index=True)
+
+
+def releases_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`), stratum and day: medians over the valid runs of METRICS with interval
+    or range, and of COUNTS; published: runs in which the day was published, or replicated; factor of the release."""
+    kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
+    place = ["stratum", "day"]
+    columns = [*by, *groups.COUNTS, *place, "factor", "published", *groups.spread(RELEASE_METRICS), *RELEASE_COUNTS]
+    how = {"factor": "first", "published": "sum"} | dict.fromkeys(RELEASE_COUNTS, "median")
+    days = kept.merge(found.assign(published=found["state"] == PUBLISHED), on="key")
+    made = groups.summarised(
+        days, [*by, *place], RELEASE_METRICS, [*columns, "shared_host"], how, counted="repository_mb"
+    )
+    return made.astype(dict.fromkeys((*place, "published"), "Int64"))
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """The store that a row's stratum lies on."""
+    away = row["workload"] == "replicate" and row["stratum"] == 0
+    return str(row["stratum0"] if away else row["store"])
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of points and stratum: the columns of its last day, and days, days_published (in all runs),
+    day_s (median of publication_median_s), lag_s (median and most of lag_median_s), retries, failures (sums)."""
+    out = []
+    by = [*table.columns[: table.columns.get_loc("n")], "stratum"]
+    for _, group in groups.grouped(table, by):
+        days = group.sort_values("day")
+        told: Mapping[str, Any] = {
+            "days": len(days),
+            "days_published": int((days["published"] == days["n"]).sum()),
+            "day_s": days["publication_median_s"].astype(float).median(),
+            "usual_lag_s": days["lag_median_s"].astype(float).median(),
+            "longest_lag_s": days["lag_median_s"].astype(float).max(),
+            "all_retries": days["retries"].sum(),
+            "all_failures": days["failures"].sum(),
+        }
+        out.append(days.iloc[-1].to_dict() | told)
+    return pd.DataFrame(out)
+
+
+def releases_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """Return releases_factor and releases_days of the release, releases_flat (most days of a group that stratum 0 did
+    not get), and releases_left (most objects that stratum 0 holds more than stratum 1 at the end). Absent data, no
+    row."""
+    if table.empty:
+        return []
+    whole = summary(table[table["stratum"] == 0])
+    identity = list(table.columns[: table.columns.get_loc("n")])
+    held = [g.set_index("stratum")["repository_median_objects"] for _, g in groups.grouped(summary(table), identity)]
+    left = max((objects[0] - objects[1] for objects in held if {0, 1} <= set(objects.index)), default=0)
+    return [
+        *([("releases_left", int(left), "")] if left > 0 else []),
+        ("releases_factor", "factor " + " and ".join(f"{f:g}" for f in sorted(table["factor"].unique())), ""),
+        ("releases_days", int(whole["days"].max()), ""),
+        ("releases_flat", int((whole["days"] - whole["days_published"]).max()), ""),
+    ]
+
+
+LAUNCH_METRICS = (
+    ("first", "s"),
+    ("slowest", "s"),
+    ("start", "s"),
+    ("start_p95", "s"),
+    ("starts", "per_s"),
+    ("files", "per_s"),
+    ("files", "per_start"),
+    ("requests", "per_start"),
+    ("kept", "percent"),
+    ("hit", "percent"),
+    ("fetched", "mb"),
+    ("origin", "mb"),
+)
+_RUNS = """
+SELECT key, median(s) FILTER (whole AND launch = 0) AS first_s, max(s) FILTER (whole AND launch = 0) AS slowest_s,
+  median(s) FILTER (inside) AS start_s, quantile_cont(s, 0.95) FILTER (inside) AS start_p95_s,
+  avg(files) FILTER (whole) AS files_per_start, avg(gets) FILTER (whole) AS requests_per_start,
+  100 * sum(kept) / nullif(sum(objects), 0) AS kept_percent, sum(bytes) / 1e6 AS fetched_mb,
+  count(*) FILTER (state = 'failed') AS failed, count(DISTINCT client) FILTER (whole) AS begun
+FROM (SELECT *, state = 'whole' AS whole, (end_ns - begin_ns) / 1e9 AS s,
+        state = 'whole' AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns AS inside
+      FROM rows)
+GROUP BY key ORDER BY key"""
+_LANES = """
+SELECT key, client, 0 AS lane, begin_ns AS start_ns, end_ns, state, files, overlap_begin_ns, first_end_ns,
+  false AS cut_off, false AS unstarted FROM rows"""
+_RATES = {
+    "starts_per_s": "CASE WHEN state = 'whole' THEN 1 ELSE 0 END",
+    "files_per_s": "CASE WHEN state = 'whole' THEN files ELSE 0 END",
+}
+
+
+def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
+    """One row per run: key, the columns of METRICS, failed, begun (clients with a whole start), factor."""
+    con = scan.connect(campaign, "launches")
+    if con is None:
+        return pd.DataFrame(columns=["key", *map("_".join, LAUNCH_METRICS), "failed", "begun", "factor"])
+    estimates = windows.closed_loop(con, _LANES, _RATES)
+    found = con.execute(_RUNS).df().join(estimates, on="key")
+    caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
+    asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
+    told = zip(caches, asked, found["fetched_mb"], strict=True)
+    return found.assign(
+        hit_percent=[_hits(cache) for cache in caches],
+        origin_mb=[_origin(cache, name, fetched) for cache, name, fetched in told],
+        factor=[campaign.runs[key]["point"]["fixed"]["release"]["factor"] for key in found["key"]],
+    )
+
+
+def _hits(cache: Mapping[str, Any] | None) -> float | None:
+    """Percent of the requests for which the cache asked nothing of the store. Squid's own hits lack those that waited
+    for the answer to another one."""
+    if not cache or not cache["requests"]:
+        return None
+    return 100 * (1 - cache["origin_requests"] / cache["requests"])
+
+
+def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> float | None:
+    """MB that the store sent: as the cache counted them; without a cache, what the clients got."""
+    if asked == "none":
+        return fetched_mb
+    return cache["origin_bytes"] / 1e6 if cache else None
+
+
+def launches_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`): medians over the valid runs of METRICS with interval or range;
+    failed: starts that failed, in all runs; factor of the release."""
+    kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
+    how = {"failed": "sum", "factor": "first"}
+    columns = [*by, *groups.COUNTS, "few", *groups.spread(LAUNCH_METRICS), "failed", "factor", "shared_host"]
+    return groups.summarised(kept.merge(found, on="key"), by, LAUNCH_METRICS, columns, how, counted="first_s")
+
+
+def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
+    """Of cold clients, a row for each group with and without a cache that differ in nothing else: what differs is
+    `first_none_s`, `first_cache_s`, their `ratio`, at the most clients of it; the largest gang first."""
+    if table.empty:
+        return pd.DataFrame()
+    rows = table[(table["client_cache"] == "none") & table["first_median_s"].notna()]
+    by = [c for c in ("store", *words.axes_of(rows)) if c not in ("http_cache", "client_cache")]
+    plain, cached = (rows[(rows["http_cache"] == "none") == own] for own in (True, False))
+    times = ["first_median_s", "slowest_median_s"]
+    both = plain[[*by, *times]].merge(
+        cached[[*by, "http_cache", *times, "hit_median_percent"]], on=by, suffixes=("_none", "_cache")
+    )
+    both["ratio"] = both["first_median_s_none"] / both["first_median_s_cache"]
+    return both.sort_values(["clients", "ratio"], ascending=False, kind="stable")
+
+
+def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """launches_files: files of a start; launches_clients: most clients; launches_store, launches_direct,
+    launches_cached, both of the median client and of the slowest one, launches_hits: of the largest gang of cold
+    clients with and without a cache. Absent data, no row."""
+    if table.empty:
+        return []
+    out: list[tuple[str, Any, str]] = [
+        ("launches_files", round(table["files_median_per_start"].max()), ""),
+        ("launches_clients", words.plural(table["clients"].max(), "client"), ""),
+    ]
+    found = with_and_without_cache(table)
+    if len(found):
+        row = found.iloc[0]
+        out += [
+            ("launches_together", words.plural(row["clients"], "client"), ""),
+            ("launches_store", row["store"], ""),
+            ("launches_direct", row["first_median_s_none"], "s"),
+            ("launches_cached", row["first_median_s_cache"], "s"),
+            ("launches_direct_slowest", row["slowest_median_s_none"], "s"),
+            ("launches_cached_slowest", row["slowest_median_s_cache"], "s"),
+            ("launches_hits", row["hit_median_percent"], "%"),
+        ]
+    return out
+
+
+COLLECTS, UPLOADS = "collect_garbage", ("put", "publish")  # workloads
+AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # of the collection
+OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host")
+SUMS = ("deletes", "gets", "requests", "retries", "failures")  # over the tries
+LAST = ("kept", "dropped")  # of the last try
+SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # by the proof
+FELT = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
+COLLECTION_COLUMNS = (
+    *OF_RUN,
+    "system",
+    "role",
+    *AXES,
+    "factor",
+    "tries",
+    "mark_s",
+    "sweep_s",
+    "deletes_per_s",
+    *SUMS,
+    *LAST,
+    *SEEN,
+    "dead_mb",
+    *FELT,
+)
+COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *FELT)  # of a group
+
+
+def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any], list[int], Mapping[str, Any]]]:
+    """(role, axes, clients, what the proof saw) of all of a run that collects."""
+    if run["point"]["workload"] == COLLECTS:
+        ranks = [c["client"] for c in run["clients"]]
+        yield None, run["point"]["axes"], ranks, run["observed"]["collection"]
+    for told in run.get("roles") or []:
+        if told["workload"] == COLLECTS:
+            yield told["name"], told["axes"], told["clients"], run["observed"][told["name"]]["collection"]
+
+
+def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
+    fixed = run["point"]["fixed"]
+    own = fixed if role is None else next(r["fixed"] for r in fixed["roles"] if r["name"] == role)
+    return own["release"]
+
+
+def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per measured run and role that collects garbage (no role where it is the only thing): OF_RUN, AXES, and
+    what docs/tables.md says of the others. Points in their order."""
+    con = scan.connect(campaign, "collections")
+    if con is None:
+        return pd.DataFrame(columns=COLLECTION_COLUMNS)
+    tries = con.execute(f"SELECT key, {', '.join(records.COLLECTIONS)} FROM rows").df()
+    felt, rows = _felt(phases), []
+    for key in dict.fromkeys(key for key, _ in campaign.files("collections")):
+        run = campaign.runs[key]
+        for role, axes, ranks, seen in _collecting(run):
+            own = tries[(tries["key"] == key) & tries["client"].isin(ranks)].sort_values(["client", "number"])
+            row = {
+                "key": key,
+                "role": role,
+                "system": words.deployment(run["point"]["axes"] | {"store": run["point"]["store"]}),
+            }
+            row |= {name: axes[name] for name in AXES}
+            row |= {"factor": _release(run, role)["factor"], "tries": len(own)} | _times(own)
+            row |= {name: int(own[name].sum()) for name in SUMS} | {name: int(own[name].iloc[-1]) for name in LAST}
+            row |= {name: seen[name] for name in SEEN} | {"dead_mb": seen["dead_bytes"] / 1e6}
+            rows.append(row | {name: felt.get((key, phase)) for name, phase in FELT.items()})
+    found = pd.DataFrame(rows)
+    return points[["order", *OF_RUN]].merge(found, on="key").sort_values("order").reindex(columns=COLLECTION_COLUMNS)
+
+
+def _times(own: pd.DataFrame) -> dict[str, Any]:
+    """Of all tries: seconds of marking, seconds and deletions per second of sweeping."""
+    begun = own[own["marked_ns"].notna()]
+    sweep = float((begun["end_ns"] - begun["marked_ns"]).sum()) / 1e9
+    mark = float((begun["marked_ns"] - begun["begin_ns"]).sum()) / 1e9
+    return {"mark_s": mark, "sweep_s": sweep, "deletes_per_s": own["deletes"].sum() / sweep if sweep else None}
+
+
+def _felt(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
+    """(key, phase) -> rate of all uploads over that before; nothing where there were none before."""
+    rates = phases[phases["does"].isin(UPLOADS)].groupby(["key", "phase"])["rate_per_s"].sum()
+    out = {}
+    for (key, phase), rate in rates.items():
+        before = rates.get((key, roles.BEFORE), 0.0)
+        if phase != roles.BEFORE and before:
+            out[key, phase] = float(rate / before)
+    return out
+
+
+def collections_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row per point of valid runs, whatever its repetitions: its columns of the first one, n, and the median, low
+    and high of METRICS (`deletes_per_s_median` …); alive, dead: medians; the sums of what should not be."""
+    ok = table[table["state"] == "ok"]
+    out = []
+    series = ok["key"].map(lambda key: key.rpartition("rep~")[0])
+    for _, group in ok.groupby([series, ok["role"].astype(object).fillna("")], sort=False):
+        row: dict[str, Any] = group.iloc[0].to_dict() | {"n": len(group)}
+        for name in COLLECTION_METRICS:
+            of = medians.summarise(group[name].astype(float))
+            row |= {f"{name}_{part}": getattr(of, part) for part in groups.PARTS}
+        row |= {name: float(group[name].astype(float).median()) for name in ("alive", "dead", "dead_mb")}
+        out.append(
+            row | {name: int(group[name].sum()) for name in ("lingering", "left", "lost", "retries", "failures")}
+        )
+    return pd.DataFrame(out)
+
+
+def collections_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """collected_dead (most objects), collected_rate (the highest median of deletions per second), collected_lingering
+    (dead ones that were there right afterwards, in all runs); collected_uploads: the rate of uploads meanwhile over
+    that before, of the group that was slowed down most. Absent data, no row."""
+    found = collections_summary(table)
+    if found.empty:
+        return []
+    out: list[tuple[str, Any, str]] = [
+        ("collected_dead", found["dead"].max(), ""),
+        ("collected_alive", found["alive"].max(), ""),
+        ("collected_rate", found["deletes_per_s_median"].max(), "per second"),
+        ("collected_lingering", int(found["lingering"].sum()), ""),
+    ]
+    slowed = found[found["uploads_during_ratio_median"].notna()]
+    if len(slowed):
+        worst = slowed.loc[slowed["uploads_during_ratio_median"].idxmin()]
+        parts = [100 * worst[f"uploads_during_ratio_{p}"] for p in groups.PARTS]
+        out += [("collected_uploads", words.spread(parts), "%"), ("collected_uploads_where", worst["system"], "")]
+    return out

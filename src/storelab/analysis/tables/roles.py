@@ -1,0 +1,473 @@
+"""Points that do several things at once: what each role reached, how a store recovered, and what happened when.
+
+* `roles.csv`: what each role reached in each phase of its runs (`records/roles.py`), compared with that before the
+  disturbance. A ratio is that of one run, phase over `before`; its median and interval are over the runs, so that what
+  differs from run to run is in both. There is none of a phase so short that fewer than LEAST operations would have
+  ended in it at the rate before: chance alone would make it. A phase shorter than SHORTEST_S, or than one operation at
+  the rate before, has no row. Rates count an operation by the part of its duration that is in the phase; a phase in
+  which nothing was done has a rate (of 0) only where LEAST operations were expected.
+* `recovery.csv`: what a fault did to each role, and how the store recovered. Of each run, from the begin of the fault's
+  first act:
+
+  * failed: operations that failed after it, those that hung too.
+  * pause: the longest time without a completed operation that ended after it; pause_before: the same before it, in the
+    phase `before`. Of a bin the operations are taken as evenly spaced.
+  * service: from the act that made the longest pause (the first that began in it and undoes nothing, else the last one
+    before it) until the end of the pause, where that is an interruption: longer than TIMES pauses before it, and than
+    LEAST_S. 0: served all the time. Null where no operation was completed any more (`never_served`).
+  * degraded, rebuilding, after: rate and p99 of these phases over those of `before` (`roles.csv`).
+  * noticed: until the store said that it is not clean; undone: until the last act was undone; whole: until the store
+    said for good that it is clean, and the same from the last undoing (whole_after; 0: before it).
+
+  What the evaluation of 2013 printed of a chassis that was powered off comes last, with its `source`.
+* `timeline.csv`: each run over time, in steps from the agreed start: 100 ms in runs of up to two minutes, 1 s in those
+  of up to two hours, else 60 s; a part counts as the whole of its series. Never less than a bin of the record.
+* `disturbances.csv`: what happened in each run.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.parts import groups, words
+from storelab.analysis.records import published, roles, scan, selection
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.records.roles import BOUNDS
+from storelab.analysis.tables.points import DTYPES
+from storelab.core.axes.faults import UNDOES
+
+METRICS = (("rate", "per_s"), ("throughput", "mb_per_s"), *((f"latency_{p}", "ms") for p in ("p50", "p90", "p99")))
+RATIOS = {  # metric of the ratio -> column of a run
+    "rate_over_before": "rate_per_s",
+    "latency_p50_over_before": "latency_p50_ms",
+    "latency_p99_over_before": "latency_p99_ms",
+}
+LEAST = 5  # operations
+SHORTEST_S = 0.1  # of a phase
+DELETING = ("delete", "collect_garbage")  # workloads
+SUMS = ("operations", "bytes", "errors", "work", "work_bytes", "hung", "not_begun")
+ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
+NAMES = tuple(name for name, _ in ALL)  # `lower_bounds` names some of them
+COLUMNS = (
+    *groups.COUNTS,
+    "role",
+    "does",
+    "phase",
+    "length_s",
+    *groups.spread(ALL),
+    "few",
+    "operations",
+    "errors",
+    "hung",
+    "not_begun",
+    BOUNDS,
+    *groups.SHARED,
+)
+
+
+def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
+    having = roles.workloads(plan)
+    axes = [a for name, w in plan["workloads"].items() if name in having for a in w["axes"]]
+    return {a["column"]: DTYPES[a["kind"]] for a in sorted(axes, key=lambda a: "." in a["column"])}
+
+
+def identity(axes: Mapping[str, str]) -> list[str]:
+    """The columns that make a group of points with roles."""
+    return ["store", "workload", *axes]
+
+
+def of_runs(campaign: Campaign) -> pd.DataFrame:
+    """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
+    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS
+    and of RATIOS (null in `before`, where nothing was before, and of phases that are too short), BOUNDS (of both;
+    null: none)."""
+    spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
+    counted = roles.in_phases(campaign)
+    measures = [*SUMS, *roles.LATENCIES, BOUNDS]
+    place = ["key", "role", "phase"]
+    found = counted.cells.rename(columns={"cell": "phase"}) if counted else pd.DataFrame(columns=[*place, *measures])
+    both = spans.merge(found[[*place, *measures]], on=place, how="left")
+    both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
+    both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
+    # A rate of 0 depends on the operations that failed.
+    both["rate_operations"] = both["operations"].where(both["operations"] > 0, both["errors"])
+    does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
+    both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
+    before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
+    own = pd.MultiIndex.from_frame(both[["key", "role"]])
+    usual = before["work"] / before["length_s"]
+    expected = both["length_s"] * usual.where(usual > 0).reindex(own).to_numpy()
+    tells = expected >= LEAST
+    worked = (both["work"] + both["errors"] > 0) | (tells & (both["phase"] != roles.BEFORE))
+    both["rate_per_s"] = (both["work"] / both["length_s"]).where(worked)
+    both["throughput_mb_per_s"] = (both["work_bytes"] / 1e6 / both["length_s"]).where(worked)
+    before = both[both["phase"] == roles.BEFORE].set_index(["key", "role"])
+    for name, column in RATIOS.items():
+        base = before[column].astype(float).reindex(own).to_numpy()
+        ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
+        both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
+    both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
+    return both[~((both["length_s"] < SHORTEST_S) | (expected < 1))].reset_index(drop=True)
+
+
+def _with_ratios(told: Any) -> str | None:
+    """The names of latencies that are lower bounds, and of the ratios that are so too."""
+    if pd.isna(told):
+        return None
+    names = told.split(", ")
+    return ", ".join([*names, *(r for r, of in RATIOS.items() if of.removesuffix("_ms") in names)])
+
+
+def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The rows of valid runs, with what points.csv says of them."""
+    kept = [*by, "key", "rep", "shared_host", *groups.CPU, "host_cpu_percent", "duration_s"]
+    ok = points[points["state"] == "ok"].reindex(columns=kept)
+    return ok.merge(found, on="key")
+
+
+def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
+    with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
+    that ended in the phase; few: the rate of one run depends on fewer than `groups.FEW` of them; hung, not_begun: of
+    those that waited in it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in
+    their order, roles as the campaign names them, phases by time."""
+    runs = with_points(found, points, by)
+    runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
+    columns = [*by, "place", *COLUMNS]
+    same = [*by, "place", "role", "does", "phase"]
+    made = groups.summarised(runs, same, ALL, columns, {"length_s": "median"}, _more, "rate_per_s")
+    return made.drop(columns="place").astype(dict.fromkeys(("operations", "errors", "hung", "not_begun"), "Int64"))
+
+
+def _more(group: pd.DataFrame) -> dict[str, Any]:
+    bounds = {name for told in group[BOUNDS].dropna() for name in told.split(", ")}
+    return {
+        "operations": round(group["operations"].sum()),
+        **{name: round(group[name].sum()) for name in ("errors", "hung", "not_begun")},
+        BOUNDS: ", ".join(n for n in NAMES if n in bounds) or None,
+    }
+
+
+def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
+    """Rows of roles.csv of phase `during`, of roles that do one thing while a role that came later does one of the
+    others, and no fault."""
+    if table.empty:
+        return table
+    rows = table[(table["phase"] == roles.DURING) & (table.get("fault", "none") == "none")]
+    having = rows.loc[rows["does"].isin(others), "workload"]
+    return rows[(rows["does"] == does) & rows["workload"].isin(having)]
+
+
+def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """roles_sweeps (sweeps), roles_most (roles at once); uploads_beside: the rate of uploads while deletions ran beside
+    them, over that before, of the group that was slowed down most. Absent data, no row."""
+    if table.empty:
+        return []
+    at_once = table.groupby("workload")["role"].nunique()
+    out: list[tuple[str, Any, str]] = [
+        ("roles_sweeps", len(at_once), ""),
+        ("roles_most", int(at_once.max()), ""),
+    ]
+    slowed = beside(table, "put", DELETING)
+    slowed = slowed[slowed["rate_over_before_median_ratio"].notna()]
+    if len(slowed):
+        worst = slowed.loc[slowed["rate_over_before_median_ratio"].astype(float).idxmin()]
+        parts = [100 * worst[f"rate_over_before_{p}_ratio"] for p in groups.PARTS]
+        out += [
+            ("uploads_beside", words.spread(parts), "%"),
+            ("uploads_beside_where", words.deployment(worst), ""),
+        ]
+    return out
+
+
+TIMES, LEAST_S = 5, 0.5  # a busy host alone makes pauses that are shorter
+MEASURED = "measured"
+RECOVERY_METRICS = (
+    ("failed", "operations"),
+    ("pause", "s"),
+    ("pause_before", "s"),
+    ("service", "s"),
+    ("degraded", "ratio"),
+    ("degraded_latency_p99", "ratio"),
+    ("rebuilding", "ratio"),
+    ("rebuilding_latency_p99", "ratio"),
+    ("after", "ratio"),
+    ("after_latency_p99", "ratio"),
+    ("noticed", "s"),
+    ("undone", "s"),
+    ("whole", "s"),
+    ("whole_after", "s"),
+)
+COUNTED = ("beyond_redundancy", "never_served", "states_told", "never_noticed", "never_whole")
+RECOVERY_SUMS = ("operations", "failed_operations")  # from the first act on
+RECOVERY_COLUMNS = (
+    "source",
+    *groups.COUNTS,
+    "role",
+    "does",
+    *groups.spread(RECOVERY_METRICS),
+    *RECOVERY_SUMS,
+    *COUNTED,
+    "versions",
+)
+RECOVERY_PHASES = {"degraded": roles.DURING, "rebuilding": roles.REBUILDING, "after": roles.AFTER}
+_GAPS = """
+WITH done AS (
+  SELECT key, role, role_end_ns, disturbed_ns, end_ns AS last,
+    CASE WHEN latency_hist IS NULL THEN end_ns ELSE end_ns - bin_ns + bin_ns // count END AS first
+  FROM rows JOIN clients USING (key, client) WHERE error IS NULL AND count > 0
+  UNION ALL SELECT DISTINCT key, role, role_end_ns, disturbed_ns, role_begin_ns, role_begin_ns FROM clients
+  UNION ALL SELECT DISTINCT key, role, role_end_ns, disturbed_ns, role_end_ns, role_end_ns FROM clients),
+gaps AS (
+  SELECT *, first AS high, max(last) OVER (PARTITION BY key, role ORDER BY first, last
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS low
+  FROM done)
+SELECT key, role, role_end_ns, low, high, high > disturbed_ns AS after
+FROM gaps JOIN warm USING (key)
+WHERE low < high AND high <= role_end_ns AND (high > disturbed_ns OR low >= warm_ns)
+QUALIFY row_number() OVER (PARTITION BY key, role, after ORDER BY high - low DESC, low) = 1"""
+_COUNTS = """
+SELECT key, role, coalesce(sum(count) FILTER (error IS NULL), 0)::BIGINT AS operations,
+  coalesce(sum(count) FILTER (error IS NOT NULL), 0)::BIGINT AS failed_operations
+FROM rows JOIN clients USING (key, client) WHERE end_ns > disturbed_ns GROUP BY ALL"""
+
+
+def recoveries_of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per measured run with a fault, and role: key, role, does, `<name>_<unit>` of METRICS, SUMS, COUNTED (0 or
+    1), versions (of an upgrade: `4.47 to 4.48`)."""
+    con = roles.connect_clients(campaign)
+    kept = [k for k in roles.keys(campaign) if roles.faulted_ns(campaign.runs[k]) is not None]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    if con is not None and kept:
+        warm = [(k, r["start_ns"] + r["point"]["fixed"]["warm_up_ns"]) for k, r in campaign.runs.items() if k in kept]
+        con.register("warm", pd.DataFrame(warm, columns=["key", "warm_ns"]))
+        for gap in con.execute(_GAPS).df().itertuples(index=False):
+            found.setdefault((gap.key, gap.role), {})["after" if gap.after else "before"] = gap
+        for row in con.execute(_COUNTS).df().to_dict("records"):
+            found.setdefault((row["key"], row["role"]), {}).update({name: row[name] for name in RECOVERY_SUMS})
+    of_phase = phases.set_index(["key", "role", "phase"])
+    rows = []
+    for key in kept:
+        run = campaign.runs[key]
+        for told in run["roles"]:
+            row = {"key": key, "role": told["name"], "does": told["workload"]}
+            row |= _of_role(run, found.get((key, told["name"]), {})) | _of_store(run)
+            for name, phase in RECOVERY_PHASES.items():
+                place = (key, told["name"], phase)
+                known = of_phase.loc[place] if place in of_phase.index else {}
+                row[f"{name}_ratio"] = known.get("rate_over_before_ratio")
+                row[f"{name}_latency_p99_ratio"] = known.get("latency_p99_over_before_ratio")
+            rows.append(row)
+    columns = ["key", "role", "does", "versions", *("_".join(m) for m in RECOVERY_METRICS), "operations", *COUNTED]
+    made = pd.DataFrame(rows, columns=columns)
+    return made.astype(dict.fromkeys(columns[4:], float))
+
+
+def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {name: found.get(name, 0) for name in RECOVERY_SUMS} | {"never_served": 0}
+    before = found.get("before")
+    out["pause_before_s"] = usual = (before.high - before.low) / 1e9 if before else None
+    if (longest := found.get("after")) is None:  # the role had ended
+        return out
+    out["pause_s"] = pause = (longest.high - longest.low) / 1e9
+    if pause <= max(TIMES * (usual or 0.0), LEAST_S):
+        return out | {"service_s": 0.0}
+    if longest.high >= longest.role_end_ns:
+        return out | {"never_served": 1}
+    return out | {"service_s": (longest.high - _cause_ns(run, longest.low, longest.high)) / 1e9}
+
+
+def _cause_ns(run: dict[str, Any], low: int, high: int) -> int:
+    """When the act began that made a pause: what `service` counts from."""
+    acts = [(e["time_ns"], e["act"] in UNDOES) for e in roles.events(run, roles.ACT)]
+    within = [at for at, undoes in acts if low < at <= high and not undoes]
+    return min(within) if within else max((at for at, _ in acts if at <= low), default=low)
+
+
+def _of_store(run: dict[str, Any]) -> dict[str, Any]:
+    begin, undone, how = roles.faulted_ns(run), roles.undone_ns(run), roles.healing(run)
+
+    def after(ns: int | None) -> float | None:
+        return None if ns is None or begin is None else (ns - begin) / 1e9
+
+    was_undone = roles.was_undone(run)
+    return {
+        "noticed_s": after(how.noticed_ns),
+        "undone_s": after(undone) if was_undone else None,
+        "whole_s": after(how.whole_ns),
+        "whole_after_s": max(0.0, (how.whole_ns - undone) / 1e9) if how.whole_ns is not None and was_undone else None,
+        "beyond_redundancy": int(bool((run.get("fault") or {}).get("beyond_redundancy"))),
+        "versions": " to ".join((run.get("fault") or {}).get("versions") or []) or None,
+        "states_told": int(how.tells),
+        "never_noticed": int(how.tells and how.noticed_ns is None),
+        "never_whole": int(how.noticed_ns is not None and how.whole_ns is None),
+    }
+
+
+def recovery_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """One row per group of points with a fault (columns `by`) and role: medians over the valid runs of METRICS, with
+    interval or range, of the runs that have a value; SUMS: over the runs; COUNTED: runs; versions: between which the
+    store was upgraded. Then what was published."""
+    runs = with_points(found, points, by).assign(source=MEASURED)
+    runs["place"] = runs.groupby("role", sort=False).ngroup()
+    columns, how = [*by, "place", *RECOVERY_COLUMNS], dict.fromkeys((*RECOVERY_SUMS, *COUNTED), "sum")
+    how["versions"] = "joined"
+    made = groups.summarised(runs, [*by, "place", "role", "does", "source"], RECOVERY_METRICS, columns, how)
+    made = made.drop(columns="place")
+    if len(made):
+        made = pd.concat([made, pd.DataFrame(_published()).reindex(columns=made.columns)], ignore_index=True)
+    return made.astype(dict.fromkeys((*RECOVERY_SUMS, *COUNTED), "Int64"))
+
+
+def _published() -> list[dict[str, Any]]:
+    """A chassis of 16 disks powered off, during uploads, then during downloads."""
+    chassis = published.chassis()
+    rows = []
+    for does in ("put", "get"):
+        rows.append(
+            {"store": chassis["store"], "source": chassis["source"], "does": does}
+            | {"failed_operations": chassis["failed"], "whole_after_median_s": chassis["whole_s"]}
+        )
+    return rows
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of recovery.csv that were measured."""
+    return table[table["source"] == MEASURED] if len(table) else table
+
+
+def once(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row per group of points, of the roles that its runs have: for what is the same for all of them."""
+    return rows.drop_duplicates([c for c in rows.columns[: rows.columns.get_loc("source")] if c != "role"])
+
+
+def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """What the paper quotes: groups, failed operations, the longest median pause and where, the longest median until
+    redundancy was whole from when the fault was undone, and of how many groups of points it is known; runs that noticed
+    nothing or never became whole. Absent data, no row."""
+    rows = measured(table)
+    if rows.empty:
+        return []
+    runs = once(rows)
+    out: list[tuple[str, Any, str]] = [
+        ("recovery_groups", len(rows), ""),
+        ("recovery_failed", int(rows["failed_operations"].sum()), ""),
+        ("recovery_without_failure", int((rows["failed_operations"] == 0).sum()), ""),
+        ("recovery_never_served", int(rows["never_served"].sum()), ""),
+        ("recovery_never_noticed", int(runs["never_noticed"].sum()), ""),
+        ("recovery_never_whole", int(runs["never_whole"].sum()), ""),
+        ("recovery_points", len(runs), ""),
+        ("recovery_whole_points", int(runs["whole_after_median_s"].notna().sum()), ""),
+    ]
+    for number, name in (("pause", "pause"), ("whole", "whole_after"), ("noticed", "noticed")):
+        known = rows[rows[f"{name}_median_s"].notna()]
+        if len(known):
+            longest = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
+            said = words.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
+            out += [
+                (f"recovery_{number}_longest", said, "s"),
+                (f"recovery_{number}_longest_where", where(longest), ""),
+            ]
+    return out
+
+
+def where(row: Any) -> str:
+    """Of one row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
+    fault = f", {row['fault']}" if "fault" in row and not pd.isna(row["fault"]) else ""
+    return f"{row['role']} on {words.deployment(row)}{fault}"
+
+
+STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # a run of up to so long has steps of
+LONG_NS = 60 * 10**9  # of longer ones
+OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
+MEASURES = ("operations", "rate_per_s", "throughput_mb_per_s", *roles.LATENCIES, "errors")
+HAPPENED = ("kind", "name", "fault", "actor", "due_s", "begin_s", "end_s", "error", "detail")
+PHASE = "phase"  # kind, beside those of the record's events
+
+
+def step_ns(run: dict[str, Any], lasts_ns: int | None = None) -> int:
+    """Length of a step of this run. lasts_ns: of the whole series that it is a part of."""
+    lasts = lasts_ns or run["deadline_ns"] - run["start_ns"]
+    step = next((step for most, step in STEPS_NS.items() if lasts <= most), LONG_NS)
+    return max(step, scan.bin_ns(run))
+
+
+def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
+    """All steps in which a role worked, from its begin to its end, also those without an operation: key, role, cell."""
+    rows = []
+    for key, length in lengths.itertuples(index=False):
+        run = campaign.runs[key]
+        for told in run["roles"]:
+            first, last = (told[at] - run["start_ns"] for at in ("begin_ns", "end_ns"))
+            steps = np.arange(first // length, -(-last // length))
+            rows.append(pd.DataFrame({"key": key, "role": told["name"], "cell": steps}))
+    return pd.concat(rows)
+
+
+def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """One row per run with roles, role and step: OF_RUN of the run, role, step_s, second (its begin after the agreed
+    start), MEASURES, errors_<status> for each HTTP status (0: none) of the campaign. Steps in which the role worked,
+    and those beyond its end in which an operation ended. Fractions of operations: parts of bins."""
+    head = [*OF_RUN, "role", "step_s", "second", *MEASURES]
+    lasts = selection.lengths_ns(campaign.plan)
+    steps = [(k, step_ns(campaign.runs[k], lasts.get(k))) for k in roles.keys(campaign)]
+    lengths = pd.DataFrame(steps, columns=["key", "step_ns"])
+    if lengths.empty:
+        return pd.DataFrame(columns=head)
+    place = ["key", "role", "cell"]
+    every, statuses = _every_step(campaign, lengths), pd.DataFrame(columns=[*place, "status", "errors"])
+    found = pd.DataFrame(columns=[*place, "operations", "bytes", "errors", *roles.LATENCIES])
+    if counted := roles.in_steps(campaign, lengths):
+        found, statuses = counted.cells, counted.statuses
+    both = every.merge(found, on=place, how="outer").merge(lengths, on="key")
+    by_status = statuses.pivot_table(index=place, columns="status", values="errors", aggfunc="sum").sort_index(axis=1)
+    by_status.columns = [f"errors_{status}" for status in by_status.columns]
+    both = both.merge(by_status.reset_index(), on=place, how="left") if len(by_status) else both
+    counts = ["operations", "bytes", "errors", *by_status.columns]
+    both[counts] = both[counts].astype(float).fillna(0.0)
+    both["step_s"] = both["step_ns"] / 1e9
+    both["second"] = both["cell"].astype("int64") * both["step_ns"] / 1e9
+    both["rate_per_s"] = both["operations"] / both["step_s"]
+    both["throughput_mb_per_s"] = both["bytes"] / 1e6 / both["step_s"]
+    order = {(key, r["name"]): i for key in lengths["key"] for i, r in enumerate(campaign.runs[key]["roles"])}
+    both["place"] = [order[pair] for pair in zip(both["key"], both["role"], strict=True)]
+    out = points[["order", *OF_RUN]].merge(both, on="key").sort_values(["order", "place", "cell"])
+    return out[[*head, *by_status.columns]].reset_index(drop=True)
+
+
+def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
+    """What happened in each run with roles, in order of time: key, rep, state, HAPPENED. kind: `phase` (name: which),
+    `act` of a fault and what was `undone` at the end (name: of the act), `state` (name: what the store said). Seconds
+    after the agreed start; due_s: when the act was due; of a state, end_s is when the store said something else."""
+    last = roles.last_operations(campaign)
+    rows = [{"key": key} | row for key in last for row in _happened(campaign.runs[key], last[key])]
+    found = pd.DataFrame(rows, columns=["key", *HAPPENED])
+    out = points[["order", "key", "rep", "state"]].merge(found, on="key")
+    return out.sort_values(["order", "begin_s"], kind="stable")[["key", "rep", "state", *HAPPENED]].reset_index(
+        drop=True
+    )
+
+
+def _happened(run: dict[str, Any], last: roles.LastOperations) -> list[dict[str, Any]]:
+    def after(ns: int | None) -> float | None:
+        return None if ns is None else (ns - run["start_ns"]) / 1e9
+
+    out: list[dict[str, Any]] = [
+        {"kind": PHASE, "name": p.name, "begin_s": after(p.begin_ns), "end_s": after(p.end_ns)}
+        for p in roles.phases(run, last)
+    ]
+    for event in roles.events(run, roles.ACT, roles.UNDONE):
+        out.append(
+            {k: event.get(k) or None for k in ("kind", "fault", "actor", "error", "detail")}
+            | {"name": event["act"], "due_s": after(event.get("due_ns"))}
+            | {"begin_s": after(event["time_ns"]), "end_s": after(event.get("done_ns"))}
+        )
+    told = roles.events(run, roles.STATE)
+    ends = [e["time_ns"] for e in told[1:]] + [max(run["deadline_ns"], *(e["time_ns"] for e in told))] if told else []
+    for event, end in zip(told, ends, strict=True):
+        said = {"kind": roles.STATE, "name": event["state"], "detail": event.get("detail") or None}
+        out.append(said | {"begin_s": after(event["time_ns"]), "end_s": after(end)})
+    return out

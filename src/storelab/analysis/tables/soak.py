@@ -1,0 +1,260 @@
+"""`soak.csv`: the parts of a series, one after the other, and `soak_trends.csv`: what rises or falls over them.
+
+Memory and open files come from the monitor: of a part, the medians of its second and of its last quarter. Daemons of a
+store live through all parts, so their trend is that over the parts. Clients are started anew for each part: what they
+gather is what they have more in the last quarter than in the second one, of each part (`..._within`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from storelab.analysis.parts import words
+from storelab.analysis.records import scan, selection
+from storelab.analysis.records.campaign import Campaign
+from storelab.analysis.statistics import medians, steadiness
+
+OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
+OF_ROLE = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_p99_ms", "operations", "errors")
+SEEN = ("rss_mb", "files")
+USED = tuple(f"{who}_{what}{more}" for who in ("client", "server") for what in SEEN for more in ("", "_more"))
+COLUMNS = ("series", "part", *OF_RUN, "hour", "role", "does", *OF_ROLE, "errors_percent", *USED)
+# Over the parts: column -> what it is called. Those of the store have no role.
+TRENDS = {
+    "rate_per_s": "rate",
+    "latency_p99_ms": "latency_p99",
+    "errors_percent": "errors",
+    "client_rss_mb": "client_rss",
+    "client_files": "client_files",
+}
+OF_STORE = {"server_rss_mb": "server_rss", "server_files": "server_files"}
+WITHIN = {"client_rss_mb": "client_rss_within", "client_files": "client_files_within"}
+ONE_FILE = 1.0  # the least change of open files that is told: none is lost for good
+UNITS = {"per_s": "1/s", "ms": "ms", "percent": "%", "mb": "MB", "files": "files"}
+OVER = (
+    "n",
+    "level",
+    "slope_per_hour",
+    "slope_low_per_hour",
+    "slope_high_per_hour",
+    "change_percent",
+    "change_low_percent",
+    "change_high_percent",
+    "tau",
+    "p",
+    "trend",
+)
+HEAD = ("series", "store", "workload", "rep", "role", "metric", "unit")
+_QUARTERS = """
+WITH moments AS (
+  SELECT key, host, role, what, time_ns, any_value(agreed_ns) AS agreed_ns, any_value(lasts_ns) AS lasts_ns,
+    sum(rss_bytes) / 1e6 AS rss_mb, CASE WHEN count(files) > 0 THEN sum(files) END AS files
+  FROM (SELECT * EXCLUDE (role), CASE WHEN what = 'client' THEN role END AS role
+        FROM rows JOIN lasting USING (key) LEFT JOIN clients USING (key, name))
+  WHERE what IN ('client', 'server') GROUP BY key, host, role, what, time_ns),
+hosts AS (
+  SELECT key, host, role, what, least(3, 4 * (time_ns - agreed_ns) // lasts_ns) AS quarter,
+    median(rss_mb) AS rss_mb, median(files) AS files
+  FROM moments GROUP BY ALL)
+SELECT key, role, what, quarter, sum(rss_mb) AS rss_mb, sum(files) AS files FROM hosts WHERE quarter IN (1, 3)
+GROUP BY ALL"""
+
+
+def _used(campaign: Campaign, keys: list[str]) -> pd.DataFrame:
+    """One row per run and role: key, role ('' without roles), USED."""
+    columns = ["key", "role", *USED]
+    clients = [(key, str(client), role) for key in keys for role, client in _clients(campaign.runs[key])]
+    known = pd.DataFrame([*dict.fromkeys((key, role) for key, _, role in clients)], columns=["key", "role"])
+    if not keys or (con := scan.connect(campaign, "monitor", keys)) is None:
+        return known.reindex(columns=columns)
+    lasts = [(key, campaign.runs[key]["deadline_ns"] - campaign.runs[key]["start_ns"]) for key in keys]
+    con.register("lasting", pd.DataFrame(lasts, columns=["key", "lasts_ns"]))
+    con.register("clients", pd.DataFrame(clients, columns=["key", "name", "role"]))
+    found = con.execute(_QUARTERS).df()
+    for who in ("client", "server"):
+        by = ["key", "role"] if who == "client" else ["key"]
+        wide = found[found["what"] == who].pivot_table(index=by, columns="quarter", values=list(SEEN))
+        for what in SEEN:
+            first, last = (wide.get((what, q), pd.Series(np.nan, wide.index)) for q in (1, 3))
+            both = pd.DataFrame({f"{who}_{what}": last, f"{who}_{what}_more": last - first}).reset_index()
+            known = known.merge(both, on=by, how="left")
+    return known.reindex(columns=columns)
+
+
+def _clients(run: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(role, rank) of each client of a run."""
+    if "roles" not in run:
+        return [("", c["client"]) for c in run["clients"]]
+    return [(told["name"], rank) for told in run["roles"] for rank in told["clients"]]
+
+
+def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per run and role: key, role, does, OF_ROLE. Of a disturbed run the sums of all phases, and the highest
+    quantiles of one."""
+    sums = dict.fromkeys(("length_s", "operations", "work", "work_bytes", "errors"), "sum")
+    most = dict.fromkeys(("latency_p50_ms", "latency_p99_ms"), "max")
+    having = phases.groupby(["key", "role", "does"], sort=False, as_index=False).agg(sums | most)
+    having["rate_per_s"] = having["work"] / having["length_s"]
+    having["throughput_mb_per_s"] = having["work_bytes"] / 1e6 / having["length_s"]
+    plain = points[~points["key"].isin(having["key"])]
+    window = {f"overlap_{name}": name for name in ("rate_per_s", "throughput_mb_per_s", "operations", "errors")}
+    plain = plain.drop(columns=["operations", "errors"]).rename(columns=window | {"workload": "does"}).assign(role="")
+    columns = ["key", "role", "does", *OF_ROLE]
+    return pd.concat([frame[columns].astype(dict.fromkeys(OF_ROLE, float)) for frame in (having, plain)])
+
+
+def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per measured part and role ('' without roles), by series and in order of time: series (the key without
+    its part), part, OF_RUN, hour (the middle of the part after the begin of the first one), role, does, OF_ROLE,
+    errors_percent of all operations, USED (megabytes, open files; more: than in the second quarter)."""
+    parts = selection.parts_of(key for key in points["key"] if key in campaign.runs)
+    keys = [key for of in parts.values() for key in of]
+    mine = points[points["key"].isin(keys)]
+    if mine.empty:
+        return pd.DataFrame(columns=list(COLUMNS))
+    places = []
+    for name, of in parts.items():
+        begin = min(campaign.runs[key]["start_ns"] for key in of)
+        for key in of:
+            middle = (campaign.runs[key]["start_ns"] + campaign.runs[key]["deadline_ns"]) / 2
+            places.append((key, name, selection.split_part(key)[1], (middle - begin) / 3600e9))
+    placed = pd.DataFrame(places, columns=["key", "series", "part", "hour"])
+    rates = _rates(mine, phases[phases["key"].isin(keys)])
+    both = placed.merge(mine[list(OF_RUN)], on="key").merge(rates, on="key")
+    both = both.merge(_used(campaign, keys), on=["key", "role"], how="left")
+    every = both["operations"] + both["errors"]
+    both["errors_percent"] = 100 * both["errors"] / every.where(every > 0)
+    order = {name: i for i, name in enumerate(parts)}
+    both["place"] = both["series"].map(order)
+    both["number"] = both.groupby(["series", "role"], sort=False).ngroup()
+    both[["operations", "errors"]] = both[["operations", "errors"]].round()  # the warm-up may have cut a bin
+    both = both.sort_values(["place", "number", "part"], kind="stable")
+    return both[list(COLUMNS)].reset_index(drop=True).astype({"operations": "Int64", "errors": "Int64"})
+
+
+def over(parts: pd.DataFrame) -> pd.DataFrame:
+    """One row per series, role and metric, over its valid parts: HEAD, OVER. Of `..._within`: the median over the parts
+    of what clients gathered in one, per hour, with its interval."""
+    rows = []
+    for name, of in parts[parts["state"] == "ok"].groupby("series", sort=False):
+        said = {"series": name} | {c: of[c].iloc[0] for c in ("store", "workload", "rep")}
+        for role, own in of.groupby("role", sort=False):
+            for column, metric in TRENDS.items():
+                rows.append(said | {"role": role, "metric": metric} | _trend(own, column))
+            for column, metric in WITHIN.items():
+                rows.append(said | {"role": role, "metric": metric} | _within(own, column))
+        once = of.drop_duplicates("key").sort_values("hour")
+        for column, metric in OF_STORE.items():
+            rows.append(said | {"role": "", "metric": metric} | _trend(once, column))
+    found = [row for row in rows if row["n"]]
+    return pd.DataFrame(found, columns=[*HEAD, *OVER])
+
+
+def _unit(column: str) -> str:
+    return next(said for ending, said in UNITS.items() if column.endswith(ending))
+
+
+def _trend(rows: pd.DataFrame, column: str) -> dict[str, Any]:
+    rows = rows.sort_values("hour")
+    least = ONE_FILE if column.endswith("files") else None
+    hours, values = rows["hour"].to_numpy(float), rows[column].astype(float).to_numpy()
+    found = steadiness.trend(hours, values, least)
+    after = hours - hours[np.isfinite(values)].min() if np.isfinite(values).any() else hours
+    start = float(np.nanmedian(values - found.slope * after)) if np.isfinite(found.slope) else np.nan
+    lasts = after[np.isfinite(values)].max(initial=0.0)
+    slopes = (found.slope, found.low, found.high)
+    changes = [_percent(slope * lasts, start) for slope in slopes]
+    told = (found.n, found.level, *slopes, *changes, found.tau, found.p, found.verdict)
+    return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
+
+
+def _percent(change: float, start: float) -> float:
+    return 100 * change / abs(start) if start else np.nan
+
+
+def _within(rows: pd.DataFrame, column: str) -> dict[str, Any]:
+    """Between the middles of the second and the last quarter lies half a part."""
+    more, halves = rows[f"{column}_more"].astype(float), rows["duration_s"].astype(float) / 3600 / 2
+    of, gathered = medians.summarise(more / halves), medians.summarise(more)
+    level = float(rows[column].astype(float).median())
+    changes = [_percent(part, level - gathered.median) for part in (gathered.median, gathered.low, gathered.high)]
+    verdict = steadiness.FLAT if of.n >= medians.LEAST else steadiness.TOO_FEW
+    least = ONE_FILE if column.endswith("files") else steadiness.LEAST_TREND * level
+    if verdict == steadiness.FLAT and of.low * of.high > 0 and abs(gathered.median) >= least:
+        verdict = steadiness.RISES if gathered.median > 0 else steadiness.FALLS
+    told = (of.n, level, of.median, of.low, of.high, *changes, np.nan, np.nan, verdict)
+    return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
+
+
+DID = {steadiness.RISES: "rose", steadiness.FALLS: "fell"}
+NAMES = {
+    "rate": "rate",
+    "latency_p99": "p99 of the latency",
+    "errors": "failed operations",
+    "client_rss": "memory of the clients",
+    "client_files": "open files of the clients",
+    "client_rss_within": "memory of the clients within a part",
+    "client_files_within": "open files of the clients within a part",
+    "server_rss": "memory of the store",
+    "server_files": "open files of the store",
+}
+
+
+def in_words(row: Mapping[str, Any]) -> str:
+    """`p99 of the latency (uploads)`."""
+    return NAMES[row["metric"]] + (f" ({row['role']})" if isinstance(row["role"], str) and row["role"] else "")
+
+
+def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
+    """The change in percent with its interval, all to two digits; factor: -1 of what falls."""
+    change, *ends = (round(factor * float(row[f"change_{part}percent"]), 3) for part in ("", "low_", "high_"))
+    said, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
+    return f"{said} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else said
+
+
+def moved(row: Mapping[str, Any]) -> str:
+    """`p99 of the latency (uploads) rose by 140 [79, 270] %`."""
+    return f"{in_words(row)} {DID[row['trend']]} by {change_text(row, -1 if row['trend'] == steadiness.FALLS else 1)} %"
+
+
+def titles(names: Sequence[str]) -> dict[str, str]:
+    """Name of each series: store, workload, and what tells it from the others of this workload."""
+    told = {name: words.key_text(name) for name in dict.fromkeys(names)}
+    out = {}
+    for name, (store, workload, *rest) in told.items():
+        others = [other for other in told.values() if other[1] == workload]
+        telling = [part for part in rest if not all(part in other for other in others)]
+        out[name] = ", ".join([store, words.value_text("workload", workload), *telling])
+    return out
+
+
+def hours(parts: pd.DataFrame) -> "pd.Series[float]":
+    """Hours of each series, from the begin of its first part to the end of the last."""
+    return (parts["hour"] + parts["duration_s"].astype(float) / 7200).groupby(parts["series"]).max()
+
+
+def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
+    """soak_parts (of the series with most), soak_hours (of the longest, from the begin of the first part to the end of
+    the last), soak_least (change that is told), soak_moving (what rises or falls, in words), soak_own_memory,
+    soak_own_files: how much more the clients had at the end of a part than before, the median over the parts that is
+    largest. Absent data, no row."""
+    ok = parts[parts["state"] == "ok"]
+    if ok.empty:
+        return []
+    out: list[tuple[str, Any, str]] = [
+        ("soak_parts", int(ok.groupby("series")["part"].nunique().max()), ""),
+        ("soak_hours", float(f"{hours(ok).max():.3g}"), "h"),
+        ("soak_least", 100 * steadiness.LEAST_TREND, "%"),
+    ]
+    moving = found[found["trend"].isin([steadiness.RISES, steadiness.FALLS])]
+    said = [moved(row) for _, row in moving.iterrows()]
+    if said:
+        out.append(("soak_moving", "; ".join(dict.fromkeys(said)), ""))
+    more = ok.assign(memory=100 * ok["client_rss_mb_more"] / (ok["client_rss_mb"] - ok["client_rss_mb_more"]))
+    for name, column, unit in (("memory", "memory", "%"), ("files", "client_files_more", "")):
+        own = more.groupby(["series", "role"])[column].median().dropna()
+        if len(own):
+            out.append((f"soak_own_{name}", own.iloc[int(own.abs().to_numpy().argmax())], unit))
+    return out

@@ -1,0 +1,569 @@
+"""`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence.
+
+A verdict is about the best rate that was measured. A rule looks at a subject, the points of one store, workload and
+object size, and gives its evidence in words, or None where it does not apply or the data cannot tell. What was at its
+limit while the best rate was measured comes first, then what made a difference when it was varied, then what was not
+pushed far enough. The first of RULES that fires is the verdict; `also` has the others that fire. Where none fires, the
+verdict is `not known`, and the table says what would tell. docs/verdicts.md lists the rules in this order.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
+from storelab.analysis.statistics import knees, ratios
+from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK, LINK_FULL
+from storelab.analysis.tables.points import DISTURBED_PERCENT
+from storelab.core import engines
+from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a
+    speed per run."""
+
+    axes: Mapping[str, Any]
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return float(pd.Series(self.values).median())
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and
+    resources.csv.
+
+    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be
+    empty).
+    """
+
+    best: Group
+    row: Mapping[str, Any]
+    groups: tuple[Group, ...]
+    points: pd.DataFrame
+    curves: pd.DataFrame
+
+    def number(self, name: str) -> float | None:
+        """A value of the best group, None where it is not known."""
+        value = self.row.get(name)
+        return None if value is None or pd.isna(value) else float(value)
+
+    @property
+    def shared(self) -> bool:
+        value = self.row.get("shared_host")
+        return value is not None and not pd.isna(value) and bool(value)
+
+    def along(self, axis: str) -> list[Group]:
+        """The groups that differ from the best in this axis alone, the best among them, by its value."""
+        same = {k: v for k, v in self.best.axes.items() if k != axis}
+        found = [
+            g
+            for g in self.groups
+            if g.axes.get(axis) is not None and {k: v for k, v in g.axes.items() if k != axis} == same
+        ]
+        return sorted(found, key=lambda g: g.axes[axis])
+
+
+Test = Callable[[Subject], str | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`verdict`: what limited; `test`: its evidence or None; `says`: when it fires, for the documentation."""
+
+    verdict: str
+    test: Test
+    says: str
+
+
+# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests
+# it was made.
+VARIED = tuple(a.column for a in ALL.values() if a.load)
+OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # what the rules ask of a subject's runs
+COLUMNS = (
+    "store",
+    "deployment",
+    "workload",
+    "engine",
+    "what",
+    "best",
+    "unit",
+    "where",
+    "n",
+    "few",
+    "verdict",
+    "evidence",
+    "also",
+    "would_tell",
+)
+
+
+def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
+    """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
+    unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that
+    fire, each with its evidence; invalid runs; limits that the rate contradicts), would_tell (where not known).
+
+    tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
+    """
+    runs = groups.closed_loops(speed.of_points(tables["points"]))
+    runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
+    fixed = [c for c in by if c not in VARIED]
+    known = Known(tables, by, fixed)
+    told = [c for c in [*fixed, "metric"] if runs[c].notna().any()]  # what is null everywhere tells nothing apart
+    every = identities(runs, by)
+    rows = [
+        _row(key, known.subject([every[i] for i in own.index], own["value"])) for key, own in groups.grouped(runs, told)
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+class Alike:
+    """Rows of a table by what they have in some columns; None is null."""
+
+    def __init__(self, rows: pd.DataFrame, columns: Sequence[str], kept: Sequence[str] | None = None) -> None:
+        """kept: the columns of what `to` gives, of those that there are; without it, all."""
+        self._rows = rows if kept is None else rows[[c for c in kept if c in rows]]
+        self._columns = columns
+        self._places: dict[tuple[Any, ...], list[int]] = {}
+        for i, key in enumerate(identities(rows, columns)):
+            self._places.setdefault(key, []).append(i)
+
+    def to(self, axes: Mapping[str, Any]) -> pd.DataFrame:
+        """The rows that have these values."""
+        return self._rows.iloc[self._places.get(tuple(axes[c] for c in self._columns), [])]
+
+
+def identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    """What each row has in these columns, at least one; None for null."""
+    return list(zip(*([None if pd.isna(v) else v for v in rows[c].astype(object)] for c in columns), strict=True))
+
+
+class Known:
+    """What is known of the subjects of a campaign. tables, by: as of `table`; fixed: of `by`, what tells subjects
+    apart."""
+
+    def __init__(self, tables: Mapping[str, pd.DataFrame], by: Sequence[str], fixed: Sequence[str]) -> None:
+        self._by = by
+        read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
+        self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
+        self._points = Alike(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
+        curves = tables.get("scaling", pd.DataFrame())
+        told = [c for c in fixed if c in curves]
+        kept = [c for c in curves if c not in told]
+        self._curves = Alike(curves, told, kept) if len(curves) else None
+
+    def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
+        """The subject of these runs, of each its `identities` and its value (`speed.of_points`): its groups, the best
+        one with all that is known of it, failed runs, curves."""
+        values: dict[tuple[Any, ...], list[float]] = {}
+        for key, value in zip(keys, speeds, strict=True):
+            values.setdefault(key, []).append(float(value))
+        ordered = sorted(values, key=lambda key: [(v is None, v) for v in key])
+        own_groups = tuple(Group(dict(zip(self._by, key, strict=True)), tuple(values[key])) for key in ordered)
+        best = max(own_groups, key=lambda g: g.median)
+        row: dict[str, Any] = {}
+        for table in self._tables:
+            row = table.get(tuple(best.axes[c] for c in self._by), {}) | row
+        first = own_groups[0].axes
+        curves = self._curves.to(first) if self._curves else pd.DataFrame()
+        return Subject(best, row, own_groups, self._points.to(first), curves)
+
+
+def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
+    fired = [(rule.verdict, evidence) for rule in RULES if (evidence := rule.test(s))]
+    verdict, evidence = fired[0] if fired else (NOT_KNOWN, unknown(s))
+    axes, notes = s.best.axes, (("invalid runs", invalid(s)), *(("contradiction", c) for c in wrong(s)))
+    also = [*fired[1:], *(note for note in notes if note[1])]
+    return {
+        "store": key["store"],
+        "deployment": words.deployment(axes),
+        "workload": key["workload"],
+        "engine": axes.get("engine"),
+        "what": ", ".join(said(axes)),
+        "best": s.best.median,
+        "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
+        "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
+        "n": len(s.best.values),
+        "few": bool(s.number("few")),
+        "verdict": named(verdict, s),
+        "evidence": evidence,
+        "also": "; ".join(f"{name}: {why}" for name, why in also),
+        "would_tell": "" if fired else would_tell(s),
+    }
+
+
+def said(axes: Mapping[str, Any]) -> list[str]:
+    """What tells this subject from another, in words: what was asked for, and all other settings off their default.
+
+    Engine and deployment have columns of their own; an axis that this storelab does not know is always said.
+    """
+    apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
+        a.column for a in ALL.values() if a.told
+    }
+    declared = [a.column for a in ALL.values() if a.column in axes]
+    out = []
+    for column in [*declared, *(c for c in axes if c not in declared)]:
+        axis, value = BY_COLUMN.get(column), axes[column]
+        if column not in apart and value is not None and (axis is None or axis.told or value != axis.default):
+            out.append(words.value_text(column, value))
+    return [text for text in out if text]
+
+
+def _chosen(s: Subject, column: str) -> bool:
+    """Whether this axis is worth a word: clients and workers always, others where they were varied."""
+    return column in ("clients", "workers") or len({g.axes.get(column) for g in s.groups}) > 1
+
+
+def units_of(workload: str, large: bool) -> str:
+    """Unit of the best rate."""
+    small = "objects/s" if workload in speed.MOVING else "keys/s" if workload == "list" else "operations/s"
+    return "MB/s" if large else small
+
+
+def lines(found: pd.DataFrame) -> list[str]:
+    """The verdicts for the terminal, a few lines each."""
+    out = []
+    for r in found.itertuples(index=False):
+        subject_of = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
+        out.append(f"{subject_of}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
+        out.append(
+            f"    limited by: {r.verdict}"
+            if r.verdict not in (NOT_KNOWN, "unsteady", DISTURBED)
+            else f"    {r.verdict}"
+        )
+        out.append(f"        {r.evidence}")
+        out += [f"    also: {_text(r.also)}"] if _text(r.also) else []
+        out += [f"    what would tell: {_text(r.would_tell)}"] if _text(r.would_tell) else []
+    return out
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or pd.isna(value) else str(value)
+
+
+FAILED = 1.0  # percent of the operations of the best group
+PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
+MEMORY_FULL = 95.0  # percent of the memory of the client's host
+# Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
+ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
+BUSY = 90.0  # percent of a host's cores
+MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
+OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, worth a word
+GAIN = 1.05  # ratio that is worth being called one, however sure it is
+# Without an interval: so many runs on each side, apart from each other, and such a ratio.
+LEAST_RUNS, LEAST_GAIN = 3, 1.1
+ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
+
+
+def _n(value: float, unit: str = "") -> str:
+    return f"{words.number(value)}{' ' if unit else ''}{unit}"
+
+
+def errors(s: Subject) -> str | None:
+    failed, good = s.number("errors") or 0.0, s.number("operations") or 0.0
+    percent = 100 * failed / (failed + good) if failed + good else 0.0
+    return f"{_n(percent)} % of the operations failed at the best rate" if percent > FAILED else None
+
+
+def invalid(s: Subject) -> str | None:
+    """Return how many runs are invalid, and the first: no limit, because they may be at other settings than the best
+    rate."""
+    runs = s.points[s.points["state"] == "invalid"]
+    if runs.empty:
+        return None
+    first = runs.sort_values([c for c in ("clients", "workers") if c in runs]).iloc[0]
+    where = ", ".join(
+        words.value_text(c, first[c]) for c in ("clients", "workers") if c in first and not pd.isna(first[c])
+    )
+    return f"{len(runs)} of {len(s.points)}, the first with {where}: {first['reason']}"
+
+
+def unsteady(s: Subject) -> str | None:
+    runs, n, how = s.number("unsteady") or 0.0, s.number("n") or 0.0, s.row.get("unsteady_how")
+    if not n or runs <= n / 2:
+        return None
+    if n == 1:
+        return f"the only run at the best rate is not steady ({str(how).removesuffix(' 1')})"
+    return f"{_n(runs)} of {_n(n)} runs at the best rate are not steady ({how})"
+
+
+def sockets(s: Subject) -> str | None:
+    names = ("ports_median_percent", "host_ports", "time_wait_median_sockets")
+    used, ports, waiting = (s.number(name) or 0.0 for name in names)
+    ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
+    if s.shared or used / ends < PORTS_FULL:  # over loopback the kernel takes a port in TIME_WAIT again after a second
+        return None
+    each = f" for each of {ends} front-ends" if ends > 1 else ""
+    return f"TIME_WAIT {_n(waiting)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
+
+
+def memory(s: Subject) -> str | None:
+    used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
+    said = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
+    return said if used >= MEMORY_FULL else None
+
+
+def ceiling(s: Subject) -> str | None:
+    return _reached(s, "the same clients reach") if s.row.get("bound_by") == CLIENT else None
+
+
+def wrong(s: Subject) -> list[str]:
+    """Return the limits that the best rate contradicts."""
+    problem, percent = s.row.get("link_problem"), s.number("ceiling_percent") or 0.0
+    said = f"the rate is {_n(percent)} % of the calibrated ceiling"
+    return [*([] if pd.isna(problem) else [str(problem)]), *([said] if percent > EXCEEDED else [])]
+
+
+def _reached(s: Subject, who: str) -> str:
+    return f"{_n(s.number('ceiling_percent') or 0.0)} % of what {who} against a server that does almost nothing"
+
+
+def full_links(whose: str) -> Test:
+    """Whether the known links of `whose` were full."""
+
+    def test(s: Subject) -> str | None:
+        used, bits = s.number("link_used_percent") or 0.0, s.number("link_bits_per_s") or 0.0
+        if s.row.get("link_of") != whose or used < LINK_FULL:
+            return None
+        return f"{_n(used)} % of the {_n(bits / 8e6)} MB/s that these links can carry"
+
+    return test
+
+
+def network(s: Subject) -> str | None:
+    known = s.number("link_used_percent")
+    if known is not None and known >= LINK_FULL:
+        return None  # `full_links` names them
+    if s.row.get("bound_by") == LINK:
+        said = _reached(s, "the same clients reach over their links")
+        return said if known is None else f"{said}; {_n(known)} % of their bandwidth"
+    used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
+    said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
+    return said if used >= LINK_FULL else None
+
+
+def disturbed(s: Subject) -> str | None:
+    """Programs that are neither client nor server took cores of the clients' host; a store elsewhere takes none. Where
+    the nodes are one machine, nobody knows: the kernel that shapes their links takes cores, too."""
+    host, client, server = (s.number(f"{who}_cpu_percent") for who in ("host", "client", "server"))
+    unknown = "other_cpu_percent" in s.points and s.points["other_cpu_percent"].isna().all()
+    if host is None or client is None or (s.shared and (server is None or unknown)):
+        return None
+    here = server or 0.0 if s.shared else 0.0
+    other = host - client - here
+    if other <= OTHERS or (host < BUSY and other <= client + here):
+        return None
+    beside = f"the clients {_n(client)} %" + (f" and the server {_n(here)} %" if s.shared else "")
+    said = f"other programs took {_n(other)} % of the cores of the clients' host, {beside}"
+    return f"{said}: the rate is below what it would be"
+
+
+def client_thread(s: Subject) -> str | None:
+    clients = s.best.axes.get("clients") or 1
+    cpu = (s.number("client_cpu_median_cores") or 0.0) / clients
+    if s.best.axes.get("engine") not in ONE_THREAD or not ONE_CORE <= cpu <= MORE_THAN_ONE:
+        return None
+    each = "client" if clients == 1 else "each client"
+    return f"{each} took {_n(cpu)} of 1 core it can use (one interpreter thread)"
+
+
+def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
+    """Of a busy host: cores busy, of the clients, of the server (None: not here, or not known); in words."""
+    busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
+    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # as it is printed
+        return None
+    server = s.number("server_cpu_median_cores") if s.shared else None
+    said = f"host {_n(busy)} % busy: clients {_n(client)}"
+    said += f", server {_n(server)}" if server is not None else ""
+    used = busy * cores / 100
+    other = used - client - (server or 0.0)
+    said += f" of {_n(cores)} cores"
+    said += ", the server's part is not known" if s.shared and server is None else ""
+    if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
+        said += f", {_n(other)} taken by the kernel and by other programs"
+    return used, client, server, said
+
+
+def busy_with(side: str) -> Test:
+    """Of a busy host: whether most of it is `client` or `server`, or, of a shared one, `neither`."""
+
+    def test(s: Subject) -> str | None:
+        if not (sides := _sides(s)):
+            return None
+        used, client, server, said = sides
+        most = {"client": client >= MOSTLY * used, "server": (server or 0.0) >= MOSTLY * used}
+        return said if most.get(side, s.shared and not any(most.values())) else None
+
+    return test
+
+
+def gain(less: Group, more: Group, axis: str) -> str | None:
+    """`4 against 1 bucket: x1.62 [1.40, 1.80]` where more of something is surely faster, else None."""
+    r = ratios.ratio(less.values, more.values)
+    if not r.ratio >= GAIN:
+        return None
+    if r.low == r.low:  # there is an interval
+        if r.low <= 1:
+            return None
+        shown = f"x{words.spread([r.ratio, r.low, r.high])}"
+    else:
+        if (
+            min(len(less.values), len(more.values)) < LEAST_RUNS
+            or min(more.values) <= max(less.values)
+            or r.ratio < LEAST_GAIN
+        ):
+            return None
+        shown = f"x{_n(r.ratio)}, ranges of {len(less.values)} and {len(more.values)} runs apart"
+    return f"{_n(more.axes[axis])} against {words.value_text(axis, less.axes[axis])}: {shown}"
+
+
+def spread_over(axis: str) -> Test:
+    """Whether the best is at the most of an axis that was varied alone, and its last step was a gain."""
+
+    def test(s: Subject) -> str | None:
+        line = s.along(axis)
+        found = gain(line[-2], line[-1], axis) if len(line) > 1 and line[-1] == s.best else None
+        if found and axis == "front_ends" and s.shared:
+            found += " (front-ends and clients share the cores of one host)"
+        return found
+
+    return test
+
+
+def concurrency(s: Subject) -> str | None:
+    said = []
+    for axis in ("clients", "workers"):
+        line = s.along(axis)
+        if len(line) < 2 or line[-1] != s.best:
+            continue
+        shape = _curve(s, axis).get("curve")
+        step = gain(line[-2], line[-1], axis)
+        if shape == knees.RISING:
+            said.append(
+                f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
+                "the rate still rises" + (f" ({step})" if step else "")
+            )
+        elif shape is None and step:
+            said.append(step)
+    return "; ".join(said) or None
+
+
+def _curve(s: Subject, axis: str) -> dict[Any, Any]:
+    """The row of scaling.csv along this axis through the best group; empty where there is none (fewer than three
+    values). What all curves of the subject have alike is no column of theirs."""
+    rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
+    others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
+    found = (
+        r for r in rows.to_dict("records") if all((v is None and pd.isna(r[c])) or r[c] == v for c, v in others.items())
+    )
+    return next(found, {})
+
+
+# What a limit shows in: column -> its name in a sentence, and the unit.
+SHOWN_IN = {
+    "client_cpu_median_cores": ("clients", "cores"),
+    "server_cpu_median_cores": ("server", "cores"),
+    "host_cpu_median_percent": ("host", "% busy"),
+    "ports_median_percent": ("ports", "%"),
+    "link_used_percent": ("links", "%"),
+    "ceiling_percent": ("calibrated ceiling", "%"),
+}
+
+
+def unknown(s: Subject) -> str:
+    """What is known and was below its limit: the evidence of `not known`."""
+    parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in SHOWN_IN.items() if (value := s.number(c)) is not None]
+    for axis in ("clients", "workers"):
+        curve = _curve(s, axis)
+        if (shape := curve.get("curve")) in (knees.KNEE, knees.PEAK) and not pd.isna(curve["knee_value"]):
+            ends = "levels off" if shape == knees.KNEE else "is highest, and falls again,"
+            parts.append(f"the rate {ends} at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
+    return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
+
+
+PUSHED = ("clients", "workers", "buckets", "front_ends")
+
+
+def would_tell(s: Subject) -> str:
+    """What is missing, where the verdict is not known."""
+    unknown_ = {c for c in SHOWN_IN if s.number(c) is None}
+    numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
+    few = {axis for axis, values in numbers.items() if len(values) == 1}
+    # Several values, but none of them with all else the same.
+    coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
+    pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
+    missing = {
+        "more than one number of clients or workers": bool(pushed) and few >= pushed,
+        f"{coupled[0]} varied without {words.listed(coupled[1:])}" if coupled[1:] else "": bool(coupled[1:]),
+        "a calibration": "ceiling_percent" in unknown_ and not s.shared,
+        "records with a monitor": bool(unknown_ & {"host_cpu_median_percent", "ports_median_percent"}),
+        "the CPU of the server": "server_cpu_median_cores" in unknown_,
+        **_of_links(s.row),
+        "more than one number of buckets": "buckets" in few,
+        "more than one number of front-ends": "front_ends" in few,
+        f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
+    }
+    return "; ".join(what for what, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
+
+
+def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
+    """What is missing of the links, and whether it is."""
+    known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
+    return {
+        f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,
+        f"the right capacity of the links ({problem})": problem is not None,
+    }
+
+
+def named(verdict: str, s: Subject) -> str:
+    """The verdict; one about links with their number and capacity."""
+    return f"{verdict} ({s.row['link_each']})" if verdict in FULL.values() else verdict
+
+
+FULL = {CLIENTS: "clients' links", FRONT_ENDS: "front-ends' links", BOTH: "links of clients and front-ends"}
+NOT_KNOWN = "not known"
+DISTURBED = "disturbed"
+RULES = (
+    Rule("errors", errors, f"at the best rate more than {FAILED:g} % of the operations failed"),
+    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is no "
+                               "one rate to explain")),
+    Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
+                             "ports, counted for each front-end; not over loopback, where the kernel takes a port "
+                             "in TIME_WAIT again after a second")),
+    Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
+    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near what "
+                                    "the same clients reach against a server that does almost nothing")),
+    *(Rule(verdict, full_links(whose), (f"the known links of the {whose} are the narrowest, and {LINK_FULL:g} % or "
+                                       "more of what they can carry was used (the verdict names their capacity)"))
+      for whose, verdict in FULL.items()),
+    Rule("client network", network, ("the calibration marks the points as bound by the link, whoever shares the host; "
+                                    f"or an interface of the clients' host moved {LINK_FULL:g} % or more of what "
+                                    "its link can carry in one direction")),
+    Rule(DISTURBED, disturbed, (f"programs that are neither client nor server took more than {OTHERS:g} % of the "
+                               f"cores of the clients' host, and it was {BUSY:g} % busy or more, or they took more "
+                               "than clients and server: measure again when it is idle")),
+    Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
+                                                   f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
+    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "
+                                            "more of that with the clients")),
+    Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
+                                            f"{100 * MOSTLY:g} % or more of that with the server")),
+    Rule("CPU of the host that both share", busy_with("neither"), (
+        f"client and server share a host that was {BUSY:g} % busy or more, "
+        f"and neither took {100 * MOSTLY:g} % of that")),
+    Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
+                                            "buckets alone was a gain")),
+    Rule("accounts", spread_over("accounts"), "the same, for accounts"),
+    Rule("front-ends", spread_over("front_ends"), "the same, for front-ends"),
+    Rule("concurrency: still rising at the most measured", concurrency, ("the best rate was at the most clients or "
+                                                                        "workers, and `scaling.csv` has the curve "
+                                                                        "as still rising (with fewer than three "
+                                                                        "values: the last step was a gain)")),
+)  # fmt: skip
