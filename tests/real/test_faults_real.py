@@ -175,7 +175,7 @@ def test_point_with_a_fault(store, tmp_path):
     )
     config, p = lab.config, lab.points["s"]
     faulty = [replace(p, axes=p.axes | {"fault": "f"}, fixed=p.fixed | {"acts": acts})]
-    record = point.point(config, faulty, faulty[0].key)
+    record = point.point(config, faulty, faulty[0].key).to_json()
     assert record["valid"] and record["fault"]["recovered"] and record["fault"]["name"] == "f"
     kinds = [(e["kind"], e.get("act") or e.get("state")) for e in record["events"]]
     assert kinds[0] == ("state", "clean") and ("act", "kill") in kinds and ("act", "restart") in kinds

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from storelab.core import units
 from storelab.core.errors import UserError, shown
@@ -146,6 +146,14 @@ class Point:
     order: int
     fixed: dict[str, Any] = field(default_factory=dict)
     dataset: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `plan.json`, `job.json` and the records have it; its values are not copied."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**data)
 
     def identity(self) -> dict[str, Any]:
         """Store, workload, axes and rep: a record is this point's if and only if these agree."""

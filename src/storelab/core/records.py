@@ -11,9 +11,9 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from storelab.core.errors import UserError
 from storelab.core.model import Point
@@ -123,6 +123,99 @@ HEADS = ("run.json", FAILED, LATER)
 SUM_KEYS = ("summed", "sum")  # what `with_sum` adds
 _SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that bears a sum of its own
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
+
+
+@dataclass
+class Budget:
+    """Failed operations of a run against the failure budget. docs/records.md explains each field."""
+
+    errors: int
+    operations: int
+    fraction: float
+    failure_budget: float
+    hung: int | None = None  # of the errors; None where an engine cannot report it
+    hung_fraction: float = 0.0
+    reason: str | None = None  # why the run is invalid
+    before_errors: int | None = None  # until the first act of a fault
+    before_operations: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        out = asdict(self)
+        return out if self.before_errors is not None else {k: v for k, v in out.items() if not k.startswith("before_")}
+
+
+@dataclass
+class RoleRecord:
+    """What one role of a point did. clients: their numbers."""
+
+    name: str
+    workload: str
+    axes: dict[str, Any]
+    clients: list[int]
+    begin_ns: int
+    end_ns: int
+    engine: dict[str, Any]
+    budget: Budget
+
+    def to_json(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"budget": self.budget.to_json()}
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """The record of a point: the content of `run.json`, which docs/records.md explains.
+
+    Fields that are None are left out of the file. Older records lack some fields.
+    """
+
+    schema: int = SCHEMA
+    campaign: str = ""
+    point: Point
+    valid: bool = True
+    budget: Budget | None = None
+    attempt: str = ""
+    launcher: str = ""
+    start_ns: int = 0
+    deadline_ns: int = 0
+    lead_ns: int = 0
+    clients: list[dict[str, Any]] = field(default_factory=list)  # each a `contract.ClientResult`
+    host: dict[str, Any] = field(default_factory=dict)
+    store: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    roles: list[RoleRecord] | None = None
+    nodes: list[dict[str, Any]] | None = None
+    coordinator: dict[str, Any] | None = None  # its host, where the clients ran on other nodes
+    shared_machine: bool | None = None
+    cold: dict[str, Any] | None = None
+    fault: dict[str, Any] | None = None
+    observed: dict[str, Any] | None = None
+    durability: dict[str, Any] | None = None
+    fill: dict[str, Any] | None = None
+    servers: list[dict[str, Any]] | None = None
+    earlier: list[dict[str, Any]] | None = None  # tries before this one, see `tries`
+    files: dict[str, dict[str, Any]] | None = None  # name -> {sha256, bytes}
+
+    def to_json(self) -> dict[str, Any]:
+        out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        out["point"] = self.point.to_json()
+        if self.budget:
+            out["budget"] = self.budget.to_json()
+        if self.roles:
+            out["roles"] = [role.to_json() for role in self.roles]
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        run = cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
+        run.point = Point.from_json(data["point"])
+        if "budget" in data:
+            run.budget = Budget(**data["budget"])
+        if "roles" in data:
+            run.roles = [RoleRecord(**role | {"budget": Budget(**role["budget"])}) for role in data["roles"]]
+        return run
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:

@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from storelab.core import clock, records
 from storelab.core.redaction import without_tokens
+from storelab.engines.contract import ClientResult, GangJob
 from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
@@ -40,16 +41,17 @@ class Agent:
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
         self.host = nodes.host_name()
-        self.data = rendezvous.awaited(uplink, "job.json")
-        if self.data is None:
+        found = rendezvous.awaited(uplink, "job.json")
+        if found is None:
             raise NodeFailed(
                 f"sees no {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
                 "the folder `results` is not shared with this node; "
                 "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
             )
-        self.ranks: list[int] = self.data["nodes"][number]
-        self.timeout_s = self.data["timeout_ns"] / 1e9
-        self.duration_ns = self.data["point"]["fixed"]["duration_ns"]
+        self.job = GangJob.from_json(found)
+        self.ranks = self.job.nodes[number]
+        self.timeout_s = self.job.timeout_ns / 1e9
+        self.duration_ns: int = self.job.point.fixed["duration_ns"]
         self.home: GangFolder | None = None
         self.launcher: LocalLauncher | None = None
         self.watch: Monitor | None = None
@@ -78,7 +80,7 @@ class Agent:
 
     def _compare_clock(self) -> clocks.Offset:
         """Raises NodeFailed if the clock is further off than the bound."""
-        offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
+        offset, bound = clocks.measure(self.job.clock_addresses), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
                 f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
@@ -88,15 +90,15 @@ class Agent:
         return offset
 
     def _start_clients(self, offset_ns: int) -> None:
-        base = Path(self.data["scratch_base"])
+        base = self.job.scratch_base
         if not base.is_dir():
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
-        self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
+        self.home = GangFolder(base, self.job.attempt, self.number, self.ranks)
         self.local = self.home.path
-        job = self.data | {"scratch": str(self.home.scratch)}
-        for own in (job, *job.get("roles", ())):
-            own |= {"scratch": job["scratch"], "manifest": self.uplink.fetch(own["manifest"], self.local)}
-        records.write_json(self.local / "job.json", job)
+        for own in (self.job, *self.job.roles):
+            own.scratch = self.home.scratch
+            own.manifest = self.uplink.fetch(own.manifest, self.local)
+        self.job.write(self.local)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
         launcher = LocalLauncher(self.local, self.ranks, environs)
@@ -125,7 +127,7 @@ class Agent:
     def _until(self, look: Any) -> Any:
         """What `look` returns once it is not empty. Raises GangAborted: called off, a client ended, or a time-out."""
         limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
-        pause = rendezvous.poll_s(len(self.data["nodes"]))
+        pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
             self._step(limit, "the coordinator did not answer")
             if set(self.ranks) <= self.relayed:
@@ -134,7 +136,7 @@ class Agent:
         return found
 
     def _relay_results(self) -> None:
-        limit = time.monotonic() + (self.data["lead_ns"] + self.duration_ns) / 1e9 + self.timeout_s + 90
+        limit = time.monotonic() + (self.job.lead_ns + self.duration_ns) / 1e9 + self.timeout_s + 90
         while not set(self.ranks) <= self.relayed:
             self._step(limit, "clients left no result")
             time.sleep(0.1)
@@ -155,9 +157,8 @@ class Agent:
             if rank in here.present("result"):
                 for path in sorted([*self.local.glob(f"*.{rank}.parquet"), *self.local.glob(f"ledger.{rank}")]):
                     self.uplink.put_file(path)
-                self.uplink.put(
-                    f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host}
-                )
+                result = replace(ClientResult.read(self.local, rank), node=self.number, host=self.host)
+                self.uplink.put(f"result.{rank}", result.to_json())
             else:
                 self.uplink.put_file(self.local / f"client.{rank}.log")
                 self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
@@ -179,7 +180,7 @@ class Agent:
             sign, now = (self.uplink.get("coordinator") or {}).get("time_ns", 0), time.monotonic()
             if sign != self._coordinator[0]:
                 self._coordinator = sign, now
-            elif now - self._coordinator[1] > self.data["silence_ns"] / 1e9:
+            elif now - self._coordinator[1] > self.job.silence_ns / 1e9:
                 raise GangAborted("the coordinator has given no sign of life")
 
     def _end(self, about: dict[str, Any]) -> None:

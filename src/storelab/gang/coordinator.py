@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
 from storelab.core.errors import MeasurementFailed
+from storelab.engines.contract import ClientResult
 from storelab.gang import rendezvous
 from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
@@ -55,7 +55,7 @@ def run(
     duration_s: float,
     at_start: Callable[[int], None],
     lead_s: float = 0.2,
-) -> list[dict[str, Any]]:
+) -> list[ClientResult]:
     """Run the gang in `folder` (which holds `job.json`); returns the clients' results by rank.
 
     `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own
@@ -68,7 +68,7 @@ def run(
         launcher.start()
         leader.give_up = time.monotonic() + timeout_s
         _watch(launcher, leader, folder, size, timeout_s, duration_s, at_start)
-        results = [records.read_json(folder / f"result.{r}") for r in range(size)]
+        results = [ClientResult.read(folder, rank) for rank in range(size)]
     except BaseException:
         _ending = True
         with contextlib.suppress(OSError):  # a full disk; `stop` ends the clients all the same
@@ -76,9 +76,9 @@ def run(
         raise
     finally:
         launcher.stop()
-    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
+    if len({(r.host, r.pid) for r in results}) != size or len({r.t0_ns for r in results}) != 1:
         raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
-    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
+    if late := [r.client for r in results if not r.saw_go_in_time]:
         raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
     return results
 
@@ -126,8 +126,8 @@ def _failures(folder: Path, ended: dict[int, int]) -> str:
 
     ended: rank -> exit status, asked for before the results are looked at: a client leaves its result, and then ends.
     """
-    results = {r: records.read_json(folder / f"result.{r}") for r in rendezvous.Folder(folder).present("result")}
-    reasons = [f"client {rank}: {r['failure']}" for rank, r in sorted(results.items()) if r["exit_status"]]
+    results = {rank: ClientResult.read(folder, rank) for rank in rendezvous.Folder(folder).present("result")}
+    reasons = [f"client {rank}: {r.failure}" for rank, r in sorted(results.items()) if r.exit_status]
     for rank in sorted(ended.keys() - results.keys()):
         last = "".join(f" ({line[:200]})" for line in processes.log_lines(folder / f"client.{rank}.log")[-1:])
         reasons.append(f"client {rank} ended with status {ended[rank]} and left no result{last}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.core import clock, records
+from storelab.core import clock
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import clocks, credentials
@@ -101,6 +101,10 @@ class Lookers(condor.CondorLauncher):
     """Jobs that inspect their machines."""
 
     module = "storelab.gang.inspect"
+    timeout_ns = 0
+
+    def longest_s(self) -> float:
+        return 2 * self.timeout_ns / 1e9 + condor.SPARE_S
 
 
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
@@ -108,8 +112,8 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
 
     Returns what HTCondor said of the others.
     """
-    records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
     jobs = Lookers(folder, [[n] for n in range(count)], [], config.launcher)
+    jobs.timeout_ns = config.gang_timeout
     limit, told = time.monotonic() + config.gang_timeout / 1e9, ""
     try:
         jobs.launch()

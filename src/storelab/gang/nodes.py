@@ -2,10 +2,13 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
+from storelab.core.records import RunRecord
+from storelab.engines.contract import ClientResult
 from storelab.gang.launchers.base import Launcher
 from storelab.host import environment
 
@@ -35,21 +38,21 @@ def other_versions(about: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-def record(launcher: Launcher, results: list[dict[str, Any]], watched: dict[str, Any]) -> dict[str, Any]:
-    """Keys `nodes`, `host`, `coordinator`, `shared_machine` of `run.json`; none if the clients ran on this host only.
+def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], watched: dict[str, Any]) -> None:
+    """Add host, clock and monitor of each node to a record; nothing if the clients ran on this host only.
 
-    nodes: host, clock and monitor of each node; host: all machines together, with this host if it took part. Nodes on
-    one machine (the same boot id: network namespaces, several slurmd) count once.
+    `host` becomes all machines together, with this one if it took part. Nodes on one machine (the same boot id: network
+    namespaces, several slurmd) count once. watched: by the monitor of this host.
     """
     nodes = [{k: v for k, v in about.items() if k not in ("clients", "pid", "packages")} for about in launcher.about()]
     if not nodes:
-        return {}
+        return
     machines = {about.get("boot_id"): about.get("watched") or {} for about in nodes}
     whole = dict(next(iter(machines.values())))
     for name in ("cores", "cpu_busy_s"):
         values = [m.get(name) for m in machines.values()]
         whole[name] = None if None in values else sum(values)
-    here = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
-    whole["server_cpu_s"] = watched.get("server_cpu_s") if here else None
-    whole["client_cpu_s"] = sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results)
-    return {"nodes": nodes, "host": whole, "coordinator": watched, "shared_machine": here}
+    run.nodes, run.host, run.coordinator = nodes, whole, watched
+    run.shared_machine = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
+    whole["server_cpu_s"] = watched.get("server_cpu_s") if run.shared_machine else None
+    whole["client_cpu_s"] = sum(r.cpu_user_s + r.cpu_system_s for r in results)

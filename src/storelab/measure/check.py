@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from storelab import engines, workloads
-from storelab.core import calibration, folders, units
+from storelab.core import calibration, folders, plan, units
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
-from storelab.core.plan import deployment, stores_of, together
+from storelab.core.plan import stores_of, together
 from storelab.datasets import own_file
 from storelab.host import scratch
-from storelab.measure import beside, check_axes, cold, jobs
+from storelab.measure import check_axes, cold, deployment, jobs
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
@@ -103,7 +103,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
-        beside.possible(config, p, stores)
+        deployment.refuse_second(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
         engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
@@ -238,9 +238,9 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             engines.load(CATALOGUE[name].program)()
     for point in points:
         workloads.of(point).require(point)
-    for other in sorted({name for p in points if (name := beside.named(p))}):
+    for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
-    for point in {deployment(p): p for p in _own_first(points)}.values():
+    for point in {plan.deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:
             name, settings = changed(store, point.axes)

@@ -44,13 +44,13 @@ def failing(monkeypatch, reasons):
     """Let each point fail with the next reason (None: it is measured); return the list of those tried."""
     tried, left = [], iter(reasons)
 
-    def measure(config, points, chosen, why, state, spare):
+    def measure(config, points, chosen, store, state, spare, why):
         tried.append(chosen.key)
         if isinstance(error := next(left), Exception):
             raise error
         return {}
 
-    monkeypatch.setattr(measuring, "_measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     return tried
 
 

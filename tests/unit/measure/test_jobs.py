@@ -1,10 +1,10 @@
 """Jobs of a sweep in parts: which earlier parts a client is given, and how long objects stay in the store."""
 
 import dataclasses
-import json
 from types import SimpleNamespace
 
 import pytest
+from made_jobs import client_result, gang_job
 from small_plan import ASKING, configured
 
 from storelab.core import plan, records
@@ -13,6 +13,7 @@ from storelab.measure import point as measuring
 from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
+NO_LIMITS = {"throughput": None, "requests_per_s": None}
 UP = {"workload": "put", "axes": {"clients": 2}}
 
 
@@ -45,44 +46,40 @@ def test_progress_names_the_part_of_how_many(planned, monkeypatch):
     assert "part" not in printed[2]
 
 
-def test_workload_with_the_axis_gets_earlier_parts(planned):
+def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     _, points = planned(WORKLOADS)
     assert not any(map(jobs.keeps, points))
     assert not jobs.keeps(planned(ASKING, up=UP)[1][0])
     config, points = planned(ASKING)
     assert all(map(jobs.keeps, points))
     assert [jobs.is_last(points, p) for p in points] == [False, False, True]
+    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point))
     recorded(config, points[0], "0000aaaa")
     recorded(config, points[2], "0000cccc")
-    found = []
-    for point in points:
-        job = {}
-        jobs.tell_earlier(config, points, point, job)
-        found.append(job["earlier"])
+    found = [jobs.of_point(config, points, point, None, {}, "0000bbbb").to_json()["earlier"] for point in points]
     first = {"part": 1, "attempt": "0000aaaa"}
     assert found == [[], [first], [first]], "part 2 failed; a part that comes later is not an earlier one"
 
 
-def test_role_gets_its_own_attempts(planned):
+def test_role_gets_its_own_attempts(planned, monkeypatch):
     roles = {"readers": {"workload": "get"}, "writers": UP}
     config, points = planned(ASKING, soak={"roles": roles, "parts": 3})
     recorded(config, points[0], "0000aaaa")
-    job = {"roles": [{}, {}]}
-    jobs.tell_earlier(config, points, points[1], job)
-    assert json.loads(json.dumps(job["roles"][1])) == {"earlier": [{"part": 1, "attempt": "0000aaaa-1"}]}
+    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point, limits=NO_LIMITS))
+    job = jobs.of_point(config, points, points[1], None, {}, "0000bbbb").to_json()
+    assert job["roles"][1]["earlier"] == [{"part": 1, "attempt": "0000aaaa-1"}]
 
 
 def test_objects_stay_until_last_part_needs_them(planned, monkeypatch):
     monkeypatch.setattr(measuring.left_over, "add", lambda *given: None)
     monkeypatch.setattr(measuring.left_over, "remove", lambda *given: removed.append(now))
-    outcome = SimpleNamespace(watch=SimpleNamespace(columns=dict), results=[{"bytes": 1, "operations": 1}] * 2)
+    outcome = SimpleNamespace(watch=SimpleNamespace(columns=dict), results=[client_result()] * 2)
     store = SimpleNamespace(name="a")
     for known, expected in ((WORKLOADS, [1, 2, 3]), (ASKING, [3])):
         config, points = planned(known)
         removed = []
         for point in points:
             now = point.axes["part"]
-            writing = [(part, {}) for part in point.parts()]
-            attempt = SimpleNamespace(config=config, store=store, point=point, writing=writing, filled=None)
-            measuring._gather(attempt, outcome, points)
+            job = gang_job(point)
+            measuring.clear(measuring.Attempt(config, point, store, job, None, None, None), outcome, points)
         assert removed == expected

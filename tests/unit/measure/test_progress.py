@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from collected import settings
+from made_jobs import gang_job
 from rich.console import Console
 from small_plan import configured
 
@@ -118,14 +119,14 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
 
 
 def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
-    monkeypatch.setattr(jobs, "job_data", lambda *_: {})
-    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is True
+    monkeypatch.setattr(jobs, "_of_clients", lambda *_: gang_job())
+    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is True
     monkeypatch.setenv(live.OFF, "off")
     with following(config, points) as now:
         now.starts(T0)
         now.second(T0 + S, Used(1.0))
     assert live.read(config.campaign_dir) is None
-    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is False
+    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is False
 
 
 def test_damaged_lines_change_no_estimate(tmp_path):

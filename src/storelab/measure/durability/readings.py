@@ -7,18 +7,19 @@ keeps under `durability`. Nothing is done, and nothing recorded, where no client
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
+from storelab.engines.contract import GangJob
 from storelab.host import processes
 from storelab.measure.durability import look
 from storelab.measure.durability.judge import FAULTS
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
-from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.staging.stage import report
 
 MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading: of more, a sample is read
@@ -26,8 +27,8 @@ SECONDS, GRACE_S = 600.0, 120.0  # of one reading; for those looks that are at i
 
 
 class Readings:
-    def __init__(self, store: Store, folder: Path, job: dict[str, Any], seed: int):
-        """folder: of the attempt; job: what stands in its `job.json`; seed: of samples."""
+    def __init__(self, store: Store, folder: Path, job: GangJob, seed: int):
+        """folder: of the attempt; seed: of samples."""
         self.store, self.folder, self.job, self.seed = store, folder, job, seed
         self.taken: list[dict[str, Any]] = []
 
@@ -73,13 +74,13 @@ class Readings:
     def _asked(self, account: int, books: list[ledger.Ledger], more: dict[str, Any]) -> dict[str, Any]:
         task = more | {
             "ledgers": [str(b.path) for b in books],
-            "endpoints": self.job["endpoints"],
-            "scratch": self.job["scratch"],
+            "endpoints": [asdict(end) for end in self.job.endpoints],
+            "scratch": str(self.job.scratch),
             "seed": self.seed,
         }
         own = self.store.credentials(account)
-        ends = [Endpoint(**end) for end in self.job["endpoints"]]
-        environ = environment.explicit(os.environ) | environment.kept(ends, os.environ) | (own.environ() if own else {})
+        proxies = environment.kept(self.job.endpoints, os.environ)
+        environ = environment.explicit(os.environ) | proxies | (own.environ() if own else {})
         command = [sys.executable, "-m", "storelab.measure.durability.look"]
         done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from ledger_job import job
+from made_jobs import gang_job
 
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
 from storelab.measure.durability import beside, readings
+from storelab.stores.protocols.endpoint import Endpoint
 
 S = 10**9
 
@@ -41,7 +43,8 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(readings.processes, "ask", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
-    taken = readings.Readings(store, tmp_path, {"endpoints": [{"url": "http://127.0.0.1:9"}], "scratch": "s"}, 9)
+    whole = gang_job(endpoints=[Endpoint("http://127.0.0.1:9")])
+    taken = readings.Readings(store, tmp_path, whole, 9)
     out = taken.take("down", live=True, most=50, seconds=60, threads=3)
     assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"], t["threads"]) for key, t in asked] == [
         ("k0", 2, 25, 30, True, 3),
@@ -57,7 +60,7 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     monkeypatch.setattr(readings.processes, "ask", lambda *_: failed)
     with pytest.raises(MeasurementFailed, match="no module"):
         taken.take("end")
-    nothing = readings.Readings(store, tmp_path / "none", {}, 9)
+    nothing = readings.Readings(store, tmp_path / "none", whole, 9)
     assert nothing.take("end") is None and nothing.record() is None
 
 

@@ -13,11 +13,14 @@ import pytest
 from fake_clock import FakeClock
 from fault_stores import acts as given_acts
 from fault_stores import store as store_of
+from made_jobs import POINT
 from managed import until
 
 from storelab.core import clock, records
 from storelab.core.campaign.faults import resolved
 from storelab.core.errors import MeasurementFailed
+from storelab.core.records import Budget, RunRecord
+from storelab.engines.contract import Check
 from storelab.host import monitor
 from storelab.measure.faults import hook, people, runner
 from storelab.measure.faults.runner import Runner
@@ -244,17 +247,19 @@ def test_record_judges_errors_before_the_fault(tmp_path):
     records.write_table(tmp_path / "ops.0.parquet", records.OPS, columns)
     fault = SimpleNamespace(first_ns=lambda: 1000, events=["e"], told=lambda: {"name": "f"})
     for most, valid in ((0.03, True), (0.029, False)):
-        run = {"budget": {"failure_budget": most, "reason": "35 % failed", "errors": 53}, "valid": False, "events": []}
-        run = hook.record(run, fault, tmp_path)
-        assert run["valid"] is valid and run["events"] == ["e"] and run["fault"] == {"name": "f"}
-        assert run["budget"]["before_errors"] == 3 and run["budget"]["before_operations"] == 100
-        assert (run["budget"]["reason"] or "").startswith("" if valid else "3 %")
-    assert hook.record({"a": 1}, None, tmp_path) == {"a": 1}
+        run = RunRecord(point=POINT, valid=False, budget=Budget(53, 97, 0.35, most, reason="35 % failed"))
+        hook.add_to(run, fault, tmp_path)
+        assert run.valid is valid and run.events == ["e"] and run.fault == {"name": "f"}
+        assert run.budget.before_errors == 3 and run.budget.before_operations == 100
+        assert (run.budget.reason or "").startswith("" if valid else "3 %")
+    plain = RunRecord(point=POINT)
+    hook.add_to(plain, None, tmp_path)
+    assert plain == RunRecord(point=POINT)
 
 
 def test_fault_that_did_not_happen_fails_the_point():
     fault = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
-    assert hook.checks(fault) == [{"name": "fault f", "ok": False, "detail": "kill of osd-1: osd-1 does not run"}]
+    assert hook.checks(fault) == [Check("fault f", False, "kill of osd-1: osd-1 does not run")]
     assert hook.checks(None) == []
 
 

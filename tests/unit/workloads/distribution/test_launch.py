@@ -18,9 +18,11 @@ import pytest
 import small_plan
 import trustme
 from answer_server import answering
+from made_jobs import POINT, gang_job
 from refusals import check_refused
 from repositories import KEYS, MANIFEST, REPOSITORY, all_refused_at_axes, changed, damaged, root_of
 from repositories import point as point_of
+from small_plan import configured
 
 from storelab.core import records
 from storelab.core.campaign.release import Release as Settings
@@ -414,21 +416,27 @@ def test_store_that_needs_signatures_is_refused(server):
         check_refused("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))
 
 
-def test_failed_attempt_is_ended(monkeypatch):
+def test_failed_attempt_is_ended(monkeypatch, tmp_path):
     ended, order = [], []
 
     def fails(*_):
         raise MeasurementFailed("the store is gone")
 
-    monkeypatch.setattr(measuring, "_write_job", fails)
-    work, state = SimpleNamespace(ended=ended.append), SimpleNamespace(stage=lambda *_: None)
+    job = gang_job(attempt="a")
+    work = SimpleNamespace(ended=ended.append, direction="read")
+    monkeypatch.setattr(measuring, "prepare", fails)
+    monkeypatch.setattr(measuring.workloads, "of", lambda point: work)
+    monkeypatch.setattr(measuring.jobs, "of_point", lambda *_: job)
+    monkeypatch.setattr(measuring.deployment, "bring_up", lambda *_: None)
+    monkeypatch.setattr(measuring, "stage_data", lambda *_: ({}, None))
+    config = configured(results=str(tmp_path))
     with pytest.raises(MeasurementFailed):
-        measuring._attempted(SimpleNamespace(workload=work, job={"attempt": "a"}, state=state, work=None), [], "")
-    assert ended == [{"attempt": "a"}]
+        measuring.measure(config, [], POINT, None, SimpleNamespace(stage=lambda *_: None), None, "")
+    assert ended == [job]
     bucket = SimpleNamespace(close=lambda: order.append("closed"))
     launching._served["a"] = launching.Served(bucket, SimpleNamespace(stop=lambda: order.append("stopped")))
     for _ in range(2):
-        LAUNCH.ended({"attempt": "a"})
+        LAUNCH.ended(job)
     assert order == ["stopped", "closed"] and not launching._served
 
 
