@@ -7,7 +7,7 @@ A *point* is a store, a workload, the value of every axis of that workload, and 
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 from storelab.core import units
@@ -15,6 +15,7 @@ from storelab.core.errors import UserError, shown
 
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+PLAN_SCHEMA = 1
 PREFIX = "roles-"  # before the name of a sweep with roles: its workload
 OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
@@ -205,6 +206,36 @@ class Part:
     def attempt(self, attempt: str) -> str:
         """Its own id of an attempt at the whole point: no two roles make the same keys."""
         return f"{attempt}-{self.number}" if self.name else attempt
+
+
+@dataclass
+class Plan:
+    """The plan of a campaign: the content of `plan.json`, which is all that the analysis needs to know of it.
+
+    Fields that are None are left out of the file. Older plans lack some fields.
+    """
+
+    campaign: dict[str, Any]  # name, title and the settings of the whole campaign
+    stores: dict[str, dict[str, Any]]  # settings, without anything secret
+    limits: dict[str, Any]
+    workloads: dict[str, dict[str, Any]]  # name -> help, axes as `Axis.declared`, and roles where it has some
+    points: list[Point]
+    schema: int = PLAN_SCHEMA
+    figures: dict[str, Any] | None = None  # of the campaign itself
+    claims: dict[str, Any] | None = None
+    together: dict[str, Any] | None = None  # sweep -> axes and rows that go together
+    software: dict[str, str] | None = None  # package -> version, of those that measure
+    file: str | None = None  # the campaign file
+
+    def to_json(self) -> dict[str, Any]:
+        out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return {"schema": self.schema, **out, "points": [point.to_json() for point in self.points]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a plan. Raises KeyError, TypeError: it is damaged."""
+        given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**given | {"points": [Point.from_json(point) for point in data["points"]]})
 
 
 def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) -> str:

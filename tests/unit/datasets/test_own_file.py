@@ -189,7 +189,7 @@ def test_changed_file_is_refused(mine, ntuple, tmp_path):
     manifest = {"dataset": points[0].dataset, "root": {"bytes": mine.stat().st_size}}
     assert own_file.unchanged(points[0].dataset, manifest)
     assert not own_file.unchanged(points[0].dataset | {"tree": "other"}, manifest), "it is staged again"
-    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS))
+    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS).to_json())
     records.write_json(config.raw / points[0].key / "run.json", {})
     plan_file.refuse_differences(config, points)
     with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
