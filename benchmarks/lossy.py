@@ -14,7 +14,7 @@ from lossy_proxy import LossyProxy
 from storelab.core import plan
 from storelab.core.config import Config
 from storelab.measure import point
-from storelab.measure.durability.judge import FAULTS
+from storelab.measure.look import FAULTS
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 

@@ -15,7 +15,7 @@ from managed import stopped
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import point
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.protocols import s3_clients
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -104,7 +104,7 @@ KILLED = """
 import json, sys, time
 from pathlib import Path
 from storelab.core import clock
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 state, settings, acts = json.loads(sys.argv[1])
 with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as runner:

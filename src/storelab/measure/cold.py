@@ -21,12 +21,12 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines.contract import ClientResult, GangJob
 from storelab.host import page_cache, proc
+from storelab.host.console import report
 from storelab.host.folders import filesystem
 from storelab.stores import changed, make
 from storelab.stores.base import Cooling, Store
 from storelab.workloads.base import ONCE
 from storelab.workloads.staging import buckets
-from storelab.workloads.staging.upload import report
 from storelab.workloads.staging.written import MARKER
 
 COLD, WARM = "cold", "warm"

@@ -1,12 +1,14 @@
-"""The stores of a point: as the point deploys them, and up; a second one where its workload asks two.
+"""The stores of a campaign: brought up for a point, a second one where its workload asks two, and cleaned.
 
 May import: `gang`, `workloads`, `stores`, `core`.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from storelab import workloads
+from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import Point
@@ -17,6 +19,7 @@ from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.stores.protocols import tokens
 from storelab.workloads.distribution.client import BESIDE
+from storelab.workloads.staging import buckets, written
 
 
 def second_name(point: Point) -> str:
@@ -90,3 +93,10 @@ def _repair(store: Store) -> None:
         lines = [str(error)]
     for line in lines:
         report(f"    {line}")
+
+
+def clean(config: Config, store: Store) -> buckets.Removed:
+    """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    folders.own(config)
+    ours, foreign = written.noted(config, store), partial(written.foreign, config, store)
+    return buckets.remove(store, config.name, ours, foreign)

@@ -17,8 +17,7 @@ from storelab.core.plan import series
 from storelab.engines.contract import Earlier, GangJob
 from storelab.host import scratch
 from storelab.host.console import report
-from storelab.measure import deployment
-from storelab.measure.progress import state
+from storelab.measure import deployment, progress
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import account_prefix
@@ -34,7 +33,7 @@ def of_point(
 ) -> GangJob:
     """Return the job of a point of the plan. manifests: of the data sets that it reads, by name."""
     job = _of_clients(config, chosen, store, manifests, attempt)
-    job.tells = config.launcher.kind == "local" and not state.off()  # elsewhere the coordinator sees it too late
+    job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator sees it too late
     if "roles" in chosen.fixed:
         job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     if keeps(chosen):

@@ -25,14 +25,9 @@ from storelab.gang.launchers.local import Spare
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check_axes, cold, deployment, given_up, jobs, plan_file, record
-from storelab.measure.durability.beside import Beside
-from storelab.measure.durability.readings import Readings
-from storelab.measure.faults import check as fault_check
-from storelab.measure.faults import hook
-from storelab.measure.faults.runner import Runner
-from storelab.measure.progress import lines
-from storelab.measure.progress.state import State, following
+from storelab.measure import attempts, check, cold, deployment, faults, given_up, jobs, plan_file, progress, record
+from storelab.measure.durability import DuringFault, Readings
+from storelab.measure.progress import State
 from storelab.stores import all_stores, deployed
 from storelab.stores.base import Store
 from storelab.stores.managed.answered import Answered
@@ -56,9 +51,9 @@ def point(config: Config, points: list[Point], key: str, again: bool = False, sp
         raise UserError(str(config.raw), problem, "give the new campaign another name")
     stores = all_stores(config)
     store = deployed(stores[chosen.store], chosen.axes)
-    check_axes.possible(chosen, store)
+    check.possible(chosen, store)
     deployment.refuse_second(config, chosen, stores)
-    fault_check.possible(config, chosen, store)
+    faults.refuse(config, chosen, store)
     plan_file.refuse_differences(config, points)
     deployment.use(config, chosen)
     with attempts.measuring_lock(Path(config.state)), scratch.using(config.scratch):
@@ -70,15 +65,15 @@ def point(config: Config, points: list[Point], key: str, again: bool = False, sp
         if why := given_up.reason(config, chosen.store):
             given_up.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
             raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
-        at = lines.place(config, points, chosen)
+        at = progress.place(config, points, chosen)
         chosen = jobs.lengthened(config, points, chosen)
-        lines.announce(at, chosen)
+        progress.announce(at, chosen)
         why = records.AGAIN
         if damaged:
             report(f"    measured again: {damaged.path} {damaged.problem}")
             why = f"its record was damaged: {damaged.path.name}"
         begun = time.monotonic()
-        with following(config, chosen, at) as state:
+        with progress.following(config, chosen, at) as state:
             try:
                 run = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
@@ -90,7 +85,7 @@ def point(config: Config, points: list[Point], key: str, again: bool = False, sp
                 given_up.failed(config, points, chosen.store, str(error))
                 raise
         given_up.good(config, chosen.store)
-        lines.note_overhead(config, chosen, time.monotonic() - begun)
+        progress.note_overhead(config, chosen, time.monotonic() - begun)
     return run
 
 
@@ -181,7 +176,7 @@ class Outcome:
     observed: dict[str, Any] | None
     launcher: Launcher
     watch: Monitor
-    fault: Runner | None
+    fault: faults.Runner | None
     durability: dict[str, Any] | None = None
     servers: list[dict[str, Any]] | None = None  # what each answered
     fill: dict[str, Any] | None = None
@@ -193,11 +188,11 @@ def run(attempt: Attempt) -> Outcome:
     workload, duration_ns = workloads.of(chosen), chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, attempt.spare)
     actors = store.actors() if store.managed else {}
-    watch = Monitor(actors, launcher.pids, duration_ns, partial(lines.beat, duration_ns), attempt.state.second)
+    watch = Monitor(actors, launcher.pids, duration_ns, partial(progress.beat, duration_ns), attempt.state.second)
     readings, answered = Readings(store, work, job, chosen.seed), Answered(store)
     try:
-        with hook.beside(config, chosen, store, report, watch.moved) as fault:
-            aside = Beside(readings, fault.acts if fault else (), duration_ns)
+        with faults.running(config, chosen, store, watch.moved) as fault:
+            aside = DuringFault(readings, fault.acts if fault else (), duration_ns)
 
             def at_start(t0_ns: int) -> None:
                 attempt.state.starts(t0_ns)
@@ -216,8 +211,8 @@ def run(attempt: Attempt) -> Outcome:
                 aside.ended()
                 fault.settle()
         checks = [replace(c, name=f"{r.role}: {c.name}") if r.role else c for r in results for c in r.checks]
-        checks += hook.checks(fault)
-        checks += [Check(**check) for check in workload.after(store, chosen, job, work)]
+        checks += faults.checks_of(fault)
+        checks += [Check(**one) for one in workload.after(store, chosen, job, work)]
         observed = workload.observe(store, chosen, job, work)
     finally:
         watch.stop()
@@ -249,7 +244,7 @@ def recorded(attempt: Attempt, outcome: Outcome) -> RunRecord:
     made.store["deployment"] |= {"link_bits_per_s": record.front_end_links(attempt.store, attempt.job)}
     nodes.add_to(made, outcome.launcher, results, watched)
     made.cold = attempt.cold.record(attempt.work)
-    hook.add_to(made, outcome.fault, attempt.work)
+    faults.add_to(made, outcome.fault, attempt.work)
     made.observed, made.durability = outcome.observed, outcome.durability
     made.fill, made.servers = outcome.fill, outcome.servers
     hosts: list[Mapping[str, Any]] = [made.host, *(node.get("watched") or {} for node in made.nodes or ())]

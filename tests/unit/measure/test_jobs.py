@@ -8,9 +8,8 @@ from made_jobs import client_result, gang_job
 from small_plan import ASKING, configured
 
 from storelab.core import plan, records
-from storelab.measure import jobs
+from storelab.measure import jobs, progress
 from storelab.measure import point as measuring
-from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 NO_LIMITS = {"throughput": None, "requests_per_s": None}
@@ -37,11 +36,11 @@ def recorded(config, point, attempt):
 
 def test_progress_names_the_part_of_how_many(planned, monkeypatch):
     printed = []
-    monkeypatch.setattr(lines.stage, "report", printed.append)
+    monkeypatch.setattr(progress, "report", printed.append)
     config, points = planned(WORKLOADS, soak=UP | {"parts": 24}, get={"workload": "get"})
     chosen = [next(p for p in points if p.axes.get("part") == number) for number in (1, 7)]
     for one in (*chosen, next(p for p in points if p.workload == "get")):
-        lines.announce(lines.place(config, points, one), one)
+        progress.announce(progress.place(config, points, one), one)
     assert "rep=001, part 1 of 24: 10 s" in printed[0] and "rep=001, part 7 of 24: 10 s" in printed[1]
     assert "part" not in printed[2]
 

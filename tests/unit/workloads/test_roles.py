@@ -14,7 +14,7 @@ from storelab import workloads
 from storelab.core import model, plan, records
 from storelab.core.config import load
 from storelab.core.model import Point
-from storelab.measure import check, check_axes, jobs, plan_file, record
+from storelab.measure import check, jobs, plan_file, record
 from storelab.measure import point as measuring
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
@@ -239,7 +239,7 @@ def test_limits_of_a_store_are_reported_at_their_place(first):
     ):
         message = refused(sweep, roles, **more)
         assert message.startswith(f"sweeps.both.{place}: ") and words in message, message
-    assert check_axes.place(first.parts()[0].point, "workers") == "sweeps.both.roles.uploads.axes.workers"
+    assert check.place(first.parts()[0].point, "workers") == "sweeps.both.roles.uploads.axes.workers"
 
 
 def client(rank, role, begin, end, **more):

@@ -30,7 +30,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names
 from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
-from storelab.measure import cleaning
+from storelab.measure import deployment
 from storelab.measure import point as measuring
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -461,5 +461,5 @@ def test_repository_is_staged_once_and_noted(tmp_path, release):
     assert len(there) == len(objects) + 1, "and the mark"
     assert staged.ensure(config, store, settings.told(), 1) == found
     assert {path: path.stat().st_mtime_ns for path in there} == times
-    cleaning.clean(config, store)
+    deployment.clean(config, store)
     assert not [path for path in there if path.exists()]

@@ -1,5 +1,6 @@
-"""What a terminal shows while a point is measured, drawn with rich from the state that others read too. `terminal.py`
-says when.
+"""What a terminal shows while a point is measured, drawn with rich from the state that others read too.
+
+`progress.shown` decides when.
 """
 
 import os
