@@ -7,28 +7,97 @@ node's clock is compared with the coordinator's clock, and its clients use the l
 have ended, and they end with it. It also ends when the coordinator gives no sign of life.
 """
 
+import fcntl
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from storelab.core import clock, records
+from storelab.core import clock, folders, records
 from storelab.core.redaction import without_tokens
 from storelab.engines.contract import ClientResult, GangJob
-from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
+from storelab.gang import credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
-from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
-from storelab.host import processes
+from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether the gang was called off
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _told: list[str] = []  # how this agent was told to end
+TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
+
+
+class GangFolder:
+    """The folder of a gang on a node's tmpfs: `gang-<attempt>-<number>` in the user's scratch folder.
+
+    The agent removes it at the end; if that agent was killed, the next one does.
+
+    It is locked until `remove()`, or until the kernel ends its owner.
+    """
+
+    def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
+        self.base, self._held = base, ExitStack()
+        self.scratch = self._held.enter_context(scratch.using(base))
+        with _turn(self.scratch):
+            sweep(self.scratch)
+            self.path = self.scratch / f"gang-{attempt}-{number}"
+            self.path.mkdir(mode=0o700)
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
+
+    def remove(self) -> None:
+        """Remove it and what its clients left, once; and the whole scratch folder if nobody else uses it."""
+        _remove(self.path)
+        os.close(self._lock)
+        self._held.close()
+        scratch.clear(self.base)
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove the folders of gangs whose agent was killed, including their credentials; returns their names.
+
+    No other agent may begin meanwhile.
+    """
+    out = []
+    for path in sorted(folder.glob("gang-*")):
+        try:
+            lock = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+            out.append(path.name)
+        except BlockingIOError:
+            pass  # its agent lives
+        finally:
+            os.close(lock)
+    return out
+
+
+def _remove(path: Path) -> None:
+    """Remove the clients' folders first: while this folder exists, their names are known."""
+    for name in (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []:
+        shutil.rmtree(path.parent / name, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One agent at a time: a folder that is not locked yet would look abandoned."""
+    with folders.lock_file(folder / TURN) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class NodeFailed(Exception):
@@ -78,9 +147,9 @@ class Agent:
         finally:
             self._end(about)
 
-    def _compare_clock(self) -> clocks.Offset:
+    def _compare_clock(self) -> nodes.Offset:
         """Raises NodeFailed if the clock is further off than the bound."""
-        offset, bound = clocks.measure(self.job.clock_addresses), self.job.clock_bound_ns
+        offset, bound = nodes.measure_offset(self.job.clock_addresses), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
                 f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "

@@ -1,12 +1,14 @@
-"""Runs the gang of one point: launch, agree on the start, watch, gather.
+"""What a launcher is, and the coordinator of one point's gang: launch, agree on the start, watch, gather.
 
-Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time.
+Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time. May import:
+`rendezvous`, `engines`, `host`, `core`.
 """
 
 import contextlib
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,6 @@ from typing import Any
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.contract import ClientResult
 from storelab.gang import rendezvous
-from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
@@ -22,6 +23,50 @@ LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks: before the start; while client
 
 _told: list[int] = []  # signals received that ask for an end
 _ending = False
+
+
+class Launcher(ABC):
+    """What starts the clients of a gang, on this host or on others.
+
+    participants: how many meet in the gang's folder: the clients, or one agent per node; noun: what they are called.
+    Hooks that a launcher need not have return nothing here.
+    """
+
+    name: str
+    noun: str
+    participants: int
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start them. Raises UserError or MeasurementFailed."""
+
+    @abstractmethod
+    def ended(self) -> dict[int, int]:
+        """rank -> exit status of the clients that have ended."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End what was started. Idempotent."""
+
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
+        """Why the gang must not start, or ''. ready: what each participant says of itself."""
+        return ""
+
+    def trouble(self) -> str:
+        """A problem besides clients that have ended, or ''."""
+        return ""
+
+    def last_words(self) -> str:
+        """What the batch system says of the reason, or ''."""
+        return ""
+
+    def pids(self) -> dict[int, int]:
+        """rank -> pid of the clients on this host."""
+        return {}
+
+    def about(self) -> list[dict[str, Any]]:
+        """What each node reported at its end: host, clock, versions, what its monitor saw."""
+        return []
 
 
 def heed_signals() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from storelab.gang.clocks import Background
+from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
 TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate

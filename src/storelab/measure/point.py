@@ -19,8 +19,8 @@ from storelab.core.model import Part, Point
 from storelab.core.records import RunRecord
 from storelab.engines.contract import Check, ClientResult, GangJob
 from storelab.gang import coordinator, nodes
+from storelab.gang.coordinator import Launcher
 from storelab.gang.launchers import choose
-from storelab.gang.launchers.base import Launcher
 from storelab.gang.launchers.local import Spare
 from storelab.host import scratch
 from storelab.host.console import report

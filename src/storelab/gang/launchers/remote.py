@@ -14,8 +14,9 @@ from typing import Any
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.engines.contract import GangJob
-from storelab.gang import clocks, credentials, nodes, post
-from storelab.gang.launchers.base import Launcher
+from storelab.gang import credentials, post
+from storelab.gang.coordinator import Launcher
+from storelab.gang.nodes import ClockServer, other_versions
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
@@ -96,7 +97,7 @@ class RemoteLauncher(Launcher):
         endpoints = GangJob.read(folder).endpoints if (folder / "job.json").exists() else []
         self.tokens = tuple({name for end in endpoints for name in (end.token, end.certificate) if name})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
-        self.clock: clocks.Server | None = None
+        self.clock: ClockServer | None = None
         self.office: post.Office | None = None
         self.met = False
         self.alive: SignsOfLife | None = None
@@ -115,7 +116,7 @@ class RemoteLauncher(Launcher):
 
     def start(self) -> None:
         """Raises UserError or MeasurementFailed: the batch system's command is missing, or it refuses."""
-        self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
+        self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
         job = GangJob.read(self.folder)
         job.nodes = self.nodes
         job.clock_addresses, job.clock_bound_ns = self.clock.addresses, self.settings.clock_bound
@@ -158,7 +159,7 @@ class RemoteLauncher(Launcher):
             hosts[host] = n
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
-            if others := nodes.other_versions(about):
+            if others := other_versions(about):
                 return f"node {n} ({host}) has other versions: {next(iter(others.values()))}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
