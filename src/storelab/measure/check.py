@@ -1,7 +1,7 @@
 """`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched.
 
-`everything` looks at a whole plan, `possible` at the values of one point's axes: those that an engine, a store or
-another axis rules out. The catalogue of engines has what an engine obeys.
+`everything` looks at a whole plan, `one_point` at the point that is measured now, and `possible` at the values of its
+axes: those that an engine, a store or another axis rules out. The catalogue of engines has what an engine obeys.
 """
 
 import math
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from storelab import engines, workloads
-from storelab.core import calibration, folders, plan, units
+from storelab.core import calibration, folders, plan, records, units
 from storelab.core.axes import roles
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, obeyed, of, protocols
@@ -24,8 +24,8 @@ from storelab.datasets import own_file
 from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
-from storelab.measure import cold, deployment, faults, jobs
-from storelab.stores import changed, make
+from storelab.measure import cold, deployment, faults, jobs, plan_file
+from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.net import free
@@ -42,7 +42,7 @@ def everything(
 ) -> None:
     """Run all checks of a plan, the cheapest first. Raises UserError."""
 
-    def deployed(p: Point) -> Store:
+    def made(p: Point) -> Store:
         return make(*changed(stores[p.store], p.axes), stores[p.store].state)
 
     with together.placed(config):
@@ -58,7 +58,25 @@ def everything(
         filling.check(config, points, stores)
         room(config, points, stores)
         places({name: stores[name] for name in stores_of(config, points)})
-        faults.check_plan(config, points, deployed, report)
+        faults.check_plan(config, points, made, report)
+
+
+def one_point(config: Config, points: list[Point], point: Point) -> Store:
+    """Return the store of a point that is about to be measured, as the point deploys it.
+
+    Raises UserError where the campaign is sealed, its records were measured with other settings, or the point cannot be
+    measured.
+    """
+    if records.sealed(config.raw):
+        problem = "the campaign is sealed: it is not measured any more"
+        raise UserError(str(config.raw), problem, "give the new campaign another name")
+    stores = all_stores(config)
+    store = deployed(stores[point.store], point.axes)
+    possible(point, store)
+    deployment.refuse_second(config, point, stores)
+    faults.refuse(config, point, store)
+    plan_file.refuse_differences(config, points)
+    return store
 
 
 # The plan, its stores and this host

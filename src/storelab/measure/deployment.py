@@ -1,17 +1,21 @@
-"""The stores of a campaign: brought up for a point, a second one where its workload asks two, and cleaned.
+"""What happens to the stores of a campaign around its points: they are brought up, data are staged, what clients upload
+is noted, counted and removed. A point may have a second store, where its workload asks two.
 
-May import: `gang`, `workloads`, `stores`, `core`.
+May import: `gang`, `engines`, `workloads`, `stores`, `core`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from storelab import workloads
 from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
-from storelab.core.model import Point
+from storelab.core.model import Part, Point
+from storelab.core.plan import series
+from storelab.engines.contract import ClientResult, GangJob
 from storelab.gang.launchers import choose
 from storelab.host.console import report
 from storelab.stores import all_stores, everywhere
@@ -19,7 +23,7 @@ from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.stores.protocols import tokens
 from storelab.workloads.distribution.client import BESIDE
-from storelab.workloads.staging import buckets, written
+from storelab.workloads.staging import buckets, filling, left_over, needs, stage, written
 
 
 def second_name(point: Point) -> str:
@@ -93,6 +97,62 @@ def _repair(store: Store) -> None:
         lines = [str(error)]
     for line in lines:
         report(f"    {line}")
+
+
+def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Path], dict[str, Any] | None]:
+    """Stage the data sets that the point reads, and fill the store, which is up.
+
+    Returns the manifests by the name of the data set, and what the record says of the fill level.
+    """
+    datasets = {part.point.dataset["name"]: part.point.dataset for part in point.parts() if part.point.dataset}
+    wanted = filling.level(point)
+    if not wanted:
+        filling.ensure(config, store, 0)
+    manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
+    return manifests, filling.ensure(config, store, wanted, keeps(point)) if wanted else None
+
+
+def keeps(point: Point) -> bool:
+    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
+    return series.part(point) > 0 and any(series.keeps(workloads.of(part.point)) for part in point.parts())
+
+
+def is_last(points: list[Point], point: Point) -> bool:
+    """Whether no part of its series follows."""
+    return series.of(points, point)[-1] == point
+
+
+def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
+    """The roles that write, with their jobs; or the point itself, if it writes."""
+    parts = zip(point.parts(), job.parts, strict=True)
+    return [(part, own) for part, own in parts if workloads.of(part.point).direction == "write"]
+
+
+def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
+    """Note what the clients may upload, and limit it by the room: a crash leaves nothing unknown behind."""
+    writing = _writing(point, job)
+    writers = sum(len(part.ranks) for part, _ in writing)
+    for part, own in writing:
+        left_over.add(config, store.name, part.point, 0, 0)
+        made = workloads.of(part.point).makes(part.point, own.attempt)
+        written.note_attempt(config, store, own.attempt, part.point, made)
+        room = left_over.room(config, store, needs.summarise(points, point.store).staged_bytes)
+        disk = left_over.disk(store, part.point.axes.get("object_size", 0))
+        bounds = {"room_bytes": room, "disk_bytes": disk}
+        own.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
+
+
+def clear_uploads(
+    config: Config, points: list[Point], point: Point, store: Store, job: GangJob, results: Sequence[ClientResult]
+) -> None:
+    """Count what the clients left in the store, and remove it when it is much, but not while later parts need it."""
+    writing = _writing(point, job)
+    for part, _ in writing:
+        if "objects" not in workloads.of(part.point).needs:  # else the objects were made, and noted, before
+            own = [results[rank] for rank in part.ranks]
+            left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
+    if writing and (not keeps(point) or is_last(points, point)):
+        left_over.remove(config, store)
 
 
 def clean(config: Config, store: Store) -> buckets.Removed:

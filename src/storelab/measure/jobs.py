@@ -36,7 +36,7 @@ def of_point(
     job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator sees it too late
     if "roles" in chosen.fixed:
         job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
-    if keeps(chosen):
+    if deployment.keeps(chosen):
         _add_earlier(config, points, chosen, job)
     return job
 
@@ -65,16 +65,6 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
     took = f"an operation took {each}" if done else "no operation ended"
     report(f"    {chosen.key}: {before} lengthened to {now}: {took} in repetition {run.point.rep}")
     return replace(chosen, fixed=fixed | {"duration_ns": duration})
-
-
-def keeps(chosen: Point) -> bool:
-    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
-    return series.part(chosen) > 0 and any(series.keeps(workloads.of(part.point)) for part in chosen.parts())
-
-
-def is_last(points: list[Point], chosen: Point) -> bool:
-    """Whether no part of its series follows."""
-    return series.of(points, chosen)[-1] == chosen
 
 
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:

@@ -60,15 +60,6 @@ def announce(at: Place, chosen: Point) -> None:
     )
 
 
-def beat(duration_ns: int, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
-    """Once a minute of a long point: how far it is, memory and open files of its clients and of the store."""
-    told = [f"    {units.human_duration(elapsed_ns // BEAT_NS * BEAT_NS)} of {units.human_duration(duration_ns)}"]
-    for who, (rss, files) in seen.items():
-        opened = "" if files is None else f", {files} files"
-        told.append(f"{who}s {units.human_size(rss)}{opened}")
-    report("; ".join(told))
-
-
 def _tried(config: Config, point: Point) -> bool:
     """Whether it has a record, or failed since this run began."""
     folder = config.raw / point.key
@@ -114,6 +105,7 @@ class State:
 
     def __init__(self, config: Config, chosen: Point, at: Place):
         self.folder, self.on = config.campaign_dir, not off()
+        self.duration_ns: int = chosen.fixed["duration_ns"]
         self.lock, self.work = threading.Lock(), Path()
         self.counts: dict[str, told.Done] = {}
         self.before: tuple[int, told.Done, int, Used] | None = None
@@ -197,6 +189,15 @@ class State:
                 "server_rss_bytes": used.server_rss,
             }
         self.tell()
+
+    def beat(self, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
+        """Once a minute of a long point: print how far it is, memory and open files of its clients and of the store."""
+        whole = units.human_duration(self.duration_ns)
+        parts = [f"    {units.human_duration(elapsed_ns // BEAT_NS * BEAT_NS)} of {whole}"]
+        for who, (rss, files) in seen.items():
+            opened = "" if files is None else f", {files} files"
+            parts.append(f"{who}s {units.human_size(rss)}{opened}")
+        report("; ".join(parts))
 
     def ends(self, outcome: str, reason: str | None = None) -> None:
         with self.lock:

@@ -8,8 +8,7 @@ from made_jobs import client_result, gang_job
 from small_plan import ASKING, configured
 
 from storelab.core import plan, records
-from storelab.measure import jobs, progress
-from storelab.measure import point as measuring
+from storelab.measure import deployment, jobs, progress
 from storelab.workloads import WORKLOADS
 
 NO_LIMITS = {"throughput": None, "requests_per_s": None}
@@ -47,11 +46,11 @@ def test_progress_names_the_part_of_how_many(planned, monkeypatch):
 
 def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     _, points = planned(WORKLOADS)
-    assert not any(map(jobs.keeps, points))
-    assert not jobs.keeps(planned(ASKING, up=UP)[1][0])
+    assert not any(map(deployment.keeps, points))
+    assert not deployment.keeps(planned(ASKING, up=UP)[1][0])
     config, points = planned(ASKING)
-    assert all(map(jobs.keeps, points))
-    assert [jobs.is_last(points, p) for p in points] == [False, False, True]
+    assert all(map(deployment.keeps, points))
+    assert [deployment.is_last(points, p) for p in points] == [False, False, True]
     monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point))
     recorded(config, points[0], "0000aaaa")
     recorded(config, points[2], "0000cccc")
@@ -70,15 +69,14 @@ def test_role_gets_its_own_attempts(planned, monkeypatch):
 
 
 def test_objects_stay_until_last_part_needs_them(planned, monkeypatch):
-    monkeypatch.setattr(measuring.left_over, "add", lambda *given: None)
-    monkeypatch.setattr(measuring.left_over, "remove", lambda *given: removed.append(now))
-    outcome = SimpleNamespace(watch=SimpleNamespace(columns=dict), results=[client_result()] * 2)
+    monkeypatch.setattr(deployment.left_over, "add", lambda *given: None)
+    monkeypatch.setattr(deployment.left_over, "remove", lambda *given: removed.append(now))
+    results = [client_result()] * 2
     store = SimpleNamespace(name="a")
     for known, expected in ((WORKLOADS, [1, 2, 3]), (ASKING, [3])):
         config, points = planned(known)
         removed = []
         for point in points:
             now = point.axes["part"]
-            job = gang_job(point)
-            measuring.clear(measuring.Attempt(config, point, store, job, None, None, None), outcome, points)
+            deployment.clear_uploads(config, points, point, store, gang_job(point), results)
         assert removed == expected

@@ -7,7 +7,7 @@ from small_plan import configured
 
 from storelab.core import plan, records
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import jobs, point
+from storelab.measure import deployment, jobs, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import left_over
@@ -65,8 +65,8 @@ def test_failures_leave_their_reason(campaign, monkeypatch):
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(point.stage, "ensure", fails)
-            patch.setattr(point.filling, "ensure", fails)
+            patch.setattr(deployment.stage, "ensure", fails)
+            patch.setattr(deployment.filling, "ensure", fails)
             with pytest.raises(type(error), match=str(error)):
                 point.point(config, points, key)
         assert records.read_json(failed)["reason"].startswith(begin)

@@ -14,11 +14,10 @@ from storelab import workloads
 from storelab.core import model, plan, records
 from storelab.core.config import load
 from storelab.core.model import Point
-from storelab.measure import check, jobs, plan_file, record
-from storelab.measure import point as measuring
+from storelab.measure import check, deployment, jobs, plan_file, record
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.roles import Roles, files_of
+from storelab.workloads.roles import files_of
 from storelab.workloads.staging import written
 
 S = 10**9
@@ -370,19 +369,18 @@ def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
 def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
     config = configured(scratch=str(tmp_path))
     noted = []
-    monkeypatch.setattr(measuring.left_over, "add", lambda *_: None)
-    monkeypatch.setattr(measuring.left_over, "room", lambda *_: 999)
-    monkeypatch.setattr(measuring.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
-    monkeypatch.setattr(measuring.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload)))
-    monkeypatch.setattr(Roles, "before", lambda *_: None)
+    monkeypatch.setattr(deployment.left_over, "add", lambda *_: None)
+    monkeypatch.setattr(deployment.left_over, "room", lambda *_: 999)
+    monkeypatch.setattr(deployment.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
+    monkeypatch.setattr(
+        deployment.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload))
+    )
     store = Bucketful(config)
     job = jobs.of_point(config, [first], first, store, {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
-    cold = SimpleNamespace(cool=lambda: None)
-    measuring.prepare(measuring.Attempt(config, first, store, job, tmp_path, cold, None), [first])
+    deployment.note_uploads(config, [first], first, store, job)
     assert noted == [("0123abcd-0", "put"), ("0123abcd-1", "delete")]
-    roles = json.loads((tmp_path / "job.json").read_text())["roles"]
-    assert [role["limits"].get("room_bytes") for role in roles] == [666, 333, None]
-    assert [role["limits"].get("disk_bytes") for role in roles] == [66, None, None]
+    assert [role.limits.get("room_bytes") for role in job.roles] == [666, 333, None]
+    assert [role.limits.get("disk_bytes") for role in job.roles] == [66, None, None]
 
 
 def test_clients_have_keys_of_their_account(shared):

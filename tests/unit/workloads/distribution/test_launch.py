@@ -428,7 +428,7 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
     monkeypatch.setattr(measuring.workloads, "of", lambda point: work)
     monkeypatch.setattr(measuring.jobs, "of_point", lambda *_: job)
     monkeypatch.setattr(measuring.deployment, "bring_up", lambda *_: None)
-    monkeypatch.setattr(measuring, "stage_data", lambda *_: ({}, None))
+    monkeypatch.setattr(measuring.deployment, "stage_data", lambda *_: ({}, None))
     config = configured(results=str(tmp_path))
     with pytest.raises(MeasurementFailed):
         measuring.measure(config, [], POINT, None, SimpleNamespace(stage=lambda *_: None), None, "")
