@@ -297,8 +297,8 @@ def verify(raw: Path) -> int:
             raise wrong.error(mend)
     for name in found:
         path = raw / name
-        if path.suffix == ".json" and path.name != "run.json" and (problem := records.damage(path)):
-            raise UserError(str(path), problem, mend)
+        if path.suffix == ".json" and path.name != "run.json" and (damaged := records.damage(path)):
+            raise UserError(str(path), damaged, mend)
         if name.startswith("manifests/") and path.suffix == ".json" and (wrong := flaw_of_manifest(path, digest)):
             raise wrong.error(mend)
     if seal and seal["points"] != len(points):

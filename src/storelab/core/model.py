@@ -108,7 +108,7 @@ class Axis:
             return f"{value:04d}"
         if self.kind == "percent":
             return f"{value:g}"
-        return value
+        return str(value)
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Point:
             name, begin, end = role["name"], role["begin_ns"], role["end_ns"]
             head = f"{name}{OF_ROLE}"
             own = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
-            fixed = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed", "bin_ns") if k in self.fixed}
+            fixed: dict[str, Any] = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed", "bin_ns") if k in self.fixed}
             fixed |= {"duration_ns": end - begin}
             point = replace(
                 self,

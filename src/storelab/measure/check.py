@@ -55,7 +55,7 @@ def everything(
         ports(config, points, stores)
         rights(config, points, workloads, stores)
         programs(points, stores)
-        filling.check(config, points, stores)
+        filling.check(config, points, dict(stores))
         room(config, points, stores)
         places({name: stores[name] for name in stores_of(config, points)})
         faults.check_plan(config, points, made, report)
@@ -257,13 +257,13 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
                 f"store {store.name} (kind {store.settings.kind}) has at most {most}",
                 mend,
             )
-    owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
-    if most and owned > most:
+    owned, allowed = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
+    if allowed and owned > allowed:
         raise UserError(
             place(point, "buckets"),
-            f"an account of store {store.name} may have {most} buckets, {owned} are asked",
-            f"sweep at most {most * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // most)} `accounts`"
-            + factor(config, point, "buckets", most * axes.get("accounts", 1)),
+            f"an account of store {store.name} may have {allowed} buckets, {owned} are asked",
+            f"sweep at most {allowed * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // allowed)} `accounts`"
+            + factor(config, point, "buckets", allowed * axes.get("accounts", 1)),
         )
     if "second_account" not in needs:
         enough_accounts(point)
@@ -301,7 +301,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             try:
                 made = make(name, settings, store.state)
                 made.require()
-                made.require_drives()
+                made.require_drives()  # type: ignore[attr-defined]  # a managed store
             except UserError as error:
                 if store.keeps:
                     raise

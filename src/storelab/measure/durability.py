@@ -95,7 +95,8 @@ class Readings:
         done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:
             raise MeasurementFailed(f"the ledger could not be read back: {processes.words(done)}")
-        return json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def record(self) -> dict[str, Any] | None:
         """`durability` of the record; None where no ledger was kept."""

@@ -46,7 +46,7 @@ LOOK_S = 0.1
 
 def name_of(point: Point) -> str:
     """The fault of a point; `none` where nothing is done to its store."""
-    return point.axes.get("fault", NONE)
+    return str(point.axes.get("fault", NONE))
 
 
 def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
@@ -57,7 +57,8 @@ def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
     if (name := name_of(point)) == NONE:
         return []
     if "acts" in point.fixed:
-        return point.fixed["acts"]
+        planned: list[dict[str, Any]] = point.fixed["acts"]
+        return planned
     require_known(
         f"sweeps.{point.sweep}.axes.fault", name, [*config.faults, NONE], f"no fault {name!r} in `faults`", "one of:"
     )
@@ -205,7 +206,8 @@ class Runner:
 
     def first_ns(self) -> int:
         """When the first act began, or was due."""
-        return min([e["time_ns"] for e in self.events if e["kind"] == "act"] or [self._t0_ns + self.acts[0]["at_ns"]])
+        begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
+        return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
     def told(self) -> dict[str, Any]:
         """What the record says of the fault beside its events."""

@@ -227,7 +227,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
         list(pool.map(work, range(job["threads"])))
     later = {(k.ledger, k.number): k.writes for k in keys(books)} if job["live"] else {}
     found: Counter[str] = Counter()
-    examples = []
+    examples: list[dict[str, Any]] = []
     for key, generation, begin_ns, end_ns, error in seen:
         if job["live"]:
             key = key._replace(writes=later[key.ledger, key.number])

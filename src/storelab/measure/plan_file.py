@@ -104,7 +104,8 @@ def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a store as an older plan tells them; those that it did not know yet stood at their default."""
     model = type(settings)
     needed = {name: getattr(settings, name) for name, field in model.model_fields.items() if field.is_required()}
-    return model.model_validate(needed).model_dump(mode="json") | dict(told)
+    defaults: dict[str, Any] = model.model_validate(needed).model_dump(mode="json")
+    return defaults | dict(told)
 
 
 def refuse_dropped(config: Config, points: list[Point]) -> None:
@@ -153,7 +154,7 @@ def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Work
         return False
     now, told = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
     told |= {"file": told.get("file", now["file"])}  # plans of before do not tell it
-    return {k: v for k, v in told.items() if k not in records.SUM_KEYS} == now
+    return bool({k: v for k, v in told.items() if k not in records.SUM_KEYS} == now)
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:

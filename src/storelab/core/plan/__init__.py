@@ -21,7 +21,7 @@ from storelab.core import calibration, figures, units
 from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
-from storelab.core.model import Plan, Point, Workload, derive_seed, point_key
+from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, point_key
 from storelab.core.plan import roles, series, together
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
@@ -67,8 +67,8 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = together.rows(place, sweep, workload, config.scale)
-        used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(rows) * len(used) * reps
+        among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
+        asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
         if asked > MOST_POINTS:
             raise UserError(
                 place,
@@ -81,7 +81,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
             fixed |= more | ({"bin_ns": sweep.bins} if sweep.bins else {})
-            for store, rep in itertools.product(used, range(1, reps + 1)):
+            for store, rep in itertools.product(among, range(1, reps + 1)):
                 key = point_key(store, workload, axes, rep)
                 _fits(place, key)
                 point = Point(
@@ -102,7 +102,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
 
 def workload_of(name: str, sweep: Sweep) -> str:
     """Name of the workload of a sweep."""
-    return f"{roles.PREFIX}{name}" if sweep.roles else sweep.workload
+    return f"{PREFIX}{name}" if sweep.roles else sweep.workload
 
 
 def _fits(place: str, key: str) -> None:
