@@ -16,6 +16,7 @@ from storelab.core.errors import UserError, shown
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
 PLAN_SCHEMA = 1
+Facts = dict[str, Any]  # a JSON object; docs/records.md lists its keys
 PREFIX = "roles-"  # before the name of a sweep with roles: its workload
 OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
@@ -215,19 +216,19 @@ class Plan:
     Fields that are None are left out of the file. Older plans lack some fields.
     """
 
-    campaign: dict[str, Any]  # name, title and the settings of the whole campaign
-    stores: dict[str, dict[str, Any]]  # settings, without anything secret
-    limits: dict[str, Any]
-    workloads: dict[str, dict[str, Any]]  # name -> help, axes as `Axis.declared`, and roles where it has some
+    campaign: Facts  # name, title and the settings of the whole campaign
+    stores: dict[str, Facts]  # settings, without anything secret
+    limits: Facts
+    workloads: dict[str, Facts]  # name -> help, axes as `Axis.declared`, and roles where it has some
     points: list[Point]
     schema: int = PLAN_SCHEMA
-    figures: dict[str, Any] | None = None  # of the campaign itself
-    claims: dict[str, Any] | None = None
-    together: dict[str, Any] | None = None  # sweep -> axes and rows that go together
+    figures: Facts | None = None  # of the campaign itself
+    claims: Facts | None = None
+    together: Facts | None = None  # sweep -> axes and rows that go together
     software: dict[str, str] | None = None  # package -> version, of those that measure
     file: str | None = None  # the campaign file
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         return {"schema": self.schema, **out, "points": [point.to_json() for point in self.points]}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from storelab.core.errors import UserError
-from storelab.core.model import Point
+from storelab.core.model import Facts, Point
 from storelab.core.redaction import redacted, without_tokens
 
 if TYPE_CHECKING:  # a process that writes no table starts without
@@ -139,7 +139,7 @@ class Budget:
     before_errors: int | None = None  # until the first act of a fault
     before_operations: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         out = asdict(self)
         return out if self.before_errors is not None else {k: v for k, v in out.items() if not k.startswith("before_")}
 
@@ -150,14 +150,14 @@ class RoleRecord:
 
     name: str
     workload: str
-    axes: dict[str, Any]
+    axes: Facts
     clients: list[int]
     begin_ns: int
     end_ns: int
-    engine: dict[str, Any]
+    engine: Facts
     budget: Budget
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"budget": self.budget.to_json()}
 
 
@@ -178,27 +178,27 @@ class RunRecord:
     start_ns: int = 0
     deadline_ns: int = 0
     lead_ns: int = 0
-    clients: list[dict[str, Any]] = field(default_factory=list)  # each a `contract.ClientResult`
-    host: dict[str, Any] = field(default_factory=dict)
-    store: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, Any] = field(default_factory=dict)
-    engine: dict[str, Any] = field(default_factory=dict)
-    checks: list[dict[str, Any]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    clients: list[Facts] = field(default_factory=list)  # each a `contract.ClientResult`
+    host: Facts = field(default_factory=dict)
+    store: Facts = field(default_factory=dict)
+    environment: Facts = field(default_factory=dict)
+    engine: Facts = field(default_factory=dict)
+    checks: list[Facts] = field(default_factory=list)
+    events: list[Facts] = field(default_factory=list)
     roles: list[RoleRecord] | None = None
-    nodes: list[dict[str, Any]] | None = None
-    coordinator: dict[str, Any] | None = None  # its host, where the clients ran on other nodes
+    nodes: list[Facts] | None = None
+    coordinator: Facts | None = None  # its host, where the clients ran on other nodes
     shared_machine: bool | None = None
-    cold: dict[str, Any] | None = None
-    fault: dict[str, Any] | None = None
-    observed: dict[str, Any] | None = None
-    durability: dict[str, Any] | None = None
-    fill: dict[str, Any] | None = None
-    servers: list[dict[str, Any]] | None = None
-    earlier: list[dict[str, Any]] | None = None  # tries before this one, see `tries`
-    files: dict[str, dict[str, Any]] | None = None  # name -> {sha256, bytes}
+    cold: Facts | None = None
+    fault: Facts | None = None
+    observed: Facts | None = None
+    durability: Facts | None = None
+    fill: Facts | None = None
+    servers: list[Facts] | None = None
+    earlier: list[Facts] | None = None  # tries before this one, see `tries`
+    files: dict[str, Facts] | None = None  # name -> {sha256, bytes}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         out["point"] = self.point.to_json()
         if self.budget:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from storelab.core import records
-from storelab.core.model import Point, accounts_of
+from storelab.core.model import Facts, Point, accounts_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 Limits = dict[str, float | None]  # `limits` of the configuration, and what the store has room for
@@ -91,7 +91,7 @@ class GangJob:
     begin_ns: int = 0  # after the start of the gang, of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
+    extra: Facts = field(default_factory=dict)  # what the workload's `before` found out for its clients
     nodes: list[list[int]] = field(default_factory=list)  # ranks by node
     clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # of the coordinator's clock
     clock_bound_ns: int = 0
@@ -133,7 +133,7 @@ class GangJob:
             begin_ns=own.begin_ns,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         out = {
             "point": self.point.to_json(),
             "attempt": self.attempt,
@@ -165,7 +165,7 @@ class GangJob:
         return out
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
+    def from_json(cls, data: Facts) -> Self:
         given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         clock = data.get("clock", {})
         return cls(
@@ -257,7 +257,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: dict[str, Any] = field(default_factory=dict)  # what the engine records of itself
+    engine: Facts = field(default_factory=dict)  # what the engine records of itself
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)
@@ -268,7 +268,7 @@ class ClientResult:
     failure: str = ""
     node: int | None = None  # its number, where the gang has several
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Facts:
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["checks"] = [asdict(check) for check in self.checks]
         absent = [name for name in ("role", "failure") if not out[name]]
@@ -277,7 +277,7 @@ class ClientResult:
         return {name: value for name, value in out.items() if name not in absent}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Self:
+    def from_json(cls, data: Facts) -> Self:
         return cls(**data | {"checks": [Check(**check) for check in data.get("checks", ())]})
 
     @classmethod
