@@ -57,7 +57,7 @@ test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
 lint: setup
-	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
+	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
 
 setup:
 	@envs/setup.sh $(PARTS)
@@ -72,4 +72,4 @@ lock: setup
 
 # Raw records are never touched, nor the state of stores that may be running.
 clean:
-	@rm -rf results/papers results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache
+	@rm -rf results/papers results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache .mypy_cache

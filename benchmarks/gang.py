@@ -23,7 +23,7 @@ from pathlib import Path
 from common import options, report, run, say, sized
 
 from storelab.core import clock
-from storelab.gang import clocks, rendezvous
+from storelab.gang import nodes, rendezvous
 
 BOUND_MS = 25.0  # what launcher.clock_error (10 ms) at two nodes leaves, and their lateness
 SHIFTS_MS = (0, 50, -50, 25, -25, 50, -50, 0)
@@ -67,7 +67,7 @@ def participant(
         clock._WALL += int(shift_ms * 1e6)  # this host's clock is off
     try:
         if ask:
-            offset = clocks.measure(ask)
+            offset = nodes.measure_offset(ask)
             clock.set_offset(offset.ns)
             out["error_ns"] = offset.error_ns
         place = kind(folder)
@@ -92,7 +92,7 @@ def gang(
 ) -> dict:
     """One gang: {skew_ms, meet_s, looks_per_s, cpu_s}, or {refused}; the leader is this process."""
     folder = Path(tempfile.mkdtemp(prefix="storelab-gang-", dir="/dev/shm"))
-    server = clocks.Server(["127.0.0.1"]) if any(shifts) and correct else None
+    server = nodes.ClockServer(["127.0.0.1"]) if any(shifts) and correct else None
     begun, children, before = time.monotonic(), [], _cpu_s()
     try:
         for rank in range(size):

@@ -14,7 +14,7 @@ from lossy_proxy import LossyProxy
 from storelab.core import plan
 from storelab.core.config import Config
 from storelab.measure import point
-from storelab.measure.durability.judge import FAULTS
+from storelab.measure.look import FAULTS
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 
@@ -48,7 +48,7 @@ def _reading(folder: Path, url: str, name: str, seconds: float, workload: str) -
     sweep = {"workload": workload, "duration": f"{seconds:g} s", "warm_up": "100 ms", "axes": axes}
     config = _config(folder, {"one": {"kind": "s3", "endpoint": url, "prefix": "bench"}}, "one", name, sweep)
     (planned,) = plan.make(config, WORKLOADS)
-    record = point.point(config, [planned], planned.key)
+    record = point.point(config, [planned], planned.key).to_json()
     (found,) = record["durability"]["readings"]
     return {fault: found[fault] for fault in FAULTS if found[fault]}
 

@@ -59,7 +59,7 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
             "measure/check*.py",
             "measure/record.py",
         ),
-        *("gang/clocks.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd/output.py"),
+        *("gang/nodes.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd/output.py"),
     ),
 }
 NEED_SERVERS = (  # little of them runs without a server: not in the room `stores`

@@ -143,7 +143,7 @@ class Cell:
 
 
 def ours(conf: config.Config, points: list[Point], point: Point, seconds: float, cell: Cell) -> None:
-    record = measure.point(conf, points, point.key)
+    record = measure.point(conf, points, point.key).to_json()
     assert record is not None
     folder = conf.raw / point.key
     ops = pq.read_table(folder / "ops.0.parquet", columns=["start_ns", "end_ns", "error", "latency_hist"]).to_pydict()

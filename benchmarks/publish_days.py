@@ -51,7 +51,7 @@ def _store(folder: Path) -> Iterator[dict[str, Any]]:
 def _days(config: Config) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """(record, its days) of the one point of a campaign, which is measured."""
     (planned,) = plan.make(config, WORKLOADS)
-    run = point.point(config, [planned], planned.key)
+    run = point.point(config, [planned], planned.key).to_json()
     return run or {}, pq.read_table(config.raw / planned.key / "days.0.parquet").to_pylist()
 
 

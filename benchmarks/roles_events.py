@@ -94,7 +94,7 @@ def placed(n: int, seconds: float) -> dict[str, list[float]]:
                 config = _campaign(folder, url, pid, n, seconds)
                 points = plan.make(config, WORKLOADS)
                 plan_file.write(config, points, WORKLOADS)
-                runs = [point.point(config, points, p.key) for p in points]
+                runs = [point.point(config, points, p.key).to_json() for p in points]
                 collect.write_sums(config, points)
             tables = Tables(load(config.raw.parent))
             told = [line.split() for line in (folder / "moments").read_text().splitlines()]

@@ -136,7 +136,7 @@ def lab(tmp_path):
         points = plan.make(config, WORKLOADS)
         out = []
         for p in points:
-            record = point.point(config, points, p.key)
+            record = point.point(config, points, p.key).to_json()
             rows = [
                 row
                 for table in sorted((config.raw / p.key).glob("ops.*.parquet"))

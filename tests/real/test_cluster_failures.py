@@ -20,7 +20,7 @@ from managed import until
 from paths import ROOT
 from process_table import command_lines, folder_of
 
-from storelab.gang.testbed.folder import MARK
+from storelab.gang.testbed.slurm import MARK
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
 testbed = four_nodes()

@@ -38,7 +38,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
     check.everything(config, points, WORKLOADS, all_stores(config))
     plan_file.write(config, points, WORKLOADS)
     for chosen in points:
-        run = point.point(config, points, chosen.key)
+        run = point.point(config, points, chosen.key).to_json()
         told = {c["name"]: c for c in run["checks"]}
         assert told.keys() == {"days", "stratum 0 whole", "stratum 1 whole"} and all(c["ok"] for c in told.values())
         assert run["valid"] and run["observed"]["stratum0"]["name"] == "stratum-0"
@@ -86,7 +86,7 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
     config, (planned,) = campaign(2, collect={"duration": "6 s", "roles": roles})
     check.everything(config, [planned], WORKLOADS, all_stores(config))
     plan_file.write(config, [planned], WORKLOADS)
-    run = point.point(config, [planned], planned.key)
+    run = point.point(config, [planned], planned.key).to_json()
     told = {c["name"]: c["ok"] for c in run["checks"]}
     wanted = {
         f"{role}: {check}" for role in ("deletions", "several") for check in ("collected", "all alive", "dead gone")

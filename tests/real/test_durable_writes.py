@@ -18,8 +18,8 @@ from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.contract import Job
 from storelab.engines.loadgen.client import LoadgenPut
-from storelab.measure.durability.judge import FAULTS
-from storelab.measure.durability.readings import Readings
+from storelab.measure.durability import Readings
+from storelab.measure.look import FAULTS
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 pytestmark = [pytest.mark.real, needs_loadgen]  # without HEAVY: two that use the store of all smoke tests

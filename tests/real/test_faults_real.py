@@ -15,7 +15,7 @@ from managed import stopped
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import point
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.protocols import s3_clients
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -104,7 +104,7 @@ KILLED = """
 import json, sys, time
 from pathlib import Path
 from storelab.core import clock
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 state, settings, acts = json.loads(sys.argv[1])
 with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as runner:
@@ -175,7 +175,7 @@ def test_point_with_a_fault(store, tmp_path):
     )
     config, p = lab.config, lab.points["s"]
     faulty = [replace(p, axes=p.axes | {"fault": "f"}, fixed=p.fixed | {"acts": acts})]
-    record = point.point(config, faulty, faulty[0].key)
+    record = point.point(config, faulty, faulty[0].key).to_json()
     assert record["valid"] and record["fault"]["recovered"] and record["fault"]["name"] == "f"
     kinds = [(e["kind"], e.get("act") or e.get("state")) for e in record["events"]]
     assert kinds[0] == ("state", "clean") and ("act", "kill") in kinds and ("act", "restart") in kinds

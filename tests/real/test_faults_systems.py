@@ -7,7 +7,7 @@ import managed
 import pytest
 from laboratory import bucket_for
 
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]

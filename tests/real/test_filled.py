@@ -9,8 +9,8 @@ import pytest
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import cleaning
-from storelab.measure.faults.runner import Runner
+from storelab.measure import deployment
+from storelab.measure.faults import Runner
 from storelab.stores.faults.acts import Acts
 from storelab.workloads.staging import filling
 
@@ -76,7 +76,7 @@ def test_point_at_a_fill_level(site):
     _, run, _ = site.measured("to-0")
     assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
     assert sum(shutil.disk_usage(d).used for d in store.disks().values()) < 0.2 * store.capacity_bytes(), "it is gone"
-    assert not cleaning.clean(site.config, store).stays
+    assert not deployment.clean(site.config, store).stays
 
 
 def test_filled_to_the_last_block_and_emptied(site):

@@ -5,20 +5,19 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
 from process_table import watched
 
-from storelab.core import records
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import HUNG
 from storelab.gang import coordinator
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.host import scratch
 from storelab.stores.protocols import s3_clients as clients
+from storelab.stores.protocols.endpoint import Bucket
 
 pytestmark = pytest.mark.real
 
@@ -39,10 +38,10 @@ def gang(seaweedfs, tmp_path):
         axes = {"clients": clients, "workers": 4, **axes}
         folder, job = prepared(seaweedfs, tmp_path, {"workload": workload, "duration": duration, "axes": axes})
         change(job)
-        records.write_json(folder / "job.json", job)
+        job.write(folder)
         started = launcher(folder, clients, [seaweedfs.credentials().environ()])
-        with scratch.using(job["scratch_base"]):  # as `measure` does: else another `down --all` clears it
-            timeout_s, seconds = job["timeout_ns"] / 1e9, job["point"]["fixed"]["duration_ns"] / 1e9
+        with scratch.using(job.scratch_base):  # as `measure` does: else another `down --all` clears it
+            timeout_s, seconds = job.timeout_ns / 1e9, job.point.fixed["duration_ns"] / 1e9
             results = coordinator.run(started, folder, clients, timeout_s, seconds, at_start)
         assert len(started.ended()) == clients
         return folder, job, results
@@ -63,51 +62,51 @@ class Forgetful(LocalLauncher):
 @pytest.mark.parametrize("workload", ["put", pytest.param("get", marks=pytest.mark.heavy)])
 def test_what_a_gang_records(gang, workload):
     folder, job, results = gang(workload, clients=3, front_ends=2)
-    assert {r["endpoint"] for r in results} == {e["url"] for e in job["endpoints"]}
-    assert len({r["t0_ns"] for r in results}) == 1
+    assert {r.endpoint for r in results} == {e.url for e in job.endpoints}
+    assert len({r.t0_ns for r in results}) == 1
     for rank, r in enumerate(results):
-        assert r["saw_go_in_time"] and 0 <= r["lateness_ns"] < 500_000_000
-        assert all(c["ok"] for c in r["checks"]), r["checks"]
+        assert r.saw_go_in_time and 0 <= r.lateness_ns < 500_000_000
+        assert all(c.ok for c in r.checks), r.checks
         ops = pq.read_table(folder / f"ops.{rank}.parquet").to_pydict()
-        assert len(ops["end_ns"]) == r["operations"] > 0
-        assert ops["end_ns"] == sorted(ops["end_ns"]) and ops["end_ns"][0] > r["t0_ns"]
+        assert len(ops["end_ns"]) == r.operations > 0
+        assert ops["end_ns"] == sorted(ops["end_ns"]) and ops["end_ns"][0] > r.t0_ns
         assert set(ops["bytes"]) == {4000} and set(ops["op"]) == {workload.upper()} and set(ops["client"]) == {rank}
-        assert 1 <= r["connections_max"] <= 8
-        assert r["cpu_user_s"] > 0
-    assert not list(Path(job["scratch"]).glob(f"{job['attempt']}-*"))
+        assert 1 <= r.connections_max <= 8
+        assert r.cpu_user_s > 0
+    assert not list(job.scratch.glob(f"{job.attempt}-*"))
 
 
 @pytest.mark.heavy
 def test_uploads_go_to_all_buckets_and_no_key_twice(gang):
     folder, job, results = gang("put", clients=2, buckets=3)
     keys = [k for r in range(2) for k in pq.read_table(folder / f"ops.{r}.parquet")["object"].to_pylist()]
-    assert len(keys) == len(set(keys)) == sum(r["operations"] for r in results)
-    assert len(job["buckets"]) == 3
+    assert len(keys) == len(set(keys)) == sum(r.operations for r in results)
+    assert len(job.buckets) == 3
 
 
 @pytest.mark.heavy
 def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
-    missing = [{"name": "storelab-nobody-made-this", "prefix": ""}]
-    _, _, results = gang("put", change=lambda job: job.update(buckets=missing))
+    missing = [Bucket("storelab-nobody-made-this")]
+    _, _, results = gang("put", change=lambda job: setattr(job, "buckets", missing))
     for r in results:
-        failed = [(c["name"], "NoSuchBucket" in c["detail"]) for c in r["checks"] if not c["ok"]]
-        assert r["operations"] == 0 < r["errors"] and failed == [("something moved", True)]
+        failed = [(c.name, "NoSuchBucket" in c.detail) for c in r.checks if not c.ok]
+        assert r.operations == 0 < r.errors and failed == [("something moved", True)]
 
 
 def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
     def corrupt(job):
         s3 = clients.for_store(seaweedfs)
         for i in range(20):
-            s3.put_object(Bucket=job["buckets"][0]["name"], Key=f"data/payload-5kB-20x1/{i:07d}", Body=b"x" * 5000)
+            s3.put_object(Bucket=job.buckets[0].name, Key=f"data/payload-5kB-20x1/{i:07d}", Body=b"x" * 5000)
 
     _, _, results = gang("get", clients=1, change=corrupt, object_size="5 kB")
-    assert [c["name"] for c in results[0]["checks"] if not c["ok"]] == ["content"]
+    assert [c.name for c in results[0].checks if not c.ok] == ["content"]
 
 
 def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
     def shorten(job):
         s3 = clients.for_store(seaweedfs)
-        s3.put_object(Bucket=job["buckets"][0]["name"], Key="data/payload-6kB-20x1/0000000", Body=b"x")
+        s3.put_object(Bucket=job.buckets[0].name, Key="data/payload-6kB-20x1/0000000", Body=b"x")
 
     with pytest.raises(MeasurementFailed, match="wrong size"):
         gang("get", clients=1, change=shorten, object_size="6 kB")
@@ -115,13 +114,13 @@ def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
 
 def test_who_is_missing_is_named(gang):
     with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 8 s \(missing: client 2\)"):
-        gang("put", clients=3, launcher=Forgetful, change=lambda job: job.update(timeout_ns=8_000_000_000))
+        gang("put", clients=3, launcher=Forgetful, change=lambda job: setattr(job, "timeout_ns", 8_000_000_000))
 
 
 @pytest.mark.heavy
 def test_a_limit_ends_the_point_at_once(gang):
     def strict(job):
-        job["limits"]["requests_per_s"] = 2
+        job.limits["requests_per_s"] = 2
 
     begun = time.monotonic()
     with pytest.raises(MeasurementFailed, match=r"limits\.requests_per_s"):
@@ -132,7 +131,7 @@ def test_a_limit_ends_the_point_at_once(gang):
 @pytest.mark.heavy
 def test_uploads_end_where_the_room_ends(gang):
     with pytest.raises(MeasurementFailed, match=r"limits\.stored_bytes"):
-        gang("put", duration="30 s", change=lambda job: job["limits"].update(room_bytes=400_000))
+        gang("put", duration="30 s", change=lambda job: job.limits.update(room_bytes=400_000))
 
 
 @pytest.mark.heavy
@@ -147,10 +146,10 @@ def test_a_store_that_hangs_ends_by_the_deadline(gang, seaweedfs):
     finally:
         os.kill(pid, signal.SIGCONT)
     for r in results:
-        rows = pq.read_table(folder / f"ops.{r['client']}.parquet").to_pylist()
+        rows = pq.read_table(folder / f"ops.{r.client}.parquet").to_pylist()
         ends = [row["end_ns"] for row in rows if row["error"] != HUNG]
-        assert r["operations"] > 0 and ends[-1] < r["t0_ns"] + 2_500_000_000
-        assert r["engine"]["cut_off"] >= r["engine"]["hung"] == len(rows) - len(ends) > 0
+        assert r.operations > 0 and ends[-1] < r.t0_ns + 2_500_000_000
+        assert r.engine["cut_off"] >= r.engine["hung"] == len(rows) - len(ends) > 0
 
 
 @pytest.mark.command_lines

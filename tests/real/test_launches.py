@@ -45,7 +45,7 @@ def test_starts_through_squid_and_past_it(campaign):
     plan_file.write(config, points, WORKLOADS)
     before, ports = squids(), {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)}
     for chosen in points:
-        run = point.point(config, points, chosen.key)
+        run = point.point(config, points, chosen.key).to_json()
         told = {c["name"]: c for c in run["checks"]}
         assert run["valid"] and all(c["ok"] for c in told.values()), told
         ops = [row for c in (0, 1) for row in pq.read_table(config.raw / chosen.key / f"ops.{c}.parquet").to_pylist()]

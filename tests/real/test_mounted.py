@@ -7,7 +7,7 @@ import pytest
 from laboratory import bucket_for
 
 from storelab.core import stores
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN
 from storelab.stores.posix.mounted import Mounted, mounted
 

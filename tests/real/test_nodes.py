@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,9 +19,9 @@ from laboratory import configured
 from managed import until
 from process_table import having
 
-from storelab.core import records
 from storelab.core.config import Launcher
 from storelab.core.errors import MeasurementFailed
+from storelab.core.records import RunRecord
 from storelab.gang import coordinator, credentials, nodes, post
 from storelab.gang.launchers.remote import RemoteLauncher
 from storelab.host import scratch
@@ -74,16 +75,16 @@ def gang(seaweedfs, tmp_path):
         size = sum(map(len, ranks))
         sweep = {"workload": "get", "duration": duration, "axes": {"clients": size, "workers": 2}}
         folder, job = prepared(seaweedfs, tmp_path, sweep)
-        job["timeout_ns"] = timeout_s * 10**9
-        shared = job["scratch_base"]
-        job |= job_changes
-        records.write_json(folder / "job.json", job)
+        job.timeout_ns = timeout_s * 10**9
+        shared = job.scratch_base
+        job = replace(job, **job_changes)
+        job.write(folder)
         given = Launcher(address="127.0.0.1", **(settings or {}))
         started = launcher(folder, ranks, [seaweedfs.credentials().environ()], given)
-        seconds = job["point"]["fixed"]["duration_ns"] / 1e9
+        seconds = job.point.fixed["duration_ns"] / 1e9
         with scratch.using(shared):  # as `measure` does: else another `down --all` clears it
             results = coordinator.run(
-                started, folder, size, timeout_s, seconds, lambda t0: at_start(folder), job["lead_ns"] / 1e9
+                started, folder, size, timeout_s, seconds, lambda t0: at_start(folder), job.lead_ns / 1e9
             )
         return folder, job, results, started
 
@@ -97,18 +98,19 @@ def wait_gone(folder: Path) -> None:
 
 def test_what_a_gang_over_three_nodes_records(gang, seaweedfs, tmp_path):
     with scratch.using(tmp_path):  # as the coordinator does
-        folder, _, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=str(tmp_path))
-    assert [r["client"] for r in results] == list(range(5)) and len({r["t0_ns"] for r in results}) == 1
-    assert [(r["node"], r["host"]) for r in results] == [(n, f"node{n}") for n in (0, 1, 2, 0, 1)]
+        folder, job, results, launcher = gang([[0, 3], [1, 4], [2]], scratch_base=tmp_path)
+    assert [r.client for r in results] == list(range(5)) and len({r.t0_ns for r in results}) == 1
+    assert [(r.node, r.host) for r in results] == [(n, f"node{n}") for n in (0, 1, 2, 0, 1)]
     for rank, r in enumerate(results):
         ops = pq.read_table(folder / f"ops.{rank}.parquet")
-        assert r["saw_go_in_time"] and all(c["ok"] for c in r["checks"]) and len(ops) == r["operations"] > 0
-    found = nodes.record(launcher, results, {"server_cpu_s": 1.0})
-    assert [n["host"] for n in found["nodes"]] == ["node0", "node1", "node2"] and found["shared_machine"]
-    for n in found["nodes"]:
+        assert r.saw_go_in_time and all(c.ok for c in r.checks) and len(ops) == r.operations > 0
+    found = RunRecord(point=job.point)
+    nodes.add_to(found, launcher, results, {"server_cpu_s": 1.0})
+    assert [n["host"] for n in found.nodes] == ["node0", "node1", "node2"] and found.shared_machine
+    for n in found.nodes:
         assert n["clock_how"] == "asked" and abs(n["clock_offset_ns"]) < 5_000_000 and n["clock_error_ns"] < 5_000_000
         assert n["watched"]["monitor_samples"] > 2 and (folder / f"monitor.{n['node']}.parquet").exists()
-    assert found["host"]["cores"] == os.cpu_count()  # three nodes, and one machine
+    assert found.host["cores"] == os.cpu_count()  # three nodes, and one machine
     here = scratch.folder(tmp_path)
     wait_gone(folder)
     assert not [p for p in here.iterdir() if p.is_dir()]
@@ -185,12 +187,12 @@ def test_the_batch_systems_own_words_are_told(gang):
 def test_without_a_shared_folder_by_the_post_office(gang, tmp_path):
     tmpfs = tmp_path / "tmpfs"
     tmpfs.mkdir()
-    more = {"settings": {"shared_folder": False}, "scratch_base": str(tmpfs)}
+    more = {"settings": {"shared_folder": False}, "scratch_base": tmpfs}
     folder, _, results, launcher = gang([[0, 2], [1]], launcher=Posted, **more)
     assert not list(tmpfs.iterdir())  # where no other process uses it, agents leave nothing on a node's tmpfs
-    assert [r["host"] for r in results] == ["node0", "node1", "node0"]
+    assert [r.host for r in results] == ["node0", "node1", "node0"]
     rows = sum(len(pq.read_table(folder / f"ops.{r}.parquet")) for r in range(3))
-    assert rows == sum(r["operations"] for r in results) > 0
+    assert rows == sum(r.operations for r in results) > 0
     assert all(n["watched"] for n in launcher.about()) and not list(folder.glob("ticket*"))
     with pytest.raises(OSError):
         post.RemoteFolder(launcher.url, launcher.ticket).get("job.json")  # the office has closed
@@ -210,19 +212,20 @@ def test_roles_over_nodes_each_with_a_data_set_of_its_own(seaweedfs, tmp_path):
     assert len(manifests) == 2
     folder = tmp_path / "gang"
     folder.mkdir()
-    job = jobs.of_point(config, point, seaweedfs, manifests, folder.name) | {"lead_ns": 300_000_000}
-    records.write_json(folder / "job.json", job)
+    job = jobs.of_point(config, [point], point, seaweedfs, manifests, folder.name)
+    job.lead_ns = 300_000_000
+    job.write(folder)
     environs = [seaweedfs.credentials().environ()] * point.clients
     settings = Launcher(address="127.0.0.1", shared_folder=False)
-    with scratch.using(job["scratch_base"]):
+    with scratch.using(job.scratch_base):
         launcher = Posted(folder, [[0, 2], [1]], environs, settings)
         results = coordinator.run(launcher, folder, 3, 30, 1.5, lambda t0: None, 0.3)
-    assert [(r["role"], r["host"]) for r in results] == [("small", "node0"), ("small", "node1"), ("large", "node0")]
-    assert [r["begin_ns"] - r["t0_ns"] for r in results] == [0, 0, 500_000_000]
+    assert [(r.role, r.host) for r in results] == [("small", "node0"), ("small", "node1"), ("large", "node0")]
+    assert [r.begin_ns - r.t0_ns for r in results] == [0, 0, 500_000_000]
     for rank, (r, size) in enumerate(zip(results, (4000, 4000, 50_000), strict=True)):
         ops = pq.read_table(folder / f"ops.{rank}.parquet").to_pylist()
         assert {o["client"] for o in ops} == {rank} and {o["bytes"] for o in ops} == {size}
-        assert all(c["ok"] for c in r["checks"]) and min(o["start_ns"] for o in ops) >= r["begin_ns"]
+        assert all(c.ok for c in r.checks) and min(o["start_ns"] for o in ops) >= r.begin_ns
 
 
 def test_the_post_office_serves_who_knows_the_token(tmp_path):

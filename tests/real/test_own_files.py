@@ -11,7 +11,7 @@ from managed import rows_of
 from paths import SHARED
 
 from storelab.core.errors import MeasurementFailed
-from storelab.measure import cleaning
+from storelab.measure import deployment
 from storelab.measure import point as measure
 from storelab.stores import everywhere
 from storelab.stores.protocols import s3_clients
@@ -55,7 +55,7 @@ def measured(config, points):
     """Return [(point, record, its reads)] of all points; every check must hold, and no read fail."""
     out = []
     for point in points:
-        record = measure.point(config, points, point.key)
+        record = measure.point(config, points, point.key).to_json()
         assert all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
         reads = rows_of(config.raw / point.key, "reads")
         assert reads and {row["error"] for row in rows_of(config.raw / point.key, "ops")} == {None}, point.key
@@ -150,8 +150,8 @@ def test_names_of_folders_and_files_are_data(tmp_path, seaweedfs, keys):
     config, points = configured(folder, {"one": store}, sweeps, **own)
     assert {p.axes["engine"] for p in points} == {*every["object"], *every["root"]}
     for point in points:
-        record = measure.point(config, points, point.key)
+        record = measure.point(config, points, point.key).to_json()
         assert record["valid"] and all(c["ok"] for c in record["checks"]), (point.key, record["checks"])
         assert {row["error"] for row in rows_of(config.raw / point.key, "ops")} == {None}, point.key
-    removed = cleaning.clean(config, everywhere(config)["one"])
+    removed = deployment.clean(config, everywhere(config)["one"])
     assert removed.objects and removed.buckets and not removed.stays

@@ -98,7 +98,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     check.everything(config, [planned], WORKLOADS, all_stores(config))
     plan_file.write(config, [planned], WORKLOADS)
     proxy.reset()
-    run = point.point(config, [planned], planned.key)
+    run = point.point(config, [planned], planned.key).to_json()
     told = {c["name"]: c for c in run["checks"]}
     assert told.keys() == {"days", "stratum 0 whole"} and all(c["ok"] for c in told.values()), told
     assert re.fullmatch(r"cvmfs_swissknife \d+\.\d+\.\d+.*", run["engine"]["version"])

@@ -15,7 +15,7 @@ from managed import filled, intact
 from storelab.core import stores
 from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
 from storelab.core.errors import UserError
-from storelab.measure.faults.runner import Runner
+from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN, UNKNOWN
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket

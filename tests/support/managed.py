@@ -284,7 +284,7 @@ class Lab:
 
     def measured(self, sweep: str) -> tuple[list[dict], dict, Path]:
         """Measure the point of a sweep; return (rows of operations, record, folder of the point)."""
-        record = point.point(self.config, list(self.points.values()), self.points[sweep].key, again=True)
+        record = point.point(self.config, list(self.points.values()), self.points[sweep].key, again=True).to_json()
         at = self.config.raw / self.points[sweep].key
         assert all(c["ok"] for c in record["checks"]), record["checks"]
         return rows_of(at, "ops"), record, at

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from http.client import HTTPMessage
 from itertools import count
 from pathlib import Path
@@ -159,13 +158,14 @@ def staged(folder: Path) -> dict[str, bytes]:
 def measured(engine: str, workload: str, folder: Path, url: str) -> str:
     """Measure a short point; return why it is invalid, "" if it is valid."""
     import staged_root
+    from made_jobs import client_result, gang_job
 
     from storelab.core import clock
     from storelab.core.config import Config
     from storelab.core.errors import MeasurementFailed, UserError
     from storelab.core.model import Point
     from storelab.engines.common.guard import LimitExceeded
-    from storelab.engines.contract import Job
+    from storelab.engines.contract import Check, Job
     from storelab.gang import client as gang
     from storelab.measure import record
     from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -198,11 +198,12 @@ def measured(engine: str, workload: str, folder: Path, url: str) -> str:
         begin = clock.now_ns()
         deadline = begin + job.point.fixed["duration_ns"]
         client.run(begin, deadline)
-        result = gang.write_result(scratch, 0, client.result())
-        result |= {"begin_ns": begin, "deadline_ns": deadline, "t0_ns": begin}
-        told = {"buckets": [asdict(b) for b in job.buckets], "attempt": job.attempt, "scratch": str(folder)}
-        record.accept(limits, [result], result["checks"] + kind.after(store, job.point, told, scratch))
-        return record.budget(Config.model_construct(failure_budget=0.01), [result])["reason"] or ""
+        result = client_result(begin_ns=begin, deadline_ns=deadline, t0_ns=begin)
+        gang.write_tables(scratch, 0, client.result(), result)
+        whole = gang_job(job.point, buckets=job.buckets, attempt=job.attempt, scratch=folder)
+        checks = [Check(**check) for check in kind.after(store, job.point, whole, scratch)]
+        record.accept(limits, [result], result.checks + checks)
+        return record.budget(Config.model_construct(failure_budget=0.01), [result]).reason or ""
     except (LimitExceeded, MeasurementFailed, UserError) as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - as the gang reports it

@@ -240,10 +240,10 @@ def measure(settings: Settings, key: str, again: bool) -> None:
     with choose.spare(config, next((p for p in points if p.key == key), None)) as spare:
         # Only now, while the other process loads what the clients need: both take half a second.
         from storelab.measure import point as measuring
-        from storelab.measure.progress import terminal
+        from storelab.measure import progress
 
         prefork.without_pandas()
-        with terminal.shown(config.campaign_dir):
+        with progress.shown(config.campaign_dir):
             measuring.point(config, points, key, again, spare)
 
 
@@ -288,7 +288,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
 
     CAMPAIGN must be the one that is configured, so that nobody removes another by mistake.
     """
-    from storelab.measure import cleaning
+    from storelab.measure import deployment
 
     config = settings.load()
     if campaign != config.name:
@@ -303,7 +303,7 @@ def clean(settings: Settings, campaign: str, yes: bool) -> None:
             continue
         store.up(1)
         try:
-            removed = cleaning.clean(config, store)
+            removed = deployment.clean(config, store)
             click.echo(f"{name}: removed {removed}")
             if not removed.complete:
                 failed.append(f"{name}: not all that storelab wrote could be deleted")

@@ -54,7 +54,7 @@ def quick(
     takes, how fast sparse reads of a ROOT file are, and what limited it. Nothing stays in the endpoint.
     """
     from storelab.gang import coordinator
-    from storelab.measure.point import measuring_lock
+    from storelab.measure.attempts import measuring_lock
 
     coordinator.heed_signals()
     given = {"profile": profile, "region": region, "bucket": bucket}

@@ -185,7 +185,7 @@ def planned_stores(settings: Settings) -> list[tuple[Any, int, int]]:
 def down(settings: Settings, name: str | None, all_: bool) -> None:
     """Stop the managed store NAME, or all of them. Their data stay."""
     from storelab.host import scratch
-    from storelab.measure.point import measuring_lock
+    from storelab.measure.attempts import measuring_lock
     from storelab.stores.managed import users
 
     config = settings.load()

@@ -105,11 +105,11 @@ def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
     try:
         flow = prepare(overrides, verifying=main_process)
         if flow.measuring:
+            from storelab.host import console
             from storelab.measure import given_up
-            from storelab.measure.progress import terminal
 
             os.environ.setdefault(given_up.RUN, f"{os.getpid()}:{time.time_ns()}")
-            os.environ.setdefault(terminal.NAMED, terminal.name_here(sys.stderr))
+            os.environ.setdefault(console.NAMED, console.name_here(sys.stderr))
         return flow
     except (UserError, OSError) as error:
         print(f"storelab: {of_system(error) if isinstance(error, OSError) else error}", file=sys.stderr)

@@ -79,9 +79,9 @@ MOVING_NOTHING = ("delete", "stat", "list")
 def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
     """Whether clients speak https to this store (its settings), deployed as these axes say."""
     if (scheme := values.get("scheme", axes.SCHEME.default)) != axes.SCHEME.default:
-        return scheme == "https"
+        return bool(scheme == "https")
     endpoint = getattr(settings, "endpoint", "")
-    first = endpoint if isinstance(endpoint, str) else next(iter(endpoint), "")
+    first: str = endpoint if isinstance(endpoint, str) else next(iter(endpoint), "")
     return first.startswith("https:") or bool(getattr(settings, "tls", False))
 
 
@@ -93,7 +93,7 @@ def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
     moved, slow = values["range_size"] or values["object_size"], SLOW
     if values.get("keys"):
         moved, slow = values["keys"], SLOW_KEYS
-    rounds = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // slow
+    rounds: int = ROUNDS * values["clients"] * values["workers"] * moved * 10**9 // slow
     return min(max(BETWEEN_HOSTS_NS if between_hosts else SHORTEST_NS, rounds), LONGEST_NS)
 
 

@@ -1,6 +1,6 @@
 """One clock for all records: UTC nanoseconds, wall clock read once at import, monotonic from there.
 
-On another host than the coordinator's, the difference of the two clocks is added (`gang/clocks.py` measures it), so
+On another host than the coordinator's, the difference of the two clocks is added (`gang/nodes.py` measures it), so
 that all times of a point are those of one clock.
 """
 

@@ -8,16 +8,17 @@ import functools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores, yaml_text
-from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Release, Role, RootFile, Sizes, Sweep
+from storelab.core.campaign import Campaign, Launcher, Limits, Role, RootFile, Sweep
 from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
-from storelab.core.campaign.release import Chunks, Tree
-from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait
+from storelab.core.campaign.mixes import Mix, Sizes
+from storelab.core.campaign.release import Chunks, Release, Tree
+from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait, given
 from storelab.core.errors import UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
@@ -49,9 +50,9 @@ class Config(Campaign):
         ),
     )
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
-    gang_timeout: Wait = Field("60 s", description="How long the clients of a point wait for each other.")
+    gang_timeout: Wait = Field(given("60 s"), description="How long the clients of a point wait for each other.")
     lead: Duration = Field(
-        "200 ms", description="Least time between the agreement and the start; what the agreement took is added."
+        given("200 ms"), description="Least time between the agreement and the start; what the agreement took is added."
     )
 
     @field_validator("stores")
@@ -64,7 +65,7 @@ class Config(Campaign):
             raise ValueError(
                 "a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`"
             )
-        return {**configured, "nullserver": stores.load("nullserver").Settings(kind="nullserver")}
+        return {**configured, "nullserver": stores.load("nullserver").Settings.model_validate({"kind": "nullserver"})}
 
     @property
     def campaign_dir(self) -> Path:
@@ -103,7 +104,7 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
         if not all(parts) or len(parts) > yaml_text.MOST_DEEP:
-            raise UserError("--set", f"{yaml_text.shown(key)} is no key", "write --set key.key=value")
+            raise UserError("--set", f"{shown(key)} is no key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):
             value = {part: value}
@@ -136,6 +137,7 @@ def names_of_campaigns(root: Path) -> list[str]:
 MOST_SHOWN = 80  # letters of a value or a key in a message
 SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values no message shows
 Layers = list[tuple[str, dict[str, Any]]]
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_layers(
@@ -182,7 +184,7 @@ def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, An
     """One line where the campaign file names stores of its own, and so does not measure one of config.yaml's
     `use_stores`; else None. Who names stores in a further file or on the command line knows what he does."""
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
-    mine, its = here.get("use_stores") or [], there.get("use_stores")
+    mine, its = here.get("use_stores") or [], there.get("use_stores") or []
     mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
     left = [name for name in mine if name not in (its or mine)]
     if not left or any("use_stores" in doc for _, doc in others):
@@ -215,7 +217,7 @@ def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str,
     return light
 
 
-def _validated(model: type[BaseModel], *files: Any) -> tuple[Any, Layers]:
+def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
     """The configuration as this model, and the layers that it was read from. files: as of `read_layers`."""
     layers, data = read_layers(*files)
     try:
@@ -263,7 +265,8 @@ def _siblings(loc: list[str], layers: Layers) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     models |= {"faults": Act, "mixes": Mix, "sizes": Sizes, "claims": Published if "published" in loc[2:] else Claim}
-    models["release"] = {"chunks": Chunks, "tree": Tree}.get(loc[1] if len(loc) > 1 else "", Release)
+    parts: dict[str, type[BaseModel]] = {"chunks": Chunks, "tree": Tree}
+    models["release"] = parts.get(loc[1] if len(loc) > 1 else "", Release)
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role
     if loc[:1] == ["stores"]:

@@ -55,6 +55,11 @@ def _sweep_name(value: Any) -> str:
     return "_".join(_name(part) for part in value.split("_")) if isinstance(value, str) else _name(value)
 
 
+def given(text: str) -> Any:
+    """Return a default as a user would write it: the validators of its field read it."""
+    return text
+
+
 def _text(value: Any) -> str:
     """Something to read or to open: not nothing, one line, no sign that no file or server knows."""
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -67,22 +72,24 @@ def _text(value: Any) -> str:
 
 
 def _host(value: Any) -> str:
-    if len(_text(value)) > 253 or not _HOST.fullmatch(value):
-        raise ValueError(f"{shown(value)} is no host name or address; write it like 127.0.0.1 or node1.example.org")
-    return value
+    text = _text(value)
+    if len(text) > 253 or not _HOST.fullmatch(text):
+        raise ValueError(f"{shown(text)} is no host name or address; write it like 127.0.0.1 or node1.example.org")
+    return text
 
 
 def _path(value: Any) -> str:
-    if _text(value).startswith("~"):
+    text = _text(value)
+    if text.startswith("~"):
         try:
-            Path(value).expanduser()
+            Path(text).expanduser()
         except RuntimeError:
-            raise ValueError(f"{shown(value)} begins with nobody's home folder; write the whole path") from None
-    if len(value) > MOST_PATH:
-        raise ValueError(f"{shown(value)} has {len(value)} signs; a path has at most {MOST_PATH}")
-    if bad := next((part for part in value.split("/") if len(part.encode()) > MOST_PART), None):
+            raise ValueError(f"{shown(text)} begins with nobody's home folder; write the whole path") from None
+    if len(text) > MOST_PATH:
+        raise ValueError(f"{shown(text)} has {len(text)} signs; a path has at most {MOST_PATH}")
+    if bad := next((part for part in text.split("/") if len(part.encode()) > MOST_PART), None):
         raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; a folder's name has at most {MOST_PART}")
-    return value
+    return text
 
 
 def _wait(value: Any) -> int:
@@ -122,7 +129,7 @@ def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
-        return value == "true"
+        return bool(value == "true")
     raise ValueError(f"{shown(value)} is not a boolean; write true or false")
 
 
@@ -218,7 +225,7 @@ def _store(value: Any) -> Closed:
     """
     if isinstance(value, Closed):
         return value
-    kind = value.get("kind") if isinstance(value, Mapping) else value
+    kind: Any = value.get("kind") if isinstance(value, Mapping) else value
     try:
         return stores.load(kind).Settings.model_validate(value)
     except UserError as error:

@@ -17,6 +17,7 @@ from typing import Any
 from storelab.core import records, sealed
 from storelab.core.errors import UserError
 from storelab.core.model import Point
+from storelab.core.records import RunRecord
 
 SUMS, SEAL, PLAN = "SHA256SUMS", "SEAL", "plan.json"
 SEALED_KEYS = ("time", "points", "failed", "sha256sums_sha256")
@@ -95,12 +96,11 @@ def flaw_of_manifest(path: Path, digest: Digest = records.sha256) -> Flaw | None
     return _flaw_of_files(path.parent, files.items(), path.name, digest)
 
 
-def load_run(folder: Path, point: Point | None = None) -> dict[str, Any] | None:
-    """The valid `run.json` of a point's folder; None where there is none, or `flaw` finds something."""
+def load_run(folder: Path, point: Point | None = None) -> RunRecord | None:
+    """The valid record in a point's folder; None where there is none, or `flaw` finds something."""
     if flaw(folder, point.identity() if point else None):
         return None
-    run: dict[str, Any] = records.read_json(folder / "run.json")
-    return run
+    return RunRecord.from_json(records.read_json(folder / "run.json"))
 
 
 def raw_files(raw: Path) -> list[Path]:
@@ -297,8 +297,8 @@ def verify(raw: Path) -> int:
             raise wrong.error(mend)
     for name in found:
         path = raw / name
-        if path.suffix == ".json" and path.name != "run.json" and (problem := records.damage(path)):
-            raise UserError(str(path), problem, mend)
+        if path.suffix == ".json" and path.name != "run.json" and (damaged := records.damage(path)):
+            raise UserError(str(path), damaged, mend)
         if name.startswith("manifests/") and path.suffix == ".json" and (wrong := flaw_of_manifest(path, digest)):
             raise wrong.error(mend)
     if seal and seal["points"] != len(points):

@@ -7,14 +7,16 @@ A *point* is a store, a workload, the value of every axis of that workload, and 
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
 
 from storelab.core import units
 from storelab.core.errors import UserError, shown
 
 MOST_INT, MOST_SIZE = 10**9, 10**15  # of an axis
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*\Z")
+PLAN_SCHEMA = 1
+Facts = dict[str, Any]  # a JSON object; docs/records.md lists its keys
 PREFIX = "roles-"  # before the name of a sweep with roles: its workload
 OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
@@ -107,7 +109,7 @@ class Axis:
             return f"{value:04d}"
         if self.kind == "percent":
             return f"{value:g}"
-        return value
+        return str(value)
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,14 @@ class Point:
     fixed: dict[str, Any] = field(default_factory=dict)
     dataset: dict[str, Any] | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """As `plan.json`, `job.json` and the records have it; its values are not copied."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**data)
+
     def identity(self) -> dict[str, Any]:
         """Store, workload, axes and rep: a record is this point's if and only if these agree."""
         return {"store": self.store, "workload": self.workload, "axes": self.axes, "rep": self.rep}
@@ -166,7 +176,7 @@ class Point:
             name, begin, end = role["name"], role["begin_ns"], role["end_ns"]
             head = f"{name}{OF_ROLE}"
             own = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
-            fixed = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed", "bin_ns") if k in self.fixed}
+            fixed: dict[str, Any] = {k: self.fixed[k] for k in ("warm_up_ns", "data_seed", "bin_ns") if k in self.fixed}
             fixed |= {"duration_ns": end - begin}
             point = replace(
                 self,
@@ -197,6 +207,36 @@ class Part:
     def attempt(self, attempt: str) -> str:
         """Its own id of an attempt at the whole point: no two roles make the same keys."""
         return f"{attempt}-{self.number}" if self.name else attempt
+
+
+@dataclass
+class Plan:
+    """The plan of a campaign: the content of `plan.json`, which is all that the analysis needs to know of it.
+
+    Fields that are None are left out of the file. Older plans lack some fields.
+    """
+
+    campaign: Facts  # name, title and the settings of the whole campaign
+    stores: dict[str, Facts]  # settings, without anything secret
+    limits: Facts
+    workloads: dict[str, Facts]  # name -> help, axes as `Axis.declared`, and roles where it has some
+    points: list[Point]
+    schema: int = PLAN_SCHEMA
+    figures: Facts | None = None  # of the campaign itself
+    claims: Facts | None = None
+    together: Facts | None = None  # sweep -> axes and rows that go together
+    software: dict[str, str] | None = None  # package -> version, of those that measure
+    file: str | None = None  # the campaign file
+
+    def to_json(self) -> Facts:
+        out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        return {"schema": self.schema, **out, "points": [point.to_json() for point in self.points]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a plan. Raises KeyError, TypeError: it is damaged."""
+        given = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**given | {"points": [Point.from_json(point) for point in data["points"]]})
 
 
 def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) -> str:

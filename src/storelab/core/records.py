@@ -11,12 +11,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from storelab.core.errors import UserError
-from storelab.core.model import Point
+from storelab.core.model import Facts, Point
 from storelab.core.redaction import redacted, without_tokens
 
 if TYPE_CHECKING:  # a process that writes no table starts without
@@ -123,6 +123,99 @@ HEADS = ("run.json", FAILED, LATER)
 SUM_KEYS = ("summed", "sum")  # what `with_sum` adds
 _SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that bears a sum of its own
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
+
+
+@dataclass
+class Budget:
+    """Failed operations of a run against the failure budget. docs/records.md explains each field."""
+
+    errors: int
+    operations: int
+    fraction: float
+    failure_budget: float
+    hung: int | None = None  # of the errors; None where an engine cannot report it
+    hung_fraction: float = 0.0
+    reason: str | None = None  # why the run is invalid
+    before_errors: int | None = None  # until the first act of a fault
+    before_operations: int | None = None
+
+    def to_json(self) -> Facts:
+        out = asdict(self)
+        return out if self.before_errors is not None else {k: v for k, v in out.items() if not k.startswith("before_")}
+
+
+@dataclass
+class RoleRecord:
+    """What one role of a point did. clients: their numbers."""
+
+    name: str
+    workload: str
+    axes: Facts
+    clients: list[int]
+    begin_ns: int
+    end_ns: int
+    engine: Facts
+    budget: Budget
+
+    def to_json(self) -> Facts:
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"budget": self.budget.to_json()}
+
+
+@dataclass(kw_only=True)
+class RunRecord:
+    """The record of a point: the content of `run.json`, which docs/records.md explains.
+
+    Fields that are None are left out of the file. Older records lack some fields.
+    """
+
+    schema: int = SCHEMA
+    campaign: str = ""
+    point: Point
+    valid: bool = True
+    budget: Budget | None = None
+    attempt: str = ""
+    launcher: str = ""
+    start_ns: int = 0
+    deadline_ns: int = 0
+    lead_ns: int = 0
+    clients: list[Facts] = field(default_factory=list)  # each a `contract.ClientResult`
+    host: Facts = field(default_factory=dict)
+    store: Facts = field(default_factory=dict)
+    environment: Facts = field(default_factory=dict)
+    engine: Facts = field(default_factory=dict)
+    checks: list[Facts] = field(default_factory=list)
+    events: list[Facts] = field(default_factory=list)
+    roles: list[RoleRecord] | None = None
+    nodes: list[Facts] | None = None
+    coordinator: Facts | None = None  # its host, where the clients ran on other nodes
+    shared_machine: bool | None = None
+    cold: Facts | None = None
+    fault: Facts | None = None
+    observed: Facts | None = None
+    durability: Facts | None = None
+    fill: Facts | None = None
+    servers: list[Facts] | None = None
+    earlier: list[Facts] | None = None  # tries before this one, see `tries`
+    files: dict[str, Facts] | None = None  # name -> {sha256, bytes}
+
+    def to_json(self) -> Facts:
+        out = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
+        out["point"] = self.point.to_json()
+        if self.budget:
+            out["budget"] = self.budget.to_json()
+        if self.roles:
+            out["roles"] = [role.to_json() for role in self.roles]
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        run = cls(**{f.name: data[f.name] for f in fields(cls) if f.name in data})
+        run.point = Point.from_json(data["point"])
+        if "budget" in data:
+            run.budget = Budget(**data["budget"])
+        if "roles" in data:
+            run.roles = [RoleRecord(**role | {"budget": Budget(**role["budget"])}) for role in data["roles"]]
+        return run
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:

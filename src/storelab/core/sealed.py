@@ -99,6 +99,7 @@ def write(raw: Path, files: Iterable[Path], target: Path) -> None:
             parts[path.name.partition(".")[0]].append(own)
     counted = {name: _write_table(target / f"{name}.parquet", name, sorted(found)) for name, found in parts.items()}
     rows = {own: number for numbers in counted.values() for own, number in numbers.items()}
+    lines: list[tuple[str, str, str | None, int | None]]
     lines = [(key, file, path.read_bytes().decode(), None) for key, file, path in texts]
     lines += [(key, file, None, number) for (key, file), number in rows.items()]
     columns = zip(*sorted(lines, key=lambda line: line[:2]), strict=True) if lines else ((),) * 4

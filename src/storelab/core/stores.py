@@ -40,7 +40,8 @@ def load(kind: str) -> "type[Store]":
     if not isinstance(kind, str) or kind not in KINDS:
         raise UserError("stores", f"no store of kind {kind!r}", f"one of: {', '.join(KINDS)}")
     module, _, name = KINDS[kind].partition(":")
-    return getattr(importlib.import_module(module), name)
+    found: type[Store] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def has_ceiling(kind: str) -> bool:

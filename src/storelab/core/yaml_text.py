@@ -19,7 +19,7 @@ MOST_DEEP = 40  # brackets in brackets
 MOST_NODES = 200_000  # with every alias written out
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
     """A SafeLoader that counts while it reads: depth, nodes with aliases written out, keys."""
 
     def __init__(self, text: str):

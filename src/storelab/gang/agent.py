@@ -7,27 +7,97 @@ node's clock is compared with the coordinator's clock, and its clients use the l
 have ended, and they end with it. It also ends when the coordinator gives no sign of life.
 """
 
+import fcntl
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from storelab.core import clock, records
+from storelab.core import clock, folders, records
 from storelab.core.redaction import without_tokens
-from storelab.gang import clocks, credentials, nodes, post, prefork, rendezvous
+from storelab.engines.contract import ClientResult, GangJob
+from storelab.gang import credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.gang.launchers.remote import TOLD_TO_END
-from storelab.gang.node_folder import GangFolder
 from storelab.gang.rendezvous import Folder, GangAborted
-from storelab.host import processes
+from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
 CALLED_OFF_S = 0.5  # between two looks whether the gang was called off
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _told: list[str] = []  # how this agent was told to end
+TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
+
+
+class GangFolder:
+    """The folder of a gang on a node's tmpfs: `gang-<attempt>-<number>` in the user's scratch folder.
+
+    The agent removes it at the end; if that agent was killed, the next one does.
+
+    It is locked until `remove()`, or until the kernel ends its owner.
+    """
+
+    def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
+        self.base, self._held = base, ExitStack()
+        self.scratch = self._held.enter_context(scratch.using(base))
+        with _turn(self.scratch):
+            sweep(self.scratch)
+            self.path = self.scratch / f"gang-{attempt}-{number}"
+            self.path.mkdir(mode=0o700)
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
+
+    def remove(self) -> None:
+        """Remove it and what its clients left, once; and the whole scratch folder if nobody else uses it."""
+        _remove(self.path)
+        os.close(self._lock)
+        self._held.close()
+        scratch.clear(self.base)
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove the folders of gangs whose agent was killed, including their credentials; returns their names.
+
+    No other agent may begin meanwhile.
+    """
+    out = []
+    for path in sorted(folder.glob("gang-*")):
+        try:
+            lock = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+            out.append(path.name)
+        except BlockingIOError:
+            pass  # its agent lives
+        finally:
+            os.close(lock)
+    return out
+
+
+def _remove(path: Path) -> None:
+    """Remove the clients' folders first: while this folder exists, their names are known."""
+    for name in (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []:
+        shutil.rmtree(path.parent / name, ignore_errors=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """One agent at a time: a folder that is not locked yet would look abandoned."""
+    with folders.lock_file(folder / TURN) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class NodeFailed(Exception):
@@ -40,16 +110,17 @@ class Agent:
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
         self.host = nodes.host_name()
-        self.data = rendezvous.awaited(uplink, "job.json")
-        if self.data is None:
+        found = rendezvous.awaited(uplink, "job.json")
+        if found is None:
             raise NodeFailed(
                 f"sees no {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
                 "the folder `results` is not shared with this node; "
                 "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
             )
-        self.ranks: list[int] = self.data["nodes"][number]
-        self.timeout_s = self.data["timeout_ns"] / 1e9
-        self.duration_ns = self.data["point"]["fixed"]["duration_ns"]
+        self.job = GangJob.from_json(found)
+        self.ranks = self.job.nodes[number]
+        self.timeout_s = self.job.timeout_ns / 1e9
+        self.duration_ns: int = self.job.point.fixed["duration_ns"]
         self.home: GangFolder | None = None
         self.launcher: LocalLauncher | None = None
         self.watch: Monitor | None = None
@@ -76,9 +147,9 @@ class Agent:
         finally:
             self._end(about)
 
-    def _compare_clock(self) -> clocks.Offset:
+    def _compare_clock(self) -> nodes.Offset:
         """Raises NodeFailed if the clock is further off than the bound."""
-        offset, bound = clocks.measure(self.data["clock"]["addresses"]), self.data["clock"]["bound_ns"]
+        offset, bound = nodes.measure_offset(self.job.clock_addresses), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
                 f"its clock is {offset.ns / 1e9:+.3f} s from the coordinator's, more than clock_bound = "
@@ -88,15 +159,15 @@ class Agent:
         return offset
 
     def _start_clients(self, offset_ns: int) -> None:
-        base = Path(self.data["scratch_base"])
+        base = self.job.scratch_base
         if not base.is_dir():
             raise NodeFailed(f"has no folder {base}: name a tmpfs that all nodes have (`scratch`)")
-        self.home = GangFolder(base, self.data["attempt"], self.number, self.ranks)
+        self.home = GangFolder(base, self.job.attempt, self.number, self.ranks)
         self.local = self.home.path
-        job = self.data | {"scratch": str(self.home.scratch)}
-        for own in (job, *job.get("roles", ())):
-            own |= {"scratch": job["scratch"], "manifest": self.uplink.fetch(own["manifest"], self.local)}
-        records.write_json(self.local / "job.json", job)
+        for own in (self.job, *self.job.roles):
+            own.scratch = self.home.scratch
+            own.manifest = self.uplink.fetch(own.manifest, self.local)
+        self.job.write(self.local)
         environs = credentials.receive(self.uplink.get("keys") or {}, self.local)
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
         launcher = LocalLauncher(self.local, self.ranks, environs)
@@ -125,7 +196,7 @@ class Agent:
     def _until(self, look: Any) -> Any:
         """What `look` returns once it is not empty. Raises GangAborted: called off, a client ended, or a time-out."""
         limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
-        pause = rendezvous.poll_s(len(self.data["nodes"]))
+        pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
             self._step(limit, "the coordinator did not answer")
             if set(self.ranks) <= self.relayed:
@@ -134,7 +205,7 @@ class Agent:
         return found
 
     def _relay_results(self) -> None:
-        limit = time.monotonic() + (self.data["lead_ns"] + self.duration_ns) / 1e9 + self.timeout_s + 90
+        limit = time.monotonic() + (self.job.lead_ns + self.duration_ns) / 1e9 + self.timeout_s + 90
         while not set(self.ranks) <= self.relayed:
             self._step(limit, "clients left no result")
             time.sleep(0.1)
@@ -155,9 +226,8 @@ class Agent:
             if rank in here.present("result"):
                 for path in sorted([*self.local.glob(f"*.{rank}.parquet"), *self.local.glob(f"ledger.{rank}")]):
                     self.uplink.put_file(path)
-                self.uplink.put(
-                    f"result.{rank}", (here.get(f"result.{rank}") or {}) | {"node": self.number, "host": self.host}
-                )
+                result = replace(ClientResult.read(self.local, rank), node=self.number, host=self.host)
+                self.uplink.put(f"result.{rank}", result.to_json())
             else:
                 self.uplink.put_file(self.local / f"client.{rank}.log")
                 self.uplink.put(f"ended.{rank}", {"status": ended[rank], "host": self.host})
@@ -179,7 +249,7 @@ class Agent:
             sign, now = (self.uplink.get("coordinator") or {}).get("time_ns", 0), time.monotonic()
             if sign != self._coordinator[0]:
                 self._coordinator = sign, now
-            elif now - self._coordinator[1] > self.data["silence_ns"] / 1e9:
+            elif now - self._coordinator[1] > self.job.silence_ns / 1e9:
                 raise GangAborted("the coordinator has given no sign of life")
 
     def _end(self, about: dict[str, Any]) -> None:

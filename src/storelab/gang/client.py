@@ -14,50 +14,25 @@ import signal
 import sys
 import traceback
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from storelab import engines
 from storelab.core import clock, records
 from storelab.core.engines import CATALOGUE
 from storelab.core.errors import MeasurementFailed, UserError, of_memory, of_system
-from storelab.core.model import Point, accounts_of
+from storelab.core.model import Point
 from storelab.core.redaction import redacted, without_tokens
 from storelab.engines.common.guard import LimitExceeded
-from storelab.engines.contract import Job, Result
+from storelab.engines.contract import Client, ClientResult, GangJob, Job, Result
 from storelab.gang import prefork, rendezvous
 from storelab.host import proc, processes
-from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 
 
-def load_job(folder: Path, rank: int) -> tuple[Job, dict[str, Any]]:
-    """The client's own job, which is that of its role where the point has roles; and what its gang agrees on, with
-    `role` and `begin_ns` of such a client."""
-    gang = records.read_json(folder / "job.json")
-    data = next((role for role in gang.get("roles", ()) if rank in role["ranks"]), gang)
-    client, endpoints, point = rank - data.get("ranks", [0])[0], data["endpoints"], Point(**data["point"])
-    accounts = accounts_of(client, point.axes.get("clients", 1), data["accounts"])
-    job = Job(
-        point=point,
-        client=client,
-        endpoint=Endpoint(**endpoints[client % len(endpoints)]),
-        buckets=[Bucket(**b) for b in data["buckets"]],
-        scratch=Path(gang["scratch"]) / f"{gang['attempt']}-{rank}",
-        manifest=Path(data["manifest"]) if data["manifest"] else None,
-        attempt=data["attempt"],
-        limits=data["limits"],
-        account=accounts[0],
-        accounts=accounts,
-        endpoints=[Endpoint(**e) for e in endpoints],
-        extra=data.get("extra", {}),
-        rank=rank,
-        ledger=folder / f"ledger.{rank}",
-        told=folder / f"told.{rank}" if gang.get("tells") else None,
-    )
-    return job, gang | {key: data[key] for key in ("role", "begin_ns") if key in data}
+def load_job(folder: Path, rank: int) -> Job:
+    """Read the job of one client from the folder of its gang."""
+    return GangJob.read(folder).of_client(rank, folder)
 
 
 def usage() -> dict[str, float]:
@@ -87,21 +62,15 @@ def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
     return int(sum(counts)) - failed, failed, int(sum(result.ops["bytes"]))
 
 
-def write_result(folder: Path, rank: int, result: Result) -> dict[str, Any]:
-    operations, errors, size = write_ops(folder / f"ops.{rank}.parquet", result)
+def write_tables(folder: Path, rank: int, result: Result, out: ClientResult) -> None:
+    """Write all tables of a client, and note in `out` what else it left."""
+    out.operations, out.errors, out.bytes = write_ops(folder / f"ops.{rank}.parquet", result)
     if result.reads is not None:
         records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
     for name, columns in result.tables.items():
         records.write_table(folder / f"{name}.{rank}.parquet", records.TABLES[name], columns, sync=False)
-    return {
-        "engine": result.engine,
-        "checks": [asdict(c) for c in result.checks],
-        "connections_max": result.connections.get("max"),
-        "connections": result.connections.get("samples", []),
-        "operations": operations,
-        "errors": errors,
-        "bytes": size,
-    }
+    out.engine, out.checks = result.engine, result.checks
+    out.connections_max, out.connections = result.connections.get("max"), result.connections.get("samples", [])
 
 
 def run(folder: Path, rank: int) -> int:
@@ -109,61 +78,53 @@ def run(folder: Path, rank: int) -> int:
 
     Any failure is written into `result.<rank>` too, so that nobody waits for it.
     """
-    job, data = load_job(folder, rank)
+    job = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
-    out: dict[str, Any] = {
-        "client": rank,
-        "host": platform.node(),
-        "pid": os.getpid(),
-        "clock_offset_ns": int(os.environ.get(clock.OFFSET, "0")),
-        "endpoint": job.endpoint.url,
-        **({"role": data["role"]} if "role" in data else {}),
-    }
+    place = rendezvous.Folder(folder)
+    offset = int(os.environ.get(clock.OFFSET, "0"))
+    out = ClientResult(rank, platform.node(), os.getpid(), offset, job.endpoint.url, job.role)
     try:
         client.prepare()
-        before, disk_before = usage(), proc.disk_reads(os.getpid())
-        place, about = rendezvous.Folder(folder), {"host": out["host"], "pid": out["pid"]}
-        start = rendezvous.join(place, rank, data["size"], data["timeout_ns"] / 1e9, about)
-        due = start.t0_ns + data.get("begin_ns", 0)  # of a role that begins later
-        deadline = due + job.point.fixed["duration_ns"]
-        clock.sleep_until(due)
-        begun = clock.now_ns()
-        client.run(begun, deadline)
-        ended = clock.now_ns()
-        after, disk_after = usage(), proc.disk_reads(os.getpid())
-        out |= {
-            "t0_ns": start.t0_ns,
-            "begin_ns": due,
-            "deadline_ns": deadline,
-            "saw_go_in_time": start.saw_in_time,
-            "lateness_ns": begun - due,
-            "start_ns": begun,
-            "end_ns": min(ended, deadline),
-            "cpu_user_s": after["cpu_user_s"] - before["cpu_user_s"],
-            "cpu_system_s": after["cpu_system_s"] - before["cpu_system_s"],
-            "max_rss_bytes": after["max_rss_bytes"],
-            "disk_read_bytes": None if None in (disk_before, disk_after) else disk_after - disk_before,
-        }
-        out |= write_result(folder, rank, client.result())
-        out["exit_status"] = 0
+        measure(client, job, place, out)
+        write_tables(folder, rank, client.result(), out)
+        out.exit_status = 0
     except (rendezvous.GangAborted, LimitExceeded, MeasurementFailed, UserError) as error:
-        out |= {"exit_status": 1, "failure": str(error)}
+        out.failure = str(error)
     except MemoryError:
-        out |= {"exit_status": 1, "failure": str(of_memory())}
+        out.failure = str(of_memory())
     except Exception as error:  # whatever a library raises is this client's result
         here = isinstance(error, OSError) and error.filename is not None  # a file: full disk, removed folder
-        out |= {"exit_status": 1, "failure": str(of_system(error)) if here else f"{type(error).__name__}: {error}"}
+        out.failure = str(of_system(error)) if here else f"{type(error).__name__}: {error}"
         raise
     finally:
         client.close()
-        if "exit_status" in out:
-            rendezvous.Folder(folder).put(f"result.{rank}", redacted(out))
-    return out["exit_status"]
+        if out.failure or not out.exit_status:  # neither where a signal ended it
+            place.put(f"result.{rank}", redacted(out.to_json()))
+    return out.exit_status
+
+
+def measure(client: Client, job: Job, place: rendezvous.Folder, out: ClientResult) -> None:
+    """Meet the other clients, and work from the start of the client's role until its deadline."""
+    before, disk_before = usage(), proc.disk_reads(os.getpid())
+    start = rendezvous.join(place, job.rank, job.size, job.timeout_ns / 1e9, {"host": out.host, "pid": out.pid})
+    out.t0_ns, out.saw_go_in_time = start.t0_ns, start.saw_in_time
+    out.begin_ns = start.t0_ns + job.begin_ns
+    out.deadline_ns = out.begin_ns + job.point.fixed["duration_ns"]
+    clock.sleep_until(out.begin_ns)
+    out.start_ns = clock.now_ns()
+    out.lateness_ns = out.start_ns - out.begin_ns
+    client.run(out.start_ns, out.deadline_ns)
+    out.end_ns = min(clock.now_ns(), out.deadline_ns)
+    after, disk_after = usage(), proc.disk_reads(os.getpid())
+    out.cpu_user_s = after["cpu_user_s"] - before["cpu_user_s"]
+    out.cpu_system_s = after["cpu_system_s"] - before["cpu_system_s"]
+    out.max_rss_bytes = int(after["max_rss_bytes"])
+    out.disk_read_bytes = None if disk_before is None or disk_after is None else disk_after - disk_before
 
 
 def preload(folder: Path, ranks: Sequence[int]) -> None:
     """Load what the clients of these ranks use, before they are forked."""
-    load({place for rank in ranks if (place := place_of(load_job(folder, rank)[0].point))})
+    load({place for rank in ranks if (place := place_of(load_job(folder, rank).point))})
 
 
 def load(places: Collection[str]) -> None:

@@ -1,20 +1,21 @@
-"""Runs the gang of one point: launch, agree on the start, watch, gather.
+"""What a launcher is, and the coordinator of one point's gang: launch, agree on the start, watch, gather.
 
-Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time.
+Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time. May import:
+`rendezvous`, `engines`, `host`, `core`.
 """
 
 import contextlib
 import signal
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from storelab.core import records
 from storelab.core.errors import MeasurementFailed
+from storelab.engines.contract import ClientResult
 from storelab.gang import rendezvous
-from storelab.gang.launchers.base import Launcher
 from storelab.host import processes
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
@@ -22,6 +23,50 @@ LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks: before the start; while client
 
 _told: list[int] = []  # signals received that ask for an end
 _ending = False
+
+
+class Launcher(ABC):
+    """What starts the clients of a gang, on this host or on others.
+
+    participants: how many meet in the gang's folder: the clients, or one agent per node; noun: what they are called.
+    Hooks that a launcher need not have return nothing here.
+    """
+
+    name: str
+    noun: str
+    participants: int
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start them. Raises UserError or MeasurementFailed."""
+
+    @abstractmethod
+    def ended(self) -> dict[int, int]:
+        """rank -> exit status of the clients that have ended."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End what was started. Idempotent."""
+
+    def accept(self, ready: dict[int, dict[str, Any]]) -> str:
+        """Why the gang must not start, or ''. ready: what each participant says of itself."""
+        return ""
+
+    def trouble(self) -> str:
+        """A problem besides clients that have ended, or ''."""
+        return ""
+
+    def last_words(self) -> str:
+        """What the batch system says of the reason, or ''."""
+        return ""
+
+    def pids(self) -> dict[int, int]:
+        """rank -> pid of the clients on this host."""
+        return {}
+
+    def about(self) -> list[dict[str, Any]]:
+        """What each node reported at its end: host, clock, versions, what its monitor saw."""
+        return []
 
 
 def heed_signals() -> None:
@@ -55,7 +100,7 @@ def run(
     duration_s: float,
     at_start: Callable[[int], None],
     lead_s: float = 0.2,
-) -> list[dict[str, Any]]:
+) -> list[ClientResult]:
     """Run the gang in `folder` (which holds `job.json`); returns the clients' results by rank.
 
     `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own
@@ -68,7 +113,7 @@ def run(
         launcher.start()
         leader.give_up = time.monotonic() + timeout_s
         _watch(launcher, leader, folder, size, timeout_s, duration_s, at_start)
-        results = [records.read_json(folder / f"result.{r}") for r in range(size)]
+        results = [ClientResult.read(folder, rank) for rank in range(size)]
     except BaseException:
         _ending = True
         with contextlib.suppress(OSError):  # a full disk; `stop` ends the clients all the same
@@ -76,9 +121,9 @@ def run(
         raise
     finally:
         launcher.stop()
-    if len({(r["host"], r["pid"]) for r in results}) != size or len({r["t0_ns"] for r in results}) != 1:
+    if len({(r.host, r.pid) for r in results}) != size or len({r.t0_ns for r in results}) != 1:
         raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
-    if late := [r["client"] for r in results if not r["saw_go_in_time"]]:
+    if late := [r.client for r in results if not r.saw_go_in_time]:
         raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
     return results
 
@@ -126,8 +171,8 @@ def _failures(folder: Path, ended: dict[int, int]) -> str:
 
     ended: rank -> exit status, asked for before the results are looked at: a client leaves its result, and then ends.
     """
-    results = {r: records.read_json(folder / f"result.{r}") for r in rendezvous.Folder(folder).present("result")}
-    reasons = [f"client {rank}: {r['failure']}" for rank, r in sorted(results.items()) if r["exit_status"]]
+    results = {rank: ClientResult.read(folder, rank) for rank in rendezvous.Folder(folder).present("result")}
+    reasons = [f"client {rank}: {r.failure}" for rank, r in sorted(results.items()) if r.exit_status]
     for rank in sorted(ended.keys() - results.keys()):
         last = "".join(f" ({line[:200]})" for line in processes.log_lines(folder / f"client.{rank}.log")[-1:])
         reasons.append(f"client {rank} ended with status {ended[rank]} and left no result{last}")

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.core import clock, records
+from storelab.core import clock
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang import clocks, credentials
+from storelab.gang import credentials
 from storelab.gang.launchers import choose, condor, remote, srun
-from storelab.gang.nodes import host_name, other_versions, versions
+from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_versions, versions
 from storelab.gang.rendezvous import Folder, awaited
 from storelab.host import links, processes
 
@@ -41,7 +41,7 @@ def look(folder: Path, number: int) -> None:
         "host": host,
         "open_files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         **versions(),
-        **clocks.measure(ask["clock"]).told(),
+        **measure_offset(ask["clock"]).told(),
     }
     try:
         from storelab.engines.s5cmd import client
@@ -82,7 +82,7 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
     base = Path(config.results)
     base.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".doctor-", dir=base)).resolve()
-    server = clocks.Server(remote.host_names(config.launcher.address), config.launcher.port)
+    server = ClockServer(remote.host_names(config.launcher.address), config.launcher.port)
     try:
         found = {name: _endpoints(stores[name]) for name in config.use_stores}
         urls = [e.url for each in found.values() for e in each if "://" in e.url and not e.url.startswith("file")]
@@ -101,6 +101,10 @@ class Lookers(condor.CondorLauncher):
     """Jobs that inspect their machines."""
 
     module = "storelab.gang.inspect"
+    timeout_ns = 0
+
+    def longest_s(self) -> float:
+        return 2 * self.timeout_ns / 1e9 + condor.SPARE_S
 
 
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
@@ -108,8 +112,8 @@ def _submit(config: Config, count: int, folder: Path) -> list[str]:
 
     Returns what HTCondor said of the others.
     """
-    records.write_json(folder / "job.json", {"timeout_ns": config.gang_timeout, "point": {"fixed": {"duration_ns": 0}}})
     jobs = Lookers(folder, [[n] for n in range(count)], [], config.launcher)
+    jobs.timeout_ns = config.gang_timeout
     limit, told = time.monotonic() + config.gang_timeout / 1e9, ""
     try:
         jobs.launch()

@@ -1,12 +1,30 @@
-"""What a node says of itself, and what the record of a point says of its nodes. May import: `core`, `host`."""
+"""A node: its name and versions, how far its clock is from the coordinator's, and what records have of it.
 
+The coordinator answers datagrams with its time. A node asks several times and keeps the quickest answer, whose round
+trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset =
+server - (sent + received) / 2, known to within half the round trip. If no datagram gets through, the node asks the
+kernel whether its clock is disciplined (adjtimex(2)), and for the kernel's own bound on the error. The offset is then
+taken as zero, to within that bound. May import: `coordinator`, `engines`, `host`, `core`.
+"""
+
+import ctypes
 import os
 import platform
+import secrets
+import socket
+import socketserver
+import struct
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from storelab import __version__
-from storelab.gang.launchers.base import Launcher
+from storelab.core import clock
+from storelab.core.records import RunRecord
+from storelab.engines.contract import ClientResult
+from storelab.gang.coordinator import Launcher
 from storelab.host import environment
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -35,21 +53,120 @@ def other_versions(about: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-def record(launcher: Launcher, results: list[dict[str, Any]], watched: dict[str, Any]) -> dict[str, Any]:
-    """Keys `nodes`, `host`, `coordinator`, `shared_machine` of `run.json`; none if the clients ran on this host only.
+def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], watched: dict[str, Any]) -> None:
+    """Add host, clock and monitor of each node to a record; nothing if the clients ran on this host only.
 
-    nodes: host, clock and monitor of each node; host: all machines together, with this host if it took part. Nodes on
-    one machine (the same boot id: network namespaces, several slurmd) count once.
+    `host` becomes all machines together, with this one if it took part. Nodes on one machine (the same boot id: network
+    namespaces, several slurmd) count once. watched: by the monitor of this host.
     """
     nodes = [{k: v for k, v in about.items() if k not in ("clients", "pid", "packages")} for about in launcher.about()]
     if not nodes:
-        return {}
+        return
     machines = {about.get("boot_id"): about.get("watched") or {} for about in nodes}
     whole = dict(next(iter(machines.values())))
     for name in ("cores", "cpu_busy_s"):
         values = [m.get(name) for m in machines.values()]
         whole[name] = None if None in values else sum(values)
-    here = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
-    whole["server_cpu_s"] = watched.get("server_cpu_s") if here else None
-    whole["client_cpu_s"] = sum(r["cpu_user_s"] + r["cpu_system_s"] for r in results)
-    return {"nodes": nodes, "host": whole, "coordinator": watched, "shared_machine": here}
+    run.nodes, run.host, run.coordinator = nodes, whole, watched
+    run.shared_machine = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
+    whole["server_cpu_s"] = watched.get("server_cpu_s") if run.shared_machine else None
+    whole["client_cpu_s"] = sum(r.cpu_user_s + r.cpu_system_s for r in results)
+
+
+ASKED, WAIT_S = 12, 0.3
+STA_UNSYNC = 0x40
+
+
+@dataclass(frozen=True)
+class Offset:
+    """ns: what to add to this host's clock; error_ns: bound on the error of the sum, None if unknown.
+
+    how: `asked` (the coordinator), `kernel` or `unknown`.
+    """
+
+    ns: int
+    error_ns: int | None
+    how: str
+
+    def told(self) -> dict[str, Any]:
+        """As records say it."""
+        return {"clock_offset_ns": self.ns, "clock_error_ns": self.error_ns, "clock_how": self.how}
+
+
+class Background(socketserver.BaseServer):
+    """A server in a thread of its own, from `begin()` until `close()`."""
+
+    def begin(self, name: str) -> None:
+        self.thread = threading.Thread(target=self.serve_forever, daemon=True, name=name)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+        self.thread.join(5)
+
+
+class ClockServer(Background, socketserver.UDPServer):
+    """Answers until `close()`. hosts: names or addresses of this machine.
+
+    `addresses` are the [host, port] that nodes may ask, in the order to try.
+    """
+
+    shift_ns = 0  # a test sets it to simulate a wrong clock
+
+    def __init__(self, hosts: list[str], port: int = 0):
+        super().__init__(("", port), _Answer)
+        self.addresses = [[host, self.server_address[1]] for host in hosts]
+        self.begin("clock")
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: the node asks again."""
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        data, sender = self.request
+        if len(data) == 16:
+            sender.sendto(data + struct.pack("!q", clock.now_ns() + self.server.shift_ns), self.client_address)
+
+
+def measure_offset(addresses: list[list]) -> Offset:
+    """The offset to the coordinator's clock, from the first address that answers; otherwise what the kernel says.
+
+    addresses: [host, port] each.
+    """
+    for host, port in addresses:
+        if (best := _ask(host, port)) is not None:
+            return best
+    error_ns = kernel_error_ns()
+    return Offset(0, error_ns, "unknown" if error_ns is None else "kernel")
+
+
+def _ask(host: str, port: int) -> Offset | None:
+    best: tuple[int, int] | None = None
+    misses = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(WAIT_S)
+        for _ in range(ASKED):
+            nonce = secrets.token_bytes(16)
+            try:
+                sent = clock.now_ns()
+                s.sendto(nonce, (host, port))
+                while (answer := s.recv(64))[:16] != nonce:
+                    pass  # a late answer to an earlier question
+                received = clock.now_ns()
+            except OSError:
+                misses += 1
+                if misses > 2 and best is None:
+                    return None
+                continue
+            trip, offset = received - sent, struct.unpack("!q", answer[16:])[0] - (sent + received) // 2
+            best = min(best, (trip, offset)) if best else (trip, offset)
+    return Offset(best[1], best[0] // 2, "asked") if best else None
+
+
+def kernel_error_ns() -> int | None:
+    """The kernel's bound on its clock's error (`maxerror` of adjtimex), None if the clock is not disciplined."""
+    buffer = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
+    failed = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(buffer)) < 0
+    return None if failed or buffer[5] & STA_UNSYNC else buffer[3] * 1000

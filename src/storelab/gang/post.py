@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from storelab.gang.clocks import Background
+from storelab.gang.nodes import Background
 from storelab.gang.rendezvous import Folder
 
 TICKET = "STORELAB_GANG_TICKET"  # environment variable: path of the file with token and certificate
@@ -31,7 +31,7 @@ class SharedFolder(Folder):
         """Copy a file of the node into the folder, whole or not at all."""
         self.write(path.name, path.read_bytes())
 
-    def fetch(self, manifest: str | None, folder: Path) -> str | None:
+    def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
         """A path of the manifest that this node can read; the tables that it names are beside it."""
         return manifest
 
@@ -165,18 +165,18 @@ class RemoteFolder:
     def present(self, kind: str) -> set[int]:
         return set(json.loads(self._get("list", kind) or b"[]"))
 
-    def fetch(self, manifest: str | None, folder: Path) -> str | None:
+    def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
         """The path of a copy of the manifest in `folder`, with the tables that it names."""
         if manifest is None:
             return None
-        name = Path(manifest).name
+        name = manifest.name
         text = self._get("manifest", name)
         if text is None:
             raise OSError(f"the coordinator has no manifest {name}")
         (folder / name).write_bytes(text)
         if side_car := (json.loads(text).get("root") or {}).get("sidecar"):
             (folder / side_car).write_bytes(self._get("manifest", side_car) or b"")
-        return str(folder / name)
+        return folder / name
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:

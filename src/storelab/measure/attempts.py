@@ -1,4 +1,5 @@
-"""Attempts at a point: a folder each below `work/`, which goes when its record is in place.
+"""The machine's measuring lock, and attempts at a point: a folder each below `work/`, removed when its record is in
+place.
 
 A living attempt holds a lock on its folder, which the kernel gives free when its process ends, kill -9 included. An
 attempt that was killed is removed by the next run; one that failed stays to be looked at, until its point is tried
@@ -17,10 +18,26 @@ from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.gang import credentials
+from storelab.host.console import report
 from storelab.measure import record
 
 ALIVE, FAILED = "alive", "failed"  # files of an attempt: its marker, locked while it lives; that it failed
 NAME = re.compile("[0-9a-f]{8}")  # of its folder
+
+
+@contextmanager
+def measuring_lock(state: Path) -> Iterator[None]:
+    """Allow one measurement at a time on this machine. The kernel releases the lock when its holder ends, kill -9
+    included."""
+    folders.trusted(state, "state")
+    state.mkdir(parents=True, exist_ok=True)
+    with folders.lock_file(state / "measuring.lock") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("    waiting: another measurement runs on this machine")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

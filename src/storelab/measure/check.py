@@ -1,5 +1,10 @@
-"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched."""
+"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched.
 
+`everything` looks at a whole plan, `one_point` at the point that is measured now, and `possible` at the values of its
+axes: those that an engine, a store or another axis rules out. The catalogue of engines has what an engine obeys.
+"""
+
+import math
 import os
 import resource
 import shutil
@@ -8,24 +13,73 @@ from contextlib import suppress
 from pathlib import Path
 
 from storelab import engines, workloads
-from storelab.core import calibration, folders, units
+from storelab.core import calibration, folders, plan, records, units
+from storelab.core.axes import roles
 from storelab.core.config import Config
-from storelab.core.engines import CATALOGUE
+from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
-from storelab.core.plan import deployment, stores_of, together
+from storelab.core.plan import stores_of, together
 from storelab.datasets import own_file
+from storelab.gang.launchers import choose
 from storelab.host import scratch
-from storelab.measure import beside, check_axes, cold, jobs
-from storelab.stores import changed, make
+from storelab.host.console import report
+from storelab.measure import cold, deployment, faults, jobs, plan_file
+from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.net import free
-from storelab.workloads.staging import filling, stage
+from storelab.workloads.staging import filling
 from storelab.workloads.staging.needs import in_parts, summarise
 
 FILES_OF_WORKER, FILES_BESIDE = 2, 64  # that a client opens: a socket and a body for each worker; its own
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
+BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
+
+
+def everything(
+    config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
+) -> None:
+    """Run all checks of a plan, the cheapest first. Raises UserError."""
+
+    def made(p: Point) -> Store:
+        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
+
+    with together.placed(config):
+        named_files(config)
+        root_files(points)
+        limits(config, points)
+        open_files(config, points)
+        choose.check(config, points, stores)
+        cold.check(config, points)
+        ports(config, points, stores)
+        rights(config, points, workloads, stores)
+        programs(points, stores)
+        filling.check(config, points, dict(stores))
+        room(config, points, stores)
+        places({name: stores[name] for name in stores_of(config, points)})
+        faults.check_plan(config, points, made, report)
+
+
+def one_point(config: Config, points: list[Point], point: Point) -> Store:
+    """Return the store of a point that is about to be measured, as the point deploys it.
+
+    Raises UserError where the campaign is sealed, its records were measured with other settings, or the point cannot be
+    measured.
+    """
+    if records.sealed(config.raw):
+        problem = "the campaign is sealed: it is not measured any more"
+        raise UserError(str(config.raw), problem, "give the new campaign another name")
+    stores = all_stores(config)
+    store = deployed(stores[point.store], point.axes)
+    possible(point, store)
+    deployment.refuse_second(config, point, stores)
+    faults.refuse(config, point, store)
+    plan_file.refuse_differences(config, points)
+    return store
+
+
+# The plan, its stores and this host
 
 
 def _own_first(points: list[Point]) -> list[Point]:
@@ -103,7 +157,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
-        beside.possible(config, p, stores)
+        deployment.refuse_second(config, p, stores)
         accounts = p.axes.get("accounts", 1)
         stores[p.store].bucket(config.name, p.axes.get("buckets", accounts) - 1, accounts - 1)
         engine, addressing = CATALOGUE.get(p.axes["engine"]), getattr(settings, "addressing", "path")
@@ -115,7 +169,7 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
             )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
-                check_axes.place(p, "buckets"),
+                place(p, "buckets"),
                 f"store {p.store} has the one bucket {settings.bucket!r}",
                 "sweep one bucket, or let storelab make buckets",
             )
@@ -193,26 +247,26 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
             "does not tell",
             "leave the sweep out, or the store",
         )
-    check_axes.possible(point, store)
+    possible(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
             mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
-            mend += check_axes.factor(config, point, axis, most)
+            mend += factor(config, point, axis, most)
             raise UserError(
-                check_axes.place(point, axis),
+                place(point, axis),
                 f"store {store.name} (kind {store.settings.kind}) has at most {most}",
                 mend,
             )
-    owned, most = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
-    if most and owned > most:
+    owned, allowed = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
+    if allowed and owned > allowed:
         raise UserError(
-            check_axes.place(point, "buckets"),
-            f"an account of store {store.name} may have {most} buckets, {owned} are asked",
-            f"sweep at most {most * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // most)} `accounts`"
-            + check_axes.factor(config, point, "buckets", most * axes.get("accounts", 1)),
+            place(point, "buckets"),
+            f"an account of store {store.name} may have {allowed} buckets, {owned} are asked",
+            f"sweep at most {allowed * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // allowed)} `accounts`"
+            + factor(config, point, "buckets", allowed * axes.get("accounts", 1)),
         )
     if "second_account" not in needs:
-        check_axes.accounts(point)
+        enough_accounts(point)
 
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
@@ -238,16 +292,16 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             engines.load(CATALOGUE[name].program)()
     for point in points:
         workloads.of(point).require(point)
-    for other in sorted({name for p in points if (name := beside.named(p))}):
+    for other in sorted({name for p in points if (name := deployment.second_name(p))}):
         stores[other].require()
-    for point in {deployment(p): p for p in _own_first(points)}.values():
+    for point in {plan.deployment(p): p for p in _own_first(points)}.values():
         store = stores[point.store]
         if store.managed:
             name, settings = changed(store, point.axes)
             try:
                 made = make(name, settings, store.state)
                 made.require()
-                made.require_drives()
+                made.require_drives()  # type: ignore[attr-defined]  # a managed store
             except UserError as error:
                 if store.keeps:
                     raise
@@ -298,27 +352,131 @@ def _folder(key: str, given: str) -> Path:
     return path
 
 
-def everything(
-    config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]
-) -> None:
-    """All of the above, cheapest first. Raises UserError."""
-    from storelab.gang.launchers import choose
-    from storelab.measure.faults import check as acts
+# Values of axes
 
-    def deployed(p: Point) -> Store:
-        return make(*changed(stores[p.store], p.axes), stores[p.store].state)
 
-    with together.placed(config):
-        named_files(config)
-        check_axes.files(points)
-        limits(config, points)
-        open_files(config, points)
-        choose.check(config, points, stores)
-        cold.check(config, points)
-        ports(config, points, stores)
-        rights(config, points, workloads, stores)
-        programs(points, stores)
-        filling.check(config, points, stores)
-        room(config, points, stores)
-        places({name: stores[name] for name in stores_of(config, points)})
-        acts.everything(config, points, deployed, stage.report)
+def possible(point: Point, store: Store) -> None:
+    """Raises UserError at the first value that cannot be."""
+    for part in point.parts():
+        _possible(part.point, store)
+
+
+def place(point: Point, axis: str) -> str:
+    """Where the configuration says an axis of a point, or of a role: one of the whole point stands in the sweep's."""
+    sweep = point.sweep.partition(".roles.")[0] if axis in roles.WHOLE_NAMES else point.sweep
+    return f"sweeps.{sweep}.axes.{axis}"
+
+
+def factor(config: Config, point: Point, axis: str, most: int) -> str:
+    """The `scale` with which an axis would have at most this value, as the end of a mend; '' where it is not scaled."""
+    name, _, role = point.sweep.partition(".roles.")
+    sweep = config.sweeps.get(name)
+    if sweep is None or axis not in (sweep.roles[role] if role else sweep).scaled_axes:
+        return ""
+    asked = point.axes[axis] / config.scale  # about what the campaign says
+    fits = math.floor(1000 * (most + 0.4) / asked) / 1000
+    return f", or set `scale` to {fits:g}" if fits > 0 else ""
+
+
+def _possible(point: Point, store: Store) -> None:
+    _speaks(point, store)
+    _obeyed(point)
+    _binned(point)
+    _parts(point, store)
+    workloads.of(point).possible(point)
+    if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
+        raise UserError(
+            place(point, "arrivals"),
+            f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker begins when it is free",
+            "sweep `arrival_rate` too",
+        )
+    if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
+        raise UserError(
+            place(point, "transport"),
+            f"http asks for S3 or HTTP, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
+            "sweep transport `default`, or leave the store out",
+        )
+
+
+def _speaks(point: Point, store: Store) -> None:
+    """Raises UserError where the point's engine does not speak the store's protocol."""
+    engine, workload = point.axes["engine"], point.workload
+    if store.protocol in (spoken := protocols(engine, workload)):
+        return
+    others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
+    raise UserError(
+        place(point, "engine"),
+        f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks "
+        f"{store.protocol}",
+        f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
+    )
+
+
+def _obeyed(point: Point) -> None:
+    """Axes off their default that the point's engine does not obey."""
+    engine = point.axes["engine"]
+    for axis in workloads.of(point).axes:
+        able = obeyed(point.workload).get(axis.name)
+        if able is not None and engine not in able and point.axes[axis.name] != axis.default:
+            raise UserError(
+                place(point, axis.name), f"engine {engine} has no {axis.name}", f"sweep engine {' or '.join(able)}"
+            )
+
+
+def enough_accounts(point: Point) -> None:
+    """Raises UserError where an account has no bucket, or no client that can sign for it."""
+    asked, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
+    role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
+    if asked > buckets:
+        problem = f"{asked} accounts need as many buckets{role}"
+        raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {asked}, or lower `accounts`")
+    if asked <= clients:
+        return
+    engine = CATALOGUE[point.axes["engine"]]
+    kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
+    if engine.many_accounts and not kept:
+        return
+    why = "a ledger is of one account" if kept else f"engine {engine.name} signs for one account a client"
+    able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
+    mend = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    raise UserError(place(point, "accounts"), f"{asked} accounts need as many clients{role}: {why}", mend)
+
+
+def _binned(point: Point) -> None:
+    """Raises UserError where the sweep wants bins, and the point's engine makes none."""
+    if "bin_ns" in point.fixed and (engine := point.axes["engine"]) not in BINNING:
+        sweep = point.sweep.partition(".roles.")[0]
+        mend = f"sweep engine {' or '.join(BINNING)}, or leave `bins` out"
+        raise UserError(f"sweeps.{sweep}.bins", f"engine {engine} keeps each operation by itself", mend)
+
+
+def _parts(point: Point, store: Store) -> None:
+    part, size, engine = point.axes.get("part_size", 0), point.axes.get("object_size", 0), point.axes["engine"]
+    if not part:
+        return
+    if engine in CATALOGUE and part % (unit := CATALOGUE[engine].part_unit):
+        raise UserError(
+            place(point, "part_size"),
+            f"{units.format_size(part)} is no multiple of {units.format_size(unit)}, as {engine} wants",
+            f"write it like {units.format_size(16 * unit)}",
+        )
+    if point.workload == "put" and part < size and not store.multipart():
+        raise UserError(
+            place(point, "part_size"),
+            f"store {store.name} takes no multipart uploads",
+            "leave it out: each object goes in a single PUT",
+        )
+
+
+def root_files(points: list[Point]) -> None:
+    """The user's own ROOT files that the plan reads. Raises UserError."""
+    every = [part.point for p in points for part in p.parts()]
+    for dataset in {p.dataset["name"]: p.dataset for p in every if p.dataset and "file" in p.dataset}.values():
+        if own_file.check(dataset) == "RNTuple":
+            for point in every:
+                if point.dataset and point.dataset["name"] == dataset["name"] and point.axes.get("engine") == "root":
+                    raise UserError(
+                        f"sweeps.{point.sweep}.axes.engine",
+                        f"root reads TTrees, and {dataset['scale']} is an RNTuple",
+                        "sweep planned or uproot-s3fs",
+                    )

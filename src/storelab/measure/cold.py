@@ -19,14 +19,14 @@ from storelab.core import records, units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
+from storelab.engines.contract import ClientResult, GangJob
 from storelab.host import page_cache, proc
+from storelab.host.console import report
 from storelab.host.folders import filesystem
 from storelab.stores import changed, make
 from storelab.stores.base import Cooling, Store
-from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import ONCE
 from storelab.workloads.staging import buckets
-from storelab.workloads.staging.upload import report
 from storelab.workloads.staging.written import MARKER
 
 COLD, WARM = "cold", "warm"
@@ -55,10 +55,10 @@ def proven(share: float, whole: bool, dropped: bool) -> str:
 class Evidence:
     """Of one attempt: `cool()` before its clients start, `begin()` at their start, `end()` behind them, `record()`."""
 
-    def __init__(self, config: Config, store: Store, point: Point, job: Mapping[str, Any]):
+    def __init__(self, config: Config, store: Store, point: Point, job: GangJob):
         parts = point.parts()
         self.config, self.store, self.roles = config, store, len(parts)
-        self.point, self.job = (parts[0].point, job.get("roles", [job])[0]) if self.roles == 1 else (point, job)
+        self.point, self.job = (parts[0].point, job.parts[0]) if self.roles == 1 else (point, job)
         self.asked = asked(point)
         self.cooled = Cooling()
         self.pids: list[int] = []
@@ -87,18 +87,18 @@ class Evidence:
     def begin(self, t0_ns: int) -> None:
         self.before = {pid: proc.disk_reads(pid) for pid in self.pids}
 
-    def end(self, results: list[dict[str, Any]]) -> None:
+    def end(self, results: list[ClientResult]) -> None:
         """Raises MeasurementFailed where all objects were read before the warm-up was over."""
         if self.asked is None:
             return
         pids = self.pids if not self.store.managed else set(self.pids) | set(self.store.actors().values())
         found = [(proc.disk_reads(pid), self.before.get(pid, 0)) for pid in pids]
         if self.store.protocol == "file" and not self.store.managed:  # else its own processes read the disks
-            found = [(r.get("disk_read_bytes"), 0) for r in results]
+            found = [(r.disk_read_bytes, 0) for r in results]
         known = [now - was for now, was in found if now is not None and was is not None]
         self.read = sum(known) if known and len(known) == len(found) else None
-        deadline_ns, begun_ns = results[0]["deadline_ns"], results[0]["t0_ns"]
-        ends = [r["end_ns"] for r in results]
+        deadline_ns, begun_ns = results[0].deadline_ns, results[0].t0_ns
+        ends = [r.end_ns for r in results]
         if self.asked not in ONCE or self.roles > 1 or max(ends) >= deadline_ns:
             return
         self.ended_early_s = (deadline_ns - max(ends)) / 1e9
@@ -133,10 +133,10 @@ class Evidence:
             "" if page_cache.counted(folders[0]) else f"reads of {filesystem(folders[0])} are not counted as disk reads"
         )
 
-    def record(self, folder: Path) -> dict[str, Any]:
-        """For `run.json`: nothing, or `cold`. folder: with the clients' Parquet files."""
+    def record(self, folder: Path) -> dict[str, Any] | None:
+        """`cold` of the record; None where nothing is read. folder: with the clients' Parquet files."""
         if self.asked is None:
-            return {}
+            return None
         served = self._served(folder)
         why = self._why(served)
         share = None if why or self.read is None else self.read / served
@@ -158,20 +158,20 @@ class Evidence:
             "ended_early_s": self.ended_early_s,
             "working_set": {"bytes": staged, "memory_bytes": memory, "times": staged / memory} if staged else None,
         }
-        return {"cold": told | {"step": self._step()}}
+        return told | {"step": self._step()}
 
     def _step(self) -> dict[str, Any] | None:
         """Times of first and second accesses to a sample of the objects, after the store was cooled once more; None
         where it was not cooled, or the objects are long."""
-        if self.asked != COLD or self.cooled.why or self.roles > 1 or not self.job["manifest"]:
+        if self.asked != COLD or self.cooled.why or self.roles > 1 or not self.job.manifest:
             return None
-        manifest = records.read_json(Path(self.job["manifest"]))
+        manifest = records.read_json(self.job.manifest)
         columns, bodies = manifest["objects"], manifest["bodies"]
         most = min(SAMPLE, len(columns["key"]), SAMPLE_BYTES // max(1, bodies[0]["size"]))
         if most < 1:
             return None
         sample = random.Random(self.point.seed).sample(range(len(columns["key"])), most)
-        places = [Bucket(**b) for b in self.job["buckets"]]
+        places = self.job.buckets
         with suppress(MeasurementFailed, UserError):
             self._cool()
             ways = buckets.accesses(self.store, places)

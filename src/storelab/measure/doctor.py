@@ -51,7 +51,7 @@ def examine(config: Config) -> list[Finding]:
     ]
     found = [f for test in tests for f in test()]
     with ThreadPoolExecutor(8) as pool:
-        for findings in pool.map(lambda item: list(_store(*item, config)), config.stores.items()):
+        for findings in pool.map(lambda name: list(_store(name, config.stores[name], config)), config.stores):
             found += findings
     return found
 
@@ -75,8 +75,8 @@ def _programs() -> Iterator[Finding]:
         said = done.stdout.strip().partition("\n")[0]
         yield _judged(name, said, said or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):
-        path = shutil.which(name)
-        yield _judged(name, path, "found" if path else "is missing", "needed for the paper only: install TeX Live")
+        there = shutil.which(name)
+        yield _judged(name, there, "found" if there else "is missing", "needed for the paper only: install TeX Live")
 
 
 def _packages() -> Iterator[Finding]:

@@ -17,7 +17,7 @@ import psutil
 from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.model import Point
-from storelab.workloads.staging.upload import report
+from storelab.host.console import report
 
 RUN = "STORELAB_RUN"  # `<pid of Snakemake>:<begin in ns>`
 

@@ -1,88 +1,111 @@
-"""`job.json`: what the clients of a point are told; nothing secret. With roles, a job for each of them besides.
+"""The job of a point (`contract.GangJob`), and the environment of its clients, which has the keys.
 
-May import: `workloads`, `stores`, `host`, `core`.
+May import: `workloads`, `engines`, `stores`, `host`, `core`.
 """
 
 import os
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from storelab import workloads
-from storelab.core import evidence
+from storelab.core import evidence, units
 from storelab.core.config import Config
 from storelab.core.engines import ALL, CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Part, Point, accounts_of
 from storelab.core.plan import series
+from storelab.engines.contract import Earlier, GangJob
 from storelab.host import scratch
-from storelab.measure import beside
-from storelab.measure.progress import state
+from storelab.host.console import report
+from storelab.measure import deployment, progress
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
-from storelab.stores.protocols.endpoint import Endpoint, account_prefix
+from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
+MIN_OPERATIONS = 3  # operations that a window has to be long enough for
+MAX_FACTOR = 10  # by which a window is lengthened
+LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
-def of_point(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
-    """The job of a point. manifests: of the data sets that it reads, by name."""
-    job = job_data(config, chosen, store, manifests, attempt)
-    job["tells"] = config.launcher.kind == "local" and not state.off()  # elsewhere nobody sees it in time
+
+def of_point(
+    config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], attempt: str
+) -> GangJob:
+    """Return the job of a point of the plan. manifests: of the data sets that it reads, by name."""
+    job = _of_clients(config, chosen, store, manifests, attempt)
+    job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator sees it too late
     if "roles" in chosen.fixed:
-        job["roles"] = [role_data(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
+        job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
+    if deployment.keeps(chosen):
+        _add_earlier(config, points, chosen, job)
     return job
 
 
-def keeps(chosen: Point) -> bool:
-    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
-    return series.part(chosen) > 0 and any(series.keeps(workloads.of(part.point)) for part in chosen.parts())
+def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
+    """Return the point with a window of at least MIN_OPERATIONS operations, as long as those of an earlier repetition.
+
+    Open loops, roles and faults keep their duration, and workloads that are not in LENGTHENED. The record has the
+    duration that was measured.
+    """
+    fixed, axes = chosen.fixed, chosen.axes
+    if chosen.workload not in LENGTHENED or axes.get("arrival_rate") or fixed.get("acts"):
+        return chosen
+    same = (chosen.store, chosen.workload, axes, chosen.sweep)
+    earlier = [p for p in points if (p.store, p.workload, p.axes, p.sweep) == same and p.rep < chosen.rep]
+    run = next((run for p in earlier if (run := evidence.load_run(config.raw / p.key, p))), None)
+    if run is None:
+        return chosen
+    done = sum(client.get("operations") or 0 for client in run.clients)
+    busy_ns = (run.deadline_ns - run.start_ns) * len(run.clients) * int(axes.get("workers") or 1)
+    needed = fixed["warm_up_ns"] + MIN_OPERATIONS * busy_ns // max(1, done)
+    duration = min(-(-needed // 10**8) * 10**8, MAX_FACTOR * fixed["duration_ns"])
+    if duration <= fixed["duration_ns"]:
+        return chosen
+    before, now, each = (units.human_duration(t) for t in (fixed["duration_ns"], duration, busy_ns // max(1, done)))
+    took = f"an operation took {each}" if done else "no operation ended"
+    report(f"    {chosen.key}: {before} lengthened to {now}: {took} in repetition {run.point.rep}")
+    return replace(chosen, fixed=fixed | {"duration_ns": duration})
 
 
-def is_last(points: list[Point], chosen: Point) -> bool:
-    """Whether no part of its series follows."""
-    return series.of(points, chosen)[-1] == chosen
-
-
-def tell_earlier(config: Config, points: list[Point], chosen: Point, job: dict[str, Any]) -> None:
-    """Add to the job, and to those of its roles, the `earlier` parts of the series that have a record, in their order:
-    {part, attempt}."""
+def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
+    """Add to the job, and to those of its roles, the earlier parts of the series that have a record, in their order."""
     before = [p for p in series.of(points, chosen) if series.part(p) < series.part(chosen)]
     runs = {series.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
-    for part, own in zip(chosen.parts(), job.get("roles", [job]), strict=True):
-        own["earlier"] = [{"part": n, "attempt": part.attempt(run["attempt"])} for n, run in runs.items() if run]
+    for part, own in zip(chosen.parts(), job.parts, strict=True):
+        own.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
 
 
-def role_data(
+def _of_role(
     config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
-) -> dict[str, Any]:
-    """The job of a role in `job.json`. clients: of the whole gang, who share the limits."""
-    job = job_data(config, part.point, store, manifests, part.attempt(attempt))
+) -> GangJob:
+    """Return the job of a role. clients: of the whole gang, which share the limits."""
+    job = _of_clients(config, part.point, store, manifests, part.attempt(attempt))
     for limit in ("throughput", "requests_per_s"):
-        if bound := job["limits"][limit]:
-            job["limits"][limit] = bound * len(part.ranks) / clients
-    return job | {"role": part.name, "ranks": [*part.ranks], "begin_ns": part.begin_ns}
+        if bound := job.limits[limit]:
+            job.limits[limit] = bound * len(part.ranks) / clients
+    job.role, job.ranks, job.begin_ns = part.name, [*part.ranks], part.begin_ns
+    return job
 
 
-def job_data(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> dict[str, Any]:
-    """The job of clients that do one thing."""
+def _of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> GangJob:
+    """Return the job of clients that all do the same."""
     reaches(chosen, store)
-    manifest = manifests[chosen.dataset["name"]] if chosen.dataset else None
     accounts = chosen.axes.get("accounts", 1)
     count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
-    return {
-        "point": asdict(chosen),
-        "attempt": attempt,
-        "size": chosen.clients,
-        "endpoints": [asdict(e) for e in store.endpoints(chosen.axes.get("front_ends", 1))],
-        "buckets": [asdict(b) for b in stage.buckets_of(config, store, count, accounts)],
-        "accounts": accounts,
-        "scratch": str(scratch.folder(config.scratch)),
-        "scratch_base": str(Path(config.scratch)),
-        "manifest": str(manifest.resolve()) if manifest else None,
-        "lead_ns": config.lead,
-        "timeout_ns": config.gang_timeout,
-        "limits": config.limits.model_dump(mode="json"),
-    }
+    return GangJob(
+        point=chosen,
+        attempt=attempt,
+        size=chosen.clients,
+        endpoints=store.endpoints(chosen.axes.get("front_ends", 1)),
+        buckets=stage.buckets_of(config, store, count, accounts),
+        accounts=accounts,
+        scratch=scratch.folder(config.scratch),
+        scratch_base=Path(config.scratch),
+        manifest=manifests[chosen.dataset["name"]].resolve() if chosen.dataset else None,
+        lead_ns=config.lead,
+        timeout_ns=config.gang_timeout,
+        limits=config.limits.model_dump(mode="json"),
+    )
 
 
 def reaches(chosen: Point, store: Store) -> None:
@@ -103,16 +126,16 @@ def reaches(chosen: Point, store: Store) -> None:
         )
 
 
-def environs(config: Config, chosen: Point, store: Store, job: dict[str, Any]) -> list[dict[str, str]]:
+def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[dict[str, str]]:
     """The credentials of each account, as environment variables; those of each client where there are roles, or more
     accounts than clients."""
-    accounts, parts = job["accounts"], chosen.parts()
+    accounts, parts = job.accounts, chosen.parts()
     out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in workloads.of(chosen).needs:
         out[0] |= {name.replace("AWS_", "STORELAB_SECOND_"): value for name, value in out[1].items()}
-    proxies = environment.kept([Endpoint(**end) for end in job["endpoints"]], os.environ)
-    out = [environ | beside.environ(config, chosen) | proxies for environ in out]
-    if "roles" not in job and accounts <= len(parts[0].ranks):
+    proxies = environment.kept(job.endpoints, os.environ)
+    out = [environ | deployment.second_environ(config, chosen) | proxies for environ in out]
+    if not job.roles and accounts <= len(parts[0].ranks):
         return out
     return [
         several(out, accounts_of(client, len(part.ranks), accounts))

@@ -4,6 +4,7 @@ May import: `core`, `host`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ from storelab.core import evidence, plan, records
 from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, EMBEDDED
 from storelab.core.errors import UserError
-from storelab.core.model import Point, Workload
+from storelab.core.model import Plan, Point, Workload
 from storelab.host import environment
 
 # Of a store's settings these change what is measured; addresses, ports and folders do not.
 IMMATERIAL = ("link", "port", "address", "directory", "profile", "ca_file", "max_volumes")
 
 
-def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
+def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
     """The plan as it would be written now, with the software that measures.
 
     That is the packages of its engines, and of the embedded store.
@@ -26,7 +27,7 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
     used = {part.point.axes["engine"] for p in points for part in p.parts()} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
     software = {k: v for k, v in environment.packages().items() if k in measuring}
-    return plan.to_json(config, points, workloads) | {"software": software, "file": file_of(config)}
+    return replace(plan.whole(config, points, workloads), software=software, file=file_of(config))
 
 
 def file_of(config: Config) -> str:
@@ -39,24 +40,24 @@ def differences(config: Config, points: list[Point]) -> list[str]:
     """Settings that are no axis and differ from those of points already measured; one line each."""
     if not (config.raw / evidence.PLAN).exists():
         return []
-    old = evidence.plan_of(config.raw)
-    before = {p["key"]: p for p in old["points"]}
+    old = Plan.from_json(evidence.plan_of(config.raw))
+    before = {p.key: p for p in old.points}
     measured = [p for p in points if p.key in before and evidence.has(config.raw, p.key)]
     out: list[str] = []
     for point in measured:
         then = before[point.key]
-        fixed, was = _settings(point.fixed), _settings(then["fixed"])
+        fixed, was = _settings(point.fixed), _settings(then.fixed)
         out += _changes(f"sweep {point.sweep}", was, fixed, sorted({*fixed, *was}))
         own = ("file", "tree")  # of a ROOT file of the user's own
-        for part, its in zip(point.parts(), Point(**then).parts(), strict=False):
+        for part, its in zip(point.parts(), then.parts(), strict=False):
             scale = part.point.axes.get("scale")
             out += _changes(f"files.{scale}", its.point.dataset or {}, part.point.dataset or {}, own)
     for name in {p.store for p in measured}:
         now = config.stores[name].model_dump(mode="json")
-        told = _with_defaults(config.stores[name], old["stores"].get(name, {}))
+        told = _with_defaults(config.stores[name], old.stores.get(name, {}))
         out += _changes(f"store {name}", told, now, sorted({*told, *now} - {*IMMATERIAL}))
     if measured:
-        software = old.get("software", {})
+        software = old.software or {}
         out += _changes("", software, environment.packages(), software)
     return list(dict.fromkeys(out))
 
@@ -103,7 +104,8 @@ def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a store as an older plan tells them; those that it did not know yet stood at their default."""
     model = type(settings)
     needed = {name: getattr(settings, name) for name, field in model.model_fields.items() if field.is_required()}
-    return model.model_validate(needed).model_dump(mode="json") | dict(told)
+    defaults: dict[str, Any] = model.model_validate(needed).model_dump(mode="json")
+    return defaults | dict(told)
 
 
 def refuse_dropped(config: Config, points: list[Point]) -> None:
@@ -150,9 +152,9 @@ def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Work
     path = config.raw / evidence.PLAN
     if not path.exists() or records.damage(path):
         return False
-    now, told = records.as_json(current(config, points, workloads)), records.read_json(path)
+    now, told = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
     told |= {"file": told.get("file", now["file"])}  # plans of before do not tell it
-    return {k: v for k, v in told.items() if k not in records.SUM_KEYS} == now
+    return bool({k: v for k, v in told.items() if k not in records.SUM_KEYS} == now)
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
@@ -167,4 +169,4 @@ def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]
         raise UserError(
             str(config.raw), "the campaign is sealed and its plan differs", "give the new campaign another name"
         )
-    records.write_summed(config.raw / evidence.PLAN, current(config, points, workloads))
+    records.write_summed(config.raw / evidence.PLAN, current(config, points, workloads).to_json())

@@ -13,10 +13,10 @@ from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.host import scratch
-from storelab.measure import check, cleaning, collect, plan_file, point
+from storelab.host.console import report
+from storelab.measure import check, collect, deployment, plan_file, point
 from storelab.stores import all_stores, everywhere
 from storelab.workloads import WORKLOADS
-from storelab.workloads.staging.upload import report
 
 IN_A_ROW = 3  # points that fail one after the other: then the others would fail as well
 
@@ -71,7 +71,7 @@ def _remove(config: Config) -> None:
     stores = all_stores(config)
     for name in config.use_stores:
         try:
-            removed = cleaning.clean(config, stores[name])
+            removed = deployment.clean(config, stores[name])
             report(f"    {name}: removed {removed}")
         except (UserError, MeasurementFailed) as error:
             first = stores[name].bucket(config.name, 0)

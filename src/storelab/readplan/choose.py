@@ -130,7 +130,8 @@ def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[i
         t = _Tried([runs.way(gap)], link, pieces)
         i = int(np.lexsort((t.piece, t.pieces, t.seconds))[0])
         rows.append((gap, t.piece[i], t.pieces[i], t.asked[i], t.wire[i], t.seconds[i]))
-    return Front(*(np.array(column) for column in zip(*rows, strict=True)), runs.needed)
+    gap, piece, pieces_of, asked, wire, seconds = (np.array(column) for column in zip(*rows, strict=True))
+    return Front(gap, piece, pieces_of, asked, wire, seconds, runs.needed)
 
 
 def plan(

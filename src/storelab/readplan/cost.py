@@ -60,7 +60,8 @@ class Link:
 
     def _requests(self, pieces: np.ndarray) -> np.ndarray:
         together = np.clip(-(-pieces // self.parallel), 1, self.ranges)
-        return -(-pieces // together)
+        heads: np.ndarray = -(-pieces // together)
+        return heads
 
     def requests(self, pieces: int) -> int:
         """Requests for so many pieces: fewer, if one asks for several ranges, but still `parallel` ones in flight."""
@@ -75,9 +76,10 @@ class Link:
     def busy(self, lengths: np.ndarray) -> np.ndarray:
         """Seconds that requests of so many bytes cost beyond small ones, all connections busy; shape as given."""
         if not self.curve or self.ranges > 1:
-            return lengths / self.bandwidth
+            return np.asarray(lengths / self.bandwidth)
         sizes, seconds = (np.array([0, *column], "f8") for column in zip(*self.curve, strict=True))
-        return np.interp(lengths, sizes, seconds) + np.maximum(0, lengths - sizes[-1]) / self.bandwidth
+        more = np.maximum(0, lengths - sizes[-1]) / self.bandwidth
+        return np.asarray(np.interp(lengths, sizes, seconds) + more)
 
     def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> Any:
         """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each.

@@ -57,7 +57,8 @@ class HttpTransport:
         self.parallel, self.ranges, self.header_bytes = parallel, ranges, header_bytes
         self.requests = self.extra = 0
         self.lock = threading.Lock()
-        trust = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"} | ({"ca_certs": ca_file} if ca_file else {})
+        trust: dict[str, Any] = {"cert_reqs": "CERT_REQUIRED" if verify else "CERT_NONE"}
+        trust |= {"ca_certs": ca_file} if ca_file else {}
         trust |= {"cert_file": certificate} if certificate else {}
         self.http = urllib3.PoolManager(
             maxsize=parallel,
@@ -99,7 +100,7 @@ class HttpTransport:
         finally:
             reply.release_conn()
 
-    def ask(self, starts: list[int], stops: list[int]) -> list[Any]:
+    def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         """Send one request for all these ranges. Raises as `fetch()`."""
         asked = [(a, b - 1) for a, b in zip(starts, stops, strict=True)]
         with self.lock:
@@ -120,6 +121,7 @@ class HttpTransport:
         finally:
             reply.release_conn()  # else the pool waits for it for ever
         if mark is None:
+            assert place is not None  # else it was refused above
             if [place[:2]] != asked:
                 raise WrongAnswer(f"of {len(asked)} ranges, the first {asked[0]}, only {place[:2]} came")
             return [body]
@@ -202,7 +204,7 @@ class VectorTransport:
             known = len(self.fs._dataserver_info_cache)
             self.requests += 1
             file = await self.fs._readonly_filehandle_cache._open(self.fs.unstrip_protocol(self.path), self.fs.timeout)
-            limits = await self.fs._get_max_chunk_info(file)
+            limits: tuple[int, int] = await self.fs._get_max_chunk_info(file)
             self.requests += len(self.fs._dataserver_info_cache) > known
             return limits
 
@@ -248,6 +250,8 @@ class VectorTransport:
 
         async def some(group: slice) -> list[Any]:
             async with free:
-                return await self.fs._cat_ranges([self.path] * (group.stop - group.start), starts[group], stops[group])
+                paths = [self.path] * (group.stop - group.start)
+                found: list[Any] = await self.fs._cat_ranges(paths, starts[group], stops[group])
+                return found
 
         return [part for parts in await asyncio.gather(*map(some, groups)) for part in parts]

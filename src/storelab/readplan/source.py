@@ -45,7 +45,7 @@ def fetch(
     return gather(requests, transport.fetch(begins, ends), starts, stops), sent
 
 
-class PlannedSource(uproot.source.chunk.Source):
+class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot has no types
     """uproot's reads by planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`. Options:
 
     transport: how to fetch (`readplan.transports`); it reads one object, so a second `file_path` with the same
@@ -115,7 +115,7 @@ class PlannedSource(uproot.source.chunk.Source):
                 link = self.link = measure(self.transport, self.num_bytes)
         return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)
 
-    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue) -> list[uproot.source.chunk.Chunk]:
+    def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Any]) -> list[uproot.source.chunk.Chunk]:
         """All ranges, filled on return. Raises what the transport raises."""
         self._num_requests += 1
         self._num_requested_chunks += len(ranges)

@@ -96,7 +96,7 @@ class ObstoreTransport:
         self.requests += 1
         return int(obstore.head(self.store, self.path)["size"])
 
-    def _some(self, starts: list[int], stops: list[int]) -> list[Any]:
+    def _some(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
         import obstore
 
         return obstore.get_ranges(self.store, self.path, starts=starts, ends=stops, coalesce=0)

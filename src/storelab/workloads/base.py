@@ -14,7 +14,7 @@ from storelab.core.errors import UserError
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
-    from storelab.engines.contract import Client, Job
+    from storelab.engines.contract import Client, GangJob, Job
     from storelab.stores.base import Store
 
 
@@ -83,18 +83,18 @@ class Workload(model.Workload):
         """Which objects an attempt at the point can leave in the store: these alone are deleted behind it. Pure."""
         return []
 
-    def before(self, config: "Config", store: "Store", point: model.Point, job: dict[str, Any]) -> None:
-        """Before the clients start: what they need in the store, or to know (`job["extra"]`). Raises UserError,
+    def before(self, config: "Config", store: "Store", point: model.Point, job: "GangJob") -> None:
+        """Before the clients start: what they need in the store, or to know (`job.extra`). Raises UserError,
         MeasurementFailed."""
 
-    def after(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: "Store", point: model.Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Checks of what the clients left in the store and in `folder` (their Parquet files), as `contract.Check`
         fields."""
         return []
 
-    def observe(self, store: "Store", point: model.Point, job: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    def observe(self, store: "Store", point: model.Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
         """What is seen of the store afterwards, for `observed` of the record; None for nothing."""
         return None
 
-    def ended(self, job: dict[str, Any]) -> None:
+    def ended(self, job: "GangJob") -> None:
         """Called last, whatever happened: what `before` started ends here."""

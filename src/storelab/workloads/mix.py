@@ -17,7 +17,7 @@ from storelab.core.errors import UserError
 from storelab.core.model import Point, accounts_of
 from storelab.engines.common import mixing
 from storelab.engines.common.names import put_key, put_keys, put_prefix
-from storelab.engines.contract import Check
+from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made
@@ -40,15 +40,15 @@ class Known(NamedTuple):
     sure: bool
 
 
-def places(point: Point, job: dict[str, Any], client: int) -> list[Bucket]:
+def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
     """Where a client's uploads go in turn: the buckets of its accounts; number n goes to place client + n."""
-    accounts = accounts_of(client, point.axes["clients"], job["accounts"])
-    own = [Bucket(**b) for b in job["buckets"] if b["account"] in accounts]
+    accounts = accounts_of(client, point.axes["clients"], job.accounts)
+    own = [b for b in job.buckets if b.account in accounts]
     first = client % len(own)
     return own[first:] + own[:first]
 
 
-def population(point: Point, job: dict[str, Any]) -> list[tuple[Bucket, str, int, int]]:
+def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]:
     """(bucket, key below its prefix, number of its body, bytes) of every object that is there at the start."""
     from storelab.datasets.payload import BODIES
 
@@ -56,7 +56,7 @@ def population(point: Point, job: dict[str, Any]) -> list[tuple[Bucket, str, int
     for client in range(point.axes["clients"]):
         own = places(point, job, client)
         for n, size in enumerate(mixing.start(point, client)):
-            out.append((own[n % len(own)], put_key(job["attempt"], client, n), n % BODIES, size))
+            out.append((own[n % len(own)], put_key(job.attempt, client, n), n % BODIES, size))
     return out
 
 
@@ -74,7 +74,7 @@ class Mix(Put):
     def makes(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the buckets, and the objects that are there at the start."""
         from storelab.datasets import payload
         from storelab.host import scratch
@@ -87,18 +87,18 @@ class Mix(Put):
         files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], largest)
         upload.put_cut(store, "objects of a mix", items, files)
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         """Is what is there what the answers said? Every name of which no operation failed is listed with the size of
         its last upload, or gone; a sample is read back."""
         known = self._known(point, job, folder)
         if known is None:
             return [asdict(Check("what is left", True, "not compared: beyond single records"))]
-        every = [Bucket(**b) for b in job["buckets"]]
+        every = job.buckets
         ways = buckets.accesses(store, every)
         listed = {
             key[len(place.prefix) :]: (place, size)
             for place in every
-            for key, size in buckets.list_keys(ways[place.account], place, put_prefix(job["attempt"]))
+            for key, size in buckets.list_keys(ways[place.account], place, put_prefix(job.attempt))
         }
         missing = wrong = back = 0
         for name, now in known.items():
@@ -117,11 +117,11 @@ class Mix(Put):
             asdict(Check("read back", good == sample, f"{good} of {sample} objects left have the right SHA-256")),
         ]
 
-    def _read_back(self, point: Point, job: dict[str, Any], ways: Any, listed: Any, known: Any) -> tuple[int, int]:
+    def _read_back(self, point: Point, job: GangJob, ways: Any, listed: Any, known: Any) -> tuple[int, int]:
         from storelab.datasets import payload
 
         largest = mixes.largest(point.fixed["sizes"])
-        files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], largest)
+        files = payload.body_files(job.scratch, point.fixed["data_seed"], largest)
         there = sorted(n for n, now in known.items() if now.sure and now.size is not None and n in listed)
         sample, good = random.Random(point.seed).sample(there, min(CHECKED, len(there))), 0
         for name in sample:
@@ -135,9 +135,9 @@ class Mix(Put):
             good += hashlib.sha256(data).digest() == wanted
         return good, len(sample)
 
-    def _known(self, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Known] | None:
+    def _known(self, point: Point, job: GangJob, folder: Path) -> dict[str, Known] | None:
         """What became of every name, from the records alone, by key below the bucket's prefix; None of bins."""
-        own = put_prefix(job["attempt"])
+        own = put_prefix(job.attempt)
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
         for path in sorted(folder.glob("ops.*.parquet")):

@@ -16,6 +16,7 @@ from storelab.workloads.base import Workload
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
     from storelab.stores.base import Store
 
 _TABLES = "|".join(name for name in TABLES if name != "monitor")  # numbered by clients
@@ -37,26 +38,26 @@ class Roles(Workload):
         for part in point.parts():
             self.each[part.name].possible(part.point)
 
-    def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
-        for part, own in zip(point.parts(), job["roles"], strict=True):
+    def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
+        for part, own in zip(point.parts(), job.roles, strict=True):
             self.each[part.name].before(config, store, part.point, own)
 
-    def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         out = []
-        for part, own in zip(point.parts(), job["roles"], strict=True):
+        for part, own in zip(point.parts(), job.roles, strict=True):
             checks = self.each[part.name].after(store, part.point, own, files_of(part, folder))
             out += [check | {"name": f"{part.name}: {check['name']}"} for check in checks]
         return out
 
-    def observe(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> dict[str, Any] | None:
+    def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
         seen = {
             part.name: self.each[part.name].observe(store, part.point, own, files_of(part, folder))
-            for part, own in zip(point.parts(), job["roles"], strict=True)
+            for part, own in zip(point.parts(), job.roles, strict=True)
         }
         return {name: told for name, told in seen.items() if told is not None} or None
 
-    def ended(self, job: dict[str, Any]) -> None:
-        for each, own in zip(self.each.values(), job["roles"], strict=True):
+    def ended(self, job: "GangJob") -> None:
+        for each, own in zip(self.each.values(), job.roles, strict=True):
             each.ended(own)
 
 

@@ -11,13 +11,13 @@ from storelab.core import axes
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
-from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import MOVES
 from storelab.workloads.objects.put import Put
 from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
 
 SETTLE_S = 1.0  # between two looks at the used bytes; settled when two agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
@@ -36,22 +36,22 @@ def settled(store: Store) -> int:
 
 
 class Space(Put):
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
         super().before(config, store, point, job)
         store.reclaim()
-        job["used_before_bytes"] = settled(store)
+        job.extra["used_before_bytes"] = settled(store)
 
-    def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> dict[str, Any]:
+    def observe(self, store: Store, point: Point, job: "GangJob", folder: Any) -> dict[str, Any]:
         """Delete what this point uploaded, and watch the space come back.
 
         Gives objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
         used_after_reclaim_bytes, and returned: [[seconds after the deletion, used bytes], …].
         """
-        places = [Bucket(**b) for b in job["buckets"]]
-        ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
+        places = job.buckets
+        ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
         sizes = [size for b in places for _, size in buckets.list_keys(ways[b.account], b, prefix)]
         used = settled(store)
-        ours = written.of_attempt(store, point, job["attempt"], self.makes(point, job["attempt"]))
+        ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
         begun = time.monotonic()
         for b in places:
             buckets.delete_prefix(ways[b.account], b, prefix, ours=ours)
@@ -66,7 +66,7 @@ class Space(Put):
         return {
             "objects": len(sizes),
             "stored_bytes": sum(sizes),
-            "used_before_bytes": job["used_before_bytes"],
+            "used_before_bytes": job.extra["used_before_bytes"],
             "used_after_put_bytes": used,
             "used_after_delete_bytes": returned[-1][1],
             "used_after_reclaim_bytes": settled(store),

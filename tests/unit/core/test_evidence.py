@@ -122,7 +122,7 @@ def test_damaged_sums_are_reported(copy):
 
 def test_load_run_sees_what_verify_sees(copy):
     folder = next((copy / "raw").rglob("run.json")).parent
-    assert evidence.load_run(folder)["files"]
+    assert evidence.load_run(folder).files
     table, head = next(folder.glob("ops.*.parquet")), folder / "run.json"
     flip(table, 100, 1)  # the size stays
     assert evidence.load_run(folder) is None and str(table) in str(evidence.flaw(folder, None).error())

@@ -10,7 +10,7 @@ from storelab.core import folders
 from storelab.core.errors import UserError
 from storelab.datasets import payload
 from storelab.host import scratch
-from storelab.measure.point import measuring_lock
+from storelab.measure.attempts import measuring_lock
 
 OTHER = 54321
 

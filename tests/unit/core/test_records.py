@@ -13,6 +13,7 @@ from refusals import refusal
 from small_plan import planned
 
 from storelab.core import evidence, records
+from storelab.core.model import Point
 from storelab.measure import record
 
 
@@ -29,7 +30,7 @@ def raw(tmp_path, point):
     columns = {"client": [0, 0], "op": ["PUT", "PUT"], "object": ["k0", None], "count": [1, 1], "bytes": [4000, 0]}
     columns |= {"end_ns": [10, 20], "status": [0, 503], "error": [None, "SlowDown"]}
     records.write_table(folder / "ops.0.parquet", records.OPS, columns)
-    records.finish(folder, {"point": records.as_json(point.identity())})
+    records.finish(folder, {"point": point.to_json()})
     records.write_summed(tmp_path / "plan.json", {"points": [{"key": point.key, **records.as_json(point.identity())}]})
     evidence.write_sums(tmp_path)
     return tmp_path
@@ -89,8 +90,7 @@ def test_record_lists_every_earlier_try(tmp_path, point, monkeypatch):
     def measured(start_ns: int) -> list:
         work = tmp_path / str(start_ns)
         work.mkdir()
-        run = {"point": records.as_json(point.identity()), "start_ns": start_ns}
-        record.put_in_place(run, work, folder)
+        record.put_in_place(records.RunRecord(point=point, start_ns=start_ns), work, folder)
         return [(t["time_ns"], t["outcome"], t["reason"]) for t in records.read_json(folder / "run.json")["earlier"]]
 
     records.fail(folder, point, "the store was down")
@@ -236,7 +236,7 @@ def test_sealed_records_have_declared_columns():
 
 # Earlier tries, and records of other points and schemas
 
-POINT = {"store": "s", "workload": "get", "axes": {"a": 1, "b": 2}, "rep": 1}
+POINT = Point("s", "get", {"a": 1, "b": 2}, 1, "s/get/rep~001", "s", 7, 1).to_json()
 
 
 def test_points_differ_by_every_known_axis():

@@ -25,7 +25,7 @@ from storelab.datasets.root.header import Header
 from storelab.datasets.root.reader import SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
 from storelab.engines.root.client import RootClient
-from storelab.measure import check_axes, plan_file
+from storelab.measure import check, plan_file
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import needs
 
@@ -151,7 +151,7 @@ def checked(tmp_path, **file):
     base |= {"stores": {"a": {"kind": "seaweedfs"}}, "use_stores": ["a"], "files": {"mine": file}}
     config = Config.model_validate(base | {"sweeps": {"v": {"workload": "read_volume", "axes": {"scale": "mine"}}}})
     points = plan.make(config, WORKLOADS)
-    check_axes.files(points)
+    check.root_files(points)
     return config, points
 
 
@@ -173,12 +173,12 @@ def test_check_reads_local_files(mine, tmp_path):
 def test_engine_root_refuses_rntuple(mine, ntuple, tmp_path):
     _, points = checked(tmp_path, path=str(mine), tree="events")
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
-    check_axes.files(by_root)
+    check.root_files(by_root)
     _, points = checked(tmp_path, path=str(ntuple))
     by_root = [replace(p, axes=p.axes | {"engine": "root"}) for p in points]
     reason = r"axes.engine: root reads TTrees, and mine is an RNTuple"
     with pytest.raises(UserError, match=rf"sweeps.v.{reason}; sweep planned"):
-        check_axes.files(by_root)
+        check.root_files(by_root)
     client = RootClient.__new__(RootClient)
     with pytest.raises(UserError, match=reason):
         client.connect({"format": "RNTuple", "scale": "mine"})
@@ -189,7 +189,7 @@ def test_changed_file_is_refused(mine, ntuple, tmp_path):
     manifest = {"dataset": points[0].dataset, "root": {"bytes": mine.stat().st_size}}
     assert own_file.unchanged(points[0].dataset, manifest)
     assert not own_file.unchanged(points[0].dataset | {"tree": "other"}, manifest), "it is staged again"
-    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS))
+    records.write_json(config.raw / "plan.json", plan_file.current(config, points, WORKLOADS).to_json())
     records.write_json(config.raw / points[0].key / "run.json", {})
     plan_file.refuse_differences(config, points)
     with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):

@@ -8,14 +8,14 @@ import time
 from types import SimpleNamespace
 
 from storelab.core import clock
-from storelab.gang import clocks
+from storelab.gang import nodes
 
 S, MS = 10**9, 10**6
 SILENT = ["127.0.0.1", 9]
 
 
 def test_closed_clock_ends_thread_and_socket():
-    server = clocks.Server(["127.0.0.1"])
+    server = nodes.ClockServer(["127.0.0.1"])
     assert server.thread.is_alive() and server.thread.name == "clock" and server.thread.daemon
     server.close()
     assert not server.thread.is_alive() and server.thread not in threading.enumerate()
@@ -32,15 +32,15 @@ def test_kernel_bounds_the_error_of_its_clock(monkeypatch):
             return status
 
         monkeypatch.setattr(ctypes, "CDLL", lambda *_, call=adjtimex, **__: SimpleNamespace(adjtimex=call))
-        assert clocks.kernel_error_ns() == found, (status, state)
+        assert nodes.kernel_error_ns() == found, (status, state)
 
 
 def test_offset_is_found_within_its_error():
-    server = clocks.Server(["127.0.0.1"])
+    server = nodes.ClockServer(["127.0.0.1"])
     try:
         for shift_ns in (0, 3 * S, -40 * MS):
             server.shift_ns = shift_ns
-            found = clocks.measure([SILENT, *server.addresses])
+            found = nodes.measure_offset([SILENT, *server.addresses])
             assert found.how == "asked" and found.error_ns > 0 and abs(found.ns - shift_ns) <= found.error_ns + 1
             recorded = {"clock_offset_ns": found.ns, "clock_error_ns": found.error_ns, "clock_how": "asked"}
             assert found.told() == recorded
@@ -68,13 +68,13 @@ def test_quickest_answer_counts_and_late_ones_are_not_mixed_up():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
         threading.Thread(target=answer, args=(sock,), daemon=True).start()
-        found = clocks.measure([list(sock.getsockname())])
-    assert len(asked) == clocks.ASKED == 12 and len(set(asked)) == 12
+        found = nodes.measure_offset([list(sock.getsockname())])
+    assert len(asked) == nodes.ASKED == 12 and len(set(asked)) == 12
     assert abs(found.ns - 5 * S) <= found.error_ns + 1 and found.error_ns < 50 * MS
 
 
 def test_without_answer_the_kernel_decides(monkeypatch):
-    monkeypatch.setattr(clocks, "WAIT_S", 0.01)
+    monkeypatch.setattr(nodes, "WAIT_S", 0.01)
     for error, how in ((None, "unknown"), (1234, "kernel")):
-        monkeypatch.setattr(clocks, "kernel_error_ns", lambda error=error: error)
-        assert clocks.measure([SILENT]) == clocks.Offset(0, error, how)
+        monkeypatch.setattr(nodes, "kernel_error_ns", lambda error=error: error)
+        assert nodes.measure_offset([SILENT]) == nodes.Offset(0, error, how)

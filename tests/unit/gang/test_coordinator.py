@@ -7,8 +7,10 @@ import sys
 import time
 
 import pytest
+from made_jobs import POINT, client_result, gang_job
 
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import RunRecord
 from storelab.gang import coordinator, credentials, nodes
 from storelab.gang.launchers.local import LocalLauncher
 
@@ -42,11 +44,14 @@ def test_nodes_on_one_machine_count_once(tmp_path):
             boots = enumerate((here, here, "other"))
             return [{"node": n, "host": f"n{n}", "boot_id": boot, "watched": watched, "pid": 1} for n, boot in boots]
 
-    results = [{"cpu_user_s": 1.0, "cpu_system_s": 0.5}] * 3
-    found = nodes.record(Several(tmp_path, 1, [{}]), results, {"server_cpu_s": 0.7})
-    assert found["host"]["cores"] == 8 and found["host"]["cpu_busy_s"] == 6.0 and found["host"]["client_cpu_s"] == 4.5
-    assert found["shared_machine"] and found["host"]["server_cpu_s"] == 0.7 and "pid" not in found["nodes"][0]
-    assert nodes.record(LocalLauncher(tmp_path, 1, [{}]), results, {}) == {}
+    results = [client_result(cpu_user_s=1.0, cpu_system_s=0.5)] * 3
+    run = RunRecord(point=POINT)
+    nodes.add_to(run, Several(tmp_path, 1, [{}]), results, {"server_cpu_s": 0.7})
+    assert run.host["cores"] == 8 and run.host["cpu_busy_s"] == 6.0 and run.host["client_cpu_s"] == 4.5
+    assert run.shared_machine and run.host["server_cpu_s"] == 0.7 and "pid" not in run.nodes[0]
+    one = RunRecord(point=POINT)
+    nodes.add_to(one, LocalLauncher(tmp_path, 1, [{}]), results, {})
+    assert one == RunRecord(point=POINT)
 
 
 def test_full_disk_does_not_hide_why_a_gang_ended(tmp_path, monkeypatch):
@@ -107,7 +112,6 @@ agent._until(lambda: None)
 
 
 def test_signal_during_a_fork_ends_the_agent(tmp_path):
-    job = {"nodes": [[0]], "timeout_ns": 20 * 10**9, "silence_ns": 20 * 10**9}
-    (tmp_path / "job.json").write_text(json.dumps(job | {"point": {"fixed": {"duration_ns": 10**9}}}))
+    gang_job(nodes=[[0]], timeout_ns=20 * 10**9, silence_ns=20 * 10**9).write(tmp_path)
     done = run(AGENT, tmp_path)
     assert done.stdout == "dropped\n" and done.stderr.splitlines()[-1].endswith("walltime is over"), done.stderr

@@ -2,7 +2,7 @@
 
 from programs import python
 
-from storelab.gang.node_folder import GangFolder, sweep
+from storelab.gang.agent import GangFolder, sweep
 from storelab.host import scratch
 
 
@@ -25,7 +25,7 @@ def test_gang_removes_files_of_its_clients(tmp_path):
 AGENT = """
 import sys
 from pathlib import Path
-from storelab.gang.node_folder import GangFolder
+from storelab.gang.agent import GangFolder
 g = GangFolder(Path(sys.argv[1]), "dead", 3, [3])
 (g.path / "x509_user_proxy").write_text("secret")
 (g.scratch / "dead-3").mkdir()

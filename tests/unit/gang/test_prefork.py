@@ -177,7 +177,7 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
     loaded = []
     asked = [("put", "obstore"), ("put", "obstore"), ("get", "s5cmd"), ("calibrate", "none"), ("x", None)]
     points = [SimpleNamespace(workload=w, axes={"engine": e} if e else {}) for w, e in asked]
-    monkeypatch.setattr(client, "load_job", lambda folder, rank: (SimpleNamespace(point=points[rank]), {}))
+    monkeypatch.setattr(client, "load_job", lambda folder, rank: SimpleNamespace(point=points[rank]))
     monkeypatch.setattr(client.engines, "load", loaded.append)
     monkeypatch.setattr(client.prefork, "without_pandas", lambda: loaded.append("pyarrow"))
     client.preload(tmp_path, range(5))

@@ -9,22 +9,23 @@ from pathlib import Path
 import collected
 import pytest
 from collected import FINE, looks, settings
+from made_jobs import POINT
 
 from storelab.core import evidence, records
 from storelab.core.errors import MeasurementFailed
+from storelab.core.records import RunRecord
 from storelab.measure import attempts, record
 
-POINT = {"store": "a", "workload": "get", "axes": {}, "rep": 1}
 EARLIER = {"nothing": 0, "failed": 1, "record": 1, "record and later": 2}  # what there was -> earlier tries
 
 
-def attempt(folder: Path, name: str, content: bytes) -> tuple[dict, Path]:
+def attempt(folder: Path, name: str, content: bytes) -> tuple[RunRecord, Path]:
     """Return the head and the folder of an attempt with two tables."""
     work = folder / "work" / name
     work.mkdir(parents=True)
     for n in (0, 1):
         (work / f"ops.{n}.parquet").write_bytes(content + bytes([n]))
-    return {"point": POINT, "start_ns": len(content), "attempt": name}, work
+    return RunRecord(point=POINT, start_ns=len(content), attempt=name), work
 
 
 @pytest.mark.parametrize(
@@ -38,22 +39,22 @@ def test_kill_leaves_old_record_or_new_one(tmp_path, before):
         if "record" in before:
             record.put_in_place(*attempt(base, "old", b"old"), folder)
         if before in ("failed", "record and later"):
-            failure = {"point": POINT, "time_ns": 1, "reason": "why", "earlier": []}
+            failure = {"point": POINT.to_json(), "time_ns": 1, "reason": "why", "earlier": []}
             records.write_summed(folder / ("failed.json" if before == "failed" else "later.json"), failure)
         new = attempt(base, "new", b"new one")
         killed = killed_at(act, base / "raw", lambda new=new, folder=folder: record.put_in_place(*new, folder))
         run = evidence.load_run(folder)
-        found = {run["attempt"]} if run else set()
+        found = {run.attempt} if run else set()
         assert found <= {"old", "new"} and ("record" not in before or found), act
         assert not (run and (folder / "failed.json").exists()), act
         assert run or not list(folder.glob("run.json")), "a head that is not valid"
         if not killed:
-            assert found == {"new"} and {p.name for p in folder.iterdir()} == {"run.json", *run["files"]}
-            assert len(run["earlier"]) == EARLIER[before]
+            assert found == {"new"} and {p.name for p in folder.iterdir()} == {"run.json", *run.files}
+            assert len(run.earlier) == EARLIER[before]
             break
         record.put_in_place(*attempt(base, "next", b"the next"), folder)  # the next run repairs all
         run = evidence.load_run(folder)
-        assert run["attempt"] == "next" and sorted(p.name for p in folder.glob("*.parquet")) == sorted(run["files"])
+        assert run.attempt == "next" and sorted(p.name for p in folder.glob("*.parquet")) == sorted(run.files)
         assert not (folder / "failed.json").exists() and not (folder / "later.json").exists()
     assert act > 5
 

@@ -11,18 +11,18 @@ from storelab.core import plan
 from storelab.core.engines import CATALOGUE
 from storelab.core.model import Point
 from storelab.engines import load
-from storelab.measure import check_axes, point
+from storelab.measure import check, point
 from storelab.workloads import WORKLOADS
 
 MIB = 2**20
 BIG = {"object_size": 10**9}
 
 
-def check(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -> None:
+def possible(workload: str, multipart: bool = True, protocol: str = "s3", **axes) -> None:
     values = {a.name: a.default for a in WORKLOADS[workload].axes} | axes
     settings = SimpleNamespace(kind="x")
     store = SimpleNamespace(name="uds", protocol=protocol, settings=settings, multipart=lambda: multipart)
-    check_axes.possible(Point("uds", workload, values, 1, "", "sweep", 1, 1, {"objects": 64}), store)
+    check.possible(Point("uds", workload, values, 1, "", "sweep", 1, 1, {"objects": 64}), store)
 
 
 POSSIBLE = [
@@ -44,7 +44,7 @@ POSSIBLE = [
 
 
 def test_possible_axes_are_accepted():
-    all_refused(("", NONE, partial(check, workload, **axes)) for workload, axes in POSSIBLE)
+    all_refused(("", NONE, partial(possible, workload, **axes)) for workload, axes in POSSIBLE)
 
 
 # workload, axes, the axis that the message names, and what it says of it
@@ -74,7 +74,7 @@ IMPOSSIBLE = [
 
 def test_impossible_axes_are_refused_at_their_place():
     all_refused(
-        (f"sweeps.sweep.axes.{axis}: ", text, partial(check, workload, **axes))
+        (f"sweeps.sweep.axes.{axis}: ", text, partial(possible, workload, **axes))
         for workload, axes, axis, text in IMPOSSIBLE
     )
 
@@ -89,7 +89,7 @@ def test_engine_speaks_protocol_of_store():
         ("file", {"engine": "root", "thrift": 1}, "thrift", "sweep engine planned"),
         ("file", {"engine": "planned", "transport": "http"}, "transport", "speaks file"),
     ):
-        one = partial(check, "read_volume", protocol=protocol, **axes)
+        one = partial(possible, "read_volume", protocol=protocol, **axes)
         check_refused(f"sweeps.sweep.axes.{axis}: ", text, one)
 
 
@@ -97,7 +97,7 @@ def test_http_transport_needs_a_store_that_speaks_http():
     """S3 is HTTP; a file and root:// are not."""
     for workload in ("read_entries", "read_volume", "events"):
         for protocol, able in (("s3", True), ("http", True), ("root", False)):
-            one = partial(check, workload, protocol=protocol, engine="planned")
+            one = partial(possible, workload, protocol=protocol, engine="planned")
             text = NONE if able else protocol
             check_refused("", NONE, one)
             check_refused("sweeps.sweep.axes.transport: ", text, partial(one, transport="http"))
@@ -117,7 +117,7 @@ def test_parts_belong_to_uploads_of_several():
         ("put", "s5cmd", 0, 64, False, NONE),
     ):
         axes = {"engine": engine, "part_size": int(part * MIB), "object_size": size * MIB}
-        check_refused("sweeps.sweep.axes.part_size: ", text, partial(check, workload, multipart, **axes))
+        check_refused("sweeps.sweep.axes.part_size: ", text, partial(possible, workload, multipart, **axes))
 
 
 def test_missing_engine_names_its_installation(monkeypatch):
@@ -127,7 +127,7 @@ def test_missing_engine_names_its_installation(monkeypatch):
 
 def test_measuring_by_key_refuses_what_check_refuses(tmp_path, monkeypatch):
     """Snakemake and users call `storelab measure` with a key, maybe without `check` before."""
-    monkeypatch.setattr(point, "_measure", lambda *_: pytest.fail("nothing may be started"))
+    monkeypatch.setattr(point, "measure", lambda *_: pytest.fail("nothing may be started"))
     for axes, axis in (
         ({"engine": "fsspec", "part_size": "16 MiB"}, "part_size"),
         ({"engine": "s5cmd", "payload": "sha256"}, "payload"),
@@ -145,8 +145,8 @@ def test_hint_names_the_scale_that_fits():
         config = configured(stores={"a": URL}, sweeps={"s": sweep}, scale=scale)
         (one,) = plan.make(config, WORKLOADS)
         assert one.axes["clients"] == 500 * scale and one.axes["workers"] == 3
-        assert check_axes.factor(config, one, "clients", 100) == ", or set `scale` to 0.2"
-        assert check_axes.factor(config, one, "clients", 0) == "", "none is so small"
-        assert check_axes.factor(config, one, "workers", 1) == check_axes.factor(config, one, "buckets", 1) == ""
+        assert check.factor(config, one, "clients", 100) == ", or set `scale` to 0.2"
+        assert check.factor(config, one, "clients", 0) == "", "none is so small"
+        assert check.factor(config, one, "workers", 1) == check.factor(config, one, "buckets", 1) == ""
         fits = plan.make(config.model_copy(update={"scale": 0.2}), WORKLOADS)
         assert [p.axes["clients"] for p in fits] == [100]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import small_plan
+from made_jobs import client_result, gang_job
 from refusals import NONE, check_refused, refusal
 from small_plan import URL
 
@@ -91,11 +92,11 @@ class Store:
 
 
 def result(end=10**10, deadline=10**10):
-    return {"t0_ns": 0, "deadline_ns": deadline, "end_ns": end, "disk_read_bytes": 7}
+    return client_result(deadline_ns=deadline, end_ns=end, disk_read_bytes=7)
 
 
 def collected(store: Store, one, job=None) -> cold.Evidence:
-    return cold.Evidence(configured(GET), store, one, job or {"manifest": None, "buckets": []})
+    return cold.Evidence(configured(GET), store, one, job or gang_job())
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def evidence(monkeypatch, tmp_path):
         one.cool()
         one.begin(0)
         one.end([result()])
-        return one.record(tmp_path)["cold"]
+        return one.record(tmp_path)
 
     return found
 
@@ -182,7 +183,7 @@ def test_point_of_several_roles_proves_nothing(tmp_path):
     }
     several, single = point({"roles": roles}), point({"roles": {"reads": roles["reads"]}})
     assert cold.asked(several) == cold.asked(single) == "cold"
-    assert "roles" in collected(Store(tmp_path), several, {"roles": [{}, {}]})._why(5)
-    one = collected(Store(tmp_path), single, {"roles": [{"manifest": None}]})
+    assert "roles" in collected(Store(tmp_path), several, gang_job(roles=[gang_job(), gang_job()]))._why(5)
+    one = collected(Store(tmp_path), single, gang_job(roles=[gang_job()]))
     one.read = 5
     assert one.point.workload == "get" and "roles" not in one._why(5)

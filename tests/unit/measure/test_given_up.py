@@ -14,9 +14,8 @@ from small_plan import configured, folders
 
 from storelab.core import evidence, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import given_up, plan_file
+from storelab.measure import given_up, plan_file, progress
 from storelab.measure import point as measuring
-from storelab.measure.progress import lines
 from storelab.workloads import WORKLOADS
 
 
@@ -44,13 +43,13 @@ def failing(monkeypatch, reasons):
     """Let each point fail with the next reason (None: it is measured); return the list of those tried."""
     tried, left = [], iter(reasons)
 
-    def measure(config, points, chosen, why, state, spare):
+    def measure(config, points, chosen, store, state, spare, why):
         tried.append(chosen.key)
         if isinstance(error := next(left), Exception):
             raise error
         return {}
 
-    monkeypatch.setattr(measuring, "_measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     return tried
 
 
@@ -120,7 +119,7 @@ def test_store_that_is_down_leaves_its_reason(config, points, monkeypatch):
 
 def test_estimate_counts_failed_points_as_tried(config, points, capsys, monkeypatch):
     def printed(chosen):
-        lines.announce(lines.place(config, points, chosen), chosen)
+        progress.announce(progress.place(config, points, chosen), chosen)
         return capsys.readouterr().err
 
     first = printed(points[0])

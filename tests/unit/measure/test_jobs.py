@@ -1,18 +1,17 @@
 """Jobs of a sweep in parts: which earlier parts a client is given, and how long objects stay in the store."""
 
 import dataclasses
-import json
 from types import SimpleNamespace
 
 import pytest
+from made_jobs import client_result, gang_job
 from small_plan import ASKING, configured
 
 from storelab.core import plan, records
-from storelab.measure import jobs
-from storelab.measure import point as measuring
-from storelab.measure.progress import lines
+from storelab.measure import deployment, jobs, progress
 from storelab.workloads import WORKLOADS
 
+NO_LIMITS = {"throughput": None, "requests_per_s": None}
 UP = {"workload": "put", "axes": {"clients": 2}}
 
 
@@ -36,53 +35,48 @@ def recorded(config, point, attempt):
 
 def test_progress_names_the_part_of_how_many(planned, monkeypatch):
     printed = []
-    monkeypatch.setattr(lines.stage, "report", printed.append)
+    monkeypatch.setattr(progress, "report", printed.append)
     config, points = planned(WORKLOADS, soak=UP | {"parts": 24}, get={"workload": "get"})
     chosen = [next(p for p in points if p.axes.get("part") == number) for number in (1, 7)]
     for one in (*chosen, next(p for p in points if p.workload == "get")):
-        lines.announce(lines.place(config, points, one), one)
+        progress.announce(progress.place(config, points, one), one)
     assert "rep=001, part 1 of 24: 10 s" in printed[0] and "rep=001, part 7 of 24: 10 s" in printed[1]
     assert "part" not in printed[2]
 
 
-def test_workload_with_the_axis_gets_earlier_parts(planned):
+def test_workload_with_the_axis_gets_earlier_parts(planned, monkeypatch):
     _, points = planned(WORKLOADS)
-    assert not any(map(jobs.keeps, points))
-    assert not jobs.keeps(planned(ASKING, up=UP)[1][0])
+    assert not any(map(deployment.keeps, points))
+    assert not deployment.keeps(planned(ASKING, up=UP)[1][0])
     config, points = planned(ASKING)
-    assert all(map(jobs.keeps, points))
-    assert [jobs.is_last(points, p) for p in points] == [False, False, True]
+    assert all(map(deployment.keeps, points))
+    assert [deployment.is_last(points, p) for p in points] == [False, False, True]
+    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point))
     recorded(config, points[0], "0000aaaa")
     recorded(config, points[2], "0000cccc")
-    found = []
-    for point in points:
-        job = {}
-        jobs.tell_earlier(config, points, point, job)
-        found.append(job["earlier"])
+    found = [jobs.of_point(config, points, point, None, {}, "0000bbbb").to_json()["earlier"] for point in points]
     first = {"part": 1, "attempt": "0000aaaa"}
     assert found == [[], [first], [first]], "part 2 failed; a part that comes later is not an earlier one"
 
 
-def test_role_gets_its_own_attempts(planned):
+def test_role_gets_its_own_attempts(planned, monkeypatch):
     roles = {"readers": {"workload": "get"}, "writers": UP}
     config, points = planned(ASKING, soak={"roles": roles, "parts": 3})
     recorded(config, points[0], "0000aaaa")
-    job = {"roles": [{}, {}]}
-    jobs.tell_earlier(config, points, points[1], job)
-    assert json.loads(json.dumps(job["roles"][1])) == {"earlier": [{"part": 1, "attempt": "0000aaaa-1"}]}
+    monkeypatch.setattr(jobs, "_of_clients", lambda config, point, *_: gang_job(point, limits=NO_LIMITS))
+    job = jobs.of_point(config, points, points[1], None, {}, "0000bbbb").to_json()
+    assert job["roles"][1]["earlier"] == [{"part": 1, "attempt": "0000aaaa-1"}]
 
 
 def test_objects_stay_until_last_part_needs_them(planned, monkeypatch):
-    monkeypatch.setattr(measuring.left_over, "add", lambda *given: None)
-    monkeypatch.setattr(measuring.left_over, "remove", lambda *given: removed.append(now))
-    outcome = SimpleNamespace(watch=SimpleNamespace(columns=dict), results=[{"bytes": 1, "operations": 1}] * 2)
+    monkeypatch.setattr(deployment.left_over, "add", lambda *given: None)
+    monkeypatch.setattr(deployment.left_over, "remove", lambda *given: removed.append(now))
+    results = [client_result()] * 2
     store = SimpleNamespace(name="a")
     for known, expected in ((WORKLOADS, [1, 2, 3]), (ASKING, [3])):
         config, points = planned(known)
         removed = []
         for point in points:
             now = point.axes["part"]
-            writing = [(part, {}) for part in point.parts()]
-            attempt = SimpleNamespace(config=config, store=store, point=point, writing=writing, filled=None)
-            measuring._gather(attempt, outcome, points)
+            deployment.clear_uploads(config, points, point, store, gang_job(point), results)
         assert removed == expected

@@ -15,7 +15,7 @@ def measured(folder, change=lambda then: None, **more):
     """Return the configuration and points of a campaign with one measured point, whose plan is changed."""
     settings = configured(results=str(folder), **more)
     points = plan.make(settings, WORKLOADS)
-    then = records.as_json(plan_file.current(settings, points, WORKLOADS))
+    then = records.as_json(plan_file.current(settings, points, WORKLOADS).to_json())
     change(then)
     records.write_json(settings.raw / "plan.json", then)
     (settings.raw / points[0].key).mkdir(parents=True)
@@ -67,7 +67,7 @@ def test_other_software_of_used_engines_is_a_difference(tmp_path, monkeypatch):
             assert plan_file.differences(settings, points) == [f"{package} was {now[package]}, is 99.0"]
     settings = configured(results=str(tmp_path))
     points = plan.make(settings, WORKLOADS)
-    assert "uproot" not in plan_file.current(settings, points, WORKLOADS)["software"], "s5cmd moves these objects"
+    assert "uproot" not in plan_file.current(settings, points, WORKLOADS).software, "s5cmd moves these objects"
 
 
 def test_plan_that_drops_records_is_refused(tmp_path):

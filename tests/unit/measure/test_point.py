@@ -7,7 +7,7 @@ from small_plan import configured
 
 from storelab.core import plan, records
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import point
+from storelab.measure import deployment, jobs, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import left_over
@@ -35,10 +35,10 @@ def test_point_is_measured_once(campaign, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(left_over, "MOST_OBJECTS", 10**6)  # a fast disk takes 30 000 in a second
     config, points = campaign
     (chosen,) = points
-    run = point.point(config, points, chosen.key)
+    run = point.point(config, points, chosen.key).to_json()
     folder = config.raw / chosen.key
     kept = records.read_json(folder / "run.json")
-    assert run and run.items() <= kept.items()
+    assert run.items() <= kept.items()
     assert all(check["ok"] for check in run["checks"]) and run["engine"]["name"] == "fsspec"
     assert {"monitor.0.parquet", "ops.0.parquet", "ops.1.parquet"} <= {path.name for path in folder.iterdir()}
     assert "[1/1] a put" in capsys.readouterr().err
@@ -65,8 +65,8 @@ def test_failures_leave_their_reason(campaign, monkeypatch):
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(point.stage, "ensure", fails)
-            patch.setattr(point.filling, "ensure", fails)
+            patch.setattr(deployment.stage, "ensure", fails)
+            patch.setattr(deployment.filling, "ensure", fails)
             with pytest.raises(type(error), match=str(error)):
                 point.point(config, points, key)
         assert records.read_json(failed)["reason"].startswith(begin)
@@ -83,9 +83,9 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
     for done, expected in cases.items():
         clients[1]["operations"] = done
         records.finish(config.raw / first.key, run)
-        changed = point.lengthened(config, [first, second], second)
+        changed = jobs.lengthened(config, [first, second], second)
         assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
         assert (f"lengthened to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
-    assert point.lengthened(config, [first, second], first) is first, "there is no earlier one"
+    assert jobs.lengthened(config, [first, second], first) is first, "there is no earlier one"
     scheduled = dataclasses.replace(second, axes=second.axes | {"arrival_rate": 5})
-    assert point.lengthened(config, [first, scheduled], scheduled) is scheduled
+    assert jobs.lengthened(config, [first, scheduled], scheduled) is scheduled

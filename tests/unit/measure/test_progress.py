@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from collected import settings
+from made_jobs import gang_job
 from rich.console import Console
 from small_plan import configured
 
@@ -17,8 +18,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import told
 from storelab.host import console
 from storelab.host.monitor import Used
-from storelab.measure import given_up, jobs
-from storelab.measure.progress import display, lines, state, terminal
+from storelab.measure import display, given_up, jobs, progress
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6
@@ -38,7 +38,7 @@ def points(config):
 
 def following(config, points, number=0):
     chosen = points[number]
-    return state.following(config, chosen, lines.place(config, points, chosen))
+    return progress.following(config, chosen, progress.place(config, points, chosen))
 
 
 def test_state_follows_the_stages_of_a_point(config, points, monkeypatch):
@@ -69,7 +69,7 @@ def test_state_says_how_a_point_ended(config, points):
 def test_rates_and_cores_of_each_second(config, points, tmp_path, monkeypatch):
     """Two clients, one in two processes: 100 operations/s, 1 failure/s, 4 kB each; half a core and two."""
     at = [T0 - S]
-    monkeypatch.setattr(state.clock, "now_ns", lambda: at[0])
+    monkeypatch.setattr(progress.clock, "now_ns", lambda: at[0])
     work = tmp_path / "work"
     work.mkdir()
     with following(config, points, 1) as now:
@@ -118,29 +118,29 @@ def test_full_disk_ends_no_measurement(config, points, monkeypatch):
 
 
 def test_off_writes_nothing_and_asks_no_client(config, points, monkeypatch):
-    monkeypatch.setattr(jobs, "job_data", lambda *_: {})
-    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is True
+    monkeypatch.setattr(jobs, "_of_clients", lambda *_: gang_job())
+    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is True
     monkeypatch.setenv(live.OFF, "off")
     with following(config, points) as now:
         now.starts(T0)
         now.second(T0 + S, Used(1.0))
     assert live.read(config.campaign_dir) is None
-    assert jobs.of_point(config, points[0], None, {}, "a")["tells"] is False
+    assert jobs.of_point(config, points, points[0], None, {}, "a").tells is False
 
 
 def test_damaged_lines_change_no_estimate(tmp_path):
     config = settings(tmp_path / "x", results=str(tmp_path))
     point = plan.make(config, WORKLOADS)[0]
-    assert lines._typical_overhead(config) == 2.0
+    assert progress._typical_overhead(config) == 2.0
     for wall_s in (5.0, 6.0, 7.0):
-        lines.note_overhead(config, point, wall_s)
+        progress.note_overhead(config, point, wall_s)
     damaged = ('{"key": "a/b', "\xff\xfe", "null", "[1]", *(f'{{"overhead_s": {v}}}' for v in ("NaN", "1e300", '"x"')))
     for half in damaged:
-        with lines._overheads(config).open("ab") as f:
+        with progress._overheads(config).open("ab") as f:
             f.write(half.encode("latin1"))
-        assert lines._typical_overhead(config) == 2.0, "of 1, 2 and 3 s in addition to windows of 4 s"
-        lines.note_overhead(config, point, 6.0)
-        assert lines._typical_overhead(config) == 2.0
+        assert progress._typical_overhead(config) == 2.0, "of 1, 2 and 3 s in addition to windows of 4 s"
+        progress.note_overhead(config, point, 6.0)
+        assert progress._typical_overhead(config) == 2.0
 
 
 def drawn(width, **more):
@@ -151,9 +151,9 @@ def drawn(width, **more):
         "seconds": {name: [1.25] for name in live.SECONDS} | {"operations_per_s": [1234.5], "bytes_per_s": [5.1e6]},
     }
     with open(os.devnull, "w") as nowhere:
-        console = Console(width=width, record=True, force_terminal=True, file=nowhere)
-        console.print(display.View(state | more, T0 + 12 * S))
-        return console.export_text().splitlines()
+        screen = Console(width=width, record=True, force_terminal=True, file=nowhere)
+        screen.print(display.View(state | more, T0 + 12 * S))
+        return screen.export_text().splitlines()
 
 
 def test_display_fits_the_terminal():
@@ -183,7 +183,7 @@ def screen(monkeypatch):
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv(terminal.NAMED, f"{platform.node()}:{os.ttyname(theirs)}")
+    monkeypatch.setenv(console.NAMED, f"{platform.node()}:{os.ttyname(theirs)}")
 
     def read():
         try:
@@ -197,23 +197,23 @@ def screen(monkeypatch):
 
 
 def test_terminal_of_snakemake_is_found(screen, monkeypatch, capsys):
-    found = terminal.found()
+    found = console.terminal()
     assert found is not None and os.ttyname(found.fileno()) == os.ttyname(screen.number)
     found.close()
-    for name, value in (("TERM", "dumb"), (terminal.NAMED, ""), (terminal.NAMED, "elsewhere:/dev/tty")):
+    for name, value in (("TERM", "dumb"), (console.NAMED, ""), (console.NAMED, "elsewhere:/dev/tty")):
         with monkeypatch.context() as other:
             other.setenv(name, value)
-            assert terminal.found() is None
+            assert console.terminal() is None
     with monkeypatch.context() as other:
-        other.setenv(terminal.NAMED, f"{platform.node()}:{os.devnull}")
-        assert terminal.found() is None, "no terminal"
-    assert terminal.name_here(sys.stderr) == "", "of a log"
+        other.setenv(console.NAMED, f"{platform.node()}:{os.devnull}")
+        assert console.terminal() is None, "no terminal"
+    assert console.name_here(sys.stderr) == "", "of a log"
 
 
 def test_display_gives_way_to_lines(screen, config, points, capsys, monkeypatch):
     monkeypatch.setattr(display, "EVERY_S", 3600.0)  # drawn by hand below
     monkeypatch.setattr(display, "AFTER_LINE_S", 0.0)
-    with following(config, points) as now, terminal.shown(config.campaign_dir):
+    with following(config, points) as now, progress.shown(config.campaign_dir):
         (give_way,) = console.giving_way
         one = give_way.__self__
         one.draw()
@@ -230,7 +230,7 @@ def test_display_gives_way_to_lines(screen, config, points, capsys, monkeypatch)
 
 
 def test_nothing_is_drawn_without_a_terminal(config, points, monkeypatch, capsys):
-    monkeypatch.delenv(terminal.NAMED, raising=False)
-    with following(config, points), terminal.shown(config.campaign_dir):
+    monkeypatch.delenv(console.NAMED, raising=False)
+    with following(config, points), progress.shown(config.campaign_dir):
         assert console.giving_way == []
     assert capsys.readouterr().err == ""

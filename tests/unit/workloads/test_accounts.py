@@ -4,6 +4,7 @@ import itertools
 from types import SimpleNamespace
 
 import pytest
+from made_jobs import gang_job
 from refusals import refusal
 
 from storelab.core.model import Point
@@ -27,7 +28,7 @@ def keys_of(account: int) -> Credentials:
 
 
 def environs(one: Point, accounts: int, **more) -> list[dict[str, str]]:
-    job = {"accounts": accounts, "endpoints": [], **more}
+    job = gang_job(one, accounts=accounts, **more)
     return jobs.environs(None, one, SimpleNamespace(credentials=keys_of), job)
 
 
@@ -48,7 +49,7 @@ def test_client_gets_the_keys_of_its_accounts(monkeypatch):
 
 def test_clients_take_accounts_in_turn():
     assert [e["AWS_ACCESS_KEY_ID"] for e in environs(at(7, 3), 3)] == ["key0", "key1", "key2"]
-    assert [e["AWS_ACCESS_KEY_ID"] for e in environs(at(3, 2), 2, roles=[1])] == ["key0", "key1", "key0"]
+    assert [e["AWS_ACCESS_KEY_ID"] for e in environs(at(3, 2), 2, roles=[gang_job()])] == ["key0", "key1", "key0"]
 
 
 @pytest.fixture
@@ -96,6 +97,6 @@ def test_deletions_are_shared_out_by_account():
 
 
 def test_mix_puts_into_buckets_of_all_accounts():
-    values = {"accounts": 5, "buckets": [{"name": f"b{i}", "prefix": "", "account": i % 5} for i in range(5)]}
+    values = gang_job(accounts=5, buckets=[Bucket(f"b{i}", "", i % 5) for i in range(5)])
     for clients, client, accounts in ((2, 0, {0, 2, 4}), (2, 1, {1, 3}), (7, 6, {1})):
         assert {b.account for b in mix.places(at(clients, 5), values, client)} == accounts

@@ -4,11 +4,14 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from made_jobs import gang_job
 from refusals import check_refused
 from small_plan import planned
 
 from storelab.core import records
 from storelab.datasets import payload
+from storelab.engines.contract import GangJob
+from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS, mix
 from storelab.workloads.staging import buckets, needs
 
@@ -21,9 +24,8 @@ def point(axes=None, objects=64, **more):
     return planned(sweeps={"it": sweep}, **more)[0]
 
 
-def job(buckets, **more) -> dict:
-    places = [{"name": f"b{i}", "prefix": "", "account": 0} for i in range(buckets)]
-    return {"attempt": "t1", "accounts": 1, "buckets": places, **more}
+def job(buckets, **more) -> GangJob:
+    return gang_job(attempt="t1", buckets=[Bucket(f"b{i}") for i in range(buckets)], **more)
 
 
 def test_objects_at_the_start_are_shared_out():
@@ -73,7 +75,7 @@ def checked(tmp_path, monkeypatch):
         way = SimpleNamespace(read=lambda b, key: content(key, bodies))
         monkeypatch.setattr(buckets, "accesses", lambda store, places: {0: way})
         monkeypatch.setattr(buckets, "list_keys", lambda access, place, prefix: listed.items())
-        return MIX.after(None, one, job(1, scratch=str(tmp_path)), tmp_path)
+        return MIX.after(None, one, job(1, scratch=tmp_path), tmp_path)
 
     return after
 

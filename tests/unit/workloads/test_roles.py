@@ -1,12 +1,12 @@
 """Several workloads at once, without a store: plan, refusals, jobs and records of points with roles."""
 
-import dataclasses
 import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import small_plan
+from made_jobs import client_result
 from refusals import NONE, all_refused, refusal
 from store_on_paper import StoreOnPaper
 
@@ -14,11 +14,10 @@ from storelab import workloads
 from storelab.core import model, plan, records
 from storelab.core.config import load
 from storelab.core.model import Point
-from storelab.measure import check, check_axes, jobs, plan_file, record
-from storelab.measure import point as measuring
-from storelab.stores.protocols.endpoint import Bucket
+from storelab.measure import check, deployment, jobs, plan_file, record
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.roles import Roles, files_of
+from storelab.workloads.roles import files_of
 from storelab.workloads.staging import written
 
 S = 10**9
@@ -239,7 +238,7 @@ def test_limits_of_a_store_are_reported_at_their_place(first):
     ):
         message = refused(sweep, roles, **more)
         assert message.startswith(f"sweeps.both.{place}: ") and words in message, message
-    assert check_axes.place(first.parts()[0].point, "workers") == "sweeps.both.roles.uploads.axes.workers"
+    assert check.place(first.parts()[0].point, "workers") == "sweeps.both.roles.uploads.axes.workers"
 
 
 def client(rank, role, begin, end, **more):
@@ -248,7 +247,7 @@ def client(rank, role, begin, end, **more):
     engine |= {"requests_per_operation": {"PUT": 1}, "hung": 0} | more.pop("engine", {})
     times = {"t0_ns": 1000 * S, "begin_ns": (1000 + begin) * S, "deadline_ns": (1000 + end) * S}
     counts = {"operations": 1000, "errors": 0}
-    return {"client": rank, "role": role, "engine": engine} | times | counts | more
+    return client_result(rank, role=role, engine=engine, **times | counts | more)
 
 
 def results(**deletions):
@@ -261,30 +260,30 @@ def results(**deletions):
 
 def test_record_has_what_each_role_did(first):
     roles = record.roles_of(configured(), first, results(engine={"name": "obstore"}))
-    assert [tuple(r[name] for name in ("name", "workload", "clients", "begin_ns", "end_ns")) for r in roles] == [
+    assert [(r.name, r.workload, r.clients, r.begin_ns, r.end_ns) for r in roles] == [
         ("uploads", "put", [0, 1], 1000 * S, 1060 * S),
         ("deletions", "delete", [2], 1018 * S, 1036 * S),
         ("readers", "get", [3, 4, 5], 1000 * S, 1060 * S),
     ]
     engine = {"version": "1", "settings": {"workers": 4}, "requests_per_operation": {"PUT": 1}}
-    assert roles[1]["engine"] == engine | {"name": "obstore"}
-    assert roles[1]["axes"]["workers"] == 40 and roles[1]["axes"]["buckets"] == 1
+    assert roles[1].engine == engine | {"name": "obstore"}
+    assert roles[1].axes["workers"] == 40 and roles[1].axes["buckets"] == 1
     assert record.roles_of(configured(), made(sweeps={"up": PUT})[0], results()) == []
 
 
 def test_failed_small_role_is_not_hidden(first):
     left = results(operations=0, errors=9, engine={"errors": {"Refused": "503 Slow Down"}})
-    assert record.budget(configured(), left)["reason"] is None, "9 of 5009"
-    reasons = [r["budget"]["reason"] for r in record.roles_of(configured(), first, left)]
+    assert record.budget(configured(), left).reason is None, "9 of 5009"
+    reasons = [r.budget.reason for r in record.roles_of(configured(), first, left)]
     assert reasons[0] is None and reasons[2] is None
     assert all(words in reasons[1] for words in ("role deletions", "100 %", "503 Slow Down"))
 
 
 def test_hung_time_is_a_share_of_the_time_of_the_role(first):
     left = results(engine={"hung": 1, "hung_s": 9.0, "settings": {"workers": 5}})
-    (role,) = (r for r in record.roles_of(configured(), first, left) if r["name"] == "deletions")
-    assert role["budget"]["hung_fraction"] == pytest.approx(9 / (5 * 18))
-    assert record.budget(configured(), left)["hung_fraction"] == pytest.approx(9 / (5 * 18 + 5 * 4 * 60))
+    (role,) = (r for r in record.roles_of(configured(), first, left) if r.name == "deletions")
+    assert role.budget.hung_fraction == pytest.approx(9 / (5 * 18))
+    assert record.budget(configured(), left).hung_fraction == pytest.approx(9 / (5 * 18 + 5 * 4 * 60))
 
 
 class Bucketful(StoreOnPaper):
@@ -303,11 +302,11 @@ class Bucketful(StoreOnPaper):
 def test_clients_share_the_limits_of_the_point(tmp_path, first):
     config = configured(limits={"throughput": "60 MB/s", "requests_per_s": 600}, scratch=str(tmp_path))
     manifests, store = {"payload-4kB-10x1": Path("m.json")}, Bucketful(config)
-    own = [jobs.role_data(config, part, store, manifests, "0123abcd", first.clients) for part in first.parts()]
-    assert [job["limits"]["throughput"] for job in own] == [20e6, 10e6, 30e6]
-    assert [job["limits"]["requests_per_s"] for job in own] == [200, 100, 300]
-    assert [job["manifest"] and Path(job["manifest"]).name for job in own] == [None, None, "m.json"]
-    assert [(job["attempt"], job["ranks"], job["begin_ns"]) for job in own] == [
+    own = jobs.of_point(config, [first], first, store, manifests, "0123abcd").roles
+    assert [job.limits["throughput"] for job in own] == [20e6, 10e6, 30e6]
+    assert [job.limits["requests_per_s"] for job in own] == [200, 100, 300]
+    assert [job.manifest and job.manifest.name for job in own] == [None, None, "m.json"]
+    assert [(job.attempt, job.ranks, job.begin_ns) for job in own] == [
         ("0123abcd-0", [0, 1], 0),
         ("0123abcd-1", [2], 18 * S),
         ("0123abcd-2", [3, 4, 5], 0),
@@ -325,19 +324,19 @@ def test_client_finds_its_role_by_its_rank(tmp_path, shared):
     from storelab.gang.client import load_job
 
     config, one, store, manifests = shared
-    job = jobs.of_point(config, one, store, manifests, "0123abcd")
-    for role in (job, *job["roles"]):
-        role["endpoints"] = [{"url": f"http://127.0.0.1:{n}", "protocol": "s3"} for n in (1, 2)]
-    records.write_json(tmp_path / "job.json", job)
+    job = jobs.of_point(config, [one], one, store, manifests, "0123abcd")
+    for role in (job, *job.roles):
+        role.endpoints = [Endpoint(f"http://127.0.0.1:{n}") for n in (1, 2)]
+    job.write(tmp_path)
     found = [load_job(tmp_path, rank) for rank in range(one.clients)]
-    assert [g["role"] for _, g in found] == ["uploads"] * 2 + ["deletions"] + ["readers"] * 3
-    assert [(j.client, j.number) for j, _ in found] == [*zip((0, 1, 0, 0, 1, 2), range(6), strict=True)]
-    assert [j.account for j, _ in found] == [0, 1, 0, 0, 1, 0]
-    assert [g["begin_ns"] for _, g in found] == [0, 0, 18 * S, 0, 0, 0]
-    assert {g["size"] for _, g in found} == {6}, "they all meet"
-    assert [j.scratch.name for j, _ in found] == [f"0123abcd-{rank}" for rank in range(6)], "a folder for each"
-    assert [j.endpoint.url[-1] for j, _ in found] == ["1", "2", "1", "1", "2", "1"]
-    assert found[2][0].point == one.parts()[1].point and found[2][0].attempt == "0123abcd-1"
+    assert [j.role for j in found] == ["uploads"] * 2 + ["deletions"] + ["readers"] * 3
+    assert [(j.client, j.number) for j in found] == [*zip((0, 1, 0, 0, 1, 2), range(6), strict=True)]
+    assert [j.account for j in found] == [0, 1, 0, 0, 1, 0]
+    assert [j.begin_ns for j in found] == [0, 0, 18 * S, 0, 0, 0]
+    assert {j.size for j in found} == {6}, "they all meet"
+    assert [j.scratch.name for j in found] == [f"0123abcd-{rank}" for rank in range(6)], "a folder for each"
+    assert [j.endpoint.url[-1] for j in found] == ["1", "2", "1", "1", "2", "1"]
+    assert found[2].point == one.parts()[1].point and found[2].attempt == "0123abcd-1"
 
 
 def test_hooks_see_only_files_of_their_role(tmp_path, first):
@@ -370,24 +369,22 @@ def test_objects_of_a_role_are_known_by_its_attempt(tmp_path, first):
 def test_writing_clients_share_the_room(tmp_path, monkeypatch, first):
     config = configured(scratch=str(tmp_path))
     noted = []
-    monkeypatch.setattr(measuring.left_over, "add", lambda *_: None)
-    monkeypatch.setattr(measuring.left_over, "room", lambda *_: 999)
-    monkeypatch.setattr(measuring.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
-    monkeypatch.setattr(measuring.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload)))
-    monkeypatch.setattr(Roles, "before", lambda *_: None)
+    monkeypatch.setattr(deployment.left_over, "add", lambda *_: None)
+    monkeypatch.setattr(deployment.left_over, "room", lambda *_: 999)
+    monkeypatch.setattr(deployment.left_over, "disk", lambda store, size: 99 if size == 10**6 else None)
+    monkeypatch.setattr(
+        deployment.written, "note_attempt", lambda c, s, name, p, made: noted.append((name, p.workload))
+    )
     store = Bucketful(config)
-    job = jobs.of_point(config, first, store, {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
-    own = {"config": config, "point": first, "store": store, "workload": workloads.of(first), "job": job}
-    own = dict.fromkeys(f.name for f in dataclasses.fields(measuring.Attempt)) | own
-    measuring._write_job(measuring.Attempt(**own | {"name": "0123abcd", "work": tmp_path}), [first])
+    job = jobs.of_point(config, [first], first, store, {"payload-4kB-10x1": Path("m.json")}, "0123abcd")
+    deployment.note_uploads(config, [first], first, store, job)
     assert noted == [("0123abcd-0", "put"), ("0123abcd-1", "delete")]
-    roles = json.loads((tmp_path / "job.json").read_text())["roles"]
-    assert [role["limits"].get("room_bytes") for role in roles] == [666, 333, None]
-    assert [role["limits"].get("disk_bytes") for role in roles] == [66, None, None]
+    assert [role.limits.get("room_bytes") for role in job.roles] == [666, 333, None]
+    assert [role.limits.get("disk_bytes") for role in job.roles] == [66, None, None]
 
 
 def test_clients_have_keys_of_their_account(shared):
     config, one, store, manifests = shared
-    job = jobs.of_point(config, one, store, manifests, "0123abcd")
+    job = jobs.of_point(config, [one], one, store, manifests, "0123abcd")
     keys = [e["AWS_ACCESS_KEY_ID"] for e in jobs.environs(config, one, store, job)]
     assert keys == ["key-0", "key-1", "key-0", "key-0", "key-1", "key-0"]

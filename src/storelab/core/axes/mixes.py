@@ -76,7 +76,7 @@ def mean(sizes: Mapping[str, Any]) -> float:
     if "fixed" in sizes:
         return float(sizes["fixed"])
     if "size" in sizes:
-        return sum(s * n for s, n in zip(sizes["size"], sizes["count"], strict=True)) / sum(sizes["count"])
+        return float(sum(s * n for s, n in zip(sizes["size"], sizes["count"], strict=True)) / sum(sizes["count"]))
     sigma = sizes["sigma"]
     normal = NormalDist(math.log(sizes["mean"]) - sigma**2 / 2, sigma)
     # Sizes are whole bytes: what is drawn within half a byte of a bound counts as it.

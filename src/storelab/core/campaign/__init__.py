@@ -29,6 +29,7 @@ from storelab.core.config_types import (
     Text,
     Wait,
     Window,
+    given,
 )
 from storelab.core.figures import Figure, FigureName
 
@@ -40,7 +41,7 @@ class Limits(Closed):
     """Bounds that guard a store in production; `storelab check` holds the plan against them, `measure` the run."""
 
     stored_bytes: Size = Field(
-        "20 GB", description="Most bytes that a campaign may have in one store at a time (staged and put)."
+        given("20 GB"), description="Most bytes that a campaign may have in one store at a time (staged and put)."
     )
     objects: int = Field(1_000_000, ge=1, description="Most objects staged in one store.")
     buckets: int = Field(
@@ -94,11 +95,11 @@ class Launcher(Closed):
     shared_folder: Boolean = Field(
         True, description="Nodes see `results`; false: they talk to a TCP port of this host."
     )
-    clock_bound: Wait = Field("1 s", description="A node whose clock is farther off than this is refused.")
+    clock_bound: Wait = Field(given("1 s"), description="A node whose clock is farther off than this is refused.")
     clock_error: Wait = Field(
-        "10 ms", description="... or known with a larger error than this; the difference itself is taken off."
+        given("10 ms"), description="... or known with a larger error than this; the difference itself is taken off."
     )
-    silence: Wait = Field("30 s", description="A node that has given no sign of life for so long is lost.")
+    silence: Wait = Field(given("30 s"), description="A node that has given no sign of life for so long is lost.")
 
 
 class Role(Closed):
@@ -147,11 +148,11 @@ class Sweep(Closed):
         ),
     )
     duration: Window = Field(
-        "10 s",
+        given("10 s"),
         description="From the agreed start to the deadline. From the second repetition on, a window that is shorter "
         "than three operations is lengthened, up to ten times.",
     )
-    warm_up: Duration = Field("1 s", description="Cut from the begin of every window.")
+    warm_up: Duration = Field(given("1 s"), description="Cut from the begin of every window.")
     objects: int = Field(
         64, ge=1, description="Objects staged for `get`; every client reads them in an order of its own."
     )

@@ -7,7 +7,7 @@ carries. May import: `config_types`, `figures`, `core.model`.
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -57,7 +57,8 @@ TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
 EXTREMES = ("least", "most")
 EACH = "each"  # all values of what is compared, in ascending order
 PART = re.compile(r"most / (\d+)")  # this part of `most`, which is then the most of which this part was measured
-STORE, ROOT_FILE = "store", "file"  # what a claim is about
+STORE: Final = "store"  # what a claim is about
+ROOT_FILE: Final = "file"
 BY_SPEED = ("worst", "best")  # of what is compared: the values with the lowest and the highest median
 NEEDS = {  # rule -> keys that it needs in addition to `rule`
     "slope": ("metric", "along", "bound"),
@@ -200,7 +201,11 @@ def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: C
 
 def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Collection[str]) -> dict[str, Any]:
     table = figures.known(f"{place}.table", claim.table, TABLES, "table of claims")
-    known = {"count": COUNTED, "answer": {table: {}} if table == ANSWERED else {}}.get(claim.rule, MEASURED)
+    known: Mapping[str, Mapping[str, Any]] = MEASURED
+    if claim.rule == "count":
+        known = COUNTED
+    elif claim.rule == "answer":
+        known = {table: {}} if table == ANSWERED else {}
     which = [t for t in TABLES if t in known] or [ANSWERED]
     figures.known(f"{place}.table", table, which, f"table of the rule `{claim.rule}`")
     if claim.metric:

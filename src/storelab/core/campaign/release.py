@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from storelab.core import units
-from storelab.core.config_types import Closed, FolderPath, Once, Size, Text
+from storelab.core.config_types import Closed, FolderPath, Once, Size, Text, given
 
 WINDOW = 32  # bytes that the search for a cut looks at
 SHRINKS, PAGE = 0.45, 4096  # a day of the default kinds shrinks to this share of its bytes; bytes of a page of memory
@@ -97,9 +97,11 @@ def night_of(version: str) -> str:
 class Chunks(Closed):
     """How big files are cut: where their content says so (CvmFS's xor32), within these bounds."""
 
-    minimum: Size = Field("4 MiB", description="Files up to this size stay whole; no chunk but the last is shorter.")
-    average: Size = Field("8 MiB", description="Mean length of a chunk of random data.")
-    maximum: Size = Field("16 MiB", description="Longest chunk.")
+    minimum: Size = Field(
+        given("4 MiB"), description="Files up to this size stay whole; no chunk but the last is shorter."
+    )
+    average: Size = Field(given("8 MiB"), description="Mean length of a chunk of random data.")
+    maximum: Size = Field(given("16 MiB"), description="Longest chunk.")
 
     @model_validator(mode="after")
     def _ascend(self) -> "Chunks":
@@ -123,8 +125,10 @@ class Release(Closed):
     )
     files_a_day: int = Field(162_000, ge=1, le=10**8, description="New files of a day at factor 1, mean.")
     files_deviation: int = Field(28_000, ge=0, le=10**8, description="Their standard deviation (log-normal).")
-    bytes_a_day: Size = Field("7.45 GB", description="Bytes of new objects of a day at factor 1 (compressed), mean.")
-    bytes_deviation: Size = Field("3.78 GB", description="Their standard deviation (log-normal).")
+    bytes_a_day: Size = Field(
+        given("7.45 GB"), description="Bytes of new objects of a day at factor 1 (compressed), mean."
+    )
+    bytes_deviation: Size = Field(given("3.78 GB"), description="Their standard deviation (log-normal).")
     tree_files: int = Field(400_000, ge=1, le=10**8, description="Most files of a night at factor 1.")
     changed: float = Field(
         0.6,
@@ -178,7 +182,8 @@ class Release(Closed):
 def a_night(told: Mapping[str, Any]) -> int:
     """Bytes of the files of a night before compression, at most, about; each takes whole pages. told: as below."""
     files, stored = told["tree_files"], units.parse(told["bytes_a_day"], "size", "") / told["files_a_day"]
-    return round(told["factor"] * files * (stored / SHRINKS + PAGE))
+    size: float = told["factor"] * files * (stored / SHRINKS + PAGE)
+    return round(size)
 
 
 def a_day(told: Mapping[str, Any]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from storelab.core import axes as declared
@@ -21,11 +21,10 @@ from storelab.core import calibration, figures, units
 from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
-from storelab.core.model import Point, Workload, derive_seed, point_key
+from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, point_key
 from storelab.core.plan import roles, series, together
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
-SCHEMA = 1
 FEWEST_BINS = 10  # of a run, after its warm-up
 MOST_FOLDER = 240  # signs of the name of a point's folder: 255 bytes are the most, and `.done` comes behind it
 TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # in plan.json, of a sweep with roles
@@ -68,8 +67,8 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
         rows = together.rows(place, sweep, workload, config.scale)
-        used, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
-        asked += math.prod(map(len, columns)) * len(rows) * len(used) * reps
+        among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
+        asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
         if asked > MOST_POINTS:
             raise UserError(
                 place,
@@ -82,7 +81,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             fixed = {"duration_ns": sweep.duration, "warm_up_ns": sweep.warm_up, "data_seed": config.seed}
             more, dataset = several.fixed(axes) if several else staged_for(config, place, sweep, workload, axes)
             fixed |= more | ({"bin_ns": sweep.bins} if sweep.bins else {})
-            for store, rep in itertools.product(used, range(1, reps + 1)):
+            for store, rep in itertools.product(among, range(1, reps + 1)):
                 key = point_key(store, workload, axes, rep)
                 _fits(place, key)
                 point = Point(
@@ -103,7 +102,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
 
 def workload_of(name: str, sweep: Sweep) -> str:
     """Name of the workload of a sweep."""
-    return f"{roles.PREFIX}{name}" if sweep.roles else sweep.workload
+    return f"{PREFIX}{name}" if sweep.roles else sweep.workload
 
 
 def _fits(place: str, key: str) -> None:
@@ -150,24 +149,28 @@ def order(points: list[Point], seed: int) -> list[Point]:
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 
-def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """`plan.json`: all that the analysis needs to know of the plan. Stores without anything secret."""
+def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
+    """Return the plan with all that the analysis needs to know of it."""
     used = {p.workload: p for p in points}
-    declarations = {name: w for name, w in every(config, workloads).items() if name in used}
-    return {
-        "schema": SCHEMA,
-        "campaign": {k: getattr(config, k) for k in CAMPAIGN},
-        "stores": {name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
-        "limits": config.limits.model_dump(mode="json"),
-        "workloads": {
+    known = {name: w for name, w in every(config, workloads).items() if name in used}
+    return Plan(
+        campaign={name: getattr(config, name) for name in CAMPAIGN},
+        stores={name: config.stores[name].model_dump(mode="json") for name in stores_of(config, points)},
+        limits=config.limits.model_dump(mode="json"),
+        workloads={
             name: {"help": w.help, "axes": [a.declared() for a in w.axes]} | _roles_of(used[name])
-            for name, w in declarations.items()
+            for name, w in known.items()
         },
-        "points": [asdict(p) for p in points],
-        **({"figures": figures.resolved(config.figures, declarations.values())} if config.figures else {}),
-        **({"claims": _claims(config, declarations.values())} if config.claims else {}),
-        **({"together": coupled} if (coupled := _coupled(config, declarations)) else {}),
-    }
+        points=points,
+        figures=figures.resolved(config.figures, known.values()) if config.figures else None,
+        claims=_claims(config, known.values()) if config.claims else None,
+        together=_coupled(config, known) or None,
+    )
+
+
+def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
+    """The plan as `plan.json` has it, but for the software that measures."""
+    return whole(config, points, workloads).to_json()
 
 
 def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:

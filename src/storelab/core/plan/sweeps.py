@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from storelab.core import axes as declared
 from storelab.core import units
 from storelab.core.axes import mixes
+from storelab.core.axes.series import PART
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config
@@ -28,7 +29,7 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
         require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
     columns = []
     for axis in workload.axes:
-        if axis.name == declared.PART.name:
+        if axis.name == PART.name:
             columns.append(parts)
             continue
         if axis.name not in sweep.axes:
@@ -182,7 +183,8 @@ def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Work
 def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
     """How many are staged, or made: no bucket stays empty."""
     asked = axes.get("working_set", 0)
-    return max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
+    count: int = max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
+    return count
 
 
 def staged_for(
@@ -190,10 +192,11 @@ def staged_for(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """(number of objects, and what names of mixes mean, where the workload has them; the data set that it reads, if
     any). Raises UserError."""
-    named = [{name: of.told() for name, of in declared.items()} for declared in (config.mixes, config.sizes)]
-    fixed = mixes.meaning(axes, *named, f"{place}.axes")
+    known_mixes = {name: mix.told() for name, mix in config.mixes.items()}
+    known_sizes = {name: sizes.told() for name, sizes in config.sizes.items()}
+    fixed = mixes.meaning(axes, known_mixes, known_sizes, f"{place}.axes")
     if workload.dataset == "payload" or "objects" in workload.needs:
         fixed["objects"] = _objects(sweep, axes)
     if "release" in workload.needs:
-        fixed["release"] = (config.release or Release()).told()
+        fixed["release"] = (config.release or Release.model_validate({})).told()
     return fixed, dataset_of(config, place, workload, axes, fixed)

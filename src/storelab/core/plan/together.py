@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from storelab.core.axes import PART
+from storelab.core.axes.series import PART
 from storelab.core.campaign import Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
@@ -74,6 +74,6 @@ def placed(config: Config) -> Iterator[None]:
         found = re.fullmatch(r"sweeps\.(.+?)\.(?:roles\.([^.]+)\.)?axes\.([^.]+)", error.place)
         sweep = config.sweeps.get(found[1]) if found else None
         axis = OF_ROLE.join(filter(None, found.groups()[1:])) if found else ""
-        if not sweep or axis not in sweep.together:
+        if not found or not sweep or axis not in sweep.together:
             raise
         raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.mend) from None

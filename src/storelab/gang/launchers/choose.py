@@ -11,7 +11,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.gang import client, credentials
 from storelab.gang.launchers import condor, local, remote, srun
-from storelab.gang.launchers.local import Spare
+from storelab.gang.launchers.local import Spare as Spare
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import LOOPBACK
 

@@ -15,8 +15,9 @@ import subprocess
 import time
 from typing import NamedTuple
 
-from storelab.core import clock, records
+from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.engines.contract import GangJob
 from storelab.gang import credentials, post
 from storelab.gang.launchers.remote import SETTLE_S, RemoteLauncher, script
 from storelab.gang.rendezvous import Folder
@@ -76,14 +77,17 @@ class CondorLauncher(RemoteLauncher):
     _given: set[str]  # ever in a share: a waiting job may be on its way to a machine that was taken from it
     _gone_since: float | None = None
 
+    def longest_s(self) -> float:
+        """Seconds that a job may take, from its submission on."""
+        job = GangJob.read(self.folder)
+        return (2 * job.timeout_ns + job.point.fixed["duration_ns"]) / 1e9 + SPARE_S
+
     def description(self, shares: list[list[str]]) -> str:
         """The submit description. shares: machines by job."""
         parallel = self.settings.universe == "parallel"
         before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
         executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
         number = arguments[-1]
-        job = records.read_json(self.folder / "job.json")
-        longest = 2 * job["timeout_ns"] / 1e9 + job["point"]["fixed"]["duration_ns"] / 1e9 + SPARE_S
         mine, theirs = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._wanted()
         lines = {
             "universe": self.settings.universe,
@@ -96,7 +100,7 @@ class CondorLauncher(RemoteLauncher):
             "error": f"agent.{number}.err",
             "notification": "never",
             "My.StorelabMachines": '"$(Machines)"',
-            "periodic_remove": f"time() > QDate + {longest:.0f}",
+            "periodic_remove": f"time() > QDate + {self.longest_s():.0f}",
         }
         if self.settings.shared_folder:
             lines |= {"should_transfer_files": "NO", "getenv": "PATH, PYTHONPATH, LD_LIBRARY_PATH"}

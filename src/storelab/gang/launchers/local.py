@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.gang import prefork
-from storelab.gang.launchers.base import Launcher
+from storelab.gang.coordinator import Launcher
 from storelab.host import processes
 from storelab.stores.protocols import environment
 

@@ -11,10 +11,12 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-from storelab.core import clock, records
+from storelab.core import clock
 from storelab.core.errors import UserError
-from storelab.gang import clocks, credentials, nodes, post
-from storelab.gang.launchers.base import Launcher
+from storelab.engines.contract import GangJob
+from storelab.gang import credentials, post
+from storelab.gang.coordinator import Launcher
+from storelab.gang.nodes import ClockServer, other_versions
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
@@ -92,12 +94,10 @@ class RemoteLauncher(Launcher):
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
         self.participants = len(nodes)
-        endpoints = (
-            records.read_json(folder / "job.json").get("endpoints", []) if (folder / "job.json").exists() else []
-        )
-        self.tokens = tuple({e[key] for e in endpoints for key in ("token", "certificate") if e.get(key)})
+        endpoints = GangJob.read(folder).endpoints if (folder / "job.json").exists() else []
+        self.tokens = tuple({name for end in endpoints for name in (end.token, end.certificate) if name})
         self.parcel = credentials.collect(environs, os.environ, self.tokens)
-        self.clock: clocks.Server | None = None
+        self.clock: ClockServer | None = None
         self.office: post.Office | None = None
         self.met = False
         self.alive: SignsOfLife | None = None
@@ -116,18 +116,16 @@ class RemoteLauncher(Launcher):
 
     def start(self) -> None:
         """Raises UserError or MeasurementFailed: the batch system's command is missing, or it refuses."""
-        self.clock = clocks.Server(host_names(self.settings.address), self.settings.port)
-        job = records.read_json(self.folder / "job.json")
-        job |= {
-            "nodes": self.nodes,
-            "clock": {"addresses": self.clock.addresses, "bound_ns": self.settings.clock_bound},
-            "silence_ns": 2 * self.settings.silence,  # a coordinator may be silent while it waits for the batch system
-        }
-        records.write_json(self.folder / "job.json", job)
+        self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
+        job = GangJob.read(self.folder)
+        job.nodes = self.nodes
+        job.clock_addresses, job.clock_bound_ns = self.clock.addresses, self.settings.clock_bound
+        job.silence_ns = 2 * self.settings.silence  # a coordinator may be silent while it waits for the batch system
+        job.write(self.folder)
         self.alive = SignsOfLife(self.folder)
         credentials.send(self.folder, "keys", self.parcel)
         if not self.settings.shared_folder:
-            manifests = [Path(own["manifest"]) for own in (job, *job.get("roles", ())) if own["manifest"]]
+            manifests = [own.manifest for own in (job, *job.roles) if own.manifest]
             self.office = post.Office(self.folder, manifests, host_names(self.settings.address)[0], self.settings.port)
             credentials.send(self.folder, "ticket", self.office.ticket())
         self.launch()
@@ -161,7 +159,7 @@ class RemoteLauncher(Launcher):
             hosts[host] = n
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
-            if others := nodes.other_versions(about):
+            if others := other_versions(about):
                 return f"node {n} ({host}) has other versions: {next(iter(others.values()))}"
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from storelab.core.errors import UserError
 from storelab.core.records import FRONT_END_LINK, read_as
-from storelab.gang.testbed.folder import PLACE, claim, run
-from storelab.gang.testbed.slurm import Cluster, Node
+from storelab.gang.testbed.slurm import PLACE, Cluster, Node, claim, run
 from storelab.install import program
 
 PREFIX = "storelab-tb-"

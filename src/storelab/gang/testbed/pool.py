@@ -17,8 +17,8 @@ from pathlib import Path
 from storelab import install
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.gang.testbed.folder import PLACE, alive, claim, claimed, read, send, started_with
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
+from storelab.gang.testbed.slurm import PLACE, alive, claim, claimed, read, send, started_with
 from storelab.host import processes
 from storelab.install import chroot
 

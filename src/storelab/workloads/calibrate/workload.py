@@ -6,15 +6,15 @@ docs/calibration.md.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import calibration
 from storelab.core.calibration import LOCAL, NETWORK
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.engines.contract import Client, Job
+from storelab.engines.contract import Client, GangJob, Job
 from storelab.stores.base import Store
-from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Workload
 from storelab.workloads.metadata.list import LIST
 from storelab.workloads.metadata.stat import STAT
@@ -38,7 +38,7 @@ def stand_in(point: Point) -> Point:
     return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
 
 
-def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any], files: list[Any]) -> str:
+def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files: list[Any]) -> Path:
     """Path of a manifest of objects that the null server has, in the point's working folder."""
     from storelab.core import records
     from storelab.datasets import payload
@@ -51,13 +51,13 @@ def _manifest(config: "Config", store: Store, point: Point, job: dict[str, Any],
         "bucket": [0] * KEYS,
         "body": [i % payload.BODIES for i in range(KEYS)],
     }
-    places = [Bucket(**job["buckets"][0])]
-    path = (config.campaign_dir / "work" / point.key / job["attempt"] / "manifest.json").absolute()
+    places = [job.buckets[0]]
+    path = (config.campaign_dir / "work" / point.key / job.attempt / "manifest.json").absolute()
     records.write_json(path, stage.manifest_of(store, dataset, places, payload.body_sums(files), objects))
-    return str(path)
+    return path
 
 
-def _listed(config: "Config", store: Store, point: Point, job: dict[str, Any]) -> str:
+def _listed(config: "Config", store: Store, point: Point, job: GangJob) -> Path:
     """Path of a manifest of a folder of keys that the null server lists: it reads them off the folder's name."""
     from storelab.core import records
     from storelab.core.plan import sweeps
@@ -65,10 +65,10 @@ def _listed(config: "Config", store: Store, point: Point, job: dict[str, Any]) -
 
     values = stand_in(point).axes | {"buckets": 1, "accounts": 1}
     dataset = sweeps.folders_of_keys(point.fixed["data_seed"], values)
-    path = (config.campaign_dir / "work" / point.key / job["attempt"] / "manifest.json").absolute()
-    places = [Bucket(**job["buckets"][0])]
+    path = (config.campaign_dir / "work" / point.key / job.attempt / "manifest.json").absolute()
+    places = [job.buckets[0]]
     records.write_json(path, stage.manifest_of(store, dataset, places, [], {"key": [], "bucket": [], "body": []}))
-    return str(path)
+    return path
 
 
 def _names(point: Point) -> list[list[tuple[int, str]]]:
@@ -109,27 +109,27 @@ class Calibrate(Workload):
                 raise UserError(f"{place}.keys", "list needs some", "give them, e.g. 1000")
             LIST.possible(stand_in(point))
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here
         there is none."""
         from storelab.datasets import payload
         from storelab.host import scratch
 
-        job["limits"] |= {"throughput": None, "requests_per_s": None}
+        job.limits |= {"throughput": None, "requests_per_s": None}
         operation = point.axes["operation"]
         if point.axes["target"] != NETWORK:
-            job["extra"] = {"disk": str((store.folder / "calibrate").absolute())}  # type: ignore[attr-defined]
+            job.extra = {"disk": str((store.folder / "calibrate").absolute())}  # type: ignore[attr-defined]
             return
         if operation == "delete":
-            job["extra"] = {"objects": _names(point)}
+            job.extra = {"objects": _names(point)}
         if operation == "list":
-            job["manifest"] = _listed(config, store, point, job)
+            job.manifest = _listed(config, store, point, job)
         if operation in ("get", "get_range", "stat"):
             files = payload.body_files(
                 scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"]
             )
             store.add_bodies(files)  # type: ignore[attr-defined]
-            job["manifest"] = _manifest(config, store, point, job, files)
+            job.manifest = _manifest(config, store, point, job, files)
 
 
 CALIBRATE = Calibrate(

@@ -13,13 +13,13 @@ from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import NoSuchBucket
-from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
 from storelab.workloads.consistency.listings import MANY_BYTES, stem
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
 
 
 def drop_left(store: Store, account: int, stems: list[str]) -> None:
@@ -45,27 +45,27 @@ class Consistency(Workload):
             Made(rf"{begin}many/\d{{5}}", MANY_BYTES, MANY_BYTES),
         ]
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
         """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
         from storelab.core import records
 
-        places = [Bucket(**b) for b in job["buckets"]]
+        places = job.buckets
         buckets.prepare(config, store, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
         mend = "remove it; buckets that it names stay in the store"
         old = records.read_as(note, list[str], mend) if note.exists() else []
         if not places[0].prefix:
             # Noted first: a crash leaves nothing unknown behind.
-            records.write_json(note, [*old, stem(places[0], job["attempt"])])
+            records.write_json(note, [*old, stem(places[0], job.attempt)])
             drop_left(store, places[0].account, old)
-            records.write_json(note, [stem(places[0], job["attempt"])])
+            records.write_json(note, [stem(places[0], job.attempt)])
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is
         checked."""
-        place = Bucket(**job["buckets"][0])
+        place = job.buckets[0]
         if not place.prefix:
-            drop_left(store, place.account, [stem(place, job["attempt"])])
+            drop_left(store, place.account, [stem(place, job.attempt)])
         return []
 
 

@@ -21,6 +21,7 @@ from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
     from storelab.workloads.distribution.staged import Staged
 
 _staged: dict[str, "Staged"] = {}  # attempt -> what was there before its collection
@@ -44,7 +45,7 @@ class CollectGarbage(Publish):
             problem = "obstore sends no x-amz-acl"
             raise UserError(f"{place}.engine", problem, f"sweep `wire`, or pattern `{TUNED}`")
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
         """Publish the days, which is not measured. Raises UserError where the store deletes nothing."""
         from storelab.core.campaign.release import Release
         from storelab.host import scratch
@@ -52,10 +53,10 @@ class CollectGarbage(Publish):
         from storelab.workloads.staging import left_over
 
         super().before(config, store, point, job)
-        bucket, prefix = Bucket(**job["buckets"][0]), put_prefix(job["attempt"])
+        bucket, prefix = job.buckets[0], put_prefix(job.attempt)
         settings = Release.model_validate(point.fixed["release"])
         _must_delete(store, bucket, prefix, settings.repository)
-        _staged[job["attempt"]] = staged.days(
+        _staged[job.attempt] = staged.days(
             store,
             bucket,
             prefix,
@@ -66,24 +67,24 @@ class CollectGarbage(Publish):
             partial(left_over.add, config, store.name, point),
         )
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Is all that is alive there, and whole, and nothing of the dead?"""
         from storelab.workloads.distribution import collected, proof
 
-        bucket, prefix = Bucket(**job["buckets"][0]), put_prefix(job["attempt"])
+        bucket, prefix = job.buckets[0], put_prefix(job.attempt)
         access = store.access(bucket.account)
 
         def listed() -> list[str]:
             return [key[len(bucket.prefix + prefix) :] for key, _ in buckets.list_keys(access, bucket, prefix)]
 
-        was, fetch = _staged.pop(job["attempt"]), proof.reader(access, bucket, prefix)
+        was, fetch = _staged.pop(job.attempt), proof.reader(access, bucket, prefix)
         repository = point.fixed["release"]["repository"]
-        _counts[job["attempt"]], checks = collected.look(was, point.axes["keep"], repository, fetch, listed)
+        _counts[job.attempt], checks = collected.look(was, point.axes["keep"], repository, fetch, listed)
         return checks
 
-    def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    def observe(self, store: Store, point: Point, job: "GangJob", folder: Path) -> dict[str, Any]:
         """`collection`: what was alive and dead, and what was found of both."""
-        return {"collection": _counts.pop(job["attempt"])}
+        return {"collection": _counts.pop(job.attempt)}
 
 
 def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> None:

@@ -21,6 +21,7 @@ from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
     from storelab.workloads.distribution.launch.public import Opened
 
 MOST_BYTES = 10**9  # of an object: a catalog may be large
@@ -94,15 +95,15 @@ class Publish(Workload):
         begin = re.escape(put_prefix(attempt)) + re.escape(point.fixed["release"]["repository"])
         return [Made(rf"{begin}/(?:data/[0-9a-f]{{2}}/[0-9a-f]{{38}}[A-Z]?|\.cvmfs[a-z]+)", 1, MOST_BYTES)]
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
         """The real tool reads without a signature: for it, what lies below the attempt's prefix is opened to all."""
-        places = [Bucket(**b) for b in job["buckets"]]
+        places = job.buckets
         buckets.prepare(config, store, places)
         if point.axes["engine"] != TOOL:
             return
         from storelab.workloads.distribution.launch import public
 
-        place, prefix, access = places[0], put_prefix(job["attempt"]), store.access(places[0].account)
+        place, prefix, access = places[0], put_prefix(job.attempt), store.access(places[0].account)
         trial = f"{point.fixed['release']['repository']}/{TRIAL}"
         key, what = f"{place.prefix}{prefix}{trial}", "with engine `cvmfs`"
         access.write(place.name, key, b"anybody may read this")
@@ -110,25 +111,25 @@ class Publish(Workload):
             opened = public.Opened(store, store.endpoints(1)[0], place, prefix, trial, what)
         finally:
             access.delete(place.name, [key])
-        _opened[job["attempt"]] = opened
-        job["extra"] = {"url": opened.url}
+        _opened[job.attempt] = opened
+        job.extra = {"url": opened.url}
 
-    def ended(self, job: dict[str, Any]) -> None:
-        if opened := _opened.pop(job["attempt"], None):
+    def ended(self, job: "GangJob") -> None:
+        if opened := _opened.pop(job.attempt, None):
             with suppress(MeasurementFailed):  # a store that is down has closed it as well as can be
                 opened.close()
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Is all there that the manifest needs, and all that was acknowledged? Everything is read again."""
-        return [self._proof(store, Bucket(**job["buckets"][0]), point, job, folder)]
+        return [self._proof(store, job.buckets[0], point, job, folder)]
 
     def _proof(
-        self, store: Store, bucket: Bucket, point: Point, job: dict[str, Any], folder: Path, number: int | None = None
+        self, store: Store, bucket: Bucket, point: Point, job: "GangJob", folder: Path, number: int | None = None
     ) -> dict[str, Any]:
         from storelab.workloads.distribution import proof
 
         number = self.number if number is None else number
-        fetch = proof.reader(store.access(bucket.account), bucket, put_prefix(job["attempt"]))
+        fetch = proof.reader(store.access(bucket.account), bucket, put_prefix(job.attempt))
         sent = _acknowledged(folder) if number == self.number else []
         last = proof.last_day(_days(folder), number)
         return proof.stratum(f"stratum {number}", fetch, point.fixed["release"]["repository"], last, sent)
@@ -148,33 +149,33 @@ class Replicate(Publish):
         if self.beside(point) == point.store:
             raise UserError(place, f"both strata lie on {point.store}", "name another store, or leave this one out")
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
         """Besides, a bucket on stratum 0; what is about to be written there is noted first."""
         from storelab.core.campaign.release import a_day
         from storelab.stores import all_stores
         from storelab.workloads.staging import left_over, stage, written
 
         super().before(config, store, point, job)
-        _zeros[job["attempt"]] = zero = all_stores(config)[self.beside(point)]
+        _zeros[job.attempt] = zero = all_stores(config)[self.beside(point)]
         place = stage.buckets_of(config, zero, 1)[0]
         left_over.remove(config, zero)
         left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
-        written.note_attempt(config, zero, job["attempt"], point, self.makes(point, job["attempt"]))
+        written.note_attempt(config, zero, job.attempt, point, self.makes(point, job.attempt))
         buckets.prepare(config, zero, [place])
         endpoint = zero.endpoints(1)[0]
-        job["extra"] = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
+        job.extra = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         """Both strata are read again."""
-        place = Bucket(**job["extra"]["stratum0"]["bucket"])
+        place = Bucket(**job.extra["stratum0"]["bucket"])
         return [
-            self._proof(_zeros[job["attempt"]], place, point, job, folder, 0),
+            self._proof(_zeros[job.attempt], place, point, job, folder, 0),
             *super().after(store, point, job, folder),
         ]
 
-    def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    def observe(self, store: Store, point: Point, job: "GangJob", folder: Path) -> dict[str, Any]:
         """`stratum0`: the second store, as `store` of the record tells of the first."""
-        zero = _zeros.pop(job["attempt"])
+        zero = _zeros.pop(job.attempt)
         told = {"name": zero.name, "kind": zero.settings.kind, "version": zero.version()}
         return {"stratum0": told | {"on_this_host": zero.on_this_host(), "deployment": zero.deployment()}}
 

@@ -19,6 +19,7 @@ from storelab.workloads.reading import links
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
     from storelab.stores.base import Store
 
 
@@ -39,11 +40,11 @@ class Events(Workload):
             mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
             raise UserError(f"{place}.read_ahead", problem, mend)
 
-    def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Links that an earlier point of the sweep measured."""
         links.tell(config, point, job)
 
-    def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         links.keep(point, job, folder)
         return []
 

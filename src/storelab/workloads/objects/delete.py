@@ -15,9 +15,8 @@ from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point, accounts_of
 from storelab.engines.common.names import put_key, put_prefix
-from storelab.engines.contract import Check
+from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
-from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.objects.put import Put, succeeded
 from storelab.workloads.staging import buckets
 
@@ -48,27 +47,27 @@ class Delete(Put):
             problem = f"{point.axes['batch']} objects are more than one request may delete"
             raise UserError(f"sweeps.{point.sweep}.axes.batch", problem, f"at most {MOST_BATCH}")
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the objects, and share them out: each client deletes objects in the buckets of its own accounts."""
         from storelab.datasets import payload
         from storelab.host import scratch
         from storelab.workloads.staging import left_over, upload
 
         super().before(config, store, point, job)
-        places, count, clients = [Bucket(**b) for b in job["buckets"]], point.fixed["objects"], point.axes["clients"]
+        places, count, clients = job.buckets, point.fixed["objects"], point.axes["clients"]
         left_over.add(config, store.name, point, count * point.axes["object_size"], count)
         files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], point.axes["object_size"])
-        keys = [(n % len(places), put_key(job["attempt"], 0, n)) for n in range(count)]
+        keys = [(n % len(places), put_key(job.attempt, 0, n)) for n in range(count)]
         items = [(places[b], key, files[n % payload.BODIES]) for n, (b, key) in enumerate(keys)]
         upload.put_items(store, "objects to delete", items)
-        job["extra"] = {"objects": shared_out(keys, [b.account for b in places], clients, job["accounts"])}
+        job.extra = {"objects": shared_out(keys, [b.account for b in places], clients, job.accounts)}
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         """Is what was reported as deleted gone? Deletions that failed, or were cut off, may have happened all the
         same."""
         deleted = int(succeeded(folder)["count"].to_numpy().sum())
-        places = [Bucket(**b) for b in job["buckets"]]
-        ways, prefix = buckets.accesses(store, places), put_prefix(job["attempt"])
+        places = job.buckets
+        ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
         listed = sum(1 for b in places for _ in buckets.list_keys(ways[b.account], b, prefix))
         left = point.fixed["objects"] - deleted
         detail = (

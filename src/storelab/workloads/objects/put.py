@@ -10,7 +10,7 @@ from storelab.core import records
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.common.names import put_keys, put_prefix
-from storelab.engines.contract import Check
+from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload, whole_objects
@@ -33,11 +33,11 @@ class Put(Workload):
         size = point.axes["object_size"]
         return [Made(put_keys(attempt), size, size)]
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Make the buckets; the first upload would make them in some stores, and pay for it."""
-        buckets.prepare(config, store, [Bucket(**b) for b in job["buckets"]])
+        buckets.prepare(config, store, job.buckets)
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         """Did all that was reported as uploaded arrive? Every key listed with its size; a sample read back, SHA-256
         compared."""
         from storelab.datasets import payload
@@ -48,17 +48,17 @@ class Put(Workload):
         named = done["object"].drop_null().to_pylist()
         reported = set(named)
         unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: at least so many must be listed besides
-        places = [Bucket(**b) for b in job["buckets"]]
+        places = job.buckets
         ways = buckets.accesses(store, places)
         stored: dict[str, Bucket] = {}
         wrong = 0
         for bucket in places:
-            for key, length in buckets.list_keys(ways[bucket.account], bucket, put_prefix(job["attempt"])):
+            for key, length in buckets.list_keys(ways[bucket.account], bucket, put_prefix(job.attempt)):
                 stored[key] = bucket
                 wrong += (key in reported or unnamed > 0) and length != size
         missing = len(reported - stored.keys()) or max(0, len(reported) + unnamed - len(stored))
         told = f"{len(reported) + unnamed} reported, {missing} not listed, {wrong} of a wrong size"
-        files = payload.body_files(Path(job["scratch"]), point.fixed["data_seed"], size)
+        files = payload.body_files(job.scratch, point.fixed["data_seed"], size)
         sums = [body["sha256"] for body in payload.body_sums(files)]
         known = sorted(stored if unnamed else reported & stored.keys())
         sample = random.Random(point.seed).sample(known, min(4, len(known)))

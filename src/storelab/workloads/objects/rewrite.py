@@ -9,6 +9,7 @@ from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.engines.common.ledger import STAMP
+from storelab.engines.contract import GangJob
 from storelab.stores.base import Store
 from storelab.workloads.base import Workload
 from storelab.workloads.objects.put import Put
@@ -20,7 +21,7 @@ class Rewrite(Put):
             problem = f"objects of {size} B cannot tell which write they are of"
             raise UserError(f"sweeps.{point.sweep}.axes.object_size", problem, f"at least {STAMP} B")
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         return self.noted(folder)
 
 

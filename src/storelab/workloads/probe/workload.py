@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import axes, clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.engines.contract import Check, Client, Result
+from storelab.engines.contract import Check, Client, GangJob, Result
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
@@ -146,34 +146,34 @@ class Probe(Workload):
             Made("|".join(map(re.escape, context.IN_SPARES)), 0, context.SIZE, rf".+-[1-9]\d{{{len(str(SPARE)) - 1}}}"),
         ]
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
         tells."""
         from storelab.workloads.probe import administration, context
 
-        places = [Bucket(**b) for b in job["buckets"]]
+        places = job.buckets
         buckets.prepare(config, store, places)
         ways = buckets.accesses(store, places)
         tidy(store, config.name, places, written.noted(config, store))  # of an attempt that was killed
         for place in places:
             ways[place.account].write(
                 place.name,
-                place.prefix + context.folder_of(job["attempt"]) + context.KNOWN,
+                place.prefix + context.folder_of(job.attempt) + context.KNOWN,
                 context.known_body(point.seed),
             )
-        job["extra"] = {
+        job.extra = {
             "campaign": config.name,
             "writer": written.writer(config, store),
             "administration": [asdict(t) for t in administration.ask(store)],
             **_spares(config, store, point),
         }
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Any) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
         """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no
         failure of the point."""
         try:
-            ours = written.of_attempt(store, point, job["attempt"], self.makes(point, job["attempt"]))
-            left = tidy(store, job["extra"]["campaign"], [Bucket(**b) for b in job["buckets"]], ours)
+            ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
+            left = tidy(store, job.extra["campaign"], job.buckets, ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:
             detail = f"not all could be removed, `storelab clean` tries again: {error}"

@@ -15,6 +15,7 @@ from storelab.workloads.reading import links
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
     from storelab.stores.base import Store
 
 # At the end of each workload's axes, so that paths of older points stay what they are.
@@ -30,7 +31,7 @@ READER = (
 
 
 class Reading(Workload):
-    def before(self, config: "Config", store: "Store", point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
         """Links that an earlier point of the sweep measured. Of cold reads: tell clients the folders of this machine in
         which the store's data lie; they drop what is cached of them."""
         links.tell(config, point, job)
@@ -38,10 +39,10 @@ class Reading(Workload):
             return
         folders = [str(store.data)] if store.managed else []  # type: ignore[attr-defined]
         if store.protocol == "file":
-            folders += sorted({str(store.path / b["name"]) for b in job["buckets"]})  # type: ignore[attr-defined]
-        job.setdefault("extra", {})["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
+            folders += sorted({str(store.path / b.name) for b in job.buckets})  # type: ignore[attr-defined]
+        job.extra["pages"] = [] if store.deployment()["backing"] in ("memory", "tmpfs") else folders
 
-    def after(self, store: "Store", point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
         links.keep(point, job, folder)
         return []
 

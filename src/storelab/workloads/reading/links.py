@@ -15,6 +15,7 @@ from storelab.core.model import Point
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
+    from storelab.engines.contract import GangJob
 
 # Axes that change which bytes are read, or how they are asked for, and not what a request takes.
 OF_READS = (
@@ -37,16 +38,16 @@ def planned(point: Point) -> bool:
     return point.axes["engine"] == "planned" or "merge" in point.axes
 
 
-def tell(config: "Config", point: Point, job: dict[str, Any]) -> None:
+def tell(config: "Config", point: Point, job: "GangJob") -> None:
     """Tell the clients the links of an earlier point, if there are; else where theirs are to be kept."""
     if planned(point):
         path = place(config, point)
-        job.setdefault("extra", {})["links"] = known(path, point.axes["clients"]) or {"kept": str(path)}
+        job.extra["links"] = known(path, point.axes["clients"]) or {"kept": str(path)}
 
 
-def keep(point: Point, job: dict[str, Any], folder: Path) -> None:
+def keep(point: Point, job: "GangJob", folder: Path) -> None:
     """Keep what the clients of an attempt (its folder) measured, if all did, and none came out doubtful."""
-    if not (path := job.get("extra", {}).get("links", {}).get("kept")):
+    if not (path := job.extra.get("links", {}).get("kept")):
         return
     found = [records.read_json(folder / f"result.{i}")["engine"].get("link") for i in range(point.axes["clients"])]
     if all(link and not link["doubtful"] for link in found):

@@ -19,7 +19,7 @@ from storelab.analysis.tables.roles import step_ns
 from storelab.core import plan, records
 from storelab.core.config import Config
 from storelab.core.errors import UserError
-from storelab.measure import check_axes
+from storelab.measure import check
 from storelab.workloads import WORKLOADS
 
 S = 10**9
@@ -70,10 +70,10 @@ def test_impossible_bins_are_refused():
     assert made(bins="3570 ms"), "35.7 s after the warm-up"
     point = made(roles={"r": {"workload": "put", "axes": {"engine": "s5cmd"}}})[0].parts()[0].point
     with pytest.raises(UserError, match=r"sweeps\.soak\.bins: engine s5cmd"):
-        check_axes._binned(point)
-    check_axes._binned(made(bins=None, roles={"r": {"workload": "put"}})[0].parts()[0].point)
+        check._binned(point)
+    check._binned(made(bins=None, roles={"r": {"workload": "put"}})[0].parts()[0].point)
     for part in made()[0].parts():
-        check_axes._binned(part.point)
+        check._binned(part.point)
 
 
 # Series

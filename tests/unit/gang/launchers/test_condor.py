@@ -1,15 +1,18 @@
 """HTCondor: its submit description, jobs that are held or gone, and machines shared out to jobs."""
 
-import json
 import subprocess
+from dataclasses import replace
+
+from made_jobs import POINT, gang_job
 
 from storelab.core.config import Launcher
 from storelab.gang import credentials
 from storelab.gang.launchers import condor
+from storelab.stores.protocols.endpoint import Endpoint
 
 
 def launcher_of(folder, nodes=2, **settings) -> condor.CondorLauncher:
-    (folder / "job.json").write_text(json.dumps({"timeout_ns": 60e9, "point": {"fixed": {"duration_ns": 10e9}}}))
+    gang_job(replace(POINT, fixed={"duration_ns": 10 * 10**9}), timeout_ns=60 * 10**9).write(folder)
     environs = [{"AWS_SECRET_ACCESS_KEY": "very secret"}]
     one = condor.CondorLauncher(folder, [[n] for n in range(nodes)], environs, Launcher(kind="htcondor", **settings))
     one._shares, one._given, one.cluster = condor.share_out([], nodes), set(), "12"
@@ -115,8 +118,7 @@ def test_setup_lines_are_in_a_file(tmp_path, monkeypatch):
 
 def test_token_of_a_store_travels_without_the_batch_system(tmp_path, monkeypatch):
     monkeypatch.setenv("EOS_TOKEN", "very secret")
-    ends = [{"url": "https://x", "token": "EOS_TOKEN"}, {"url": "https://y"}]
-    (tmp_path / "job.json").write_text(json.dumps({"endpoints": ends}))
+    gang_job(endpoints=[Endpoint("https://x", token="EOS_TOKEN"), Endpoint("https://y")]).write(tmp_path)
     launcher = condor.CondorLauncher(tmp_path, [[0]], [{}], Launcher(kind="htcondor"))
     assert launcher.parcel["environs"] == [{"EOS_TOKEN": "very secret"}]
     assert "EOS_TOKEN" not in credentials.clean({"EOS_TOKEN": "very secret", "PATH": "/bin"}, launcher.tokens)

@@ -6,9 +6,8 @@ import pytest
 from programs import python, script
 from refusals import NONE, refusal
 
-from storelab.gang.testbed.folder import claim, started_with
 from storelab.gang.testbed.pool import Pool
-from storelab.gang.testbed.slurm import Cluster
+from storelab.gang.testbed.slurm import Cluster, claim, started_with
 
 
 @pytest.fixture

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-from dataclasses import asdict
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from made_jobs import gang_job
 from refusals import NONE, check_refused
 
 from storelab.core import calibration
@@ -38,10 +37,9 @@ def prepared(tmp_path):
         given = []
         store = SimpleNamespace(name="nullserver", folder=tmp_path / "state" / "nullserver", add_bodies=given.extend)
         limits = {"throughput": 5, "requests_per_s": 6, "room_bytes": 7}
-        places = [asdict(Bucket("b", "", 0)), asdict(Bucket("c", "", 0))]
-        job = {"limits": limits, "attempt": "1", "buckets": places}
+        job = gang_job(limits=limits, attempt="1", buckets=[Bucket("b"), Bucket("c")])
         CALIBRATE.before(config, store, p, job)
-        assert job["limits"] == {"throughput": None, "requests_per_s": None, "room_bytes": 7}
+        assert job.limits == {"throughput": None, "requests_per_s": None, "room_bytes": 7}
         return job, given
 
     return before
@@ -61,10 +59,10 @@ def test_downloads_name_their_bodies(prepared, tmp_path):
     for operation in ("get", "get_range"):
         p = point(operation, range_size=100)
         job, given = prepared(p)
-        path = Path(job["manifest"])
+        path = job.manifest
         assert path.is_absolute() and path.parent == tmp_path / "campaign" / "work" / p.key / "1"
         manifest = json.loads(path.read_text())
-        assert manifest["buckets"] == [["b", ""]] and manifest["store"] == "nullserver" and "extra" not in job
+        assert manifest["buckets"] == [["b", ""]] and manifest["store"] == "nullserver" and not job.extra
         contents = [f.read_bytes() for f in given]
         assert [len(body) for body in contents] == [3000] * payload.BODIES and len(set(contents)) == len(contents)
         assert manifest["bodies"] == [{"size": 3000, "sha256": hashlib.sha256(b).hexdigest()} for b in contents]
@@ -79,14 +77,14 @@ def test_downloads_name_their_bodies(prepared, tmp_path):
 def test_listings_name_a_folder_and_uploads_nothing(prepared):
     """The folder has the name of the staged data set: the null server reads the keys off it."""
     job, given = prepared(point("list", keys=5000, prefix_depth=2))
-    manifest = json.loads(Path(job["manifest"]).read_text())
+    manifest = json.loads(job.manifest.read_text())
     assert not given and manifest["dataset"]["name"] == "keys-3kB-5000x1-depth2" and manifest["buckets"] == [["b", ""]]
     assert manifest["dataset"]["keys"] == 5000 and manifest["dataset"]["depth"] == 2
     assert manifest["objects"]["key"] == []
     job, given = prepared(point("stat"))
-    assert len(given) == payload.BODIES and len(json.loads(Path(job["manifest"]).read_text())["objects"]["key"]) == 64
+    assert len(given) == payload.BODIES and len(json.loads(job.manifest.read_text())["objects"]["key"]) == 64
     job, given = prepared(point("put"))
-    assert not given and "manifest" not in job and "extra" not in job
+    assert not given and job.manifest is None and not job.extra
 
 
 def test_deletions_have_more_names_than_time(prepared, monkeypatch):
@@ -96,16 +94,16 @@ def test_deletions_have_more_names_than_time(prepared, monkeypatch):
     monkeypatch.setattr(workload, "MOST_DELETIONS", 8000)
     for clients, batch, number in ((1, 1, 1000), (1, 5, 5000), (4, 5, 2000), (1, 10, 8000)):
         job, given = prepared(point("delete", clients=clients, batch=batch))
-        names = job["extra"]["objects"]
-        assert not given and "manifest" not in job
+        names = job.extra["objects"]
+        assert not given and job.manifest is None
         assert names == [[(0, f"put/{c}/{i:07d}") for i in range(number)] for c in range(clients)], (clients, batch)
 
 
 def test_local_points_get_a_folder_on_disk(prepared, tmp_path):
     for operation, target in LOCAL.items():
         job, given = prepared(point(operation, target, "none"))
-        assert job["extra"] == {"disk": str(tmp_path / "state" / "nullserver" / "calibrate")}
-        assert not given and "manifest" not in job
+        assert job.extra == {"disk": str(tmp_path / "state" / "nullserver" / "calibrate")}
+        assert not given and job.manifest is None
 
 
 def job_of(p, tmp_path):
@@ -133,10 +131,10 @@ def test_cold_reads_drop_pages_of_the_data(tmp_path):
             store = SimpleNamespace(protocol=protocol, managed=kind == "managed", path=tmp_path, data=tmp_path / "data")
             store.deployment = lambda backing=backing: {"backing": backing}
             for access in ("cold", "warm"):
-                job = {"buckets": [{"name": "z"}, {"name": "a"}, {"name": "z"}]}
+                job = gang_job(buckets=[Bucket("z"), Bucket("a"), Bucket("z")])
                 p = SimpleNamespace(axes={"access": access, "engine": "uproot-s3fs"})
                 WORKLOADS["read_entries"].before(None, store, p, job)
-                found = job.get("extra", {}).get("pages")
+                found = job.extra.get("pages")
                 assert found == ((pages if backing == "disk" else []) if access == "cold" else None), (backing, kind)
 
 

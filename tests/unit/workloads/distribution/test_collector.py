@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import release_reader
+from made_jobs import gang_job
 from memory_access import MemoryAccess
 from refusals import check_refused
 from repositories import MANIFEST, REFLOG, REPOSITORY, all_refused_at_axes, changed, damaged, ran, stratum
@@ -541,7 +542,7 @@ def test_store_that_deletes_nothing_is_refused():
 def test_hooks_prove_what_the_client_left(published, was, after, monkeypatch):
     """`after` checks the attempt's own objects; `observe` returns the counts."""
     monkeypatch.setattr(collected, "LATER_S", 0.0)
-    job = {"attempt": "att", "buckets": [{"name": "b", "prefix": "mine/"}]}
+    job = gang_job(attempt="att", buckets=[Bucket("b", "mine/")])
     for objects, good in ((after, True), (published[0], False)):
         garbage._staged["att"] = was
         there = below(objects, "mine/put/att/") | {"mine/put/other/k": b"x", "mine/.storelab": b"{}"}

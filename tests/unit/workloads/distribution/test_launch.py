@@ -18,9 +18,11 @@ import pytest
 import small_plan
 import trustme
 from answer_server import answering
+from made_jobs import POINT, gang_job
 from refusals import check_refused
 from repositories import KEYS, MANIFEST, REPOSITORY, all_refused_at_axes, changed, damaged, root_of
 from repositories import point as point_of
+from small_plan import configured
 
 from storelab.core import records
 from storelab.core.campaign.release import Release as Settings
@@ -28,7 +30,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.datasets.release import names
 from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
-from storelab.measure import cleaning
+from storelab.measure import deployment
 from storelab.measure import point as measuring
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -414,21 +416,27 @@ def test_store_that_needs_signatures_is_refused(server):
         check_refused("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))
 
 
-def test_failed_attempt_is_ended(monkeypatch):
+def test_failed_attempt_is_ended(monkeypatch, tmp_path):
     ended, order = [], []
 
     def fails(*_):
         raise MeasurementFailed("the store is gone")
 
-    monkeypatch.setattr(measuring, "_write_job", fails)
-    work, state = SimpleNamespace(ended=ended.append), SimpleNamespace(stage=lambda *_: None)
+    job = gang_job(attempt="a")
+    work = SimpleNamespace(ended=ended.append, direction="read")
+    monkeypatch.setattr(measuring, "prepare", fails)
+    monkeypatch.setattr(measuring.workloads, "of", lambda point: work)
+    monkeypatch.setattr(measuring.jobs, "of_point", lambda *_: job)
+    monkeypatch.setattr(measuring.deployment, "bring_up", lambda *_: None)
+    monkeypatch.setattr(measuring.deployment, "stage_data", lambda *_: ({}, None))
+    config = configured(results=str(tmp_path))
     with pytest.raises(MeasurementFailed):
-        measuring._attempted(SimpleNamespace(workload=work, job={"attempt": "a"}, state=state, work=None), [], "")
-    assert ended == [{"attempt": "a"}]
+        measuring.measure(config, [], POINT, None, SimpleNamespace(stage=lambda *_: None), None, "")
+    assert ended == [job]
     bucket = SimpleNamespace(close=lambda: order.append("closed"))
     launching._served["a"] = launching.Served(bucket, SimpleNamespace(stop=lambda: order.append("stopped")))
     for _ in range(2):
-        LAUNCH.ended({"attempt": "a"})
+        LAUNCH.ended(job)
     assert order == ["stopped", "closed"] and not launching._served
 
 
@@ -453,5 +461,5 @@ def test_repository_is_staged_once_and_noted(tmp_path, release):
     assert len(there) == len(objects) + 1, "and the mark"
     assert staged.ensure(config, store, settings.told(), 1) == found
     assert {path: path.stat().st_mtime_ns for path in there} == times
-    cleaning.clean(config, store)
+    deployment.clean(config, store)
     assert not [path for path in there if path.exists()]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_clock import FakeClock
+from made_jobs import gang_job
 from memory_transport import Memory
 
 from storelab.core.model import Point
@@ -32,14 +33,14 @@ def config(tmp_path):
 
 def of_job(config, of):
     """Return what the job of a point has of links."""
-    job = {}
+    job = gang_job()
     links.tell(config, of, job)
-    return job.get("extra", {}).get("links")
+    return job.extra.get("links")
 
 
 def measured(config, of, found=(LINK, LINK)):
     """Run a point as the coordinator does: it measures, and its clients leave these links."""
-    job = {}
+    job = gang_job()
     links.tell(config, of, job)
     for i, link in enumerate(found):
         engine = {"link": asdict(link)} if link else {}
@@ -49,7 +50,7 @@ def measured(config, of, found=(LINK, LINK)):
 
 
 def test_points_that_read_otherwise_share_the_link(config):
-    assert set(measured(config, point())["extra"]["links"]) == {"kept"}
+    assert set(measured(config, point()).extra["links"]) == {"kept"}
     found = of_job(config, point(key="two", entry_fraction=50.0, thrift=3.0))
     assert found["of"] == "one" and [Link(**x).bandwidth for x in found["links"]] == [1e9, 1e9]
     for other in (
@@ -83,7 +84,7 @@ def test_doubtful_or_missing_link_is_measured_again(config):
         assert set(of_job(config, point())) == {"kept"}
     job = measured(config, point())
     assert of_job(config, point())["of"] == "one"
-    Path(job["extra"]["links"]["kept"]).write_text("{")
+    Path(job.extra["links"]["kept"]).write_text("{")
     assert set(of_job(config, point())) == {"kept"}
 
 
@@ -99,8 +100,8 @@ def test_link_is_valid_for_an_hour(config, monkeypatch):
 def test_other_readers_have_no_links(config, tmp_path):
     assert of_job(config, point(engine="uproot-s3fs")) is None
     assert of_job(config, point(workload="replay", engine="obstore", merge="gap")) is not None
-    for job in ({}, {"extra": {}}, {"extra": {"pages": []}}, {"extra": {"links": {"of": "x", "links": []}}}):
-        links.keep(point(), job, tmp_path)
+    for extra in ({}, {"pages": []}, {"links": {"of": "x", "links": []}}):
+        links.keep(point(), gang_job(extra=extra), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
 

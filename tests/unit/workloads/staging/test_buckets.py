@@ -16,7 +16,7 @@ from small_plan import configured, folders
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines.common.names import put_key
-from storelab.measure import check, cleaning
+from storelab.measure import check, deployment
 from storelab.stores import make
 from storelab.stores.protocols import s3
 from storelab.stores.protocols.access import Retention
@@ -282,13 +282,13 @@ def test_clean_leaves_what_another_storelab_staged(tmp_path):
         writer = json.loads(staged[MARK].body)["writer"]
         assert writer["results"] == first[0].results and writer.keys() == {"user", "host", "results", "id"}
         stage.ensure(*second, PAYLOAD)
-        gone = cleaning.clean(*second)
+        gone = deployment.clean(*second)
         assert gone[:3] == (0, 0, 7) and "7 objects that this storelab did not write stay" in str(gone)
         assert f"{NAME} (marked by '" in str(gone) and first[0].results in str(gone)
         assert server.buckets[NAME].objects == staged
         stage.ensure(*second, PAYLOAD | {"name": "own"})
-        assert cleaning.clean(*second)[:3] == (7, 0, 7) and server.buckets[NAME].objects == staged
-        assert cleaning.clean(*first)[:3] == (7, 1, 0) and NAME not in server.buckets
+        assert deployment.clean(*second)[:3] == (7, 0, 7) and server.buckets[NAME].objects == staged
+        assert deployment.clean(*first)[:3] == (7, 1, 0) and NAME not in server.buckets
 
 
 def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
@@ -336,11 +336,11 @@ def test_mark_of_another_storelab_stays_without_objects(tmp_path):
     with honest_s3("any signature") as (url, server):
         first, second = storelab(tmp_path / "first", url), storelab(tmp_path / "second", url)
         buckets.prepare(*first, [first[1].bucket("camp", 0)])
-        assert cleaning.clean(*second)[:3] == (0, 0, 0) and NAME in server.buckets
+        assert deployment.clean(*second)[:3] == (0, 0, 0) and NAME in server.buckets
         moved = tmp_path / "moved"
         (tmp_path / "first").rename(moved)
         config = configured(name="camp", stores=first[0].stores, use_stores=["d"], **folders(moved))
-        assert cleaning.clean(config, first[1]).buckets == 1, "the notes know the mark after a move"
+        assert deployment.clean(config, first[1]).buckets == 1, "the notes know the mark after a move"
 
 
 def test_account_that_may_not_list_buckets_is_served():

@@ -8,7 +8,7 @@ from refusals import refusal
 
 from storelab.core import plan
 from storelab.core.errors import MeasurementFailed
-from storelab.measure import cleaning
+from storelab.measure import deployment
 from storelab.stores import all_stores
 from storelab.stores.posix.directory import Directory
 from storelab.workloads import WORKLOADS
@@ -96,7 +96,7 @@ def test_earlier_uploads_go_and_filler_is_ours(site):
     filling.ensure(config, store, 50)
     assert left_over.left(config, "a")["objects"] == 0
     (filler(store)[0].parent / "theirs").write_text("x")
-    gone = cleaning.clean(config, store)
+    gone = deployment.clean(config, store)
     assert gone.stays == 1 and [p.name for p in filler(store)] == ["theirs"]
 
 

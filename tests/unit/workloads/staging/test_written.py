@@ -10,7 +10,7 @@ from small_plan import configured, folders
 
 from storelab.core.model import Point
 from storelab.engines.common.names import put_key
-from storelab.measure import cleaning
+from storelab.measure import deployment
 from storelab.stores import make
 from storelab.stores.posix.directory import Directory
 from storelab.stores.s3.store import S3
@@ -147,11 +147,11 @@ def test_clean_leaves_objects_of_others(config, store, capsys, lost):
     write(store, place.name, mine)  # uploads that came late, or of an attempt that was killed
     if lost != "nothing":
         shutil.rmtree(config.results if lost == "results" else config.state)
-    gone = cleaning.clean(config, store)
+    gone = deployment.clean(config, store)
     assert gone[:3] == (3 + 6 + 1, 1, 6) and "6 objects that this storelab did not write stay" in str(gone)
     assert left_in(store, place.name) == theirs | {".storelab": left_in(store, place.name)[".storelab"]}
     assert not (store.path / store.bucket("camp", 1).name).exists()
-    assert cleaning.clean(config, store)[:3] == (0, 0, 6), "and again"
+    assert deployment.clean(config, store)[:3] == (0, 0, 6), "and again"
 
 
 def test_records_and_manifests_are_no_notes(config, store):
@@ -166,7 +166,7 @@ def test_records_and_manifests_are_no_notes(config, store):
     for path in written._notes(config, "d"):
         path.unlink()
     before = left_in(store, place.name)
-    gone = cleaning.clean(config, store)
+    gone = deployment.clean(config, store)
     assert gone[:2] == (0, 0) and gone.stays == 6 + 1 + 1 and left_in(store, place.name) == before
 
 
@@ -175,7 +175,7 @@ def test_forged_mark_does_not_own_a_bucket(config, store):
     write(store, name, {"precious": 10, "put/deadbeef/0/00000000": 1000})
     (store.path / name / ".storelab").write_text('{"campaign": "camp"}')
     before = left_in(store, name)
-    assert cleaning.clean(config, store)[:3] == (0, 0, 2) and left_in(store, name) == before
+    assert deployment.clean(config, store)[:3] == (0, 0, 2) and left_in(store, name) == before
 
 
 def test_damaged_notes_name_nothing(config, store):

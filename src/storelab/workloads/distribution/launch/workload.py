@@ -10,7 +10,7 @@ from storelab.core.axes.launches import SQUID
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets.release import names
-from storelab.engines.contract import Check
+from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.workloads.base import Workload
 
@@ -64,7 +64,7 @@ class Launch(Workload):
 
             squid.installed(_place(point, "http_cache"))
 
-    def before(self, config: "Config", store: Store, point: Point, job: dict[str, Any]) -> None:
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """The repository is staged and open to all; the applications are chosen; an empty cache stands in front."""
         from storelab.workloads.distribution import proof
         from storelab.workloads.distribution.launch import applications, public, squid, staged
@@ -85,19 +85,19 @@ class Launch(Workload):
             raise UserError(_place(point, "days"), str(error), "publish a tree with files") from None
         trial = f"{at.repository}/{names.MANIFEST}"
         endpoint = store.endpoints(1)[0]
-        served = _served[job["attempt"]] = Served(public.Opened(store, endpoint, at.bucket, at.prefix, trial))
+        served = _served[job.attempt] = Served(public.Opened(store, endpoint, at.bucket, at.prefix, trial))
         if given["http_cache"] == SQUID:
             served.cache = squid.Squid(served.opened.url, place)
-        job["extra"] = {
+        job.extra = {
             "url": served.opened.url,
             "proxy": served.cache.url if served.cache else "",
             "repository": at.repository,
             "applications": [asdict(one) for one in chosen],
         }
 
-    def after(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
         """Did all requests go through the cache?"""
-        served = _served[job["attempt"]]
+        served = _served[job.attempt]
         if served.cache is None:
             return []
         served.told = served.cache.told()
@@ -105,15 +105,15 @@ class Launch(Workload):
         told = f"{sent} requests sent, {counted} counted by the cache, {served.told['hits']} of them hits"
         return [asdict(Check("through the cache", counted >= sent, told))]
 
-    def observe(self, store: Store, point: Point, job: dict[str, Any], folder: Path) -> dict[str, Any]:
+    def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
         """The applications, and what the cache counted."""
-        chosen = [{"catalogs": a["catalogs"], "files": len(a["files"])} for a in job["extra"]["applications"]]
-        told = _served[job["attempt"]].told
+        chosen = [{"catalogs": a["catalogs"], "files": len(a["files"])} for a in job.extra["applications"]]
+        told = _served[job.attempt].told
         return {"applications": chosen} | ({"http_cache": told} if told else {})
 
-    def ended(self, job: dict[str, Any]) -> None:
+    def ended(self, job: GangJob) -> None:
         """The cache is stopped, and the repository is no longer open to all."""
-        served = _served.pop(job["attempt"], None)
+        served = _served.pop(job.attempt, None)
         if served is None:
             return
         if served.cache:

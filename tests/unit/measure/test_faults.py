@@ -13,14 +13,17 @@ import pytest
 from fake_clock import FakeClock
 from fault_stores import acts as given_acts
 from fault_stores import store as store_of
+from made_jobs import POINT
 from managed import until
 
 from storelab.core import clock, records
 from storelab.core.campaign.faults import resolved
 from storelab.core.errors import MeasurementFailed
+from storelab.core.records import Budget, RunRecord
+from storelab.engines.contract import Check
 from storelab.host import monitor
-from storelab.measure.faults import hook, people, runner
-from storelab.measure.faults.runner import Runner
+from storelab.measure import faults
+from storelab.measure.faults import Runner
 from storelab.stores.base import Condition
 from storelab.stores.faults import acts
 from storelab.stores.managed.daemon import Daemon
@@ -122,7 +125,7 @@ def done(it):
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "AHEAD_NS", 0)
+    monkeypatch.setattr(faults, "AHEAD_NS", 0)
     return Versioned(tmp_path)
 
 
@@ -244,25 +247,27 @@ def test_record_judges_errors_before_the_fault(tmp_path):
     records.write_table(tmp_path / "ops.0.parquet", records.OPS, columns)
     fault = SimpleNamespace(first_ns=lambda: 1000, events=["e"], told=lambda: {"name": "f"})
     for most, valid in ((0.03, True), (0.029, False)):
-        run = {"budget": {"failure_budget": most, "reason": "35 % failed", "errors": 53}, "valid": False, "events": []}
-        run = hook.record(run, fault, tmp_path)
-        assert run["valid"] is valid and run["events"] == ["e"] and run["fault"] == {"name": "f"}
-        assert run["budget"]["before_errors"] == 3 and run["budget"]["before_operations"] == 100
-        assert (run["budget"]["reason"] or "").startswith("" if valid else "3 %")
-    assert hook.record({"a": 1}, None, tmp_path) == {"a": 1}
+        run = RunRecord(point=POINT, valid=False, budget=Budget(53, 97, 0.35, most, reason="35 % failed"))
+        faults.add_to(run, fault, tmp_path)
+        assert run.valid is valid and run.events == ["e"] and run.fault == {"name": "f"}
+        assert run.budget.before_errors == 3 and run.budget.before_operations == 100
+        assert (run.budget.reason or "").startswith("" if valid else "3 %")
+    plain = RunRecord(point=POINT)
+    faults.add_to(plain, None, tmp_path)
+    assert plain == RunRecord(point=POINT)
 
 
 def test_fault_that_did_not_happen_fails_the_point():
     fault = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
-    assert hook.checks(fault) == [{"name": "fault f", "ok": False, "detail": "kill of osd-1: osd-1 does not run"}]
-    assert hook.checks(None) == []
+    assert faults.checks_of(fault) == [Check("fault f", False, "kill of osd-1: osd-1 does not run")]
+    assert faults.checks_of(None) == []
 
 
 # A person at the terminal
 
 ASKED = """
 import fcntl, sys, termios, threading, time
-from storelab.measure.faults import people
+from storelab.measure import faults
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -273,8 +278,8 @@ for seconds in (30, 0.1):
     ends.daemon = True
     ends.start()
     try:
-        print("answer:", people.ask("pull the plug", over), flush=True)
-    except people.MeasurementFailed as failed:
+        print("answer:", faults.ask("pull the plug", over), flush=True)
+    except faults.MeasurementFailed as failed:
         print("failed:", failed)
 """
 QUESTION = b">>> NOW: pull the plug"
@@ -313,6 +318,6 @@ def shown(terminal, word=None):
 
 
 def test_question_without_terminal_fails(monkeypatch, tmp_path):
-    monkeypatch.setattr(people, "TERMINAL", str(tmp_path / "tty"))
+    monkeypatch.setattr(faults, "TERMINAL", str(tmp_path / "tty"))
     with pytest.raises(MeasurementFailed, match="terminal"):
-        people.ask("pull the plug", threading.Event())
+        faults.ask("pull the plug", threading.Event())

@@ -1,33 +1,44 @@
-"""The readings of an attempt's ledgers: while an actor is down, after the recovery, at the end (room `measure`).
+"""Durability: the ledgers of an attempt, read back while an actor is away, after the recovery, and at the end.
 
 `Readings(…).take("down", live=True)` may be called from any thread while clients write; `record()` is what the record
-keeps under `durability`. Nothing is done, and nothing recorded, where no client keeps a ledger.
+keeps under `durability`. Nothing is done, and nothing recorded, where no client keeps a ledger. While a fault lasts,
+`DuringFault` reads a sample while something is away and clients write, and all of it when they have ended and it is
+still away. May import: `engines`, `stores`, `host`, `core`.
 """
 
 import json
 import os
 import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
+from storelab.core.axes.faults import LOSSES, UNDOES
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
+from storelab.engines.contract import GangJob
 from storelab.host import processes
-from storelab.measure.durability import look
-from storelab.measure.durability.judge import FAULTS
+from storelab.host.console import report
+from storelab.measure import look
+from storelab.measure.look import FAULTS
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
-from storelab.stores.protocols.endpoint import Endpoint
-from storelab.workloads.staging.stage import report
 
+S = 10**9
+LATER_NS = S // 2  # after the loss, a reading begins
+SAMPLE, THREADS = 1000, 2  # of a reading while clients write, whom it should not disturb
+LEAST_S, MOST_S = 0.2, 10.0  # that such a reading is given
+WHOLE_S = 60.0  # for all of it, while something is away
 MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading: of more, a sample is read
 SECONDS, GRACE_S = 600.0, 120.0  # of one reading; for those looks that are at it then
 
 
 class Readings:
-    def __init__(self, store: Store, folder: Path, job: dict[str, Any], seed: int):
-        """folder: of the attempt; job: what stands in its `job.json`; seed: of samples."""
+    def __init__(self, store: Store, folder: Path, job: GangJob, seed: int):
+        """folder: of the attempt; seed: of samples."""
         self.store, self.folder, self.job, self.seed = store, folder, job, seed
         self.taken: list[dict[str, Any]] = []
 
@@ -73,18 +84,19 @@ class Readings:
     def _asked(self, account: int, books: list[ledger.Ledger], more: dict[str, Any]) -> dict[str, Any]:
         task = more | {
             "ledgers": [str(b.path) for b in books],
-            "endpoints": self.job["endpoints"],
-            "scratch": self.job["scratch"],
+            "endpoints": [asdict(end) for end in self.job.endpoints],
+            "scratch": str(self.job.scratch),
             "seed": self.seed,
         }
         own = self.store.credentials(account)
-        ends = [Endpoint(**end) for end in self.job["endpoints"]]
-        environ = environment.explicit(os.environ) | environment.kept(ends, os.environ) | (own.environ() if own else {})
-        command = [sys.executable, "-m", "storelab.measure.durability.look"]
+        proxies = environment.kept(self.job.endpoints, os.environ)
+        environ = environment.explicit(os.environ) | proxies | (own.environ() if own else {})
+        command = [sys.executable, "-m", "storelab.measure.look"]
         done = processes.ask(command, more["seconds"] + GRACE_S, environ, json.dumps(task))
         if done.returncode:
             raise MeasurementFailed(f"the ledger could not be read back: {processes.words(done)}")
-        return json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def record(self) -> dict[str, Any] | None:
         """`durability` of the record; None where no ledger was kept."""
@@ -104,3 +116,57 @@ def told(reading: dict[str, Any]) -> str:
         return line
     first = reading["examples"][0]
     return f"{line}; {first['key']}: {first['acknowledged']} was acknowledged, read: {first['read']}"
+
+
+def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int, int]]:
+    """Spans (ns from the start) in which at least one actor is away; one that is never undone ends with the run. acts:
+    as of `core.campaign.faults.resolved`."""
+    gone: dict[str, set[str]] = {}
+    out, since = [], None
+    for act in acts:
+        for actor in act["actors"]:
+            if act["act"] in LOSSES:
+                gone.setdefault(actor, set()).add(act["act"])
+            gone.get(actor, set()).difference_update(UNDOES.get(act["act"], ()))
+        if any(gone.values()) and since is None:
+            since = act["at_ns"]
+        elif not any(gone.values()) and since is not None:
+            out.append((since, act["at_ns"]))
+            since = None
+    return [*out, (since, duration_ns)] if since is not None else out
+
+
+class DuringFault:
+    """The readings while a fault lasts. `start` when its start is agreed; `ended` when the clients have ended, and
+    before the fault is taken back."""
+
+    def __init__(self, readings: Readings, acts: Sequence[Mapping[str, Any]], duration_ns: int):
+        self.readings, self.spans, self.duration_ns = readings, away(acts, duration_ns), duration_ns
+        self.over, self.failed = threading.Event(), ""
+        self.thread: threading.Thread | None = None
+
+    def start(self, t0_ns: int) -> None:
+        self.thread = threading.Thread(target=self._run, args=(t0_ns,), daemon=True, name="readings")
+        self.thread.start()
+
+    def _run(self, t0_ns: int) -> None:
+        for begin_ns, end_ns in self.spans:
+            if self.over.wait(max(0, t0_ns + begin_ns + LATER_NS - clock.now_ns()) / S):
+                return
+            seconds = min(MOST_S, (t0_ns + end_ns - clock.now_ns()) / S)
+            if seconds < LEAST_S:
+                continue
+            try:
+                self.readings.take("down", live=True, most=SAMPLE, seconds=seconds, threads=THREADS)
+            except MeasurementFailed as error:
+                self.failed = str(error)
+
+    def ended(self) -> None:
+        """Raises MeasurementFailed where a reading could not be done."""
+        self.over.set()
+        if self.thread:
+            self.thread.join()
+        if self.failed:
+            raise MeasurementFailed(self.failed)
+        if self.spans and self.spans[-1][1] == self.duration_ns:
+            self.readings.take("down", seconds=WHOLE_S)

@@ -2,7 +2,7 @@
 
 import itertools
 
-from storelab.measure.durability.judge import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
+from storelab.measure.look import ABSENT, FOREIGN, UNREADABLE, Write, allowed, judge
 
 STEP = 8  # between the begins of two writes; an acknowledgement comes half-way
 

@@ -1,26 +1,99 @@
-"""The state of the point that is measured now, for whoever looks: `work/live.json` (`core/campaign/live.py`).
+"""What a user sees while a campaign runs: lines, the state that others may read, and a display in a terminal.
 
-It is written once a second while clients work, and where a point begins, gets on and ends. Nothing of it counts
-anywhere, and nothing that goes wrong with it ends a measurement.
+The state of the point that is measured now is `work/live.json` (`core/campaign/live.py`). It is written once a second
+while clients work, and where a point begins, gets on and ends. Nothing of it counts anywhere, and nothing that goes
+wrong with it ends a measurement. May import: `workloads`, `engines`, `host`, `core`, `given_up`.
 """
 
+import json
 import os
+import statistics
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from storelab.core import clock
+from storelab import workloads
+from storelab.core import clock, units
 from storelab.core.campaign import live
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.model import Point
+from storelab.core.model import Point, said
+from storelab.core.plan import series
 from storelab.engines.common import told
-from storelab.host.monitor import Used
+from storelab.host import console
+from storelab.host.console import report
+from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import given_up
-from storelab.measure.progress.lines import Place
+
+MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
+
+
+class Place(NamedTuple):
+    """Where a campaign is: the number of the point that is tried, of all; what it measures; seconds still, its own
+    among them."""
+
+    number: int
+    points: int
+    what: str
+    left_s: float
+
+
+def place(config: Config, points: list[Point], chosen: Point) -> Place:
+    todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # what failed in this run is tried
+    seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
+    left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
+    what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
+    if number := series.part(chosen):
+        what += f", part {number} of {len(series.of(points, chosen))}"
+    return Place(len(points) - len(todo) + 1, len(points), what, left)
+
+
+def announce(at: Place, chosen: Point) -> None:
+    """Which point of how many, what it measures now, how long still."""
+    report(
+        f"[{at.number}/{at.points}] {chosen.store} {chosen.workload} {at.what}: "
+        f"{units.human_duration(chosen.fixed['duration_ns'])}, "
+        f"campaign about {units.human_duration(at.left_s * 1e9)} still"
+    )
+
+
+def _tried(config: Config, point: Point) -> bool:
+    """Whether it has a record, or failed since this run began."""
+    folder = config.raw / point.key
+    try:
+        return (folder / "run.json").exists() or (folder / "failed.json").stat().st_mtime_ns >= given_up.begun_ns()
+    except OSError:
+        return False
+
+
+def _overheads(config: Config) -> Path:
+    return config.campaign_dir / "work" / "overhead.jsonl"
+
+
+def _typical_overhead(config: Config) -> float:
+    """Median seconds that the last points took beside their windows; 2 s before the first. A line that a kill cut off,
+    or that is damaged otherwise, is passed over: this is an estimate."""
+    try:
+        lines = [line for line in _overheads(config).read_bytes().splitlines() if line.strip()]
+    except OSError:
+        return 2.0
+    known = []
+    for line in lines[-50:]:
+        with suppress(ValueError, KeyError, TypeError, OverflowError):
+            known.append(float(json.loads(line)["overhead_s"]))
+    believed = [seconds for seconds in known if 0 <= seconds < MOST_OVERHEAD_S]
+    return statistics.median(believed) if believed else 2.0
+
+
+def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
+    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe ends before its deadline
+    _overheads(config).parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps({"key": chosen.key, "overhead_s": overhead})
+    with open(_overheads(config), "a") as f:
+        f.write(f"\n{line}\n")  # on a line of its own, whatever a kill cut off before
 
 
 def off() -> bool:
@@ -32,6 +105,7 @@ class State:
 
     def __init__(self, config: Config, chosen: Point, at: Place):
         self.folder, self.on = config.campaign_dir, not off()
+        self.duration_ns: int = chosen.fixed["duration_ns"]
         self.lock, self.work = threading.Lock(), Path()
         self.counts: dict[str, told.Done] = {}
         self.before: tuple[int, told.Done, int, Used] | None = None
@@ -116,6 +190,15 @@ class State:
             }
         self.tell()
 
+    def beat(self, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
+        """Once a minute of a long point: print how far it is, memory and open files of its clients and of the store."""
+        whole = units.human_duration(self.duration_ns)
+        parts = [f"    {units.human_duration(elapsed_ns // BEAT_NS * BEAT_NS)} of {whole}"]
+        for who, (rss, files) in seen.items():
+            opened = "" if files is None else f", {files} files"
+            parts.append(f"{who}s {units.human_size(rss)}{opened}")
+        report("; ".join(parts))
+
     def ends(self, outcome: str, reason: str | None = None) -> None:
         with self.lock:
             self.state |= {"stage": "ended", "outcome": outcome, "reason": reason}
@@ -148,3 +231,27 @@ def following(config: Config, chosen: Point, at: Place) -> Iterator[State]:
         state.ends(live.INTERRUPTED)
         raise
     state.ends(live.MEASURED)
+
+
+@contextmanager
+def shown(campaign_dir: Path) -> Iterator[None]:
+    """Show the point below the lines until the block ends, where there is a terminal.
+
+    Snakemake's jobs print through a pipe into a log. The display goes to the terminal directly, so that no log has any
+    of it.
+    """
+    if (terminal := console.terminal()) is None:
+        yield
+        return
+    from storelab.measure.display import Display  # here: without a terminal, rich need not be loaded
+
+    display = Display(terminal, campaign_dir)
+    console.giving_way.append(display.give_way)
+    display.thread.start()
+    try:
+        yield
+    finally:
+        console.giving_way.remove(display.give_way)
+        display.close()
+        with suppress(OSError):
+            terminal.close()

@@ -11,7 +11,7 @@ from ledger_job import job
 
 from storelab.datasets import payload
 from storelab.engines.common import ledger
-from storelab.measure.durability import look
+from storelab.measure import look
 from storelab.stores.protocols.endpoint import Endpoint
 
 SIZE = 5000

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from ledger_job import job
+from made_jobs import gang_job
 
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
-from storelab.measure.durability import beside, readings
+from storelab.measure import durability
+from storelab.stores.protocols.endpoint import Endpoint
 
 S = 10**9
 
@@ -19,11 +21,11 @@ def reading(**found):
 
 
 def test_reading_in_words_has_counts_and_example():
-    assert readings.told(reading()).startswith("durability: 100 ")
-    down = readings.told(reading(read=20, when="down"))
+    assert durability.told(reading()).startswith("durability: 100 ")
+    down = durability.told(reading(read=20, when="down"))
     assert "20 of 100" in down and "down" in down
     example = {"key": "b/k", "fault": "stale", "acknowledged": "version 3", "read": "version 2"}
-    wrong = readings.told(reading(stale=2, lost=1, when="recovered", examples=[example]))
+    wrong = durability.told(reading(stale=2, lost=1, when="recovered", examples=[example]))
     for text in ("recovery", "1 lost, 2 stale", "b/k", "version 3", "version 2"):
         assert text in wrong
 
@@ -39,9 +41,10 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
         del found["when"]
         return SimpleNamespace(returncode=0, stdout=json.dumps(found), stderr="")
 
-    monkeypatch.setattr(readings.processes, "ask", ask)
+    monkeypatch.setattr(durability.processes, "ask", ask)
     store = SimpleNamespace(credentials=lambda account: SimpleNamespace(environ=lambda: {"KEY": f"k{account}"}))
-    taken = readings.Readings(store, tmp_path, {"endpoints": [{"url": "http://127.0.0.1:9"}], "scratch": "s"}, 9)
+    whole = gang_job(endpoints=[Endpoint("http://127.0.0.1:9")])
+    taken = durability.Readings(store, tmp_path, whole, 9)
     out = taken.take("down", live=True, most=50, seconds=60, threads=3)
     assert [(key, len(t["ledgers"]), t["most"], t["seconds"], t["live"], t["threads"]) for key, t in asked] == [
         ("k0", 2, 25, 30, True, 3),
@@ -50,14 +53,14 @@ def test_readings_are_taken_for_each_account_and_summed(tmp_path, monkeypatch):
     assert (out["read"], out["lost"], out["states"], len(out["examples"])) == (14, 2, 200, 10)
     none = {"acknowledged": {"put": 0, "overwrite": 0, "delete": 0}, "unacknowledged": 0}
     assert taken.record() == none | {"readings": [out]}
-    monkeypatch.setattr(readings, "MOST_BYTES", 40_000)  # ten objects, of both accounts
+    monkeypatch.setattr(durability, "MOST_BYTES", 40_000)  # ten objects, of both accounts
     taken.take("end")
     assert [t["most"] for _, t in asked[2:]] == [5, 5]
     failed = SimpleNamespace(returncode=1, stdout="", stderr="no module")
-    monkeypatch.setattr(readings.processes, "ask", lambda *_: failed)
+    monkeypatch.setattr(durability.processes, "ask", lambda *_: failed)
     with pytest.raises(MeasurementFailed, match="no module"):
         taken.take("end")
-    nothing = readings.Readings(store, tmp_path / "none", {}, 9)
+    nothing = durability.Readings(store, tmp_path / "none", whole, 9)
     assert nothing.take("end") is None and nothing.record() is None
 
 
@@ -80,7 +83,7 @@ def test_spans_in_which_an_actor_is_away():
         ([(1, "hang", "a"), (2, "kill", "a"), (4, "restart", "a")], [(1, 4)]),
         (CUT, [(1, 4), (6, 8)]),
     ):
-        assert beside.away(acts(*given), 9) == spans, given
+        assert durability.away(acts(*given), 9) == spans, given
 
 
 class Taking:
@@ -101,14 +104,14 @@ def ran(monkeypatch):
 
     def run(given, ended_ns, duration_ns, fails=False):
         time = SimpleNamespace(ns=10**18 - S // 5)
-        monkeypatch.setattr(beside.clock, "now_ns", lambda: time.ns)
+        monkeypatch.setattr(durability.clock, "now_ns", lambda: time.ns)
 
         def wait(seconds):
             time.ns += round(seconds * S)
             return time.ns > 10**18 + ended_ns
 
         readings = Taking(time, fails)
-        one = beside.Beside(readings, acts(*given), duration_ns)
+        one = durability.DuringFault(readings, acts(*given), duration_ns)
         one.over = SimpleNamespace(wait=wait, set=lambda: None)
         one.start(10**18)
         one.ended()
@@ -123,7 +126,7 @@ def test_readings_come_when_something_is_away(ran):
     assert [t[:2] for t in (first, second, whole)] == [("down", True), ("down", True), ("down", False)]
     assert (first[2], second[2]) == (6 * S // 10, 21 * S // 10)
     assert (first[3]["seconds"], second[3]["seconds"]) == (pytest.approx(0.4), pytest.approx(0.9))
-    assert whole[3] == {"seconds": beside.WHOLE_S}
+    assert whole[3] == {"seconds": durability.WHOLE_S}
     assert ran(given, 2 * S, 3 * S) == [first, ("down", False, 21 * S // 10, whole[3])], "the clients ended before"
 
 

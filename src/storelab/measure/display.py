@@ -1,5 +1,6 @@
-"""What a terminal shows while a point is measured, drawn with rich from the state that others read too. `terminal.py`
-says when.
+"""What a terminal shows while a point is measured, drawn with rich from the state that others read too.
+
+`progress.shown` decides when.
 """
 
 import os
@@ -137,9 +138,10 @@ class Display:
 
     def draw(self) -> None:
         state = live.read(self.folder)
-        mine = state is not None and state["pid"] == os.getpid() and state["stage"] != "ended"
+        if state is None or state["pid"] != os.getpid() or state["stage"] == "ended":
+            return
         with self.lock:
-            if self.ended.is_set() or not mine or time.monotonic() < self.not_before:
+            if self.ended.is_set() or time.monotonic() < self.not_before:
                 return
             columns, rows = os.get_terminal_size(self.terminal.fileno())
             self.console.size = (columns or 80, rows or 24)  # some terminals do not know theirs

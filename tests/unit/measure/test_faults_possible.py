@@ -7,7 +7,7 @@ from fault_stores import acts, store
 from refusals import check_refused, refusal
 
 from storelab.core.model import Point
-from storelab.measure.faults import check
+from storelab.measure import faults
 
 S = 10**9
 KILL = {"at": "1 s", "act": "kill", "actor": "data.0"}
@@ -20,7 +20,7 @@ def point(name="sw", fault="f", rep=1, **fixed):
 
 def possible(folder, name, *given, fault="f"):
     config = SimpleNamespace(faults={"f": acts(*given)}, scale=1.0)
-    return check.possible(config, point(name, fault), store(name, folder))
+    return faults.refuse(config, point(name, fault), store(name, folder))
 
 
 def test_impossible_acts_are_refused(tmp_path):
@@ -69,7 +69,7 @@ def test_plan_is_checked_once_for_each_fault(tmp_path):
     config = SimpleNamespace(faults={"f": acts(KILL | {"actor": ["data.0", "data.1"]})}, scale=1.0)
     reported, asked = [], []
     points = [point(fault=fault, rep=rep) for fault in ("none", "f") for rep in (1, 2)]
-    check.everything(config, points, lambda p: asked.append(p) or store("sw", tmp_path), reported.append)
+    faults.check_plan(config, points, lambda p: asked.append(p) or store("sw", tmp_path), reported.append)
     assert len(reported) == 1 and {p.axes["fault"] for p in asked} == {"f"}
-    check_refused("", "f, none", check.acts_of, config, point(fault="g"))
-    assert check.acts_of(config, point(acts=["as planned"])) == ["as planned"], "those of the plan come first"
+    check_refused("", "f, none", faults.acts_of, config, point(fault="g"))
+    assert faults.acts_of(config, point(acts=["as planned"])) == ["as planned"], "those of the plan come first"

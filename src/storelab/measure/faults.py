@@ -1,27 +1,35 @@
-"""Does a fault's acts, each at its time, watches what the store says of itself, and takes everything back.
+"""Faults in the middle of a point: which acts it has, the runner that does them, and what the record says of them.
 
-It is usable without a point: a store, a list of acts, and the time at which the run starts.
+The runner is usable without a point: a store, a list of acts, and the time at which the run starts.
 
-    with Runner(store, "osd-killed", acts, duration_ns) as runner:
+    with Runner(store, "osd-killed", acts) as runner:
         runner.start(t0_ns)
         ...                 # the clients
         runner.settle()     # takes back what the acts left, and waits until the store is whole
     runner.events
 
-May import: `stores`, `core`.
+May import: `engines`, `stores`, `host`, `core`.
 """
 
+import os
+import select
+import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
-from storelab.core import clock
-from storelab.core.axes.faults import OF_A_USER, UPGRADE
-from storelab.core.campaign.faults import most_lost
-from storelab.core.errors import MeasurementFailed, UserError, said
-from storelab.measure.faults import people
+from storelab.core import clock, records
+from storelab.core.axes.faults import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.campaign.faults import most_lost, resolved
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError, require_known, said
+from storelab.core.model import Point
+from storelab.core.records import RunRecord
+from storelab.engines.contract import Check
+from storelab.host import console
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
 from storelab.stores.faults.acts import Acts, journal_of, resolve
 
@@ -29,6 +37,103 @@ AHEAD_NS = 500_000_000  # an act is looked up so long before its time
 POLL_S = 0.5  # between two questions to the store
 RECOVERY_S = 240.0  # that a store is given to become whole again after the run
 Event = dict[str, Any]
+TERMINAL = "/dev/tty"
+LOOK_S = 0.1
+
+
+# The acts of a point
+
+
+def name_of(point: Point) -> str:
+    """The fault of a point; `none` where nothing is done to its store."""
+    return str(point.axes.get("fault", NONE))
+
+
+def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
+    """The acts of a point in order of time, as the plan holds them (`fixed`), else as they are configured.
+
+    Raises UserError.
+    """
+    if (name := name_of(point)) == NONE:
+        return []
+    if "acts" in point.fixed:
+        planned: list[dict[str, Any]] = point.fixed["acts"]
+        return planned
+    require_known(
+        f"sweeps.{point.sweep}.axes.fault", name, [*config.faults, NONE], f"no fault {name!r} in `faults`", "one of:"
+    )
+    return resolved(config.faults[name], point.fixed["duration_ns"], config.scale, f"faults.{name}")
+
+
+def refuse(config: Config, point: Point, store: Store) -> str:
+    """Check that each act can be done. store: as the point deploys it.
+
+    Returns a line where more is lost at once than the redundancy bears, which is allowed; else ''. Raises UserError.
+    """
+    acts = acts_of(config, point)
+    if not acts:
+        return ""
+    name = name_of(point)
+    place, front_ends = f"faults.{name}", point.axes.get("front_ends", 1)
+    named = with_names(store, acts, front_ends, place)
+    _in_order(named, place)
+    for act in named:
+        for actor in act["actors"]:
+            Acts(store).require(act, actor, place)
+    return beyond(named, store, name)
+
+
+def beyond(named: list[dict[str, Any]], store: Store, name: str) -> str:
+    """A line where a fault takes more data servers at once than the redundancy bears."""
+    lost, bears = most_lost(named) & set(store.data_actors()), store.bears()
+    if len(lost) <= bears:
+        return ""
+    which = ", ".join(sorted(lost))
+    return f"fault {name} takes {which} of {store.name} at once, and its redundancy bears {bears}: data may be lost"
+
+
+def _in_order(named: list[dict[str, Any]], place: str) -> None:
+    """Raises UserError where an act takes back what nobody did, or does again what is done already."""
+    done: set[tuple[str, str]] = set()
+    for act in named:
+        for actor in act["actors"] if act["act"] not in OF_A_USER else ():
+            kind = act["act"]
+            if kind in HARMS and (actor, kind) in done:
+                raise UserError(place, f"{kind} is done twice to {actor}", "leave one out, or undo it in between")
+            if kind in HARMS:
+                done.add((actor, kind))
+            mine = {(actor, harm) for harm in UNDOES.get(kind, ())} & done
+            if kind in UNDOES and kind != "restart" and not mine:
+                before = " or ".join(UNDOES[kind])
+                raise UserError(place, f"{kind} of {actor} comes without a {before} before it", f"add the {before}")
+            done -= mine
+            if kind == "resume" and (actor, "kill") in done:
+                raise UserError(place, f"resume of {actor}, which was killed", "write `restart`")
+
+
+def check_plan(
+    config: Config,
+    points: list[Point],
+    deployment: Callable[[Point], Store],
+    report: Callable[[str], None],
+) -> None:
+    """All faults of a plan, each once for each deployment; losses beyond the redundancy are told. Raises UserError."""
+    told: set[str] = set()
+    seen: set[tuple[str, str, int, int]] = set()
+    for point in points:
+        if name_of(point) == NONE:
+            continue
+        store = deployment(point)
+        key = (store.name, name_of(point), point.axes.get("front_ends", 1), point.fixed["duration_ns"])
+        if key in seen:
+            continue
+        seen.add(key)
+        if (line := refuse(config, point, store)) and line not in told:
+            told.add(line)
+            report(line)
+
+
+# The run
 
 
 class Runner:
@@ -101,7 +206,8 @@ class Runner:
 
     def first_ns(self) -> int:
         """When the first act began, or was due."""
-        return min([e["time_ns"] for e in self.events if e["kind"] == "act"] or [self._t0_ns + self.acts[0]["at_ns"]])
+        begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
+        return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
     def told(self) -> dict[str, Any]:
         """What the record says of the fault beside its events."""
@@ -118,7 +224,7 @@ class Runner:
     def _versions(self) -> dict[str, list[str]]:
         """Of upgrades: as configured, then each new one, as the programs tell them."""
         new = dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE)
-        return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}
+        return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}  # type: ignore[attr-defined]
 
     # The acts
 
@@ -154,7 +260,7 @@ class Runner:
 
     def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
         if act["act"] == "prompt":
-            return lambda: people.ask(act["prompt"], self._over)
+            return lambda: ask(act["prompt"], self._over)
         try:
             return self._do.ready(act, actor)
         except Exception as error:  # noqa: BLE001 - told at the act's time, whatever a sick store makes of it
@@ -241,3 +347,79 @@ def _raiser(error: Exception) -> Callable[[], str]:
         raise error
 
     return fail
+
+
+def ask(text: str, over: threading.Event) -> str:
+    """Show what is to be done, and wait for Enter. over: set when nobody waits for it any more.
+
+    Raises MeasurementFailed: no terminal, or no answer in time.
+    """
+    try:
+        fd = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        raise MeasurementFailed("nobody can be asked: storelab has no terminal here") from None
+    try:
+        if os.tcgetpgrp(fd) != os.getpgrp():
+            raise MeasurementFailed("nobody can be asked: storelab runs in the background")
+        termios.tcflush(fd, termios.TCIFLUSH)  # an Enter from before answers nothing
+        os.write(fd, f"\n>>> NOW: {text}; then press Enter\n".encode())
+        while not over.is_set():
+            if select.select([fd], [], [], LOOK_S)[0]:
+                os.read(fd, 4096)
+                return "done, said the person at the terminal"
+        raise MeasurementFailed("the person at the terminal did not answer before the run ended")
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def running(
+    config: Config,
+    point: Point,
+    store: Store,
+    moved: Callable[[str, int], None],
+) -> Iterator[Runner | None]:
+    """The runner of the point's fault; None where it has none. Raises UserError."""
+    if not (acts := acts_of(config, point)):
+        yield None
+        return
+    runner = Runner(store, name_of(point), acts, point.axes.get("front_ends", 1), console.report, moved)
+    if line := beyond(runner.acts, store, runner.name):
+        console.report(f"    {line}")
+    with runner:
+        yield runner
+
+
+def checks_of(runner: Runner | None) -> list[Check]:
+    """A run whose fault did not happen as asked is none."""
+    if runner is None:
+        return []
+    failed = runner.failed()
+    return [Check(f"fault {runner.name}", not failed, "; ".join(failed[:3]) or "all acts were done")]
+
+
+def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
+    """Add a fault and its events to a record; errors after the first act do not make the run invalid."""
+    if runner is None or run.budget is None:
+        return
+    budget = run.budget
+    budget.before_errors, budget.before_operations = _before(work, runner.first_ns())
+    share = budget.before_errors / max(1, budget.before_operations)
+    budget.reason = None
+    if share > budget.failure_budget:
+        most = f"more than failure_budget = {100 * budget.failure_budget:g} %"
+        budget.reason = f"{100 * share:.3g} % of the operations failed before the first act, {most}"
+    run.events, run.fault, run.valid = runner.events, runner.told(), budget.reason is None
+
+
+def _before(work: Path, first_ns: int) -> tuple[int, int]:
+    """Count the operations of all clients that had ended when the first act began: those that failed, and all."""
+    import pyarrow.compute as pc  # here: most points have no fault
+
+    errors, operations = 0, 0
+    for path in work.glob("ops.*.parquet"):
+        rows = records.read_table(path, ["end_ns", "error", "count"])
+        rows = rows.filter(pc.less(rows["end_ns"], first_ns))
+        operations += pc.sum(rows["count"]).as_py() or 0
+        errors += pc.sum(rows.filter(pc.is_valid(rows["error"]))["count"]).as_py() or 0
+    return errors, operations

@@ -1,7 +1,12 @@
-"""Looks at the objects of one account's ledgers and judges each: `python -m storelab.measure.durability.look`.
+"""Look at the objects of one account's ledgers and judge each: `python -m storelab.measure.look`.
 
-A process of its own: the library may abort at its exit (see engines/obstore/loop.py), and keys stay in its environment.
-It reads one JSON object on standard input, and writes one on standard output.
+It is a separate process: the library may abort at its exit (see engines/obstore/loop.py), and keys stay in its
+environment. It reads one JSON object on standard input, and writes one on standard output.
+
+A ledger has one writer, which does one operation at a time. An operation that was acknowledged took effect between its
+begin and its acknowledgement. One that was not may take effect at any time after its begin, or never: a request may
+wait in a server that hangs, and be carried out when its client has long given it up. `judge` decides what may be seen.
+May import: `engines`, `stores`, `datasets`, `core`.
 """
 
 import json
@@ -20,10 +25,57 @@ from typing import Any, NamedTuple
 from storelab.core import clock
 from storelab.datasets import payload
 from storelab.engines.common import ledger, s3_library
-from storelab.measure.durability.judge import ABSENT, FAULTS, FOREIGN, FOREVER, UNREADABLE, Write, judge
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import absent
+
+ABSENT, FOREIGN, UNREADABLE = 0, -1, -2  # seen: nothing; bytes that nobody wrote to this key; no answer
+LOST, CORRUPTED, STALE, RESURRECTED, UNREAD = "lost", "corrupted", "stale", "resurrected", "unreadable"
+FAULTS = (LOST, CORRUPTED, STALE, RESURRECTED, UNREAD)
+FOREVER = 2**63 - 1
+
+
+class Write(NamedTuple):
+    """One write of a key. generation: its number in the key's history, from 1; ack_ns: 0 if it was not acknowledged."""
+
+    generation: int
+    deletes: bool
+    begin_ns: int
+    ack_ns: int
+
+    @property
+    def effect(self) -> int:
+        """What is seen after it: its generation, or ABSENT."""
+        return ABSENT if self.deletes else self.generation
+
+
+def last_acknowledged(writes: Sequence[Write], by_ns: int = FOREVER) -> Write | None:
+    """The last write that was acknowledged by then."""
+    return next((w for w in reversed(writes) if 0 < w.ack_ns <= by_ns), None)
+
+
+def allowed(writes: Sequence[Write], begin_ns: int = FOREVER, end_ns: int = FOREVER) -> set[int]:
+    """What a look that began and ended at these times may see; by default one after all writes. writes: of one key, in
+    order."""
+    base = last_acknowledged(writes, begin_ns)
+    pending = {w.effect for w in writes if w.begin_ns <= end_ns and not 0 < w.ack_ns <= begin_ns}
+    return {base.effect if base else ABSENT} | pending
+
+
+def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: int = FOREVER) -> str:
+    """'' where this may be seen, else the fault: lost, corrupted, stale (an older object than the one acknowledged
+    last), resurrected (an object although its deletion was acknowledged last), unreadable."""
+    if seen == UNREADABLE:
+        return UNREAD
+    if seen in allowed(writes, begin_ns, end_ns):
+        return ""
+    if seen == ABSENT:
+        return LOST
+    if not any(w.effect == seen and w.begin_ns <= end_ns for w in writes):
+        return CORRUPTED
+    base = last_acknowledged(writes, begin_ns)
+    return RESURRECTED if base and base.deletes else STALE
+
 
 THREADS = 16
 MOST_EXAMPLES = 10
@@ -175,7 +227,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
         list(pool.map(work, range(job["threads"])))
     later = {(k.ledger, k.number): k.writes for k in keys(books)} if job["live"] else {}
     found: Counter[str] = Counter()
-    examples = []
+    examples: list[dict[str, Any]] = []
     for key, generation, begin_ns, end_ns, error in seen:
         if job["live"]:
             key = key._replace(writes=later[key.ledger, key.number])

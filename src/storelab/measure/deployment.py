@@ -1,0 +1,162 @@
+"""What happens to the stores of a campaign around its points: they are brought up, data are staged, what clients upload
+is noted, counted and removed. A point may have a second store, where its workload asks two.
+
+May import: `gang`, `engines`, `workloads`, `stores`, `core`.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from storelab import workloads
+from storelab.core import folders
+from storelab.core.config import Config
+from storelab.core.errors import UserError, require_known
+from storelab.core.model import Part, Point
+from storelab.core.plan import series
+from storelab.engines.contract import ClientResult, GangJob
+from storelab.gang.launchers import choose
+from storelab.host.console import report
+from storelab.stores import all_stores, everywhere
+from storelab.stores.base import Store
+from storelab.stores.managed import users
+from storelab.stores.protocols import tokens
+from storelab.workloads.distribution.client import BESIDE
+from storelab.workloads.staging import buckets, filling, left_over, needs, stage, written
+
+
+def second_name(point: Point) -> str:
+    """The name of the second store; '' for none. No role has one."""
+    return "" if "roles" in point.fixed else workloads.of(point).beside(point)
+
+
+def second(config: Config, point: Point) -> Store | None:
+    """The second store, as it is configured."""
+    name = second_name(point)
+    return all_stores(config)[name] if name else None
+
+
+def refuse_second(config: Config, point: Point, stores: Mapping[str, Store]) -> None:
+    """Raise UserError where the second store is not configured, cannot be written, or has another protocol."""
+    if not (name := second_name(point)):
+        return
+    place = f"sweeps.{point.sweep}.axes.stratum0"
+    require_known(place, name, config.stores, f"no one defined the store {name!r}", "defined:")
+    store = stores[name]
+    if not store.keeps or store.protocol != stores[point.store].protocol:
+        problem = f"store {name} (kind {store.settings.kind}) cannot stand beside {point.store}"
+        raise UserError(place, problem, "name one that keeps objects, and speaks the same protocol")
+    if store.settings.read_only:
+        raise UserError(place, f"store {name} is read-only, and a release is published to it", "name another store")
+
+
+def second_environ(config: Config, point: Point) -> dict[str, str]:
+    """The keys of the second store, as environment variables of their own."""
+    store = second(config, point)
+    keys = store.credentials() if store else None
+    return {name.replace("AWS_", BESIDE): value for name, value in keys.environ().items()} if keys else {}
+
+
+def use(config: Config, point: Point) -> None:
+    """Note that this process uses the stores of the point, until it ends."""
+    users.use(Path(config.state), [point.store, *filter(None, [second_name(point)])])
+
+
+def bring_up(config: Config, point: Point, store: Store) -> None:
+    """Start the stores of the point, and suspend every other managed one. store: as the point deploys it.
+
+    Raises UserError where credentials end before the point would.
+    """
+    other = second(config, point)
+    ends = [end for used in filter(None, (store, other)) for end in used.credentials_end()]
+    if ended := tokens.too_short(ends, point.fixed["duration_ns"] / 1e9):
+        raise ended
+    wanted = {store.name, other.name} if other else {store.name}
+    for name, one in everywhere(config).items():
+        _repair(one)
+        if one.managed and name not in wanted:
+            one.suspend()  # takes no CPU while another system is measured
+    front_ends = point.axes.get("front_ends", 1)
+    store.resume()
+    choose.lives_outside(config, store, front_ends)
+    store.up(front_ends, point.axes.get("accounts", 1))
+    if other:
+        other.resume()
+        other.up()
+
+
+def _repair(store: Store) -> None:
+    """Take back what a storelab that was killed in the middle of a fault left behind.
+
+    An unrepairable fault is reported; only runs that need this store fail (`up`).
+    """
+    try:
+        lines = store.mend()
+    except UserError as error:
+        lines = [str(error)]
+    for line in lines:
+        report(f"    {line}")
+
+
+def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Path], dict[str, Any] | None]:
+    """Stage the data sets that the point reads, and fill the store, which is up.
+
+    Returns the manifests by the name of the data set, and what the record says of the fill level.
+    """
+    datasets = {part.point.dataset["name"]: part.point.dataset for part in point.parts() if part.point.dataset}
+    wanted = filling.level(point)
+    if not wanted:
+        filling.ensure(config, store, 0)
+    manifests = {name: stage.ensure(config, store, dataset) for name, dataset in datasets.items()}
+    return manifests, filling.ensure(config, store, wanted, keeps(point)) if wanted else None
+
+
+def keeps(point: Point) -> bool:
+    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
+    return series.part(point) > 0 and any(series.keeps(workloads.of(part.point)) for part in point.parts())
+
+
+def is_last(points: list[Point], point: Point) -> bool:
+    """Whether no part of its series follows."""
+    return series.of(points, point)[-1] == point
+
+
+def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
+    """The roles that write, with their jobs; or the point itself, if it writes."""
+    parts = zip(point.parts(), job.parts, strict=True)
+    return [(part, own) for part, own in parts if workloads.of(part.point).direction == "write"]
+
+
+def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
+    """Note what the clients may upload, and limit it by the room: a crash leaves nothing unknown behind."""
+    writing = _writing(point, job)
+    writers = sum(len(part.ranks) for part, _ in writing)
+    for part, own in writing:
+        left_over.add(config, store.name, part.point, 0, 0)
+        made = workloads.of(part.point).makes(part.point, own.attempt)
+        written.note_attempt(config, store, own.attempt, part.point, made)
+        room = left_over.room(config, store, needs.summarise(points, point.store).staged_bytes)
+        disk = left_over.disk(store, part.point.axes.get("object_size", 0))
+        bounds = {"room_bytes": room, "disk_bytes": disk}
+        own.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}
+
+
+def clear_uploads(
+    config: Config, points: list[Point], point: Point, store: Store, job: GangJob, results: Sequence[ClientResult]
+) -> None:
+    """Count what the clients left in the store, and remove it when it is much, but not while later parts need it."""
+    writing = _writing(point, job)
+    for part, _ in writing:
+        if "objects" not in workloads.of(part.point).needs:  # else the objects were made, and noted, before
+            own = [results[rank] for rank in part.ranks]
+            left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
+    if writing and (not keeps(point) or is_last(points, point)):
+        left_over.remove(config, store)
+
+
+def clean(config: Config, store: Store) -> buckets.Removed:
+    """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    folders.own(config)
+    ours, foreign = written.noted(config, store), partial(written.foreign, config, store)
+    return buckets.remove(store, config.name, ours, foreign)
