@@ -9,7 +9,7 @@ import pandas as pd
 
 from storelab.analysis.explore.opened import Opened
 from storelab.analysis.explore.things import Thing, charted
-from storelab.analysis.figures.systems.earlier import FIGURES
+from storelab.analysis.figures.systems import EARLIER
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.verdicts.earlier import MEASURED
 
@@ -36,7 +36,7 @@ def statements(o: Opened) -> Iterator[Thing]:
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
         return
-    if (found := charted({"earlier": (FIGURES["earlier"], [table])})) is not None:
+    if (found := charted({"earlier": (EARLIER, [table])})) is not None:
         yield found
     yield table.drop(columns="interval", errors="ignore")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from storelab.analysis.explore.opened import Menu, Opened, named
 from storelab.analysis.explore.things import Thing, charted, escaped
-from storelab.analysis.figures.roles import timeline as over_time
+from storelab.analysis.figures.timeline import timeline as over_time
 from storelab.analysis.records import roles
 from storelab.analysis.records.campaign import read_plan
 

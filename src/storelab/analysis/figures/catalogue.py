@@ -5,39 +5,47 @@ its plan carries.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures import (
-    errors,
-    latency,
-    own,
-    panels,
-    resources,
-    sparse,
-    systems,
-    throughput,
-)
-from storelab.analysis.figures.reading import events, gaps
-from storelab.analysis.figures.roles import timeline
+from storelab.analysis.figures import events, latency, panels, planned, sparse, systems, throughput, timeline
 from storelab.analysis.figures.specification import Declared, Specification, select
-from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
 from storelab.analysis.records import roles, together
 
-_ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
-_HERE = Path(__file__).parent
-_FOUND = (
-    import_module(".".join([__package__, *path.relative_to(_HERE).with_suffix("").parts]).removesuffix(".__init__"))
-    for path in sorted((*_HERE.glob("*.py"), *_HERE.glob("*/*.py")), key=lambda path: path.stem)
-    if "\nFIGURES = {" in path.read_text()
-)
-MODULES = (*_ORDER, *(module for module in _FOUND if module not in _ORDER))
-FIGURES: dict[str, Declared] = {name: figure for module in MODULES for name, figure in module.FIGURES.items()}
-_HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
+FIGURES: dict[str, Declared] = {
+    "throughput_download": throughput.THROUGHPUT_DOWNLOAD,
+    "throughput_upload": throughput.THROUGHPUT_UPLOAD,
+    "metadata_download": throughput.METADATA_DOWNLOAD,
+    "metadata_upload": throughput.METADATA_UPLOAD,
+    "metadata_stat": throughput.METADATA_STAT,
+    "metadata_list": throughput.METADATA_LIST,
+    "systems": systems.SYSTEMS,
+    "front_ends": systems.FRONT_ENDS,
+    "buckets": systems.BUCKETS,
+    "space": systems.SPACE,
+    "volume": sparse.READS_BY_VOLUME,
+    "entries": sparse.READS_BY_ENTRIES,
+    "replay": sparse.REPLAYS,
+    "phases": sparse.READ_PHASES,
+    "gaps": sparse.GAPS,
+    "front": sparse.FRONT,
+    "events_throughput": events.EVENTS_THROUGHPUT,
+    "latency_closed": latency.LATENCY_CLOSED,
+    "latency_open": latency.LATENCY_OPEN,
+    "latency_spectrum": latency.LATENCY_SPECTRUM,
+    "threads": throughput.THREADS,
+    "client_resources": throughput.CLIENT_RESOURCES,
+    "errors_over_time": latency.ERRORS_OVER_TIME,
+    "distributions": latency.DISTRIBUTIONS,
+    "earlier": systems.EARLIER,
+    "launches": systems.LAUNCHES,
+    "role_phases": timeline.ROLE_PHASES,
+    "releases": systems.RELEASES,
+    "soak": timeline.SOAK,
+    "events_bars": events.EVENTS_BARS,
+}
 
 
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
@@ -46,29 +54,23 @@ def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
     points, couplings = _points(plan), together.of_plan(plan)
     found = {}
     for name, known in FIGURES.items():
-        figure = along.others(known, couplings)
+        figure = planned.others(known, couplings)
         rows = select(points, figure.where)
         if len(rows) and isinstance(figure, Specification):
-            rows = along.without(rows, couplings, figure.x)
+            rows = planned.without(rows, couplings, figure.x)
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
-    return found | along.of_plan(plan) | timeline.of_plan(plan) | own.figures(plan)
+    return found | planned.of_plan(plan) | timeline.of_plan(plan) | planned.declared(plan)
 
 
 def is_built_in(name: str) -> bool:
     """Whether the paper's text may speak of a figure of this name."""
-    return name in FIGURES or name.split("_")[0] in (timeline.STEM, along.STEM)
+    return name in FIGURES or name.split("_")[0] in (timeline.STEM, planned.STEM)
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
     """Names of the figures that a campaign with this plan can have; one without data is drawn as none."""
     return list(of(plan))
-
-
-def modules(name: str) -> tuple[str, ...]:
-    """Dotted names of the modules that define and draw a figure: with what these import, all that it rests on."""
-    home = {timeline.STEM: timeline, along.STEM: along}.get(name.split("_")[0], own)
-    return _HOME.get(name, home.__name__), f"{__package__}.draw"
 
 
 def _points(plan: Mapping[str, Any]) -> pd.DataFrame:

@@ -516,7 +516,3 @@ def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
         assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
     told = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
     assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
-
-
-def test_no_two_figures_have_one_name():
-    assert len(catalogue.FIGURES) == sum(len(module.FIGURES) for module in catalogue.MODULES)

@@ -1,30 +1,213 @@
-"""Figures over time: rate, latency and failed operations of points with roles on one time axis, for each sweep.
+"""Figures over time: points with roles, their phases, and series of parts over hours.
 
-Which there are follows from the plan (`of_plan`); one figure has at most MOST groups of points, the next ones follow in
-figures of their own. Thin lines are single runs, thick ones their median. Phases are bands, acts labelled lines, what
-the store said of itself stands as marks above the panel. Without a disturbance there is nothing to mark; where some
+Which timelines there are follows from the plan (`of_plan`): one for each sweep with roles. One figure has at most
+MOST_GROUPS groups of points; the next ones follow in further figures. Thin lines are single runs, thick ones their
+median. Phases are bands, acts labelled lines, and states that the store reported are marks above the panel. Where some
 groups are disturbed, the others are left out.
 """
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.specification import Function, spelt
-from storelab.analysis.parts import words
+from storelab.analysis.figures.specification import (
+    MIN_VALUES,
+    Curve,
+    Function,
+    Measure,
+    Reference,
+    Specification,
+    spelt,
+)
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles
+from storelab.analysis.statistics import trends
+from storelab.analysis.tables.roles.soak import titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 6  # groups of points in one figure
+AFTERWARDS = (roles.DURING, roles.REBUILDING, roles.AFTER)
+
+
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """The phases that have a ratio, in order of time, with the system: with what else tells its points apart, where it
+    has several of one fault."""
+    rows = rows[rows["rate_over_before_median_ratio"].notna()]
+    rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
+    axes = [c for c in words.axes_of(rows) if c not in {*words.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
+    several = rows.duplicated(["deployment", "fault", "role", "phase"], keep=False)
+    for place, r in rows[several].iterrows():
+        more = [words.value_text("workload", r["workload"]), words.settings((c, r[c]) for c in axes)]
+        rows.loc[place, "deployment"] = ", ".join(filter(None, [r["deployment"], *more]))
+    rows = rows.assign(
+        phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True),
+        deployment=pd.Categorical(rows["deployment"], list(dict.fromkeys(rows["deployment"])), ordered=True),
+    )
+    if rows.groupby("fault")["deployment"].nunique().max() < MIN_VALUES:
+        return rows  # of the other figure
+    rows = rows.sort_values(["role", "phase", "deployment"], kind="stable")
+    series = (f"{role}, {phase}" for role, phase in zip(rows["role"], rows["phase"], strict=True))
+    return groups.with_column(rows, "series", series)
+
+
+def _unchanged(_: pd.DataFrame, __: Measure) -> Iterator[Reference]:
+    yield Reference(1.0)
+
+
+_BY_SYSTEM = Specification(
+    table="roles",
+    where={"phase": list(AFTERWARDS)},
+    measures=(
+        Measure((Curve("rate_over_before", "ratio"),), "Rate over that before", log_from=float("inf")),
+        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 over that before"),
+    ),
+    prepare=_in_order,
+    x="deployment",
+    panels=("fault",),
+    references=_unchanged,
+    columns=True,
+    title="Each phase over that before the disturbance",
+    caption="Rate and p99 of the latency of each role in the phases of its runs, over those before the disturbance; 1 "
+    "(dashed) is no change. Medians; {bars}. {shared}",
+    height=1.2,
+    line=0.25,
+)
+_BY_PHASE = replace(_BY_SYSTEM, x="phase", hue=("role",), within=True, panels=("store", "workload"), height=1.6)
+ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
+
+
+MOST_SERIES = 3  # series side by side
+# Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
+ROWS = (
+    ("Operations/s", {"rate_per_s": "rate"}),
+    ("p99 [ms]", {"latency_p99_ms": "latency_p99"}),
+    ("Failed [%]", {"errors_percent": "errors"}),
+    ("Memory [MB]", {"client_rss_mb": "client_rss", "server_rss_mb": "server_rss"}),
+    ("Open files", {"client_files": "client_files", "server_files": "server_files"}),
+)
+STORE = "black"
+
+
+def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
+    """A column of panels for each of the first series; None without a valid part. What rises or falls (of the table
+    beside) has its slope as a dashed line."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from storelab.analysis.figures import plots
+
+    if table.empty:
+        return None
+    rows = table[table["state"] == "ok"].fillna({"role": ""})
+    names = list(dict.fromkeys(rows["series"]))[:MOST_SERIES]
+    if not names:
+        return None
+    rows, found = rows[rows["series"].isin(names)], beside[0].fillna({"role": ""})
+    shown = [row for row in ROWS if any(c in rows and rows[c].notna().any() for c in row[1])]
+    tones, known = plots.tones(), list(dict.fromkeys(rows["role"]))
+    colours = {role: tones[i % len(tones)] for role, i in zip(known, (0, 1, 2, 4, 5, 9, 6, 7, 8, 3), strict=False)}
+    with plots.style():
+        fig = Figure(figsize=(plots.WIDTH, 1.15 * len(shown) + 1.1), layout="constrained")
+        cells = fig.subplots(len(shown), len(names), squeeze=False, sharex="col")
+        for (label, columns), axes in zip(shown, cells, strict=True):
+            drawn = []
+            for ax, name in zip(axes, names, strict=True):
+                own, told = rows[rows["series"] == name], found[found["series"] == name]
+                lines = list(_part_lines(own, told, columns, colours))
+                for hours, values, slope, look in lines:
+                    ax.plot(hours, values, markersize=2.5, linewidth=0.8, **look)
+                    if slope is not None:
+                        ax.plot(hours, slope, color=look["color"], linestyle=(0, (4, 2)), linewidth=1.4)
+                drawn.append(pd.Series(np.concatenate([np.array([]), *(line[1] for line in lines)]), dtype=float))
+            plots.value_axis(list(axes), drawn, label, float("inf"))
+            _none_failed(label, axes, drawn)
+        named = titles(table["series"])
+        for ax, name in zip(cells[0], names, strict=True):
+            ax.set_title(
+                textwrap.fill(_series_title(named[name], rows[rows["series"] == name]), 70 // len(names)), fontsize=7
+            )
+        for ax in cells[-1]:
+            ax.set_xlabel("Hours from the begin of the first part")
+        for own in cells:
+            for ax in own[1:]:
+                ax.set_ylabel("")
+        fig.align_ylabels(cells[:, 0])
+        handles = [
+            Line2D([], [], color=c, marker="o", markersize=3, label=role or "clients") for role, c in colours.items()
+        ]
+        if any(c in rows and rows[c].notna().any() for c in ("server_rss_mb", "server_files")):
+            handles.append(Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
+        if found[found["series"].isin(names)]["trend"].isin([trends.RISES, trends.FALLS]).any():
+            handles.append(Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls"))
+        plots.key(fig, handles, "Part by part")
+    return fig
+
+
+def _part_lines(
+    rows: pd.DataFrame, found: pd.DataFrame, columns: dict[str, str], colours: dict[str, Any]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]]:
+    """Hours, values, the slope where there is a trend, and looks of each line of a panel."""
+    for column, metric in columns.items():
+        if column.startswith("server_"):
+            once = rows.drop_duplicates("key").sort_values("hour")
+            yield *_part_line(once, found, "", column, metric), {"color": STORE, "marker": "s"}
+        else:
+            for role, own in rows.groupby("role", sort=False):
+                yield *_part_line(own, found, str(role), column, metric), {"color": colours[str(role)], "marker": "o"}
+
+
+def _part_line(
+    rows: pd.DataFrame, found: pd.DataFrame, role: str, column: str, metric: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    hours, values = (rows[c].to_numpy(float) for c in ("hour", column))
+    told = found[(found["role"] == role) & (found["metric"] == metric)]
+    told = told[told["trend"].isin([trends.RISES, trends.FALLS])]
+    if told.empty:
+        return hours, values, None
+    slope = float(told["slope_per_hour"].iloc[0])
+    return hours, values, np.nanmedian(values - slope * hours) + slope * hours
+
+
+def _none_failed(label: str, axes: "np.ndarray[Any, Any]", drawn: list[pd.Series]) -> None:
+    if not label.startswith("Failed"):
+        return
+    ax: Axes
+    for ax, values in zip(axes, drawn, strict=True):
+        if not values.sum():
+            ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
+
+
+def _series_title(said: str, rows: pd.DataFrame) -> str:
+    lasts = words.span(rows["duration_s"], "s")
+    return f"{said} ({words.plural(rows['part'].nunique(), 'part')} of {lasts})"
+
+
+def _count(table: pd.DataFrame) -> int:
+    return int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0
+
+
+SOAK = Function(
+    table="soak",
+    beside=("soak_trends",),
+    where={"part": ">= 1"},
+    function=soak,
+    count=_count,
+    most=MOST_SERIES,
+    things="series",
+    caption="One part after the other: rate, p99 of the latency, failed operations, memory and open files of "
+    "clients and store, by role, at the middle of each part. Clients are started anew for each part, the store "
+    "lives through all of them. Dashed: the Theil-Sen slope of what rises or falls. {shared}",
+)
+
+MOST_GROUPS = 6  # groups of points in one figure
 POINTS = 600  # most places of a line: no paper shows more
 MIN_OPERATIONS, MIN_STEPS = 5, 40  # operations in a step of a line, while it has so many steps
 HEIGHTS = (3.0, 2.2, 1.2)  # of rates, latency, failed operations
@@ -62,7 +245,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         about += f"In all: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ in digits and marks alone
-        parts = [dict(shown[i : i + MOST]) for i in range(0, len(shown), MOST)][: len(NUMBERS)]
+        parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
         about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
             found[stem + number] = _figure(workload, part, about)
@@ -129,7 +312,7 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
-        out.append({r: _lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        out.append({r: _role_lines(own, high) for r in names if len(own := part[part["role"] == r])})
     return out
 
 
@@ -185,12 +368,12 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             part = rows[rows["group"] == group]
             for ax, level in zip(own, levels, strict=False):
                 for role in found.keys() & level:
-                    _line(ax, found[role].seconds, found[role].rate, colours[role])
+                    _median_line(ax, found[role].seconds, found[role].rate, colours[role])
             latencies.append(_latencies(own[len(levels)], found, colours))
             if statuses:
                 _failed(own[-1], part, looks)
             _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
-            own[0].set_title(textwrap.fill(_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
+            own[0].set_title(textwrap.fill(_group_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
         fig.supxlabel(textwrap.fill(_note(rows), 110), fontsize=7, color="0.35")
         quantile = "p99" if high == "latency_p99_ms" else "longest"
@@ -198,7 +381,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
     return fig
 
 
-def _lines(rows: pd.DataFrame, high: str) -> Lines:
+def _role_lines(rows: pd.DataFrame, high: str) -> Lines:
     """On one grid, coarse enough for paper, and for several operations of a slow role in a step."""
     rows = rows[rows["second"] < rows["duration_s"]]
     width = float(rows["step_s"].iloc[0])
@@ -219,7 +402,7 @@ def _median(runs: np.ndarray) -> np.ndarray:
     return np.array([np.nanmedian(column) if ok else np.nan for column, ok in zip(runs.T, enough, strict=True)])
 
 
-def _line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: str = "-") -> np.ndarray:
+def _median_line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: str = "-") -> np.ndarray:
     median, look = _median(runs), {"linestyle": dash, "drawstyle": "steps-mid"}
     if len(runs) > 1:
         ax.plot(seconds, runs.T, color=colour, linewidth=0.4, alpha=0.4, **look)
@@ -246,8 +429,8 @@ def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
 def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> pd.Series:
     values = [np.array([])]
     for role, lines in found.items():
-        values.append(_line(ax, lines.seconds, lines.p50, colours[role]))
-        values.append(_line(ax, lines.seconds, lines.high, colours[role], (0, (2, 1))))  # type: ignore[arg-type]
+        values.append(_median_line(ax, lines.seconds, lines.p50, colours[role]))
+        values.append(_median_line(ax, lines.seconds, lines.high, colours[role], (0, (2, 1))))  # type: ignore[arg-type]
     return pd.Series(np.concatenate(values), dtype=float).dropna()
 
 
@@ -361,7 +544,7 @@ def _axes(
         own[0].figure.align_ylabels(own)
 
 
-def _title(said: str, runs: int) -> str:
+def _group_title(said: str, runs: int) -> str:
     return f"{said} " + f"(n = {words.plural(runs, 'run')})".replace(" ", "\u00a0")  # stays on one line
 
 
