@@ -102,7 +102,8 @@ def history(
 
 
 def _write(path: Path, campaign: Path, found: "History") -> None:
-    from storelab.analysis.history import draw, said
+    from storelab.analysis.history import said
+    from storelab.analysis.history import said as draw
 
     if path.suffix == ".csv":
         data = said.table(found).to_csv(index=False, float_format="%.9g").encode()
@@ -119,7 +120,7 @@ def _write(path: Path, campaign: Path, found: "History") -> None:
 
 def _told(found: "History") -> dict[str, Any]:
     """The history, as `answers.History` declares it."""
-    from storelab.analysis.history import environment, said
+    from storelab.analysis.history import entries, said
 
     before = [found.entries[0], *found.entries]
     each = [
@@ -129,7 +130,7 @@ def _told(found: "History") -> dict[str, Any]:
             "measured": e.measured,
             "sealed": e.sealed,
             "source": e.side.source,
-            "environment": environment.differences(b.facts, e.facts),
+            "environment": entries.differences(b.facts, e.facts),
         }
         for b, e in zip(before, found.entries, strict=False)
     ]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Opened
-from storelab.analysis.explore.things import Thing, charted
+from storelab.analysis.explore.opened import Opened, Thing, charted
 from storelab.analysis.figures.systems import EARLIER
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.verdicts.earlier import MEASURED
