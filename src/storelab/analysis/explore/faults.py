@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, named
-from storelab.analysis.figures.timeline import timeline as over_time
+from storelab.analysis.figures import timeline as over_time
 from storelab.analysis.records import roles
 from storelab.analysis.records.campaign import read_plan
 
