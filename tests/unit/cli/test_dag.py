@@ -30,7 +30,7 @@ TARGETS = {  # stage -> the module that makes it
     }.items()
 }
 # Modules of the analysis that other commands use.
-NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "capabilities_page", "explore", "history", "pages", "quick_page"}
+NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "explore", "history", "pages"}
 
 # Builds a target and prints the modules that are loaded then, and the data files of the package that were opened. It
 # does not use `storelab.cli.code`, and renders nothing.

@@ -228,27 +228,22 @@ def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
         if there:
             _same_pack(work, folder, listed)
         else:
-            _place_folder(work, folder)
+            _move_whole(work, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return folder / campaign, len(listed), there
 
 
-def _place_folder(work: Path, folder: Path) -> None:
+def _move_whole(work: Path, folder: Path) -> None:
     """Into a new folder by one rename; into an empty one (it may be the working folder) with the list last: what a
     kill leaves has none, and is taken for something else."""
     if not folder.is_dir():
-        work.chmod(0o777 & ~_umask())
+        os.umask(mask := os.umask(0))  # it is read by setting it
+        work.chmod(0o777 & ~mask)
         os.replace(work, folder)
         return
     for child in sorted(work.iterdir(), key=lambda p: p.name == SUMS):
         os.replace(child, folder / child.name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _campaign_of(pack: Path, folder: Path) -> Path:

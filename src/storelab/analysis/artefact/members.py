@@ -96,7 +96,8 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
     folders = {f"{about.folder}/{kind}/": told for kind, told in FOLDERS.items()}
     folders = {name: told for name, told in folders.items() if _below(name, files)}
     outside = [name for name in files if not any(name.startswith(folder) for folder in folders)]
-    results = [*(f for f in folders if not f.endswith("/raw/")), *(n for n in _papers(about) if n in files)]
+    papers = (f"{about.folder}/{name}" for name in PAPERS)
+    results = [*(f for f in folders if not f.endswith("/raw/")), *(n for n in papers if n in files)]
     raw, asked = f"{about.folder}/raw/", ["config.yaml", *_below("campaigns/", files)]
     passed = sorted({*asked, raw, *results})
     programs = [_program(name, version) for name, version in about.software]
@@ -109,11 +110,19 @@ def metadata(about: About, files: Mapping[str, int]) -> bytes:
         ),
     ]
     graph = [
-        _descriptor(),
+        {
+            "@id": METADATA,
+            "@type": "CreativeWork",
+            "about": {"@id": "./"},
+            "conformsTo": [{"@id": SPECIFICATION}, {"@id": WORKFLOW_CRATE}],
+        },
         _root(about, [*folders, *outside], authors, programs),
         *({"@id": uri, "@type": "CreativeWork", "name": n, "version": v} for uri, (n, v) in PROFILES.items()),
         {"@id": BIOSCHEMAS, "@type": "CreativeWork", "name": "ComputationalWorkflow", "version": "1.0-RELEASE"},
-        *(_license(name) for name in sorted({about.license, CODE_LICENSE})),
+        *(
+            _id(_uri_of(name)) | {"@type": "CreativeWork", "name": name, "identifier": name}
+            for name in sorted({about.license, CODE_LICENSE})
+        ),
         *({"@id": f"#author-{n}", "@type": "Person", "name": name} for n, name in enumerate(about.authors, 1)),
         SNAKEMAKE,
         _program("storelab", about.storelab) | {"@id": "#storelab"},
@@ -141,10 +150,6 @@ FOLDERS = {
 }
 
 
-def _papers(about: About) -> tuple[str, str]:
-    return f"{about.folder}/paper.pdf", f"{about.folder}/report.html"
-
-
 def _below(folder: str, files: Iterable[str]) -> list[str]:
     return sorted(name for name in files if name.startswith(folder))
 
@@ -159,11 +164,6 @@ def _ids(names: Iterable[str]) -> list[Entity] | Entity:
     """References; a single one as it is, which is how RO-Crate 1.1 advises to write it."""
     found = [_id(name) for name in names]
     return found[0] if len(found) == 1 else found
-
-
-def _descriptor() -> Entity:
-    told = {"@id": METADATA, "@type": "CreativeWork", "about": {"@id": "./"}}
-    return told | {"conformsTo": [{"@id": SPECIFICATION}, {"@id": WORKFLOW_CRATE}]}
 
 
 def _root(about: About, parts: Iterable[str], authors: Any, programs: list[Entity]) -> Entity:
@@ -185,10 +185,6 @@ def _root(about: About, parts: Iterable[str], authors: Any, programs: list[Entit
 
 def _uri_of(license: str) -> str:
     return f"https://spdx.org/licenses/{license}"
-
-
-def _license(license: str) -> Entity:
-    return {"@id": _uri_of(license), "@type": "CreativeWork", "name": license, "identifier": license}
 
 
 def _program(name: str, version: str) -> Entity:

@@ -205,7 +205,7 @@ def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> F
     series: as `windows.completions` returns it. overlap: seconds in which the rates are taken (NaN: of no window).
     """
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, 2.8), layout="constrained")
+        fig = plots.sheet(2.8)
         ax = fig.subplots()
         if pd.notna(overlap[0]):
             ax.axvspan(*overlap, color="0.92", zorder=0)
@@ -233,7 +233,7 @@ def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figu
     step = (buckets["second"] / (buckets["step"] + 0.5)).iloc[0]
     sides = step * np.arange(buckets["step"].max() + 2)
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, 2.4 * len(ops) + 0.2), layout="constrained")
+        fig = plots.sheet(2.4 * len(ops) + 0.2)
         for ax, op in zip(fig.subplots(len(ops), squeeze=False).ravel(), ops, strict=True):
             own = buckets[buckets["op"] == op]
             middle = own["upper_ns"] / np.sqrt(WIDTH) / 1e6

@@ -129,7 +129,7 @@ def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
 def front_picture(plans: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str) -> Figure:
     """Plans of the read planner: a curve for each link, MB on the wire against seconds, by ascending gap."""
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, 3.4), layout="constrained")
+        fig = plots.sheet(3.4)
         ax = fig.subplots()
         looks = plots.looks(list(plans), ordered=True)
         for name, (wire, seconds) in plans.items():

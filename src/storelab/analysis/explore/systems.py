@@ -224,7 +224,7 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
 def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figure:
     """Ratios with their intervals, a line each. rows: `ratio`, `low`, `high`, `verdict`."""
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, 1.1 + 0.2 * len(rows)), layout="constrained")
+        fig = plots.sheet(1.1 + 0.2 * len(rows))
         ax = fig.subplots()
         places = np.arange(len(rows))[::-1]
         for at, row in zip(places, rows.to_dict("records"), strict=True):

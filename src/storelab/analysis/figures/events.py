@@ -8,6 +8,7 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
+from storelab.analysis.parts import words
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import events
@@ -63,8 +64,6 @@ def points(table: pd.DataFrame) -> int:
 def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
     """How each line looks, and what the legend says: with more lines than can be told apart the colour tells the store,
     and the marker the setting."""
-    from matplotlib.lines import Line2D
-
     from storelab.analysis.figures import plots
 
     lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
@@ -72,8 +71,8 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
         order = plots.looks([line.series for line in lines])
         return order, order
     stores, settings = (plots.looks(list(dict.fromkeys(rows[c]))) for c in ("store", "setting"))
-    key = [Line2D([], [], color=colour, label=name) for name, (colour, _) in stores.items()]
-    key += [Line2D([], [], color="0.35", ls="none", marker=m, label=name) for name, (_, m) in settings.items()]
+    key = [plots.Line2D([], [], color=colour, label=name) for name, (colour, _) in stores.items()]
+    key += [plots.Line2D([], [], color="0.35", ls="none", marker=m, label=name) for name, (_, m) in settings.items()]
     return {line.series: (stores[line.store][0], settings[line.setting][1]) for line in lines}, key
 
 
@@ -100,10 +99,7 @@ def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
         y = line["events_median_per_s"]
         known = line["wire_median_mb_per_s"].notna().all()
         low, high = (line[f"{'wire' if known else 'asked'}_{part}_mb_per_s"] for part in ("low", "high"))
-        bars = {
-            "yerr": [y - line["events_low_per_s"], line["events_high_per_s"] - y],
-            "xerr": [line["moved"] - low, high - line["moved"]],
-        }
+        bars = {"yerr": plots.bars(line, "events", "per_s"), "xerr": [line["moved"] - low, high - line["moved"]]}
         ax.errorbar(line["moved"], y, **bars, color=colour, marker=marker, capsize=2, elinewidth=0.8)
         plots.mark(ax, line["moved"], y, (colour, marker), few(line, EVENTS))
         for _, last in line.tail(1).iterrows() if line["clients"].nunique() > 1 else ():
@@ -180,17 +176,12 @@ BAR = 0.062  # inches of one bar
 FEWEST = 4  # systems that a panel has room for
 HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
 FEW = "; hatched: rates of fewer than 10 operations"
-THEIR_USE_CASE = {ours: theirs for theirs, ours in NAVIGATION.items()}
 
 
 def events_bars(table: pd.DataFrame) -> "Figure | None":
     """A line of panels for each navigation: ours in events/s, each system at its best setting of the client; on the
     right what was printed, hollow, in millions of events of their period."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
     from storelab.analysis.figures import plots
-    from storelab.analysis.parts import words
 
     ours = best_settings(table) if len(table) else table
     if ours.empty:
@@ -202,27 +193,22 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
     heights = [max(_bars(side[side["navigation"] == n]) for side in (ours, theirs)) for n in found]
     with plots.style():
         inches = [max(1.4, BAR * h + 0.5) for h in heights]
-        fig = Figure(figsize=(plots.WIDTH, sum(inches) + 0.9), layout="constrained")
         note = f"Medians, {words.bars_text(ours)}; hollow on grey: published 2010, in other units"
         note += FEW if ours["few"].any() else ""
-        fig.supxlabel(note, fontsize=7, color="0.35")
+        fig = plots.sheet(sum(inches) + 0.9, note)
         cells = fig.subplots(len(found), 2, squeeze=False, height_ratios=inches)
         for (left, right), n in zip(cells, found, strict=True):
             _panel(left, ours[ours["navigation"] == n], colours, hollow=False)
             left.set(title=f"{n}: measured here", xlabel="Events/s")
             _panel(right, theirs[theirs["navigation"] == n], colours, hollow=True)
             right.set(
-                title=f"published 2010: HEPiX, {THEIR_USE_CASE[n]}",
+                title=f"published 2010: HEPiX, {USE_CASE[n]}",
                 xlabel="Events in their period [millions]",
                 facecolor=PAPER,
             )
-        handles = [Patch(color=c, label=f"{j} jobs" if j > 1 else "1 job") for j, c in colours.items()]
+        handles = [plots.Patch(color=c, label=f"{j} jobs" if j > 1 else "1 job") for j, c in colours.items()]
         plots.key(fig, handles, "Events by system and number of jobs")
     return fig
-
-
-def _named(rows: pd.DataFrame) -> pd.Series:
-    return rows["system"].where(rows["setting"].isna(), rows["system"] + "\n" + rows["setting"].fillna(""))
 
 
 def _bars(rows: pd.DataFrame) -> int:
@@ -235,7 +221,8 @@ def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool
     from storelab.analysis.figures import plots
 
     value = rows["events"].astype(float) / 1e6 if hollow else rows["events_per_s"].astype(float)
-    rows = rows.assign(value=value, name=_named(rows))
+    name = rows["system"].where(rows["setting"].isna(), rows["system"] + "\n" + rows["setting"].fillna(""))
+    rows = rows.assign(value=value, name=name)
     names = list(rows.groupby("name")["value"].max().sort_values().index)
     jobs = sorted({int(j) for j in rows["jobs"]})
     step = 0.8 / max(len(jobs), 1)

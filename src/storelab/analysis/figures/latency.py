@@ -115,11 +115,6 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["place", "system", "loop", "load"])
 
 
-def _spectrum_panels(table: pd.DataFrame) -> int:
-    rows = _spectrum_rows(table)
-    return rows["panel"].nunique() if len(rows) else 0
-
-
 def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and
     engine), dashes for the load."""
@@ -146,7 +141,9 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 kind = "most due" if r["loop"] == "open" else kind
                 said = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(said, plots.Line2D([], [], label=said, **look))
-            _quantile_axis(ax)
+            ax.set(xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations")  # room behind the curves
+            ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
+            ax.set_xticks([], minor=True)
             if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title has the one load
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
@@ -155,14 +152,6 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
         plots.key(fig, list(handles.values()), "Latency by quantile")
         plots.place_labels(fig, cells, ends)
     return fig
-
-
-def _quantile_axis(ax: "Axes") -> None:
-    ax.set(
-        xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations"
-    )  # room for the loads behind the curves
-    ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
-    ax.set_xticks([], minor=True)
 
 
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
@@ -203,7 +192,7 @@ LATENCY_OPEN = _curves(
 LATENCY_SPECTRUM = Function(
     table="latency",
     function=latency_spectrum,
-    count=_spectrum_panels,
+    count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
     most=room(),
     things="panels",
     caption="Latency by quantile, by system, loop and load, which is at the end of each curve or in the title. "
@@ -234,8 +223,6 @@ def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
 def distributions(table: pd.DataFrame) -> "Figure | None":
     """A line of panels for each operation and size, at the most clients; a column for each quantity; a curve for
     each deployment and engine, and whatever else varies."""
-    from matplotlib.figure import Figure
-
     from storelab.analysis.figures import plots
 
     if not (places := _places(table)[:MOST]):
@@ -251,8 +238,7 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
         return None
     with plots.style():
         note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
-        fig = Figure(figsize=(plots.WIDTH, LINE_HEIGHT * len(places) + 0.9), layout="constrained")
-        fig.supxlabel(note, fontsize=7, color="0.35")
+        fig = plots.sheet(LINE_HEIGHT * len(places) + 0.9, note)
         cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
         for line, (own, left) in zip(cells, lines, strict=True):
             for ax, quantities in zip(line, columns, strict=True):
@@ -271,9 +257,9 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
 
 def _key(fig: "Figure", colours: dict[str, object]) -> None:
     """The names of the curves in small letters: there may be many."""
-    from matplotlib.lines import Line2D
+    from storelab.analysis.figures import plots
 
-    handles = [Line2D([], [], color=c, label=name) for name, c in colours.items()]
+    handles = [plots.Line2D([], [], color=c, label=name) for name, c in colours.items()]
     columns = max(1, min(4, len(handles), LETTERS // (max(map(len, colours)) + 8)))
     fig.set_figheight(min(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1), PAGE))
     title = {"title": "How times and use are spread", "title_fontsize": 9.5}
@@ -330,6 +316,8 @@ def _panel(
     """Draw cumulative distributions on a logarithmic axis, on which zeros are at `least`."""
     import seaborn as sns
 
+    from storelab.analysis.figures import plots
+
     ax.set_xscale("log")
     for quantity, dash in zip(quantities, SOLID_AND_DOTTED, strict=False):
         parts = []
@@ -344,7 +332,7 @@ def _panel(
     ax.set(xlabel="", ylabel="", ylim=(0, 104))
     ax.tick_params(labelsize=6.5)
     if not ax.lines:
-        ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
+        plots.say_inside(ax, "not recorded", color="0.35")
 
 
 DISTRIBUTIONS = Function(
@@ -368,8 +356,6 @@ REST = "other errors"
 
 def errors_over_time(table: pd.DataFrame) -> "Figure | None":
     """Operations per second by class over the seconds of the worst runs; crosses where few operations failed."""
-    from matplotlib.patches import Patch
-
     from storelab.analysis.figures import plots
 
     if "run_fraction" not in table or table.empty:
@@ -388,7 +374,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
         for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
             _stack(ax, run, colours)
             ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
-        plots.key(fig, [Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
+        plots.key(fig, [plots.Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
     return fig
 
 

@@ -312,9 +312,11 @@ def front(table: pd.DataFrame) -> "Figure | None":
 
 def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tuple[float, float, str, Any]]:
     """Draw the points of one kind; their labels."""
+    from storelab.analysis.figures import plots
+
     rows, fixed = rows.sort_values("wire_median_mb_per_read"), rows["fixed"].all()
     x, y = rows["wire_median_mb_per_read"], rows["transfer_median_s_per_read"]
-    bars = [y - rows["transfer_low_s_per_read"], rows["transfer_high_s_per_read"] - y]
+    bars = plots.bars(rows, "transfer", "s_per_read")
     ax.errorbar(x, y, bars, color=colour, marker=marker, linestyle="-" if fixed else "--", capsize=2.5, linewidth=0.8)
     return [(a, b, _name(row, fixed), colour) for a, b, (_, row) in zip(x, y, rows.iterrows(), strict=True)]
 

@@ -160,9 +160,6 @@ def name_of(r: pd.Series) -> str:
 def earlier(table: pd.DataFrame) -> "Figure | None":
     """A panel for each kind of work and measure, a line for each statement and each of our systems; nothing is
     joined."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     from storelab.analysis.figures import plots
 
     if table.empty:
@@ -173,7 +170,7 @@ def earlier(table: pd.DataFrame) -> "Figure | None":
     ours = list(dict.fromkeys(table.loc[table["source"] == MEASURED, "system"]))
     looks = plots.looks(ours)
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, min(sum(heights) + 0.6, PAGE)), layout="constrained")
+        fig = plots.sheet(min(sum(heights) + 0.6, PAGE))
         cells = fig.subplots(len(pairs), 2, squeeze=False, height_ratios=heights)
         for ax in cells.ravel()[len(parts) :]:
             ax.remove()
@@ -182,11 +179,12 @@ def earlier(table: pd.DataFrame) -> "Figure | None":
             ax.set_title(textwrap.fill(f"{what}, {measure}", 32), fontsize=7)
             ax.set_xlabel(f"{'MB/s' if 'Gbit' in measure else unit} {measure}", fontsize=6.5)
         handles: list[Any] = [
-            Line2D([], [], color=c, marker=m, linestyle="none", label=f"here: {name}") for name, (c, m) in looks.items()
+            plots.Line2D([], [], color=c, marker=m, linestyle="none", label=f"here: {name}")
+            for name, (c, m) in looks.items()
         ]
         look = {"color": OTHERS, "markerfacecolor": "white", "linestyle": "none", "marker": "o"}
         plots.key(
-            fig, [*handles, Line2D([], [], label="published, other systems and networks", **look)], "Then and now"
+            fig, [*handles, plots.Line2D([], [], label="published, other systems and networks", **look)], "Then and now"
         )
     return fig
 

@@ -58,10 +58,6 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
     return groups.with_column(rows, "series", series)
 
 
-def _unchanged(_: pd.DataFrame, __: Measure) -> Iterator[Reference]:
-    yield Reference(1.0)
-
-
 _BY_SYSTEM = Specification(
     table="roles",
     where={"phase": list(AFTERWARDS)},
@@ -72,7 +68,7 @@ _BY_SYSTEM = Specification(
     prepare=_in_order,
     x="deployment",
     panels=("fault",),
-    references=_unchanged,
+    references=lambda *_: [Reference(1.0)],
     columns=True,
     title="Each phase over that before the disturbance",
     caption="Rate and p99 of the latency of each role in the phases of its runs, over those before the disturbance; 1 "
@@ -99,9 +95,6 @@ STORE = "black"
 def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
     """A column of panels for each of the first series; None without a valid part. What rises or falls (of the table
     beside) has its slope as a dashed line."""
-    from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
-
     from storelab.analysis.figures import plots
 
     if table.empty:
@@ -112,10 +105,9 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         return None
     rows, found = rows[rows["series"].isin(names)], beside[0].fillna({"role": ""})
     shown = [row for row in ROWS if any(c in rows and rows[c].notna().any() for c in row[1])]
-    tones, known = plots.tones(), list(dict.fromkeys(rows["role"]))
-    colours = {role: tones[i % len(tones)] for role, i in zip(known, (0, 1, 2, 4, 5, 9, 6, 7, 8, 3), strict=False)}
+    colours = plots.role_colours(rows["role"])
     with plots.style():
-        fig = Figure(figsize=(plots.WIDTH, 1.15 * len(shown) + 1.1), layout="constrained")
+        fig = plots.sheet(1.15 * len(shown) + 1.1)
         cells = fig.subplots(len(shown), len(names), squeeze=False, sharex="col")
         for (label, columns), axes in zip(shown, cells, strict=True):
             drawn = []
@@ -128,25 +120,28 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
                         ax.plot(hours, slope, color=look["color"], linestyle=(0, (4, 2)), linewidth=1.4)
                 drawn.append(pd.Series(np.concatenate([np.array([]), *(line[1] for line in lines)]), dtype=float))
             plots.value_axis(list(axes), drawn, label, float("inf"))
-            _none_failed(label, axes, drawn)
+            for ax, values in zip(axes, drawn, strict=True):
+                if label.startswith("Failed") and not values.sum():
+                    plots.say_inside(ax, "no failed operation", 6.5, va="center")
         named = titles(table["series"])
         for ax, name in zip(cells[0], names, strict=True):
-            ax.set_title(
-                textwrap.fill(_series_title(named[name], rows[rows["series"] == name]), 70 // len(names)), fontsize=7
-            )
+            own = rows[rows["series"] == name]
+            parts, lasts = words.plural(own["part"].nunique(), "part"), words.span(own["duration_s"], "s")
+            ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
             ax.set_xlabel("Hours from the begin of the first part")
         for own in cells:
             for ax in own[1:]:
                 ax.set_ylabel("")
         fig.align_ylabels(cells[:, 0])
-        handles = [
-            Line2D([], [], color=c, marker="o", markersize=3, label=role or "clients") for role, c in colours.items()
-        ]
+        look = {"marker": "o", "markersize": 3}
+        handles = [plots.Line2D([], [], color=c, label=role or "clients", **look) for role, c in colours.items()]
         if any(c in rows and rows[c].notna().any() for c in ("server_rss_mb", "server_files")):
-            handles.append(Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
+            handles.append(plots.Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
         if found[found["series"].isin(names)]["trend"].isin([trends.RISES, trends.FALLS]).any():
-            handles.append(Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls"))
+            handles.append(
+                plots.Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls")
+            )
         plots.key(fig, handles, "Part by part")
     return fig
 
@@ -176,30 +171,12 @@ def _part_line(
     return hours, values, np.nanmedian(values - slope * hours) + slope * hours
 
 
-def _none_failed(label: str, axes: "np.ndarray[Any, Any]", drawn: list[pd.Series]) -> None:
-    if not label.startswith("Failed"):
-        return
-    ax: Axes
-    for ax, values in zip(axes, drawn, strict=True):
-        if not values.sum():
-            ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
-
-
-def _series_title(said: str, rows: pd.DataFrame) -> str:
-    lasts = words.span(rows["duration_s"], "s")
-    return f"{said} ({words.plural(rows['part'].nunique(), 'part')} of {lasts})"
-
-
-def _count(table: pd.DataFrame) -> int:
-    return int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0
-
-
 SOAK = Function(
     table="soak",
     beside=("soak_trends",),
     where={"part": ">= 1"},
     function=soak,
-    count=_count,
+    count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
     most=MOST_SERIES,
     things="series",
     caption="One part after the other: rate, p99 of the latency, failed operations, memory and open files of "
@@ -329,8 +306,6 @@ class Lines:
 def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.DataFrame) -> "Figure | None":
     """The figure of these groups of points (key without its repetition: title); None where no valid run is among
     them."""
-    from matplotlib.figure import Figure
-
     from storelab.analysis.figures import plots
 
     if timeline.empty:
@@ -343,9 +318,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
     happened = happened[happened["group"].isin(shown) & (happened["state"] == "ok")]
     timed = rows[rows["latency_p50_ms"].notna()]
     high = "latency_p99_ms" if timed["latency_p99_ms"].notna().mean() >= 0.5 else "latency_max_ms"
-    names = list(dict.fromkeys(rows["role"]))
-    tones = plots.tones()
-    colours = {role: tones[i % len(tones)] for role, i in zip(names, (0, 1, 2, 4, 5, 9, 6, 7, 8, 3), strict=False)}
+    colours, tones = plots.role_colours(rows["role"]), plots.tones()
     statuses = [c for c in rows if c.startswith("errors_") and rows[c].sum() > 0]
     looks = {status: [tones[i] for i in (3, 7, 8, 6, 9)][i % 5] for i, status in enumerate(statuses)}
     with plots.style():
@@ -355,7 +328,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
         count = len(heights)
         columns = min(len(shown), 2)
         lines = -(-len(shown) // columns)
-        fig = Figure(figsize=(plots.WIDTH, LINE * lines + 0.9), layout="constrained")
+        fig = plots.sheet(LINE * lines + 0.9, textwrap.fill(_note(rows), 110))
         cells = fig.subplots(count * lines, columns, squeeze=False, height_ratios=heights * lines)
         panels = [
             [cells[count * (i // columns) + j, i % columns] for j in range(count)] for i in range(lines * columns)
@@ -373,11 +346,12 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             if statuses:
                 _failed(own[-1], part, looks)
             _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
-            own[0].set_title(textwrap.fill(_group_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
+            runs = f"(n = {words.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
+            own[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
-        fig.supxlabel(textwrap.fill(_note(rows), 110), fontsize=7, color="0.35")
         quantile = "p99" if high == "latency_p99_ms" else "longest"
-        plots.key(fig, _handles(colours, looks, happened, quantile), _heading(rows))
+        heading = words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
+        plots.key(fig, _handles(colours, looks, happened, quantile), heading)
     return fig
 
 
@@ -436,6 +410,8 @@ def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any
 
 def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
     """Failed operations per second, stacked by status: the mean over the runs."""
+    from storelab.analysis.figures import plots
+
     runs, width = rows["key"].nunique(), float(rows["step_s"].iloc[0])
     edges = np.arange(0, round(float(rows["duration_s"].max()) / width) + 1) * width
     place = (rows["second"] / width + 1e-6).astype(int)
@@ -447,7 +423,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
         below = top
     ax.set_ylim(0, max(1.1 * below.max(), 1.0))
     if not rows["errors"].sum():
-        ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
+        plots.say_inside(ax, "no failed operation", 6.5, va="center")
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
@@ -544,14 +520,6 @@ def _axes(
         own[0].figure.align_ylabels(own)
 
 
-def _group_title(said: str, runs: int) -> str:
-    return f"{said} " + f"(n = {words.plural(runs, 'run')})".replace(" ", "\u00a0")  # stays on one line
-
-
-def _heading(rows: pd.DataFrame) -> str:
-    return words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
-
-
 def _note(rows: pd.DataFrame) -> str:
     failed = "Failed operations: mean of the runs" if rows["errors"].sum() else "No operation failed"
     return (
@@ -560,19 +528,18 @@ def _note(rows: pd.DataFrame) -> str:
 
 
 def _handles(colours: Mapping[str, Any], looks: Mapping[str, Any], happened: pd.DataFrame, quantile: str) -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    from storelab.analysis.figures import plots
 
-    out: list[Any] = [Line2D([], [], color=colour, label=role) for role, colour in colours.items()]
-    out.append(Line2D([], [], color="0.3", label="latency: p50"))
-    out.append(Line2D([], [], color="0.3", linestyle=(0, (2, 1)), label=f"latency: {quantile}"))
+    out: list[Any] = [plots.Line2D([], [], color=colour, label=role) for role, colour in colours.items()]
+    out.append(plots.Line2D([], [], color="0.3", label="latency: p50"))
+    out.append(plots.Line2D([], [], color="0.3", linestyle=(0, (2, 1)), label=f"latency: {quantile}"))
     phases = happened.loc[happened["kind"] == "phase", "name"].unique()
-    out += [Patch(color=colour, label=phase) for phase, colour in BANDS.items() if phase in phases]
+    out += [plots.Patch(color=colour, label=phase) for phase, colour in BANDS.items() if phase in phases]
     for status, colour in looks.items():
         number = status.removeprefix("errors_")
-        out.append(Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
+        out.append(plots.Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
     for state in happened.loc[happened["kind"] == roles.STATE, "name"].unique():
         marker, face = MARKS.get(state, UNTOLD)
         look = {"color": "black", "markerfacecolor": face, "markersize": 4, "markeredgewidth": 0.6}
-        out.append(Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
+        out.append(plots.Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
     return out

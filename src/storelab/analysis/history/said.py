@@ -62,8 +62,8 @@ def _newest(found: History) -> Section:
                 name,
                 speed.said(s.metric),
                 words.number(s.values[0].median),
-                _spread(newest.median, newest.low, newest.high) if newest else "--",
-                _spread(*s.ratio),
+                words.spread([newest.median, newest.low, newest.high]) if newest else "--",
+                words.spread(s.ratio),
                 s.verdict if s.lasts else "not there",
                 str(len(s.steps)),
             ]
@@ -79,10 +79,6 @@ def _newest(found: History) -> Section:
             "by chance."
         )
     return out
-
-
-def _spread(value: float, low: float, high: float) -> str:
-    return words.spread([value, low, high])
 
 
 def change_text(name: str, s: Series, change: Change) -> str:
@@ -140,10 +136,7 @@ OTHER = "0.6"  # where the environment changed
 
 def figure(found: History) -> Figure:
     """Wholes first, then what changed or is another in the newest entry, then the others; at most MOST panels."""
-    frame = found.frame()
-    points = frame[frame["workload"] != sides.ALL]
-    said = [*sides.described(points), *(f"all {s.points} points" for s in found.series if s.workload == sides.ALL)]
-    each = sorted(zip(said, found.series, strict=True), key=lambda pair: _place(pair[1]))
+    each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
     left = f"; {len(each) - MOST} more series stand in the table" if len(each) > MOST else ""
     small = f"bars: 95 % interval of the median, below 6 runs the range; levels: mean of the medians of a stretch{left}"
     at = pd.to_datetime([e.measured for e in found.entries], utc=True).tz_localize(None).to_numpy()

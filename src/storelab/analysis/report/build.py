@@ -43,7 +43,10 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
     """The page's data by name: `head`, `tables`, `figures`, and the details of points in blocks of their own. The page
     draws whatever stands in them, so that they can be replaced while it is open."""
     campaign = load(campaign_dir)
-    texts = {name: table_cells(campaign_dir, name) for name in tables.NAMES}
+    texts = {}
+    for name in tables.NAMES:
+        with derived.require_table(campaign_dir, name).open(newline="") as f:
+            texts[name] = list(csv.reader(f))
     every = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
     places = {name: behind(table, every["points"]) for name, table in every.items()}
     told = details.parts(campaign)
@@ -60,14 +63,12 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
 MOST_CELLS = 1_500_000  # of one table; of a longer one the page has the first rows, and says so
 
 
-def table_cells(campaign_dir: Path, name: str) -> list[list[str]]:
-    """The cells of a table as they are written, its head first. Raises UserError where it is not as it was written."""
-    with derived.require_table(campaign_dir, name).open(newline="") as f:
-        return list(csv.reader(f))
-
-
 def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[str, Any]:
-    """columns; cells, column by column, for like stands beside like; rows in the file; behind: see `behind`."""
+    """Return a table as the page has it.
+
+    texts: its cells as they are in the file, the head first. The cells are listed column by column, which packs them
+    best. behind: see `behind`.
+    """
     head, body = texts[0], texts[1:]
     most = max(1, MOST_CELLS // max(1, len(head)))
     shown = body[:most]
@@ -85,17 +86,15 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
     A row with a key is of one point; else it is of all that agree with it in store, workload and every axis.
     """
-    if table is points:
-        return [str(place) for place in range(len(points))]
+    places = {key: str(place) for place, key in enumerate(points["key"])}
     if "key" in table:
-        places = {key: str(place) for place, key in enumerate(points["key"])}
         return [places.get(key, "") for key in table["key"]]
     if "points" in table and "claim" in table:
-        places = {key: str(place) for place, key in enumerate(points["key"])}
-        return [" ".join(places[k] for k in _words(keys) if k in places) for keys in table["points"]]
-    shared = _identity(table, points)
-    if not shared:
-        return [""] * len(table)
+        named = (keys.split() if isinstance(keys, str) else [] for keys in table["points"])
+        return [" ".join(places[key] for key in keys if key in places) for keys in named]
+    if "n" not in table or list(table.columns[:2]) != ["store", "workload"]:
+        return [""] * len(table)  # of no groups of points
+    shared = [c for c in table.columns[: table.columns.get_loc("n")] if c in points.columns]
     known = {name: part.columns[part.notna().any()] for name, part in points[shared].groupby("workload")}
     said = {name: [c in columns for c in shared] for name, columns in known.items()}
 
@@ -108,17 +107,6 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
     for place, values in enumerate(points[shared].itertuples(index=False, name=None)):
         groups.setdefault(axes(values), []).append(str(place))
     return [" ".join(groups.get(axes(values), ())) for values in table[shared].itertuples(index=False, name=None)]
-
-
-def _words(keys: Any) -> list[str]:
-    return keys.split() if isinstance(keys, str) else []
-
-
-def _identity(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """The columns of a table of groups that say which points are meant: those before `n`; none in other tables."""
-    if "n" not in table or list(table.columns[:2]) != ["store", "workload"]:
-        return []
-    return [c for c in table.columns[: table.columns.get_loc("n")] if c in points.columns]
 
 
 def _same(value: Any) -> str:

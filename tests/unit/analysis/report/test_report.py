@@ -19,7 +19,7 @@ from make_examples import ONE_EACH, make
 
 import campaigns
 from storelab.analysis.report import build, details, page
-from storelab.analysis.report.drawn import one_line
+from storelab.analysis.report.charts import one_line
 from storelab.analysis.tables import build as tables
 from storelab.core import evidence
 from storelab.core.errors import UserError
