@@ -64,6 +64,8 @@ class Page:
         return template.render(page=self) + "\n"
 
 
+# --- the page of `storelab quick` ---
+
 READERS = {
     "planned": "storelab's read planner chooses the requests",
     "uproot-s3fs": "uproot as it is, over s3fs",
@@ -203,6 +205,8 @@ def went_wrong(points: pd.DataFrame) -> Section:
 def _text(value: Any) -> str:
     return "" if pd.isna(value) else str(value)
 
+
+# --- docs/capabilities.md ---
 
 CAPABILITIES = """# What the stores can do
 

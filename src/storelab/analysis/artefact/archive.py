@@ -196,6 +196,8 @@ def _changed(path: Path, name: str) -> UserError:
     return UserError(f"{path}: {name}", "was changed after it was packed", AGAIN)
 
 
+# --- unpack and rebuild ---
+
 MOST_NAMED = 3  # of files that differ
 
 

@@ -24,6 +24,8 @@ from storelab.core import config, evidence, records
 from storelab.core.errors import UserError
 from storelab.core.redaction import holds_secret
 
+# --- what the pack is, for machines ---
+
 CITATION, ZENODO = "CITATION.cff", ".zenodo.json"
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 SPECIFICATION = "https://w3id.org/ro/crate/1.1"
@@ -287,6 +289,8 @@ def zenodo(about: About) -> bytes:
 def _json(data: Any) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode()
 
+
+# --- what is in it ---
 
 PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # with what `make` makes them
 # Keys of the configuration that tell of the machine and its user, or may hold a secret.

@@ -169,6 +169,8 @@ def resolved(now: Opened, options: Mapping[str, Any], wanted: Mapping[str, Any] 
     return menus, chosen
 
 
+# --- what views yield ---
+
 DPI, PIXELS = 200, 125  # of a picture: dots that it has in an inch, and points of the screen that show them
 MAX_ROWS, MAX_LETTERS = 500, 200  # of a table on the screen: rows, letters of a cell
 SHORT = 40  # rows of a table that is shown in full; a longer or wider one is scrolled, not cut

@@ -78,51 +78,42 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in plan["workloads"].items()}
     rows = []
     for point in plan["points"]:
-        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()} | {
-            k: point[k] for k in ("store", "workload")
-        }
+        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()}
+        row |= {"store": point["store"], "workload": point["workload"]}
         if having := plan["workloads"][point["workload"]].get("roles"):
             row["phase"] = roles.DURING if timeline.is_disturbed(point, having) else roles.THROUGHOUT
-        rows.append(
-            row | {"deployment": words.deployment(row), "loop": "open" if row.get("arrival_rate") else "closed"}
-        )
+        loop = "open" if row.get("arrival_rate") else "closed"
+        rows.append(row | {"deployment": words.deployment(row), "loop": loop})
     return pd.DataFrame(rows)
 
 
+BLIND = "Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
+LINKS = " Dashed: what links can carry, over the points that used half of it or more."
+CEILINGS = " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
+
+
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
-    """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
-    what is not shown. shown: its panels, where they are known; the caption is then about what they show."""
+    """Return the caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared
+    host; and what is not shown.
+
+    shown: the panels of the figure, where they are known; the caption is then about what they show.
+    """
     rows = shown.rows if shown else panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
-    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
-    alone = shared.any() and not panels.limits(rows).any()
-    said = panels.fields(rows) | {
+    host, symbols = panels.on_one_host(rows), panels.symbols(rows)
+    published = getattr(figure, "published", None)
+    fields = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
-        "scaling": "Front-ends and clients share the cores of one host: what more front-ends would bring, this "
-        "figure cannot tell."
-        if alone
-        else "",
-        "shared": (
-            "Client and server share one host."
-            if shared.all()
-            else "Some clients share the server's host."
-            if shared.any()
-            else ""
-        )
-        + (f" {symbols[0].upper()}{symbols[1:]}." if (symbols := panels.symbols(rows)) else ""),
-        "limit": (
-            " Dashed: what links can carry, over the points that used half of it or more."
-            if panels.links(rows).any()
-            else ""
-        )
-        + (
-            " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
-            if panels.ceilings(rows).any()
-            else ""
-        ),
+        "scaling": BLIND if host and len(rows) and not panels.limits(rows).any() else "",
+        "shared": _sentence(host) + (f" {_sentence(symbols)}" if symbols else ""),
+        "limit": (LINKS if panels.links(rows).any() else "") + (CEILINGS if panels.ceilings(rows).any() else ""),
+        "published": f" {published(rows)}".rstrip() if published else "",
     }
-    printed = getattr(figure, "published", None)
-    said["published"] = f" {printed(rows)}".rstrip() if printed else ""
     left = panels.left(figure, table, shown)
-    return (shown.figure if shown else figure).caption.format(**said).strip() + (f" Shown: {left}." if left else "")
+    text = (shown.figure if shown else figure).caption.format(**fields).strip()
+    return f"{text} Shown: {left}." if left else text
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from storelab.analysis.figures.plots import Label, Looks
 
+# --- events against throughput ---
+
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
 EVENTS = Curve("events", "per_s")
@@ -171,6 +173,8 @@ EVENTS_THROUGHPUT = Function(
     "machines; dotted: read "
     "without a client cache to match.",
 )
+
+# --- bars by system and number of jobs ---
 
 BAR = 0.062  # inches of one bar
 FEWEST = 4  # systems that a panel has room for

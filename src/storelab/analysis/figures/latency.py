@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# --- latency against load, and its spectrum ---
+
 CURVES = (
     Curve("latency_p50", "ms", "p50"),
     Curve("latency_p99", "ms", "p99"),
@@ -199,6 +201,8 @@ LATENCY_SPECTRUM = Function(
     "Medians of the runs; {bars}. {shared}",
 )
 
+# --- distributions of times and resources ---
+
 COLUMNS = {  # quantities of a column of panels, each with its dash -> label
     ("operation_time",): "Time of an operation [ms]",
     ("traffic",): "Loopback of the host [MB/s]",
@@ -348,6 +352,8 @@ DISTRIBUTIONS = Function(
     "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A resource "
     f"that varies by less than {100 * (FLAT - 1):.0f} % is not shown.",
 )
+
+# --- errors over time ---
 
 MOST_RUNS, MOST_CLASSES = 6, 5
 TITLE = 52  # characters of a line above a panel

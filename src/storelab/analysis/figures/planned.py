@@ -23,6 +23,8 @@ from storelab.analysis.tables.throughput import CLASSES
 from storelab.core.figures import METRICS
 from storelab.core.model import PREFIX
 
+# --- along the rows of axes that go together ---
+
 STEM = "along"  # names of these figures begin so, and no campaign's own
 ROW, TOLD = "row", "coupled"  # columns that they draw by
 SIZE = "object_size_bytes"
@@ -191,6 +193,9 @@ def _ends(coupling: Coupling, column: str) -> str:
     place = coupling.axes.index(column)
     first, last = (words.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
     return f"{first} to {last} {words.heading(column).lower()}"
+
+
+# --- declared by the campaign ---
 
 
 def declared(plan: Mapping[str, Any]) -> dict[str, Specification]:

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch  # noqa: F401  (for the figures, which load this module when they draw)
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, side_by_side, symbols
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, on_one_host, side_by_side, symbols
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -70,15 +70,8 @@ def looks(names: Sequence[str], ordered: bool = False) -> Looks:
 def subtitle(rows: pd.DataFrame) -> str:
     """What the bars are; where client and server share a host, with the share of its cores that each took; what
     open symbols are."""
-    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series(False, index=rows.index)
-    note = (
-        "; client and server share one host"
-        if shared.all()
-        else "; some clients share the server's host"
-        if shared.any()
-        else ""
-    )
-    note += words.cpu_shares(rows[shared]) if shared.any() else ""
+    host = on_one_host(rows)
+    note = f"; {host}{words.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
     note += symbols(rows, "; ")
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# --- reads by volume and by entries, replays, phases ---
+
 READS = ("read_volume", "read_entries")  # workloads that decode
 PHASES = ("plan", "transfer", "decompress", "deserialise")
 WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
@@ -203,6 +205,8 @@ READ_PHASES = Function(
     "deserialisation "
     "({engine}). Medians of the runs' medians. {shared}",
 )
+
+# --- gaps, and the front of time and bytes ---
 
 WORKLOADS = ("replay", "read_volume", "read_entries")
 SELECTION = ("entry_fraction_percent", "volume_fraction_percent", "scale", "codec")

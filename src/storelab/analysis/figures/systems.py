@@ -138,6 +138,8 @@ SPACE = Specification(
 )
 
 
+# --- then and now ---
+
 SAID = re.compile(
     r"(per front-end|(up|down)load( throughput| 4 kB| 100 MB)|network limit, reached)(, )?"
 )  # the panel's
@@ -235,6 +237,8 @@ EARLIER = Function(
     "Networks, clients and object sizes differ: no ratio is formed, and nothing is joined.",
 )
 
+
+# --- launches and releases of software ---
 
 LAUNCHES = Specification(
     table="launches",

@@ -21,6 +21,8 @@ from storelab.analysis.tables.systems.one_client import PRINTED
 from storelab.analysis.tables.throughput import CLASSES
 from storelab.core import units
 
+# --- against clients ---
+
 MB_PER_S, PER_S = Curve("throughput", "mb_per_s"), Curve("rate", "per_s")
 PIECE = 0.06  # of the axis: the length to each side of a line that holds for one number of clients
 CAPTION = (
@@ -129,6 +131,8 @@ METADATA_LIST = Specification(
     "{shared}",
 )
 
+
+# --- one client and its threads ---
 
 OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
 OPERATIONS = ("put", "get", "get_range", "delete", "stat")

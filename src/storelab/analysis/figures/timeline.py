@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# --- phases of points with roles ---
+
 AFTERWARDS = (roles.DURING, roles.REBUILDING, roles.AFTER)
 
 
@@ -79,6 +81,8 @@ _BY_SYSTEM = Specification(
 _BY_PHASE = replace(_BY_SYSTEM, x="phase", hue=("role",), within=True, panels=("store", "workload"), height=1.6)
 ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
 
+
+# --- series of parts over hours ---
 
 MOST_SERIES = 3  # series side by side
 # Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
@@ -183,6 +187,8 @@ SOAK = Function(
     "clients and store, by role, at the middle of each part. Clients are started anew for each part, the store "
     "lives through all of them. Dashed: the Theil-Sen slope of what rises or falls. {shared}",
 )
+
+# --- points with roles over time ---
 
 MOST_GROUPS = 6  # groups of points in one figure
 POINTS = 600  # most places of a line: no paper shows more

@@ -24,6 +24,8 @@ from storelab.analysis.tables.points import axis_columns
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
+# --- environment ---
+
 Fact = tuple[str, str]  # group and item: ("store alpha", "version")
 LEFT_OUT = ("checks",)  # groups that tell how a run went, not what it ran on
 MOST_SAID = 100  # characters of a value
@@ -73,6 +75,8 @@ def _said(values: frozenset[str] | None) -> str:
     text = ", ".join(sorted(v or "(none)" for v in values))
     return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - 1]}…"
 
+
+# --- entries ---
 
 SIGN = "@"  # no name of a campaign has it
 MOST = 1000  # entries of one day

@@ -128,6 +128,8 @@ def table(found: History) -> pd.DataFrame:
     return pd.DataFrame(out, columns=[*head.columns, *mine]).astype(head.dtypes.to_dict())
 
 
+# --- the figure ---
+
 MOST = 60  # panels
 HEIGHT = 1.9  # inches of a panel
 LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # told apart without colour, too

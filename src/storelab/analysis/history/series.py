@@ -38,6 +38,8 @@ from storelab.analysis.statistics import many, medians, ratios
 from storelab.analysis.statistics.medians import CONFIDENCE
 from storelab.analysis.tables.points import axis_columns
 
+# --- change points ---
+
 LEAST_STRETCH = 2  # entries from one change to the next: one entry alone is no level
 LEAST = 8  # entries from which on a change can be told
 MOST_TESTED = 3  # changes in the test
@@ -180,6 +182,9 @@ def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
     reach = float(stdtrit(df, (1 + CONFIDENCE) / 2)) * error
     p = 2 * float(stdtr(df, -abs(shift) / error)) if error > 0 else float(abs(shift) < 1e-12)
     return Newest(len(before), shift, shift - reach, shift + reach, p)
+
+
+# --- series ---
 
 
 @dataclass(frozen=True)

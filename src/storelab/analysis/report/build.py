@@ -60,6 +60,8 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
     return redacted(found)
 
 
+# --- tables ---
+
 MOST_CELLS = 1_500_000  # of one table; of a longer one the page has the first rows, and says so
 
 
@@ -115,6 +117,8 @@ def _same(value: Any) -> str:
         return ""
     return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
+
+# --- the first view ---
 
 MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
 

@@ -180,6 +180,8 @@ def _texts(rows: pd.DataFrame, column: str) -> list[str]:
     return ["" if pd.isna(v) else f"{v:.0f}" if isinstance(v, int | float) else str(v) for v in rows[column]]
 
 
+# --- read from a drawing ---
+
 NO_LINE = ("None", "none", "", " ")
 SCALES = ("linear", "log", "symlog")
 

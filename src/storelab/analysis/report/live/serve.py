@@ -192,6 +192,8 @@ def run(folder: Path, host: str, port: int, say: Callable[[str], None]) -> None:
     asyncio.run(_serve(folder, host, port, token_for(host), say))
 
 
+# --- Prometheus ---
+
 METRICS_TYPE = CONTENT_TYPE_LATEST
 MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "complete")
 SIDES = {"clients": "client_cores", "store": "server_cores", "host": "host_cores"}
