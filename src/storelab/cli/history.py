@@ -103,7 +103,6 @@ def history(
 
 def _write(path: Path, campaign: Path, found: "History") -> None:
     from storelab.analysis.history import said
-    from storelab.analysis.history import said as draw
 
     if path.suffix == ".csv":
         data = said.table(found).to_csv(index=False, float_format="%.9g").encode()
@@ -113,7 +112,7 @@ def _write(path: Path, campaign: Path, found: "History") -> None:
     else:
         from storelab.analysis.figures.write import render
 
-        data = render(draw.figure(found), path.suffix[1:])
+        data = render(said.figure(found), path.suffix[1:])
     records.write_atomic(path, data)
     click.echo(path, err=True)
 
