@@ -101,14 +101,13 @@ def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None =
     rows = shown.rows if shown else panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
     host, symbols = panels.on_one_host(rows), panels.symbols(rows)
-    published = getattr(figure, "published", None)
     fields = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
         "scaling": BLIND if host and len(rows) and not panels.limits(rows).any() else "",
         "shared": _sentence(host) + (f" {_sentence(symbols)}" if symbols else ""),
         "limit": (LINKS if panels.links(rows).any() else "") + (CEILINGS if panels.ceilings(rows).any() else ""),
-        "published": f" {published(rows)}".rstrip() if published else "",
+        "published": f" {figure.published(rows)}".rstrip() if figure.published else "",
     }
     left = panels.left(figure, table, shown)
     text = (shown.figure if shown else figure).caption.format(**fields).strip()

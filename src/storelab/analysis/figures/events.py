@@ -165,13 +165,10 @@ EVENTS_THROUGHPUT = Function(
     count=points,
     least=MIN_VALUES,
     things="points",
-    caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; "
-    "of local files, bytes "
-    "asked for), by setting of the client; a line goes from the fewest jobs to the number at its end, each on a "
-    "file of its own. Medians; {bars}. "
-    "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and "
-    "machines; dotted: read "
-    "without a client cache to match.",
+    caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
+    "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
+    "end, each on a file of its own. Medians; {bars}. {shared} On grey ground, in other units: the points published "
+    "by HEPiX in 2010, of other systems and machines; dotted: read without a client cache to match.",
 )
 
 # --- bars by system and number of jobs ---
@@ -256,8 +253,7 @@ EVENTS_BARS = Function(
     count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
     least=MIN_VALUES,
     things="points",
-    caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each "
-    "system with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on "
-    "grey ground and in other units: published in 2010 for other systems, files and machines, counted over an "
-    "undisclosed period.",
+    caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each system "
+    "with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on grey ground "
+    "and in other units: published in 2010 for other systems, files and machines, counted over an undisclosed period.",
 )

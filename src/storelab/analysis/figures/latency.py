@@ -159,11 +159,8 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
     """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; its
     end (x, y), its load in words, its colour."""
-    known = [
-        (p, f"latency_{n}")
-        for p, n in zip(latency.LEVELS, latency.NAMES, strict=True)
-        if not pd.isna(row[f"latency_{n}_median_ms"])
-    ]
+    levels = zip(latency.LEVELS, latency.NAMES, strict=True)
+    known = [(p, f"latency_{n}") for p, n in levels if not pd.isna(row[f"latency_{n}_median_ms"])]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
@@ -176,11 +173,9 @@ LATENCY_CLOSED = _curves(
     "concurrency",
     "Operations in flight (clients times workers)",
     "Latency against concurrency, closed loop",
-    "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each "
-    "run, and the time to the "
-    "first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per worker only. "
-    "Medians of the runs; "
-    "{bars}. {shared}",
+    "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, "
+    "and the time to the first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per "
+    "worker only. Medians of the runs; {bars}. {shared}",
 )
 LATENCY_OPEN = _curves(
     "open",
@@ -437,6 +432,5 @@ ERRORS_OVER_TIME = Function(
     most=MOST_RUNS,
     things="groups of points with errors",
     caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
-    "operations. Single "
-    "runs. {shared}",
+    "operations. Single runs. {shared}",
 )

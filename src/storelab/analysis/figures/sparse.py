@@ -164,11 +164,9 @@ READS_BY_VOLUME = _reads(
     ENTRIES,
     (NEEDED,),
     "Reads of the smallest branches of a ROOT file",
-    "Reads of all entries of the smallest branches of a ROOT file ({engine}), by their part of its volume: "
-    "throughput on the wire and "
-    "entries delivered per second against concurrent clients, and read amplification: bytes on the wire over "
-    "bytes of the baskets "
-    "needed (dashed: the ideal). Medians; {bars}. {shared}",
+    "Reads of all entries of the smallest branches of a ROOT file ({engine}), by their part of its volume: throughput "
+    "on the wire and entries delivered per second against concurrent clients, and read amplification: bytes on the "
+    "wire over bytes of the baskets needed (dashed: the ideal). Medians; {bars}. {shared}",
 )
 READS_BY_ENTRIES = _reads(
     "read_entries",
@@ -176,11 +174,10 @@ READS_BY_ENTRIES = _reads(
     ENTRIES,
     (SHARE, NEEDED),
     "Reads of random entries of a ROOT file",
-    "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the "
-    "wire and entries "
-    "delivered per second against concurrent clients, and read amplification: bytes on the wire over bytes of "
-    "the baskets needed, "
-    "and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. {shared}",
+    "Reads of random entries of a ROOT file ({engine}), by the fraction of the entries read: throughput on the wire "
+    "and entries delivered per second against concurrent clients, and read amplification: bytes on the wire over "
+    "bytes of the baskets needed, and over the entries' share of the volume (dashed: the ideal). Medians; {bars}. "
+    "{shared}",
 )
 REPLAYS = _reads(
     "replay",
@@ -202,8 +199,7 @@ READ_PHASES = Function(
     most=MOST_BARS,
     things="bars",
     caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, "
-    "deserialisation "
-    "({engine}). Medians of the runs' medians. {shared}",
+    "deserialisation ({engine}). Medians of the runs' medians. {shared}",
 )
 
 # --- gaps, and the front of time and bytes ---
@@ -350,10 +346,8 @@ GAPS = Specification(
     height=2.2,
     title="Ranges merged over a fixed gap (symbols), and planned (dashed)",
     caption="What a reader's fixed gap costs: amplification, requests and transfer time of one read against the "
-    "largest gap that is "
-    "merged over ({engine}), at the least number of clients; dashed: what the read planner chose for least time. "
-    "Medians; {bars}. "
-    "{shared}",
+    "largest gap that is merged over ({engine}), at the least number of clients; dashed: what the read planner chose "
+    "for least time. Medians; {bars}. {shared}",
 )
 FRONT = Function(
     table="sparse",
@@ -364,9 +358,7 @@ FRONT = Function(
     count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
     most=room(),
     things="panels",
-    caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps "
-    "and with requests "
-    "planned for least time, with thrift, and with a bound on the amplification ({engine}), at the least number "
-    "of clients. The line "
-    "is the bytes needed. Medians; {bars}. {shared}",
+    caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and "
+    "with requests planned for least time, with thrift, and with a bound on the amplification ({engine}), at the "
+    "least number of clients. The line is the bytes needed. Medians; {bars}. {shared}",
 )

@@ -95,10 +95,8 @@ SYSTEMS = Specification(
     several=("deployment",),
     title="Systems side by side, {clients}; by engine",
     caption="The systems and deployments of the campaign side by side: operations per second on small objects, "
-    "throughput of large "
-    "ones, at the largest number of clients and the least of front-ends, buckets and accounts that was measured; "
-    "by engine. "
-    "Medians; {bars}. {shared}",
+    "throughput of large ones, at the largest number of clients and the least of front-ends, buckets and accounts "
+    "that was measured; by engine. Medians; {bars}. {shared}",
 )
 FRONT_ENDS = _against(
     "front_ends",
@@ -110,9 +108,8 @@ BUCKETS = _against(
     "buckets",
     "accounts",
     "Scaling with buckets and accounts",
-    "Rates against the number of buckets that the objects are spread over, by the number of accounts that own "
-    "them. Medians; {bars}. "
-    "{shared}",
+    "Rates against the number of buckets that the objects are spread over, by the number of accounts that own them. "
+    "Medians; {bars}. {shared}",
 )
 SPACE = Specification(
     table="space",
@@ -132,9 +129,8 @@ SPACE = Specification(
     height=0.6,
     line=0.28,
     title="Space",
-    caption="Raw bytes that a store uses for each byte stored, all copies and parity included: after the "
-    "uploads, some seconds after "
-    "their deletion, and after the store was told to give space back. Medians; {bars}.",
+    caption="Raw bytes that a store uses for each byte stored, all copies and parity included: after the uploads, "
+    "some seconds after their deletion, and after the store was told to give space back. Medians; {bars}.",
 )
 
 

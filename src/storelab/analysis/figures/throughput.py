@@ -127,8 +127,7 @@ METADATA_LIST = Specification(
     heading=lambda first, _: f"{first['store']}, {words.value_text('keys', first['keys'])}",
     title="Listings ({engine})",
     caption="Keys listed per second against the number of clients, by pages and by folders below the one that is "
-    "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. "
-    "{shared}",
+    "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. {shared}",
 )
 
 
@@ -224,9 +223,8 @@ THREADS = Specification(
         Measure((MB_PER_S,), "MB/s", where={"shown": "throughput"}),
     ),
     title="Threads: {deployment}{clients} ({engine})",
-    caption="Rates of the least number of clients against the workers (threads or connections) of each, by "
-    "operation and buckets "
-    "({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
+    caption="Rates of the least number of clients against the workers (threads or connections) of each, by operation "
+    "and buckets ({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
     references=of_2012,
     published=_said_of_2012,
     **_SHARED,
@@ -252,10 +250,8 @@ CLIENT_RESOURCES = Specification(
     labels=5,
     height=2.1,
     title="What the client used: {deployment}{clients} ({engine})",
-    caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how "
-    "many more were in "
-    "TIME_WAIT on its host than at the start (those of a server on the same host included); the most memory of "
-    "its processes; their "
-    "CPU. Medians; {bars}. {shared}",
+    caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how many "
+    "more were in TIME_WAIT on its host than at the start (those of a server on the same host included); the most "
+    "memory of its processes; their CPU. Medians; {bars}. {shared}",
     **_SHARED,
 )
