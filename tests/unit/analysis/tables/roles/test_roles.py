@@ -10,7 +10,7 @@ from tex_files import TexFiles
 from throughput_rows import only_row
 
 from campaigns import built
-from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import catalogue, timeline
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import roles as latex
 from storelab.analysis.parts import words
@@ -270,16 +270,16 @@ def test_slow_role_has_a_panel_and_wider_steps(tables):
 def test_role_with_bursts_has_a_panel():
     """5000/s for a tenth of the time is no rate that 500/s can be compared with."""
     burst = np.array([[0.0] * 18 + [5000.0] * 2])
-    found = [{name: roles.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
-    assert roles._levels(found) == [["dels"], ["ups"]]
-    assert roles._levels([found[0] | {"more": found[0]["ups"]}]) == [["dels"], ["ups", "more"]]
+    found = [{name: timeline.Lines(*[rate] * 4) for name, rate in (("dels", burst), ("ups", np.full((1, 20), 500.0)))}]
+    assert timeline._levels(found) == [["dels"], ["ups"]]
+    assert timeline._levels([found[0] | {"more": found[0]["ups"]}]) == [["dels"], ["ups", "more"]]
 
 
 def test_names_of_acts_do_not_cover_each_other():
     index = pd.MultiIndex.from_tuples([("kill", "a-1", 0), ("kill", "a_2", 0), ("start", "", 0)])
     at = pd.Series([5.0, 5.5, 9.0], index=index)
-    assert roles._texts(at, 1.0) == [("kill a-1\nkill a 2", 5.0), ("start", 9.0)]
-    assert len(roles._texts(at, 0.1)) == 3
+    assert timeline._texts(at, 1.0) == [("kill a-1\nkill a 2", 5.0), ("start", 9.0)]
+    assert len(timeline._texts(at, 0.1)) == 3
 
 
 def test_rate_depends_on_operations_that_succeeded():
@@ -300,15 +300,15 @@ def test_figure_over_time_without_failures(tables):
 
 
 def test_names_of_figures_over_time():
-    assert roles.name("faults") == "timeline_faults" and roles.name("ec-2-1") == "timeline_ec_two_one"
-    assert roles.name("a_B") == "timeline_a_b" and not catalogue.is_built_in("timely")
+    assert timeline.name("faults") == "timeline_faults" and timeline.name("ec-2-1") == "timeline_ec_two_one"
+    assert timeline.name("a_B") == "timeline_a_b" and not catalogue.is_built_in("timely")
     assert catalogue.is_built_in("timeline_x") and catalogue.is_built_in("role_phases")
 
 
 def test_many_groups_have_several_figures():
     sweep = copy.deepcopy(several.CONFIG["sweeps"]["tenants"])
     sweep["roles"]["aggressor"]["axes"]["arrival_rate"] = list(range(10, 150, 10))
-    figures = roles.of_plan(planned(sweeps={"tenants": sweep}))
+    figures = timeline.of_plan(planned(sweeps={"tenants": sweep}))
     assert list(figures) == ["timeline_tenants", "timeline_tenants_two", "timeline_tenants_three"]
     assert [len(f.function.args[0]) for f in figures.values()] == [6, 6, 2]
     assert "One of 3 figures" in next(iter(figures.values())).caption
