@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from scipy.signal import lfilter
 from scipy.stats import gamma, norm
 
-from storelab.analysis.history import changes as history
+from storelab.analysis.history import series as history
 from storelab.analysis.records import windows
 from storelab.analysis.statistics import knees as curves
 from storelab.analysis.statistics import medians, steadiness
@@ -217,7 +217,7 @@ def alike(rng: np.random.Generator, n: int, phi: float = 0.3) -> np.ndarray:
 
 def changed(rng: np.random.Generator, draws: int, draw: Draw, n: int) -> float:
     """How often a change is told in a history without one."""
-    return share(history.changes(draw(rng, n)).p < 0.05 for _ in range(draws))
+    return share(history.find_changes(draw(rng, n)).p < 0.05 for _ in range(draws))
 
 
 def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], step: float) -> tuple[float, float]:
@@ -227,7 +227,7 @@ def levels(rng: np.random.Generator, draws: int, n: int, at: tuple[int, ...], st
     truth = np.zeros(n)
     for i, place in enumerate(at):
         truth[place:] += step if i % 2 else -step
-    found = [history.changes(truth + rng.normal(size=n)) for _ in range(draws)]
+    found = [history.find_changes(truth + rng.normal(size=n)) for _ in range(draws)]
     told = [f for f in found if f.p < 0.05]
     right = [len(f.places) == len(at) and all(abs(a - b) <= 1 for a, b in zip(f.places, at, strict=True)) for f in told]
     return len(told) / draws, share(right) if right else 0.0
@@ -241,9 +241,9 @@ def newest_told(rng: np.random.Generator, draws: int, draw: Draw, n: int, shift:
     for _ in range(draws):
         values = draw(rng, n)
         values[-1] -= shift
-        found = history.changes(values)
-        steps = history.told(values, found.places, found.p)
-        told.append(history.newest(values, [s.at for s in steps]).p < 0.05)
+        found = history.find_changes(values)
+        steps = history.told_steps(values, found.places, found.p)
+        told.append(history.judge_newest(values, [s.at for s in steps]).p < 0.05)
     return share(told)
 
 

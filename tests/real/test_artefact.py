@@ -12,7 +12,7 @@ from command_line import in_process
 from paths import ROOT
 
 import campaigns
-from storelab.analysis.artefact import archive, crate
+from storelab.analysis.artefact import archive, members
 from storelab.core import evidence, records
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -49,7 +49,7 @@ def test_a_campaign_is_packed_with_all_that_is_made_of_it(packed):
         names = set(pack.namelist())
     results = {p.relative_to(folder).as_posix() for p in (folder / "results").rglob("*") if p.is_file()} - {PACK}
     assert results <= names and {"Snakefile", "rules/tables.smk", "envs/requirements.lock", "LICENSE"} <= names
-    assert {archive.SUMS, crate.METADATA, crate.CITATION, crate.ZENODO, "README.md"} <= names
+    assert {archive.SUMS, members.METADATA, members.CITATION, members.ZENODO, "README.md"} <= names
 
 
 def test_a_second_pack_makes_nothing_anew_and_is_the_same(packed):

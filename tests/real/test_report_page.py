@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 
 import campaigns
-from storelab.analysis.report import build, library, page
+from storelab.analysis.report import build, page
 from storelab.core import evidence
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -72,7 +72,7 @@ def test_frame_in_another_page_draws_all_its_figures(made, tab, tmp_path):
     """As the output of a notebook: as high as its content, values on hovering, nothing fetched."""
     figures = page.read(made["broad"].read_text())["figures"]
     path = tmp_path / "output.html"
-    path.write_text(f'<!doctype html><html data-ready="1"><main>{page.frame(figures, library.packed())}</main>')
+    path.write_text(f'<!doctype html><html data-ready="1"><main>{page.frame(figures, page.packed_libraries())}</main>')
     tab.visit(path.resolve().as_uri())
     inside = "document.querySelector('iframe').contentDocument"
     tab.until(
@@ -200,7 +200,7 @@ def test_planted_markup_stays_text(made, tab, tmp_path):
             panel["title"] = panel["x"]["label"] = HOSTILE
             panel["x"]["names"] = {"1": HOSTILE, "50": "'];planted();['", "100": '"];planted();["'}
     target = tmp_path / "report.html"
-    target.write_text(page.filled(HOSTILE, planted, library.packed()))
+    target.write_text(page.filled(HOSTILE, planted, page.packed_libraries()))
     tab.open(target)
     tab.evaluate("globalThis.planted = () => { globalThis.reached = true }; true")
     for view in ("overview", "print", "figures", "table/throughput", "points", "runs/0.1.2"):

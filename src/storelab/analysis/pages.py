@@ -1,22 +1,24 @@
-"""A page of headings, tables and lines, as text and as one HTML file. Imports nothing of storelab."""
+"""Pages of headings, tables and lines, as text and as one HTML file: those of `quick`, and what the stores can do.
 
-import html
+`history` makes pages of the same parts. May import: `tables`, `parts`, `core`.
+"""
+
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+import jinja2
+import pandas as pd
+
+from storelab.analysis.parts import speed, words
+from storelab.analysis.parts.groups import labelled
+from storelab.analysis.tables import build, verdicts
+from storelab.core import units
+
+TEMPLATE = Path(__file__).with_suffix(".html")
 WIDE = 100  # letters of a line of text
-STYLE = (
-    ":root{color-scheme:light dark}"
-    "body{font:15px/1.45 system-ui,sans-serif;max-width:56em;margin:2em auto;padding:0 1em;"
-    "color:light-dark(#222,#ddd);background:light-dark(#fff,#16181b)}"
-    "h1{font-size:1.5em;margin-bottom:.1em;overflow-wrap:anywhere}"
-    "h2{font-size:1.1em;margin:1.4em 0 .3em}p{margin:.3em 0}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse}"
-    "th,td{padding:.15em 1em .15em 0;text-align:right;font-weight:normal;white-space:nowrap}"
-    "th{border-bottom:1px solid #888}th:first-child,td:first-child{text-align:left;white-space:normal;min-width:7em}"
-    "figure{margin:1em 0;background:#fff;border-radius:4px}svg{width:100%;min-width:38em;height:auto}"
-)
 
 
 @dataclass
@@ -42,26 +44,11 @@ class Section:
             out += textwrap.wrap(line, WIDE, subsequent_indent=hang + "  ") or [""]
         return [*out, ""]
 
-    def html(self) -> list[str]:
-        def row(cells: Iterable[str], kind: str) -> str:
-            return "<tr>" + "".join(f"<{kind}>{html.escape(c)}</{kind}>" for c in cells) + "</tr>"
-
-        out = [f"<h2>{html.escape(self.title)}</h2>"]
-        if self.rows:
-            out += [f'<div class="wide" tabindex="0" role="region" aria-label="{html.escape(self.title)}"><table>']
-            out += [row(self.head, "th"), *(row(r, "td") for r in self.rows), "</table></div>"]
-        for line in self.lines:
-            inset = len(line) - len(line.lstrip())
-            out.append(f'<p style="margin-left:{inset / 2:g}em">{html.escape(line.strip())}</p>')
-        if self.drawing:
-            out.append(
-                f'<figure class="wide" role="img" aria-label="{html.escape(self.shows)}">{self.drawing}</figure>'
-            )
-        return out
-
 
 @dataclass
 class Page:
+    """A title, a paragraph below it, and sections."""
+
     title: str
     under: str
     sections: list[Section]
@@ -73,10 +60,200 @@ class Page:
         return "\n".join(lines).rstrip() + "\n"
 
     def html(self) -> str:
-        title = html.escape(self.title)
-        lines = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">']
-        lines += ['<meta name="viewport" content="width=device-width, initial-scale=1">', f"<title>{title}</title>"]
-        lines += [f"<style>{STYLE}</style></head><body>", f"<h1>{title}</h1>", f"<p>{html.escape(self.under)}</p>"]
-        for section in self.sections:
-            lines += section.html()
-        return "\n".join([*lines, "</body></html>"]) + "\n"
+        template = jinja2.Environment(autoescape=True, trim_blocks=True).from_string(TEMPLATE.read_text())
+        return template.render(page=self) + "\n"
+
+
+# --- the page of `storelab quick` ---
+
+READERS = {
+    "planned": "storelab's read planner chooses the requests",
+    "uproot-s3fs": "uproot as it is, over s3fs",
+}
+
+
+def page(campaign_dir: Path, url: str, seconds: float) -> Page:
+    """The page of a campaign on one endpoint, from its tables. seconds: what measuring took."""
+    names = ("points", "throughput", "latency", "sparse", "capabilities", "verdicts", "environment")
+    tables = {name: build.read(campaign_dir, name) for name in names}
+    store = tables["points"].loc[lambda t: t["workload"] != "calibrate", "store"].iloc[0]
+    mine = {n: t[t["store"] == store] if "store" in t else t for n, t in tables.items()}
+    sections = [
+        can(mine["capabilities"]),
+        rates(mine["throughput"]),
+        latencies(mine["latency"]),
+        sparse(mine["sparse"]),
+        limits(mine["verdicts"]),
+        went_wrong(mine["points"]),
+    ]
+    return Page(url, under(mine, seconds), [s for s in sections if s.rows or s.lines])
+
+
+def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
+    """What was measured from where, when, and what the numbers are."""
+    groups = tables["environment"].drop_duplicates(["group", "item"]).set_index(["group", "item"])["value"]
+    store = f"store {tables['points']['store'].iloc[0]}"
+    system, cores = _text(groups.get((store, "version"))), _text(groups.get(("environment", "cores")))
+    begun = str(tables["points"]["started"].dropna().min())
+    runs = words.interval_text(tables["throughput"]["n"])
+    return (
+        f"{f'It calls itself {system}. ' if system else ''}Measured by storelab from a host of {cores} cores on "
+        f"{begun[:10]}, from {begun[11:16]} UTC, in {units.human_duration(seconds * 1e9)}. "
+        f"Numbers are medians{f'; in brackets: {runs}' if runs else ''}."
+    )
+
+
+def can(answers: pd.DataFrame) -> Section:
+    """What it can do: how many answers are plain yes, and the others with their evidence."""
+    tried = answers[~answers["answer"].isin(["not tried", "error"])]
+    yes, out = tried[tried["answer"] == "yes"], Section("What it can do")
+    if len(answers):
+        out.lines.append(f"{len(yes)} of {words.plural(len(tried), 'question')} got a plain yes.")
+    for r in tried[tried["answer"] != "yes"].itertuples():
+        said = " ".join(str(r.evidence).split())
+        out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {said[:160]}")
+    if left := [f"{_plain(r.topic)}, {_plain(r.check)}" for r in answers[answers["answer"] == "error"].itertuples()]:
+        out.lines.append(f"  not known, for errors: {'; '.join(left)}")
+    return out
+
+
+def _plain(name: str) -> str:
+    return str(name).replace("_", " ")
+
+
+def _ordered(moved: pd.DataFrame) -> pd.DataFrame:
+    """Rows by size, uploads first, by workers; a campaign that moves no objects has no such columns, and no rows."""
+    order = ["object_size_bytes", "workload", "workers"]
+    return moved.sort_values(order, ascending=[True, False, True]) if len(moved) else moved
+
+
+def _moved(r: Any) -> tuple[str, str]:
+    """What moves in a row, and how many requests are in flight."""
+    size = words.cell("object_size_bytes", r.object_size_bytes)
+    return f"{words.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
+
+
+def rates(found: pd.DataFrame) -> Section:
+    """Objects up and down: a row for what moves, a column for how many requests are in flight."""
+    moved = found[found["workload"].isin(speed.MOVING)]
+    out = Section("How fast objects go up and down", ["", "at once", "objects/s", "MB/s", "failed"])
+    for r in _ordered(moved).itertuples():
+        out.rows.append(
+            [
+                *_moved(r),
+                words.spread([r.rate_median_per_s, r.rate_low_per_s, r.rate_high_per_s]),
+                words.spread([r.throughput_median_mb_per_s, r.throughput_low_mb_per_s, r.throughput_high_mb_per_s]),
+                words.number(r.errors),
+            ]
+        )
+    return out
+
+
+def latencies(found: pd.DataFrame) -> Section:
+    """How long one operation takes, by how many are in flight."""
+    moved = found[found["workload"].isin(speed.MOVING)] if len(found) else found
+    out = Section("How long one takes, in ms", ["", "at once", "half within", "90 % within", "99 % within"])
+    for r in _ordered(moved).itertuples():
+        values = {q: getattr(r, f"latency_{q}_median_ms") for q in ("p50", "p90", "p99")}
+        bound = _text(r.lower_bounds)  # quantiles that fall on operations which never ended
+        out.rows.append(
+            [
+                *_moved(r),
+                *("-" if pd.isna(v) else ("≥ " if q in bound else "") + words.number(v) for q, v in values.items()),
+            ]
+        )
+    if any("-" in row[2:] for row in out.rows):
+        out.lines.append("-: too few operations to say.")
+    return out
+
+
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has the one that it sweeps, or both
+
+
+def sparse(found: pd.DataFrame) -> Section:
+    """Reads of a ROOT file, by reader."""
+    out = Section("Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests each"])
+    for r in found.itertuples():
+        named = [f for f in FRACTIONS if not pd.isna(getattr(r, f, None))]
+        what = words.value_text(named[0], getattr(r, named[0])) if named else words.value_text("workload", r.workload)
+        out.rows.append(
+            [
+                f"{what}, {words.value_text('engine', r.engine)}",
+                words.spread([r.entries_median_per_s, r.entries_low_per_s, r.entries_high_per_s]),
+                words.number(r.needed_median_mb_per_s),
+                words.number(r.amplification_median_ratio),
+                words.number(r.requests_median_per_read),
+            ]
+        )
+    out.lines += [f"{name}: {text}." for name, text in READERS.items() if (found["engine"] == name).any()]
+    return out
+
+
+def limits(found: pd.DataFrame) -> Section:
+    return Section("What limited it", lines=verdicts.lines(found.assign(deployment="")))
+
+
+def went_wrong(points: pd.DataFrame) -> Section:
+    """Points that failed or do not count, with the reason."""
+    bad = points[points["state"] != "ok"]
+    out = Section("What went wrong")
+    for r in bad.itertuples():
+        out.lines.append(f"{r.key.partition('/')[2]}: {r.state}: {_text(r.reason)}")
+    return out
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
+# --- docs/capabilities.md ---
+
+CAPABILITIES = """# What the stores can do
+
+<!-- Generated by `storelab capabilities --campaign-dir {{ folder }}`. -->
+
+The workload `probe` of the campaign `{{ campaign }}` asked over the wire, and verified every answer: `yes`, `no`, or
+`differs` from what the question expects, with the evidence below; `-`: not tried; empty: no question for this protocol.
+How each question is asked: [records.md](records.md) and `src/storelab/workloads/probe/`.
+
+| | {{ names | join(" | ") }} |
+|---|{{ "---|" * names | length }}
+{% for topic, checks in topics.items() %}
+| **{{ topic }}** |{{ " |" * names | length }}
+{% for check, cells in checks.items() %}
+| {{ check }} | {{ cells | join(" | ") }} |
+{% endfor %}
+{% endfor %}
+
+## Evidence of what is not a plain yes
+
+| store | question | answer | evidence |
+|---|---|---|---|
+{% for row in unclear %}
+| {{ row | join(" | ") }} |
+{% endfor %}
+"""
+
+
+def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
+    """Return docs/capabilities.md: a table of answers, questions down and deployments across, then the evidence of what
+    is not a plain yes."""
+    rows = labelled(table)
+    rows = rows.assign(topic=rows["topic"].map(_plain), check=rows["check"].map(_plain))
+    names = list(rows["deployment"].unique())
+    topics: dict[str, dict[str, list[str]]] = {}
+    for (topic, check), answers in rows.groupby(["topic", "check"], sort=False):
+        known = answers.set_index("deployment")["answer"]
+        topics.setdefault(topic, {})[check] = [_cell(known.get(name, "")) for name in names]
+    unclear = [
+        (r.deployment, r.check, r.answer, " ".join(str(r.evidence).split()).replace("|", "\\|")[:400])
+        for r in rows[rows["answer"].isin(["no", "differs", "unclear", "error"])].itertuples(index=False)
+    ]
+    template = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True).from_string(CAPABILITIES)
+    return template.render(campaign=campaign, folder=folder, names=names, topics=topics, unclear=unclear)
+
+
+def _cell(answer: str) -> str:
+    if answer in ("", "yes"):
+        return answer
+    return "-" if answer == "not tried" else f"**{answer}**"

@@ -191,7 +191,7 @@ def verdict(campaign_dir: Path, as_json: bool) -> None:
 )
 def capabilities(campaign_dir: Path, output: Path) -> None:
     """Write a page of what each store can do, from the probe points of a campaign."""
-    from storelab.analysis import capabilities_page
+    from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
 
     table = tables.read(campaign_dir, "capabilities")
@@ -199,5 +199,5 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
         mend = "measure one that has, e.g. --set campaign=systems"
         raise UserError(str(campaign_dir), "has no point of the workload probe", mend)
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
-    records.write_atomic(output, capabilities_page.page(table, name, str(campaign_dir)).encode())
+    records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)

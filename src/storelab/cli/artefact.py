@@ -134,7 +134,7 @@ def unpack(pack_: str, folder: str | None, no_rebuild: bool) -> None:
 
     FOLDER is by default the name of the pack without its ending, here. It is a project folder afterwards.
     """
-    from storelab.analysis.artefact import unpack as module
+    from storelab.analysis.artefact import archive as module
 
     path = Path(pack_)
     target = Path(folder) if folder else Path(path.name.removesuffix(".zip").removesuffix(".crate"))

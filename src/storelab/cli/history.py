@@ -102,7 +102,7 @@ def history(
 
 
 def _write(path: Path, campaign: Path, found: "History") -> None:
-    from storelab.analysis.history import draw, said
+    from storelab.analysis.history import said
 
     if path.suffix == ".csv":
         data = said.table(found).to_csv(index=False, float_format="%.9g").encode()
@@ -112,14 +112,14 @@ def _write(path: Path, campaign: Path, found: "History") -> None:
     else:
         from storelab.analysis.figures.write import render
 
-        data = render(draw.figure(found), path.suffix[1:])
+        data = render(said.figure(found), path.suffix[1:])
     records.write_atomic(path, data)
     click.echo(path, err=True)
 
 
 def _told(found: "History") -> dict[str, Any]:
     """The history, as `answers.History` declares it."""
-    from storelab.analysis.history import environment, said
+    from storelab.analysis.history import entries, said
 
     before = [found.entries[0], *found.entries]
     each = [
@@ -129,7 +129,7 @@ def _told(found: "History") -> dict[str, Any]:
             "measured": e.measured,
             "sealed": e.sealed,
             "source": e.side.source,
-            "environment": environment.differences(b.facts, e.facts),
+            "environment": entries.differences(b.facts, e.facts),
         }
         for b, e in zip(before, found.entries, strict=False)
     ]

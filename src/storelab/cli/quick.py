@@ -71,7 +71,7 @@ def quick(
 
 def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any]) -> Any:
     """Measure the campaign in `folder`; its page."""
-    from storelab.analysis import quick_page
+    from storelab.analysis import pages
     from storelab.analysis.tables import build as tables
     from storelab.core import plan as planning
     from storelab.measure import quick as measuring
@@ -91,7 +91,7 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
     points = planning.make(config, WORKLOADS)
     seconds = measuring.measure(config, points)
     tables.build(config.campaign_dir)
-    return quick_page.page(config.campaign_dir, store["endpoint"], seconds)
+    return pages.page(config.campaign_dir, store["endpoint"], seconds)
 
 
 def near_null(settings: Settings) -> dict[str, Any]:

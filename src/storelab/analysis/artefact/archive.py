@@ -1,7 +1,8 @@
-"""A pack as a file: a ZIP whose bytes follow from its members alone, and that bears their checksums.
+"""A pack as a file: write it, take it apart elsewhere, and make tables and figures again to compare them.
 
-Members are stored as they are: what compresses writes other bytes in another version, and Parquet files, which are most
-of a campaign, are compressed already. Who reads a pack believes nothing in it: neither names, nor sizes, nor links.
+It is a ZIP whose bytes follow from its members only, with their checksums. Members are stored as they are: what
+compresses writes other bytes in another version, and Parquet files, which are most of a campaign, are compressed
+already. The reader of a pack believes nothing in it: neither names, nor sizes, nor links.
 """
 
 import errno
@@ -11,19 +12,23 @@ import os
 import shutil
 import stat
 import struct
+import tempfile
 import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from storelab import __version__
+from storelab.analysis.records.campaign import read_plan
 from storelab.core import evidence, records, units
-from storelab.core.errors import UserError, shown
+from storelab.core.errors import MeasurementFailed, UserError, shown
 
 Member = Path | bytes
-SUMS = "SHA256SUMS"
+SUMS, METADATA = "SHA256SUMS", "ro-crate-metadata.json"
 WHEN = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a ZIP can tell
 CHUNK = 1 << 20
 MOST_SUMS = 10**8  # bytes of the list, which is read as a whole: a million files
@@ -189,3 +194,132 @@ def _place(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: 
 
 def _changed(path: Path, name: str) -> UserError:
     return UserError(f"{path}: {name}", "was changed after it was packed", AGAIN)
+
+
+# --- unpack and rebuild ---
+
+MOST_NAMED = 3  # of files that differ
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """How many tables and figures were made anew, and came out the same; pictures: those whose bytes are the same, and
+    all of them (another matplotlib draws the same data with other bytes)."""
+
+    tables: int
+    figures: int
+    same_pictures: int
+    pictures: int
+
+
+def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
+    """Folder of the campaign, number of files, whether this very pack lay there already.
+
+    Nothing is placed unless all of it is whole. Raises UserError: the pack was changed, something else lies there.
+    """
+    if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
+        raise UserError(str(folder), "is there already, and is no folder", "give another folder")
+    there = folder.is_dir() and any(folder.iterdir())
+    if not there:
+        folder.absolute().parent.mkdir(parents=True, exist_ok=True)
+    beside = None if there else folder if folder.is_dir() else folder.absolute().parent
+    work = Path(tempfile.mkdtemp(prefix=".storelab-unpack-", dir=beside))
+    try:
+        listed = extract(pack, work)
+        campaign = _campaign_of(pack, work)
+        if there:
+            _same_pack(work, folder, listed)
+        else:
+            _move_whole(work, folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder / campaign, len(listed), there
+
+
+def _move_whole(work: Path, folder: Path) -> None:
+    """Into a new folder by one rename; into an empty one (it may be the working folder) with the list last: what a
+    kill leaves has none, and is taken for something else."""
+    if not folder.is_dir():
+        os.umask(mask := os.umask(0))  # it is read by setting it
+        work.chmod(0o777 & ~mask)
+        os.replace(work, folder)
+        return
+    for child in sorted(work.iterdir(), key=lambda p: p.name == SUMS):
+        os.replace(child, folder / child.name)
+
+
+def _campaign_of(pack: Path, folder: Path) -> Path:
+    """`results/<name>`. Raises UserError: there is none, or several."""
+    found = sorted(p.parent.parent.relative_to(folder) for p in folder.glob("results/*/raw/plan.json"))
+    if len(found) != 1 or not (folder / METADATA).is_file():
+        raise UserError(str(pack), f"holds {len(found)} campaigns: it is no pack of storelab", AGAIN)
+    read_plan(folder / found[0])
+    return found[0]
+
+
+def _same_pack(work: Path, folder: Path, listed: dict[str, str]) -> None:
+    """Raises UserError where the folder holds anything but this pack, or a file of it that was changed since."""
+    sums, other = work / SUMS, folder / SUMS
+    if not other.is_file() or other.read_bytes() != sums.read_bytes():
+        raise UserError(str(folder), "is not empty: something else lies there", "give a new folder")
+    for name, digest in listed.items():
+        place = folder / name
+        if not place.is_file() or records.sha256(place) != digest:
+            raise UserError(str(place), "is no longer as it was packed", "give a new folder, or remove this one")
+
+
+def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
+    """Make tables and figures of an unpacked campaign from its records, beside it, and compare.
+
+    Raises MeasurementFailed where a table has other bytes, or a figure shows something else.
+    """
+    from storelab.analysis.figures import write as figures
+    from storelab.analysis.tables import build as tables
+
+    with tempfile.TemporaryDirectory(prefix="storelab-rebuild-") as place:
+        made = Path(place) / campaign_dir.name
+        made.mkdir()
+        (made / "raw").symlink_to((campaign_dir / "raw").absolute())
+        tables.build(made)
+        figures.build(made, jobs=jobs)
+        kinds = {"tables": "*.csv", "figures": "*.json"}
+        differing = [
+            name for kind, glob in kinds.items() for name in _differing(campaign_dir / kind, made / kind, glob)
+        ]
+        if differing:
+            more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
+            raise MeasurementFailed(
+                f"{campaign_dir}: came out different: {', '.join(differing[:MOST_NAMED])}{more}; "
+                f"it was packed by storelab {_packed_by(campaign_dir)}, this is {__version__}"
+            )
+        count = {kind: len(list((made / kind).glob(glob))) for kind, glob in kinds.items()}
+        pictures = [p for glob in ("*.pdf", "*.png") for p in (made / "figures").glob(glob)]
+        other = sum(1 for p in pictures if not _same(p, campaign_dir / "figures" / p.name))
+    return Rebuilt(
+        count["tables"], count["figures"] - 1, len(pictures) - other, len(pictures)
+    )  # the index is no figure
+
+
+def _differing(packed: Path, made: Path, glob: str) -> list[str]:
+    names = sorted({p.name for folder in (packed, made) for p in folder.glob(glob)})
+    return [f"{packed.name}/{name}" for name in names if not _same(packed / name, made / name)]
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two files are the same, of figures without the sums of their pictures."""
+    if not (one.is_file() and other.is_file()):
+        return False
+    if one.suffix != ".json":
+        return one.read_bytes() == other.read_bytes()
+    return _content(records.read_json(one)) == _content(records.read_json(other))
+
+
+def _content(told: Any) -> Any:
+    """What a figure's `.json`, or the index, says of the data."""
+    sums = ("sha256", *records.SUM_KEYS)
+    return {k: _content(v) for k, v in told.items() if k not in sums} if isinstance(told, dict) else told
+
+
+def _packed_by(campaign_dir: Path) -> str:
+    graph = records.read_json(campaign_dir.parents[1] / METADATA)["@graph"]
+    return next((e["softwareVersion"] for e in graph if e["@id"] == "#storelab"), "of another version")

@@ -9,17 +9,24 @@ record workers and the start of each operation.
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from storelab.analysis.explore import opened, operations, overview, pictures
-from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, escaped
-from storelab.analysis.figures import catalogue
+from storelab.analysis.explore import opened, operations, overview
+from storelab.analysis.explore.opened import Menu, Opened, Thing, escaped
+from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.figures.specification import Specification, select
 from storelab.analysis.parts import words
 from storelab.analysis.records import scan, windows
-from storelab.analysis.report.rows import behind
+from storelab.analysis.report.build import behind
+from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram
 
+MAX_CLIENTS = 10  # in the legend of a point over its time
+MAX_OPS, CELLS = 4, 40  # of a point: panels of latency, and cells from the least latency to the longest
+LEVELS = {"p50": 0.5, "p99": 0.99}
 EVERY = -1  # client: all of them
 SLOWEST = 10
 STEPS, FEWEST = 50, 10  # of the time of a point
@@ -182,11 +189,68 @@ def over_time(o: Opened, point: str) -> Iterator[Thing]:
     rows = o.whole("points")
     row = rows[rows["key"] == point].iloc[0]
     overlap = (row["overlap_begin_s"], row["overlap_end_s"])
-    yield pictures.over_time(windows.completions(o.campaign, point, slices=STEPS), overlap)
+    yield completions_picture(windows.completions(o.campaign, point, slices=STEPS), overlap)
     enough = 0 if pd.isna(row["operations"]) else int(row["operations"]) // FOR_P99  # a probe has no number
     found = operations.latencies(o.campaign, point, min(STEPS, max(FEWEST, enough)))
-    yield pictures.latencies(found, overlap) if len(found) else NO_STARTS
+    yield latency_picture(found, overlap) if len(found) else NO_STARTS
     if pd.isna(row["overlap_begin_s"]):
         yield "A point with roles has a window for each role, in `roles.csv`."
     else:
         yield pd.DataFrame([{"window": w} | {n: row[f"{w}_{n}"] for n in OF_WINDOW} for w in windows.WINDOWS])
+
+
+def completions_picture(series: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
+    """Draw the completions of each client over the time of a point.
+
+    series: as `windows.completions` returns it. overlap: seconds in which the rates are taken (NaN: of no window).
+    """
+    with plots.style():
+        fig = plots.sheet(2.8)
+        ax = fig.subplots()
+        if pd.notna(overlap[0]):
+            ax.axvspan(*overlap, color="0.92", zorder=0)
+        clients = list(dict.fromkeys(series["client"]))
+        looks = plots.looks([str(c) for c in clients], ordered=len(clients) > MAX_CLIENTS)
+        for client in clients:
+            own = series[series["client"] == client]
+            colour = looks[str(client)][0]
+            ax.plot(own["second"], own["operations_per_s"], color=colour, drawstyle="steps-mid", linewidth=1)
+        ax.set(xlabel="Seconds from the agreed start", ylabel="Operations/s of one client", ylim=(0, None))
+        if 1 < len(clients) <= MAX_CLIENTS:
+            handles = [Line2D([], [], color=looks[str(c)][0], label=f"client {c}") for c in clients]
+            plots.key(fig, handles, "")
+    return fig
+
+
+def latency_picture(buckets: pd.DataFrame, overlap: tuple[float, float]) -> Figure:
+    """Latency over the time of a point, a panel for each kind of operation: a cell is darker where it has a larger
+    share of the operations of its step; lines are quantiles of each step.
+
+    buckets: as `operations.latencies` gives them. overlap: as in `over_time`.
+    """
+    ops = buckets.groupby("op")["operations"].sum().sort_values(ascending=False).index[:MAX_OPS]
+    edges = np.geomspace(buckets["upper_ns"].min() / WIDTH, buckets["upper_ns"].max(), CELLS + 1) / 1e6
+    step = (buckets["second"] / (buckets["step"] + 0.5)).iloc[0]
+    sides = step * np.arange(buckets["step"].max() + 2)
+    with plots.style():
+        fig = plots.sheet(2.4 * len(ops) + 0.2)
+        for ax, op in zip(fig.subplots(len(ops), squeeze=False).ravel(), ops, strict=True):
+            own = buckets[buckets["op"] == op]
+            middle = own["upper_ns"] / np.sqrt(WIDTH) / 1e6
+            count, *_ = np.histogram2d(own["second"], middle, [sides, edges], weights=own["operations"].astype(float))
+            share = np.divide(count, count.sum(1, keepdims=True), where=count > 0, out=np.full(count.shape, np.nan))
+            ax.pcolormesh(sides, edges, share.T, cmap="Blues", norm=PowerNorm(0.4, vmin=0), rasterized=True)
+            values = np.full((len(LEVELS), len(sides) - 1), np.nan)  # a step without operations interrupts the line
+            for at, part in own.groupby("step"):
+                upper, counts = part["upper_ns"].to_numpy(float), part["operations"].to_numpy()
+                known = [enough(counts.sum(), level) for level in LEVELS.values()]
+                values[known, at] = of_histogram(upper, counts, [*LEVELS.values()])[known] / 1e6
+            for name, line, colour in zip(LEVELS, values, ("#d55e00", "0.15"), strict=True):
+                if np.isfinite(line).any():
+                    ax.plot((sides[1:] + sides[:-1]) / 2, line, color=colour, linewidth=1, marker=".", ms=2, label=name)
+            for edge in overlap if pd.notna(overlap[0]) else ():
+                ax.axvline(edge, color="0.5", linewidth=0.8, linestyle=":")
+            ax.set(yscale="log", xlabel="Seconds from the agreed start", ylabel=f"Latency of {op} [ms]")
+            plots.plain_numbers(ax.yaxis, edges[-1] / edges[0], 6)
+            ax.legend(loc="upper right", fontsize=6.5)
+    return fig

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Opened
-from storelab.analysis.explore.things import Thing, charted
-from storelab.analysis.figures.systems.earlier import FIGURES
+from storelab.analysis.explore.opened import Opened, Thing, charted
+from storelab.analysis.figures.systems import EARLIER
 from storelab.analysis.statistics.judging import NOT_MEASURED, VERDICTS
 from storelab.analysis.tables.earlier import MEASURED
 
@@ -36,41 +35,34 @@ def statements(o: Opened) -> Iterator[Thing]:
     if table.empty:
         yield "Nothing in this campaign has a measure that the evaluations of 2012 to 2015 printed too."
         return
-    if (found := charted({"earlier": (FIGURES["earlier"], [table])})) is not None:
+    if (found := charted({"earlier": (EARLIER, [table])})) is not None:
         yield found
     yield table.drop(columns="interval", errors="ignore")
 
 
-def _ours(table: pd.DataFrame) -> bool:
-    """Whether a table has more than what was printed."""
-    return len(table) > 0 and bool((table["source"] == MEASURED).any())
-
-
 def threads(o: Opened) -> Iterator[Thing]:
     """Show the threads of one client, 2012, next to ours."""
-    table = o.whole("one_client")
-    if not _ours(table):
-        yield "No single client here worked with several threads, as that of 2012 did."
-        return
-    yield table[[*THREADS, *OF_THREADS]]
+    missing = "No single client here worked with several threads, as that of 2012 did."
+    yield from _next_to_ours(o, "one_client", missing, (*THREADS, *OF_THREADS))
 
 
 def laboratory(o: Opened) -> Iterator[Thing]:
     """Show the storage laboratory of HEPiX, 2010, next to ours."""
-    table = o.whole("storage_lab")
-    if not _ours(table):
-        yield "No jobs here read as those of the storage laboratory of 2010 did."
-        return
-    yield table.dropna(axis="columns", how="all")
+    yield from _next_to_ours(o, "storage_lab", "No jobs here read as those of the storage laboratory of 2010 did.")
 
 
 def reads(o: Opened) -> Iterator[Thing]:
     """Show reads of a part of the entries, 2015, next to ours."""
-    table = o.whole("table2")
-    if not _ours(table):
-        yield "No reads in this campaign."
-        return
-    yield table.dropna(axis="columns", how="all")
+    yield from _next_to_ours(o, "table2", "No reads in this campaign.")
+
+
+def _next_to_ours(o: Opened, name: str, missing: str, columns: tuple[str, ...] = ()) -> Iterator[Thing]:
+    """Show a table, or these columns of it; say what is missing where it has only what was printed."""
+    table = o.whole(name)
+    if table.empty or not (table["source"] == MEASURED).any():
+        yield missing
+    else:
+        yield table[list(columns)] if columns else table.dropna(axis="columns", how="all")
 
 
 def findings(o: Opened) -> Iterator[Thing]:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from storelab.analysis.explore.opened import Menu, Opened, named
-from storelab.analysis.explore.things import Thing, charted, escaped
-from storelab.analysis.figures.roles import timeline as over_time
+from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, named
+from storelab.analysis.figures import timeline as over_time
 from storelab.analysis.records import roles
 from storelab.analysis.records.campaign import read_plan
 

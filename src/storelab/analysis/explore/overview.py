@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, charted, compact, escaped
+from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, compact, escaped
 from storelab.analysis.figures import catalogue
 from storelab.analysis.parts import words
-from storelab.analysis.report import summary
+from storelab.analysis.report import build
 from storelab.core import calibration
 
 ALL = ""  # of the menu of figures
@@ -21,7 +20,7 @@ MORE = ("interval", "coverage_percent")
 
 def campaign(o: Opened) -> Iterator[Thing]:
     """What was measured, where and when, and what is noted of points; as on the page of the campaign."""
-    head = summary.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
+    head = build.head(o.campaign, {name: o.whole(name) for name in ("points", "numbers")})
     yield f"**{escaped(head['title'])}**"
     yield pd.DataFrame(head["facts"], columns=["what", "value"])
     if head["notes"]:

@@ -12,12 +12,13 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.explore import opened
-from storelab.analysis.explore.opened import Filters, Opened
-from storelab.analysis.explore.things import Thing, displayable, escaped
+from storelab.analysis.explore.opened import Filters, Opened, Thing, displayable, escaped
 from storelab.analysis.parts import words
 from storelab.core.errors import UserError
 
 View = Callable[..., Iterable[Thing]]
+ROWS = 5  # of a list of values
+WIDE = {"width": "auto", "max_width": "60em"}
 
 
 class Picker:
@@ -53,9 +54,7 @@ class Picker:
         if alone():
             self.render(place, view, opened.resolved(self.opened, options)[1])
             return
-        from storelab.analysis.explore import widgets
-
-        widgets.menus(self, place, view, options)
+        _menus(self, place, view, options)
 
     def render(self, place: int, view: View, chosen: Mapping[str, Any]) -> None:
         """Call a view and display what it gives; a person's mistake is one line."""
@@ -79,9 +78,7 @@ class Picker:
         if alone():
             display(Markdown(self.said()))
             return
-        from storelab.analysis.explore import widgets
-
-        display(widgets.panel(self))
+        display(_panel(self))
 
     def said(self) -> str:
         """What is looked at, in one line."""
@@ -94,3 +91,78 @@ class Picker:
 def alone() -> bool:
     """Return whether no user can choose: the environment names the campaign, or ipywidgets is not installed."""
     return opened.NAMED in os.environ or find_spec("ipywidgets") is None
+
+
+def _panel(picker: Picker) -> Any:
+    """A menu of campaigns, and lists of values to filter by; nothing marked in a list: all of them."""
+    import ipywidgets as w
+
+    here = picker.opened.folder.resolve()
+    known = {p.resolve(): p.name for p in [*opened.named(), here]}
+    campaigns = w.Dropdown(
+        description="Campaign", options=[(name, folder) for folder, name in known.items()], value=here
+    )
+    box = w.VBox()
+
+    def filters() -> None:
+        lists = {
+            column: w.SelectMultiple(
+                description=words.heading(column),
+                options=menu,
+                value=picker.opened.filters.get(column, ()),
+                rows=min(ROWS, len(menu)),
+            )
+            for column, menu in opened.choices(picker.opened.plan).items()
+            if len(menu) > 1
+        }
+
+        def marked(_: Any) -> None:
+            picker.filter(**{column: one.value for column, one in lists.items()})
+
+        for one in lists.values():
+            one.observe(marked, "value")
+        box.children = [campaigns, w.HBox(list(lists.values()))]
+
+    def chosen(change: Mapping[str, Any]) -> None:
+        picker.choose(change["new"])
+        filters()
+
+    campaigns.observe(chosen, "value")
+    filters()
+    return box
+
+
+def _menus(picker: Picker, place: int, view: View, options: Mapping[str, Any]) -> None:
+    """Display the menus of a view, and below them what it yields, again whenever one of them or the picker changes."""
+    import ipywidgets as w
+    from IPython.display import display
+
+    out, wanted = w.Output(), dict[str, Any]()
+    found, _ = opened.resolved(picker.opened, options)
+    drops = {
+        name: w.Dropdown(description=name.replace("_", " ").capitalize(), layout=w.Layout(**WIDE)) for name in found
+    }
+    setting = False
+
+    def again() -> None:
+        nonlocal setting
+        menus_now, chosen = opened.resolved(picker.opened, options, wanted)
+        setting = True
+        for name, drop in drops.items():
+            drop.options = menus_now[name]
+            drop.value = chosen[name]
+        setting = False
+        with out:
+            out.clear_output(wait=True)
+            picker.render(place, view, chosen)
+
+    def changed(name: str, value: Any) -> None:
+        if not setting:
+            wanted[name] = value
+            again()
+
+    for name, drop in drops.items():
+        drop.observe(lambda change, name=name: changed(name, change["new"]), "value")
+    picker.watch(again)
+    display(w.VBox([*drops.values(), out]))
+    again()

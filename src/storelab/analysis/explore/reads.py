@@ -4,17 +4,17 @@ if the store were farther away.
 The planner is not part of the analysis: the notebook passes it (`storelab.readplan`).
 """
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from storelab.analysis.explore import pictures
-from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Thing, charted, compact, escaped
-from storelab.analysis.figures import catalogue
+from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, compact, escaped
+from storelab.analysis.figures import catalogue, plots
 from storelab.analysis.records import windows
 
 NONE = "No reads in this campaign."
@@ -120,7 +120,26 @@ def what_if(planner: ModuleType) -> Callable[..., Iterator[Thing]]:
         kind = "a MADE-UP link" if link is MADE_UP else "a link that was measured"
         title = f"{part:g} % of the volume of {file.name.partition('.')[0]}, {kind}"
         yield escaped(f"{title}: round trip {1000 * link['rtt_s']:.3g} ms, {link['bandwidth'] / 1e6:.4g} MB/s")
-        yield pictures.fronts(plans, title)
+        yield front_picture(plans, title)
         yield pd.DataFrame(rows)
 
     return view
+
+
+def front_picture(plans: Mapping[str, tuple[np.ndarray, np.ndarray]], title: str) -> Figure:
+    """Plans of the read planner: a curve for each link, MB on the wire against seconds, by ascending gap."""
+    with plots.style():
+        fig = plots.sheet(3.4)
+        ax = fig.subplots()
+        looks = plots.looks(list(plans), ordered=True)
+        for name, (wire, seconds) in plans.items():
+            colour, marker = looks[name]
+            ax.plot(wire, seconds, color=colour, linewidth=1)
+            best = int(np.argmin(seconds))
+            ax.plot(wire[best], seconds[best], color=colour, marker=marker, linestyle="none")
+        ax.set(xscale="log", yscale="log", xlabel="Wire [MB]", ylabel="Time [s]")
+        for axis, values in ((ax.xaxis, 0), (ax.yaxis, 1)):
+            every = np.concatenate([pair[values] for pair in plans.values()])
+            plots.plain_numbers(axis, every.max() / every.min(), 6)
+        plots.key(fig, looks, textwrap.fill(title, 90))
+    return fig

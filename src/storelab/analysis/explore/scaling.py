@@ -1,20 +1,22 @@
 """Scaling curves: where the speed stops rising with clients, workers, front-ends …, and whether it falls again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from storelab.analysis.explore import overview, pictures
-from storelab.analysis.explore.opened import Opened
-from storelab.analysis.explore.things import Thing
+from storelab.analysis.explore import overview
+from storelab.analysis.explore.opened import Opened, Thing
+from storelab.analysis.figures import panels, plots
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees
 from storelab.analysis.tables import throughput
 from storelab.analysis.tables.points import axis_columns, plain, rated
 
+MAX_CURVES = 12  # panels
 NONE = f"No scaling curve in this campaign: no axis has {knees.LEAST_VALUES} values while all others are held."
 PARTS = ("knee_value", "knee_low", "knee_high", "plateau_value", "linearity_value", "linearity_low", "linearity_high")
 FIRST = (knees.PEAK, knees.KNEE)  # shapes that are shown first
@@ -64,11 +66,33 @@ def curves(o: Opened) -> Iterator[Thing]:
     shown = []
     for title, row in zip(said, rows.to_dict("records"), strict=True):
         own = [(x, y) for head, x, y in found if _same(row, head)]
-        if own and len(shown) < pictures.MOST_CURVES:
+        if own and len(shown) < MAX_CURVES:
             shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{speed.UNITS[row['metric']]}]"))
-    yield pictures.scaling(shown)
+    yield scaling_picture(shown)
     if len(rows) > len(shown):
         yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."
     table = rows[["axis", "metric", "least", "most", "n", "curve", *PARTS, "reason"]]
     table.insert(0, "curve of", said)
     yield table.rename(columns={"curve": "shape"}).dropna(axis="columns", how="all")
+
+
+def scaling_picture(curves: Sequence[tuple[str, Mapping[str, Any], np.ndarray, np.ndarray, str]]) -> Figure:
+    """A panel for each curve: title, its row of scaling.csv, values of the axis and speeds of the runs, label of the
+    speed. Dots are runs, the line joins their means; the band is the interval of the knee or peak."""
+    with plots.style():
+        small = "dots: runs; line: their mean; band: 95 % interval of the knee or peak, dashed where it is"
+        fig, cells = plots.grid(len(curves), 2.1, small)
+        colour = plots.tones(1)[0]
+        for ax, (title, row, x, y, label) in zip(cells, curves, strict=True):
+            values = np.unique(x)
+            ax.plot(values, [y[x == v].mean() for v in values], color=colour)
+            ax.plot(x, y, color=colour, marker="o", markersize=3, linestyle="none", alpha=0.5)
+            if pd.notna(row["knee_value"]):
+                ax.axvspan(row["knee_low"], row["knee_high"], color="#f8ddd2", linewidth=0, zorder=0)
+                ax.axvline(row["knee_value"], color="#d55e00", linewidth=1, linestyle="--")
+            plots.count_axis(ax, values, words.heading(str(row["axis"]).partition(",")[0]), 6)
+            ax.set_ylim(0, 1.1 * y.max())
+            ax.set_ylabel(label)
+            plots.plain_numbers(ax.yaxis)
+            plots.title(ax, f"{title}: {row['curve']}", panels.side_by_side(len(curves)))
+    return fig

@@ -3,26 +3,35 @@
 Stores of this campaign or of others below `results/`. The calibration's server is not a system.
 """
 
+import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from storelab.analysis.compare import sides, terminal
-from storelab.analysis.explore import opened, overview, pictures
-from storelab.analysis.explore.opened import Menu, Opened, kept, named
-from storelab.analysis.explore.things import Thing, charted, escaped
+from storelab.analysis.explore import opened, overview
+from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, kept, named
+from storelab.analysis.figures import plots
 from storelab.analysis.figures.specification import Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
 from storelab.analysis.parts import speed, words
 from storelab.analysis.records.campaign import read_plan
+from storelab.analysis.statistics import ratios as statistics
 from storelab.analysis.tables.points import NO_RATES
 from storelab.core.model import PREFIX
 
+VERDICTS = {
+    statistics.FASTER: ("#029e73", "^"),
+    statistics.SLOWER: ("#d55e00", "v"),
+    statistics.CANNOT_TELL: ("0.45", "o"),
+}
 MOST = 40  # ratios in the picture
 SIDE = tuple[Path, str]  # folder of a campaign, store
 NONE = (
@@ -124,7 +133,7 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
         names = [f"{p}: {m.partition(' [')[0]}" for p, m in zip(shown["point"], shown["measure"], strict=True)]
         drawn = shown.loc[far, ["B / A", "low", "high", "B is"]].set_axis(["ratio", "low", "high", "verdict"], axis=1)
         left = f", the {MOST} farthest from 1 of {len(shown)}" if len(shown) > MOST else ""
-        yield pictures.compared([names[i] for i in far], drawn, f"B, {other.name}, over A, {one.name}{left}: B is")
+        yield ratio_picture([names[i] for i in far], drawn, f"B, {other.name}, over A, {one.name}{left}: B is")
         yield shown
     for note in terminal.notes(table, one, other, alone, ()):
         yield escaped(note)
@@ -210,3 +219,27 @@ def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) ->
     yield charted({"overlay": (figure, [rows])}) or ALONE
     shown = [c for c in dict.fromkeys([*apart, x, "store", *overview.OF_GROUP]) if c in rows]
     yield rows[shown].sort_values([*apart, x, "store"])
+
+
+def ratio_picture(names: Sequence[str], rows: pd.DataFrame, title: str) -> Figure:
+    """Ratios with their intervals, a line each. rows: `ratio`, `low`, `high`, `verdict`."""
+    with plots.style():
+        fig = plots.sheet(1.1 + 0.2 * len(rows))
+        ax = fig.subplots()
+        places = np.arange(len(rows))[::-1]
+        for at, row in zip(places, rows.to_dict("records"), strict=True):
+            colour, marker = VERDICTS[row["verdict"]]
+            if pd.notna(row["low"]):
+                ax.plot([row["low"], row["high"]], [at, at], color=colour, linewidth=1)
+            ax.plot(row["ratio"], at, color=colour, marker=marker, markersize=4, linestyle="none")
+        ax.axvline(1, color="0.3", linewidth=0.8, linestyle="--", zorder=1.5)
+        values = rows[["ratio", "low", "high"]].astype(float).to_numpy()
+        if np.nanmin(values) > 0:
+            ax.set_xscale("log")
+            plots.plain_numbers(ax.xaxis, np.nanmax(values) / np.nanmin(values), 6)
+        ax.set_yticks(places, [textwrap.shorten(n, 100) for n in names], fontsize=6.5)
+        ax.set_ylim(-0.7, len(rows) - 0.3)
+        ax.set_xlabel("B / A, with its 95 % interval")
+        handles = [Line2D([], [], color=c, marker=m, label=said) for said, (c, m) in VERDICTS.items()]
+        plots.key(fig, handles, title)
+    return fig

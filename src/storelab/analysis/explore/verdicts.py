@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.explore.opened import Menu, Opened
-from storelab.analysis.explore.things import Charts, Thing, escaped
+from storelab.analysis.explore.opened import Charts, Menu, Opened, Thing, escaped
 from storelab.analysis.parts import words
 from storelab.analysis.report import details
-from storelab.analysis.report.rows import behind
+from storelab.analysis.report.build import behind
 from storelab.analysis.tables.verdicts import NOT_KNOWN, said
 
 NONE = "No verdict in this campaign: no point has a rate."

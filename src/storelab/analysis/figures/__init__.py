@@ -1,3 +1,9 @@
-"""Tidy table in, figure out. May import: `tables`, `parts`, `statistics`, `core`."""
+"""Tidy table in, figure out.
 
-KINDS = ("pdf", "png")  # the files of a figure, beside what it is (`<name>.json`); a paper needs the first
+`catalogue` lists the figures, `specification` declares what one is, `panels` arranges its rows, `draw` and `plots` draw
+it, and `write` writes the files. The other modules define figures, a module for each subject.
+
+May import: `tables`, `parts`, `records`, `statistics`, `core`.
+"""
+
+KINDS = ("pdf", "png")  # files of a figure, next to what it is (`<name>.json`); a paper needs the first

@@ -5,39 +5,47 @@ its plan carries.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures import (
-    errors,
-    latency,
-    own,
-    panels,
-    resources,
-    sparse,
-    systems,
-    throughput,
-)
-from storelab.analysis.figures.reading import events, gaps
-from storelab.analysis.figures.roles import timeline
+from storelab.analysis.figures import events, latency, panels, planned, sparse, systems, throughput, timeline
 from storelab.analysis.figures.specification import Declared, Specification, select
-from storelab.analysis.figures.systems import together as along
 from storelab.analysis.parts import words
 from storelab.analysis.records import roles, selection
 
-_ORDER = (throughput, systems, sparse, gaps, events, latency, resources, errors)  # the paper's; others stand behind
-_HERE = Path(__file__).parent
-_FOUND = (
-    import_module(".".join([__package__, *path.relative_to(_HERE).with_suffix("").parts]).removesuffix(".__init__"))
-    for path in sorted((*_HERE.glob("*.py"), *_HERE.glob("*/*.py")), key=lambda path: path.stem)
-    if "\nFIGURES = {" in path.read_text()
-)
-MODULES = (*_ORDER, *(module for module in _FOUND if module not in _ORDER))
-FIGURES: dict[str, Declared] = {name: figure for module in MODULES for name, figure in module.FIGURES.items()}
-_HOME = {name: module.__name__ for module in MODULES for name in module.FIGURES}
+FIGURES: dict[str, Declared] = {
+    "throughput_download": throughput.THROUGHPUT_DOWNLOAD,
+    "throughput_upload": throughput.THROUGHPUT_UPLOAD,
+    "metadata_download": throughput.METADATA_DOWNLOAD,
+    "metadata_upload": throughput.METADATA_UPLOAD,
+    "metadata_stat": throughput.METADATA_STAT,
+    "metadata_list": throughput.METADATA_LIST,
+    "systems": systems.SYSTEMS,
+    "front_ends": systems.FRONT_ENDS,
+    "buckets": systems.BUCKETS,
+    "space": systems.SPACE,
+    "volume": sparse.READS_BY_VOLUME,
+    "entries": sparse.READS_BY_ENTRIES,
+    "replay": sparse.REPLAYS,
+    "phases": sparse.READ_PHASES,
+    "gaps": sparse.GAPS,
+    "front": sparse.FRONT,
+    "events_throughput": events.EVENTS_THROUGHPUT,
+    "latency_closed": latency.LATENCY_CLOSED,
+    "latency_open": latency.LATENCY_OPEN,
+    "latency_spectrum": latency.LATENCY_SPECTRUM,
+    "threads": throughput.THREADS,
+    "client_resources": throughput.CLIENT_RESOURCES,
+    "errors_over_time": latency.ERRORS_OVER_TIME,
+    "distributions": latency.DISTRIBUTIONS,
+    "earlier": systems.EARLIER,
+    "launches": systems.LAUNCHES,
+    "role_phases": timeline.ROLE_PHASES,
+    "releases": systems.RELEASES,
+    "soak": timeline.SOAK,
+    "events_bars": events.EVENTS_BARS,
+}
 
 
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
@@ -46,18 +54,18 @@ def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
     points, couplings = _points(plan), selection.couplings_of(plan)
     found = {}
     for name, known in FIGURES.items():
-        figure = along.others(known, couplings)
+        figure = planned.others(known, couplings)
         rows = select(points, figure.where)
         if len(rows) and isinstance(figure, Specification):
-            rows = along.without(rows, couplings, figure.x)
+            rows = planned.without(rows, couplings, figure.x)
         if len(rows) and all(c in rows and rows[c].nunique() > 1 for c in figure.several):
             found[name] = figure
-    return found | along.of_plan(plan) | timeline.of_plan(plan) | own.figures(plan)
+    return found | planned.of_plan(plan) | timeline.of_plan(plan) | planned.declared(plan)
 
 
 def is_built_in(name: str) -> bool:
     """Whether the paper's text may speak of a figure of this name."""
-    return name in FIGURES or name.split("_")[0] in (timeline.STEM, along.STEM)
+    return name in FIGURES or name.split("_")[0] in (timeline.STEM, planned.STEM)
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
@@ -65,62 +73,46 @@ def names(plan: Mapping[str, Any]) -> list[str]:
     return list(of(plan))
 
 
-def modules(name: str) -> tuple[str, ...]:
-    """Dotted names of the modules that define and draw a figure: with what these import, all that it rests on."""
-    home = {timeline.STEM: timeline, along.STEM: along}.get(name.split("_")[0], own)
-    return _HOME.get(name, home.__name__), f"{__package__}.draw"
-
-
 def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
     """The planned points with the columns of the tables that the choice of figures asks for."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in plan["workloads"].items()}
     rows = []
     for point in plan["points"]:
-        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()} | {
-            k: point[k] for k in ("store", "workload")
-        }
+        row = {columns[point["workload"]][k]: v for k, v in point["axes"].items()}
+        row |= {"store": point["store"], "workload": point["workload"]}
         if having := plan["workloads"][point["workload"]].get("roles"):
             row["phase"] = roles.DURING if timeline.is_disturbed(point, having) else roles.THROUGHOUT
-        rows.append(
-            row | {"deployment": words.deployment(row), "loop": "open" if row.get("arrival_rate") else "closed"}
-        )
+        loop = "open" if row.get("arrival_rate") else "closed"
+        rows.append(row | {"deployment": words.deployment(row), "loop": loop})
     return pd.DataFrame(rows)
 
 
+BLIND = "Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
+LINKS = " Dashed: what links can carry, over the points that used half of it or more."
+CEILINGS = " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
+
+
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
-    """The caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared host;
-    what is not shown. shown: its panels, where they are known; the caption is then about what they show."""
+    """Return the caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared
+    host; and what is not shown.
+
+    shown: the panels of the figure, where they are known; the caption is then about what they show.
+    """
     rows = shown.rows if shown else panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []
-    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
-    alone = shared.any() and not panels.limits(rows).any()
-    said = panels.fields(rows) | {
+    host, symbols = panels.on_one_host(rows), panels.symbols(rows)
+    fields = panels.fields(rows) | {
         "seconds": " and ".join(f"{s:g}" for s in seconds),
         "bars": words.bars_text(rows) if "interval" in rows else "",
-        "scaling": "Front-ends and clients share the cores of one host: what more front-ends would bring, this "
-        "figure cannot tell."
-        if alone
-        else "",
-        "shared": (
-            "Client and server share one host."
-            if shared.all()
-            else "Some clients share the server's host."
-            if shared.any()
-            else ""
-        )
-        + (f" {symbols[0].upper()}{symbols[1:]}." if (symbols := panels.symbols(rows)) else ""),
-        "limit": (
-            " Dashed: what links can carry, over the points that used half of it or more."
-            if panels.links(rows).any()
-            else ""
-        )
-        + (
-            " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
-            if panels.ceilings(rows).any()
-            else ""
-        ),
+        "scaling": BLIND if host and len(rows) and not panels.limits(rows).any() else "",
+        "shared": _sentence(host) + (f" {_sentence(symbols)}" if symbols else ""),
+        "limit": (LINKS if panels.links(rows).any() else "") + (CEILINGS if panels.ceilings(rows).any() else ""),
+        "published": f" {figure.published(rows)}".rstrip() if figure.published else "",
     }
-    printed = getattr(figure, "published", None)
-    said["published"] = f" {printed(rows)}".rstrip() if printed else ""
     left = panels.left(figure, table, shown)
-    return (shown.figure if shown else figure).caption.format(**said).strip() + (f" Shown: {left}." if left else "")
+    text = (shown.figure if shown else figure).caption.format(**fields).strip()
+    return f"{text} Shown: {left}." if left else text
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""

@@ -195,9 +195,8 @@ def _curves(
 def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str]) -> None:
     """Medians with bars from low to high."""
     colour, marker = look
-    y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
-    bars = {"yerr": [y - low, high - y], "elinewidth": 1, "capsize": 2.5}
-    ax.errorbar(at, y, **bars, color=colour, marker=marker, linestyle=curve.dash)
+    bars = {"yerr": plots.bars(rows, curve.metric, curve.unit), "elinewidth": 1, "capsize": 2.5}
+    ax.errorbar(at, rows[curve.column()].astype(float), **bars, color=colour, marker=marker, linestyle=curve.dash)
 
 
 def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
@@ -232,7 +231,7 @@ def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: 
         plots.value_axis(axes, values, label, measure.log_from if measure.scale == "auto" else float("inf"))
     for ax, own in zip(axes, values, strict=True):
         if not own.notna().any():
-            ax.text(0.5, 0.5, "not recorded", transform=ax.transAxes, ha="center", fontsize=7, color="0.35")
+            plots.say_inside(ax, "not recorded", color="0.35")
 
 
 def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:
@@ -331,12 +330,12 @@ def _dots(
     drawn = []
     for name, place, curve, rows in lines_of(spec, panel, looks):
         colour, marker = looks[name]
-        value, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
+        value, bars = rows[curve.column()].astype(float), plots.bars(rows, curve.metric, curve.unit)
         y = pd.Series(
             [names.index(c) + 0.48 / max(2, len(looks)) * ((len(looks) - 1) / 2 - place) for c in rows[spec.x]],
             index=rows.index,
         )
-        ax.errorbar(value, y, xerr=[value - low, high - value], fmt=marker, color=colour, capsize=2.5, elinewidth=1)
+        ax.errorbar(value, y, xerr=bars, fmt=marker, color=colour, capsize=2.5, elinewidth=1)
         _runs(ax, runs, rows, y, curve, colour, "h")
         plots.mark(ax, value, y, looks[name], *marked(spec, rows, curve))
         drawn.append(value)

@@ -1,22 +1,28 @@
-"""Figures of latency: against concurrency (closed loop), against the arrival rate (open loop), and its spectrum.
+"""Figures of single operations: latency against load, spectrum and distributions of latency, and errors over time.
 
-What the quantiles are: `tables.latency`. Both axes of time are logarithmic.
+Latency is shown against concurrency (closed loop) and against the arrival rate (open loop). What the quantiles are:
+`tables.latency`. What an error and its class are: `tables.errors`.
 """
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.panels import room, side_by_side
+from storelab.analysis.figures.panels import PAGE, room, side_by_side, varying, with_series
 from storelab.analysis.figures.specification import Curve, Function, Measure, Specification
-from storelab.analysis.parts import words
-from storelab.analysis.tables import latency
+from storelab.analysis.parts import groups, words
+from storelab.analysis.tables import errors, latency
+from storelab.analysis.tables.resources import BUSY, COARSE, PLACE, shown, unpacked
 from storelab.core import units
 from storelab.core.axes import DEPLOYMENT_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# --- latency against load, and its spectrum ---
 
 CURVES = (
     Curve("latency_p50", "ms", "p50"),
@@ -111,11 +117,6 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values(["place", "system", "loop", "load"])
 
 
-def _spectrum_panels(table: pd.DataFrame) -> int:
-    rows = _spectrum_rows(table)
-    return rows["panel"].nunique() if len(rows) else 0
-
-
 def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and
     engine), dashes for the load."""
@@ -142,7 +143,9 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 kind = "most due" if r["loop"] == "open" else kind
                 said = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
                 handles.setdefault(said, plots.Line2D([], [], label=said, **look))
-            _quantile_axis(ax)
+            ax.set(xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations")  # room behind the curves
+            ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
+            ax.set_xticks([], minor=True)
             if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title has the one load
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
@@ -153,22 +156,11 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
     return fig
 
 
-def _quantile_axis(ax: "Axes") -> None:
-    ax.set(
-        xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations"
-    )  # room for the loads behind the curves
-    ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
-    ax.set_xticks([], minor=True)
-
-
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
     """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; its
     end (x, y), its load in words, its colour."""
-    known = [
-        (p, f"latency_{n}")
-        for p, n in zip(latency.LEVELS, latency.NAMES, strict=True)
-        if not pd.isna(row[f"latency_{n}_median_ms"])
-    ]
+    levels = zip(latency.LEVELS, latency.NAMES, strict=True)
+    known = [(p, f"latency_{n}") for p, n in levels if not pd.isna(row[f"latency_{n}_median_ms"])]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
     bars = [[v - w for v, w in zip(y, low, strict=True)], [w - v for v, w in zip(y, high, strict=True)]]
     ax.errorbar([aside / (1 - p) for p, _ in known], y, bars, elinewidth=1, capsize=2.5, **look)
@@ -176,34 +168,269 @@ def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -
     return aside / (1 - known[-1][0]), y[-1], load, look["color"]
 
 
-FIGURES = {
-    "latency_closed": _curves(
-        "closed",
-        "concurrency",
-        "Operations in flight (clients times workers)",
-        "Latency against concurrency, closed loop",
-        "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each "
-        "run, and the time to the "
-        "first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per worker only. "
-        "Medians of the runs; "
-        "{bars}. {shared}",
-    ),
-    "latency_open": _curves(
-        "open",
-        "arrival_rate",
-        "Operations due per second",
-        "Latency against load, open loop",
-        "Latency against the operations due per second, open loop ({engine}, runs of {seconds} s): quantiles of each "
-        "run, counted from "
-        "when an operation was due. Open symbols: the system did not keep up. Medians of the runs; {bars}. {shared}",
-    ),
-    "latency_spectrum": Function(
-        table="latency",
-        function=latency_spectrum,
-        count=_spectrum_panels,
-        most=room(),
-        things="panels",
-        caption="Latency by quantile, by system, loop and load, which is at the end of each curve or in the title. "
-        "Medians of the runs; {bars}. {shared}",
-    ),
+LATENCY_CLOSED = _curves(
+    "closed",
+    "concurrency",
+    "Operations in flight (clients times workers)",
+    "Latency against concurrency, closed loop",
+    "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, "
+    "and the time to the first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per "
+    "worker only. Medians of the runs; {bars}. {shared}",
+)
+LATENCY_OPEN = _curves(
+    "open",
+    "arrival_rate",
+    "Operations due per second",
+    "Latency against load, open loop",
+    "Latency against the operations due per second, open loop ({engine}, runs of {seconds} s): quantiles of each "
+    "run, counted from "
+    "when an operation was due. Open symbols: the system did not keep up. Medians of the runs; {bars}. {shared}",
+)
+LATENCY_SPECTRUM = Function(
+    table="latency",
+    function=latency_spectrum,
+    count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
+    most=room(),
+    things="panels",
+    caption="Latency by quantile, by system, loop and load, which is at the end of each curve or in the title. "
+    "Medians of the runs; {bars}. {shared}",
+)
+
+# --- distributions of times and resources ---
+
+COLUMNS = {  # quantities of a column of panels, each with its dash -> label
+    ("operation_time",): "Time of an operation [ms]",
+    ("traffic",): "Loopback of the host [MB/s]",
+    ("received", "sent"): "Network of a host [MB/s]",
+    ("cpu",): "CPU of a client [cores]",
+    ("memory",): "Memory of a client [MB]",
 }
+SOLID_AND_DOTTED = ("-", ":")
+LINE_HEIGHT = 1.45  # inches of a line of panels
+MOST = int(PAGE / LINE_HEIGHT) - 1  # the caption needs room
+LETTERS = 120  # of the legend in a line
+FLAT = 1.1  # largest over least value of a quantity that gets no panels
+SERIES = 6  # curves of a panel that can be told apart
+
+
+def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The rows of each line of panels: of an operation and a size."""
+    by = [c for c in ("workload", "object_size_bytes") if c in table]
+    return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
+
+
+def distributions(table: pd.DataFrame) -> "Figure | None":
+    """A line of panels for each operation and size, at the most clients; a column for each quantity; a curve for
+    each deployment and engine, and whatever else varies."""
+    from storelab.analysis.figures import plots
+
+    if not (places := _places(table)[:MOST]):
+        return None
+    rows = groups.labelled(pd.concat(places))
+    told = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
+    several = ["deployment"] if rows["deployment"].nunique() > 1 else []
+    rows = with_series(rows, [*several, *told], usual=True)
+    lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
+    looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
+    columns = {q: label for q, label in COLUMNS.items() if _varies(rows[rows["quantity"].isin(q)])}
+    if not columns:
+        return None
+    with plots.style():
+        note = "Samples of all runs in the window in which all clients are active; percent of samples up to a value"
+        fig = plots.sheet(LINE_HEIGHT * len(places) + 0.9, note)
+        cells = fig.subplots(len(places), len(columns), squeeze=False, sharex="col")
+        for line, (own, left) in zip(cells, lines, strict=True):
+            for ax, quantities in zip(line, columns, strict=True):
+                least = _least(rows[rows["quantity"].isin(quantities)])
+                _panel(ax, own, quantities, {n: c for n, (c, _) in looks.items()}, least)
+            said = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
+            line[0].text(0, 1.05, _line_heading(own) + left, **said).set_in_layout(False)  # wider than its panel
+            line[0].set_title(" ", fontsize=7)  # the room for it
+            line[0].set_ylabel("%")
+        for column, label in zip(cells.T, columns.values(), strict=True):
+            column[-1].set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
+            plots.plain_numbers(column[-1].xaxis, np.divide(*column[-1].get_xlim()[::-1]), 5)
+        _key(fig, {name: colour for name, (colour, _) in looks.items()})
+    return fig
+
+
+def _key(fig: "Figure", colours: dict[str, object]) -> None:
+    """The names of the curves in small letters: there may be many."""
+    from storelab.analysis.figures import plots
+
+    handles = [plots.Line2D([], [], color=c, label=name) for name, c in colours.items()]
+    columns = max(1, min(4, len(handles), LETTERS // (max(map(len, colours)) + 8)))
+    fig.set_figheight(min(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1), PAGE))
+    title = {"title": "How times and use are spread", "title_fontsize": 9.5}
+    fig.legend(handles=handles, loc="outside upper center", frameon=False, ncols=columns, fontsize=6.5, **title)
+
+
+def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the rows of up to SERIES settings: of more, that with the shortest mean time of each deployment, and in
+    words how many."""
+    names = list(dict.fromkeys(rows["series"]))
+    if len(names) <= SERIES:
+        return rows, ""
+    times = rows[rows["quantity"] == "operation_time"]
+    times = times if len(times) else rows
+    fastest = times.loc[times.groupby("deployment", sort=False)["mean"].idxmin(), "series"].unique()[:SERIES]
+    which = f"{len(fastest)} of {len(names)} settings, the fastest of each system"
+    return rows[rows["series"].isin(fastest)], f", {which} (all are in distributions.csv)"
+
+
+def _line_heading(rows: pd.DataFrame) -> str:
+    """`seaweedfs: download of 4 kB, 21 clients`; of several deployments without a name."""
+    first = rows.iloc[0]
+    size = first.get("object_size_bytes")
+    what = words.value_text("workload", first["workload"])
+    what += "" if size is None or pd.isna(size) else f" of {units.format_size(int(size))}"
+    one = f"{first['deployment']}: " if rows["deployment"].nunique() == 1 else ""
+    return f"{one}{what}, {_clients(rows)}"
+
+
+def _clients(rows: pd.DataFrame) -> str:
+    """`4 clients`, or `2 to 4 clients`."""
+    least, most = int(rows["clients"].min()), int(rows["clients"].max())
+    return words.plural(most, "client") if least == most else f"{least} to {most} clients"
+
+
+def _varies(rows: pd.DataFrame) -> bool:
+    """Return whether a quantity was recorded, and of a resource whether it differs by more than FLAT."""
+    if rows.empty or (rows["quantity"] == "operation_time").any():
+        return len(rows) > 0
+    return not 0 < rows["most"].max() < FLAT * rows["least"].min()
+
+
+def _least(rows: pd.DataFrame) -> float:
+    """Return where the curves of a column of panels begin: at the least value, below all others where it is zero."""
+    if not rows["zeros"].any():
+        return float(rows["least"].min())
+    buckets = [histogram.index.min() for h in rows["histogram"] if len(histogram := unpacked(h))]
+    return 10.0 ** ((min(buckets, default=0) - 1) / COARSE)
+
+
+def _panel(
+    ax: "Axes", rows: pd.DataFrame, quantities: tuple[str, ...], colours: dict[str, object], least: float
+) -> None:
+    """Draw cumulative distributions on a logarithmic axis, on which zeros are at `least`."""
+    import seaborn as sns
+
+    from storelab.analysis.figures import plots
+
+    ax.set_xscale("log")
+    for quantity, dash in zip(quantities, SOLID_AND_DOTTED, strict=False):
+        parts = []
+        for _, r in rows[rows["quantity"] == quantity].iterrows():
+            counts = unpacked(r["histogram"])
+            inside = np.clip(10.0 ** (counts.index.to_numpy(float) / COARSE), r["least"], r["most"])
+            places = [least, *inside]
+            parts.append(pd.DataFrame({"x": places, "of": [r["zeros"], *counts], "series": r["series"]}))
+        if parts:
+            look = {"palette": colours, "stat": "percent", "linestyle": dash, "linewidth": 1, "legend": False}
+            sns.ecdfplot(pd.concat(parts), x="x", weights="of", hue="series", ax=ax, **look)
+    ax.set(xlabel="", ylabel="", ylim=(0, 104))
+    ax.tick_params(labelsize=6.5)
+    if not ax.lines:
+        plots.say_inside(ax, "not recorded", color="0.35")
+
+
+DISTRIBUTIONS = Function(
+    table="distributions",
+    function=distributions,
+    count=lambda table: len(_places(table)),
+    most=MOST,
+    things="operations and sizes",
+    caption="Cumulative distributions at the most clients that were measured, by system and engine: times of "
+    "operations that succeeded; bytes that the busiest interface of a client's host received (solid) and sent "
+    "(dotted) a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
+    "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
+    "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A resource "
+    f"that varies by less than {100 * (FLAT - 1):.0f} % is not shown.",
+)
+
+# --- errors over time ---
+
+MOST_RUNS, MOST_CLASSES = 6, 5
+TITLE = 52  # characters of a line above a panel
+REST = "other errors"
+
+
+def errors_over_time(table: pd.DataFrame) -> "Figure | None":
+    """Operations per second by class over the seconds of the worst runs; crosses where few operations failed."""
+    from storelab.analysis.figures import plots
+
+    if "run_fraction" not in table or table.empty:
+        return None
+    worst = _worst(table)
+    rows = table[table["key"].isin(worst.head(MOST_RUNS))]
+    totals = rows[rows["class"] != errors.GOOD].groupby("class")["operations"].sum()
+    classes = list(totals.sort_values(ascending=False, kind="stable").index[:MOST_CLASSES])
+    if len(totals) > MOST_CLASSES:
+        rows = rows.assign(**{"class": rows["class"].where(rows["class"].isin([errors.GOOD, *classes]), REST)})
+        classes.append(REST)
+    tones = plots.tones()
+    colours = {errors.GOOD: "0.8"} | dict(zip(classes, [tones[i] for i in (3, 0, 1, 2, 4, 7)], strict=False))
+    with plots.style():
+        fig, cells = plots.grid(rows["key"].nunique(), 1.9, _error_note(table, len(worst)))
+        for ax, (_, run) in zip(cells, rows.groupby("key", sort=False), strict=True):
+            _stack(ax, run, colours)
+            ax.yaxis.set_major_formatter(lambda v, _: words.grouped(f"{v:g}", plots.THIN))
+        plots.key(fig, [plots.Patch(color=c, label=n) for n, c in colours.items()], "Operations that ended, by outcome")
+    return fig
+
+
+def _worst(table: pd.DataFrame) -> pd.Series:
+    """Keys of the worst run of each group of points; the table has the worst run first."""
+    return (
+        table[["key"]]
+        .assign(group=table["key"].map(lambda key: key.rpartition("rep~")[0]))
+        .drop_duplicates("group")["key"]
+    )
+
+
+def _error_note(table: pd.DataFrame, groups: int) -> str:
+    which = (
+        f"The {MOST_RUNS} worst of {groups} groups of points with errors, of each its worst run"
+        if groups > MOST_RUNS
+        else "The worst run of each group of points with errors"
+    )
+    budget = (
+        f"above the failure budget of {100 * table['failure_budget'].iloc[0]:g} % of its operations a run is invalid"
+    )
+    return f"{which}; {budget}. Counts per second; crosses: failures too few to be seen"
+
+
+def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
+    """One run: stacked steps of one second."""
+    seconds = np.arange(int(run["second"].max()) + 1)
+    counts = run.groupby(["class", "second"])["operations"].sum()
+    below = np.zeros(len(seconds))
+    for name, colour in colours.items():
+        if name not in counts.index.get_level_values(0):
+            continue
+        y = counts[name].reindex(seconds, fill_value=0).to_numpy(float)
+        ax.stairs(below + y, np.append(seconds, seconds[-1] + 1), baseline=below, fill=True, color=colour, linewidth=0)
+        below = below + y
+    top = 1.12 * max(below.max(), 1)
+    failed = run[run["class"] != errors.GOOD].groupby("second")["operations"].sum()
+    small = failed[failed < 0.01 * top].index
+    ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
+    first = run.iloc[0]
+    state = "INVALID, " if first["state"] == "invalid" else ""
+    said = ", ".join(words.key_text(first["key"]))
+    ax.set_title(
+        f"{textwrap.fill(said, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
+        fontsize=7,
+    )
+    ax.set(xlim=(0, seconds[-1] + 1), ylim=(0, top), xlabel="Seconds from the agreed start", ylabel="Operations/s")
+
+
+ERRORS_OVER_TIME = Function(
+    table="errors_over_time",
+    function=errors_over_time,
+    count=lambda table: len(_worst(table)),
+    most=MOST_RUNS,
+    things="groups of points with errors",
+    caption="Operations that ended in each second, by outcome, of the runs with the largest fractions of failed "
+    "operations. Single runs. {shared}",
+)

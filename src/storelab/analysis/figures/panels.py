@@ -59,6 +59,14 @@ def symbols(rows: pd.DataFrame, before: str = "") -> str:
     return before + "; ".join(said) if said else ""
 
 
+def on_one_host(rows: pd.DataFrame) -> str:
+    """Say whether clients share the host of the server."""
+    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
+    if shared.all():
+        return "client and server share one host"
+    return "some clients share the server's host" if shared.any() else ""
+
+
 def rated(figure: Declared, rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows without `few`, where the figure shows no rates that have open symbols."""
     measures = figure.measures if isinstance(figure, Specification) else ()

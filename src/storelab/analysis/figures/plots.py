@@ -15,9 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch  # noqa: F401  (for the figures, which load this module when they draw)
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, side_by_side, symbols
+from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, on_one_host, side_by_side, symbols
 from storelab.analysis.parts import words
 from storelab.core import units
 
@@ -69,15 +70,8 @@ def looks(names: Sequence[str], ordered: bool = False) -> Looks:
 def subtitle(rows: pd.DataFrame) -> str:
     """What the bars are; where client and server share a host, with the share of its cores that each took; what
     open symbols are."""
-    shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series(False, index=rows.index)
-    note = (
-        "; client and server share one host"
-        if shared.all()
-        else "; some clients share the server's host"
-        if shared.any()
-        else ""
-    )
-    note += words.cpu_shares(rows[shared]) if shared.any() else ""
+    host = on_one_host(rows)
+    note = f"; {host}{words.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
     note += symbols(rows, "; ")
     return f"Medians, {words.bars_text(rows).replace('minimum to maximum', 'min to max')}{note}"
 
@@ -97,6 +91,31 @@ def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figu
     return fig, cells[:panels]
 
 
+def sheet(height: float, small: str = "") -> Figure:
+    """Return an empty figure as wide as the text, with a small line below."""
+    fig = Figure(figsize=(WIDTH, height), layout="constrained")
+    if small:
+        fig.supxlabel(small, fontsize=7, color="0.35")
+    return fig
+
+
+def bars(rows: pd.DataFrame, metric: str, unit: str) -> list[pd.Series]:
+    """Return how far the interval of a metric reaches below and above its median."""
+    low, median, high = (rows[f"{metric}_{part}_{unit}"].astype(float) for part in ("low", "median", "high"))
+    return [median - low, high - median]
+
+
+def role_colours(roles: pd.Series) -> dict[str, Any]:
+    """Return the colour of each role, in the order in which they come."""
+    tones, order = sns.color_palette("colorblind"), (0, 1, 2, 4, 5, 9, 6, 7, 8, 3)
+    return {role: tones[i] for role, i in zip(dict.fromkeys(roles), order, strict=False)}
+
+
+def say_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
+    """Write into the middle of a panel why nothing is drawn there."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", fontsize=size, **look)
+
+
 def title(ax: Axes, text: str, columns: int) -> None:
     """Above a panel, in as many lines as it needs."""
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
@@ -112,14 +131,10 @@ def labels(cells: Sequence[Axes], columns: int) -> None:
             ax.xaxis.label.set_visible(False)
         if i % columns and said[i][1] == said[i - 1][1]:
             ax.yaxis.label.set_visible(False)
-        _wrap(ax, high, columns)
-
-
-def _wrap(ax: Axes, high: float, columns: int) -> None:
-    if columns > 2 and len(ax.get_xlabel()) > 28:
-        ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
-    if high < 2 and len(ax.get_ylabel()) > 18:
-        ax.set_ylabel(textwrap.fill(ax.get_ylabel(), 18))
+        if columns > 2 and len(ax.get_xlabel()) > 28:
+            ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
+        if high < 2 and len(ax.get_ylabel()) > 18:
+            ax.set_ylabel(textwrap.fill(ax.get_ylabel(), 18))
 
 
 def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
@@ -274,21 +289,16 @@ def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, fa
     every = pd.concat([pd.Series(dtype=float), *values]).dropna()
     known = every[every > 0]
     span = known.max() / known.min() if len(known) else 1
-    if span <= factor:
-        one_range(axes, values)
-        for ax in axes:
-            ax.set_ylim(0, max(ax.get_ylim()[1], 1.08 * known.max() if len(known) else 1))
-    elif (every <= 0).any():
-        for ax in axes:
-            ax.set_yscale("symlog", linthresh=10 ** math.floor(math.log10(known.min())))
-        one_range(axes, values)
-        for ax in axes:
-            ax.set_ylim(0, max(ax.get_ylim()[1], 1.3 * known.max()))
-    else:
-        for ax in axes:
-            ax.set_yscale("log")
-        one_range(axes, values)
+    most = known.max() if len(known) else 1
+    scale = "linear" if span <= factor else "symlog" if (every <= 0).any() else "log"
+    near_zero = {"linthresh": 10 ** math.floor(math.log10(known.min()))} if scale == "symlog" else {}
+    for ax in axes if scale != "linear" else ():
+        ax.set_yscale(scale, **near_zero)
+    one_range(axes, values)
     for ax in axes:
+        if scale != "log":
+            room = 1.3 if scale == "symlog" else 1.08 if len(known) else 1
+            ax.set_ylim(0, max(ax.get_ylim()[1], room * most))
         plain_numbers(ax.yaxis, span if ax.get_yscale() == "log" else 0)
         ax.set_ylabel(label)
 

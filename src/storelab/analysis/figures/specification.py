@@ -87,6 +87,7 @@ class Declared:
     held: Mapping[str, Any] = field(default_factory=dict)
     several: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()  # further tables that it needs
+    published: Callable[[pd.DataFrame], str] | None = None  # more of the caption, such as what others published
 
     def told(self, table: pd.DataFrame) -> pd.DataFrame:
         """The rows of its table that the caption tells of."""
@@ -130,7 +131,6 @@ class Specification(Declared):
     hollow: Rows | None = None  # which points are open; default: rates of few operations
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
     note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
-    published: Callable[[pd.DataFrame], str] | None = None  # what the hollow points of others are, for the caption
     height: float = 2.3  # inches of a panel
     line: float = 0.0  # inches more for each category
 
@@ -142,7 +142,6 @@ class Function(Declared):
 
     function: Callable[..., "Figure | None"]
     count: Callable[[pd.DataFrame], int] = len
-    published: Callable[[pd.DataFrame], str] | None = None  # more of the caption, from its rows
     least: int = 1
     most: float = float("inf")
     things: str = "rows"

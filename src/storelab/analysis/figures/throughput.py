@@ -1,20 +1,27 @@
-"""Figures of whole objects against clients, after figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001.
+"""Figures of whole objects against clients, and of one client against its threads.
 
-Rates are medians in the `overlap` window. Large objects show throughput; small ones and
-HEAD requests, the rate of operations.
+The first ones follow figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the `overlap`
+window. Large objects show throughput; small ones and HEAD requests, the rate of operations. The figures of one client
+show rates against its threads, and what it used: experiment 1 of the evaluations (docs/campaigns.md), where a client
+with up to 200 threads ran out of sockets and memory.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
-from storelab.analysis.parts import words
+from storelab.analysis.parts import groups, speed, words
 from storelab.analysis.parts.speed import LARGE
+from storelab.analysis.records import published
 from storelab.analysis.records.links import CLIENTS
+from storelab.analysis.tables.earlier import PRINTED
 from storelab.analysis.tables.throughput import CLASSES
 from storelab.core import units
+
+# --- against clients ---
 
 MB_PER_S, PER_S = Curve("throughput", "mb_per_s"), Curve("rate", "per_s")
 PIECE = 0.06  # of the axis: the length to each side of a line that holds for one number of clients
@@ -97,33 +104,154 @@ def _against_clients(name: str, what: str, title: str, curve: Curve, label: str)
     )
 
 
-FIGURES = {
-    "throughput_download": _against_clients(
-        "throughput_download", "Aggregated download throughput", "Download", MB_PER_S, "Aggregated throughput [MB/s]"
-    ),
-    "throughput_upload": _against_clients(
-        "throughput_upload", "Aggregated upload throughput", "Upload", MB_PER_S, "Aggregated throughput [MB/s]"
-    ),
-    "metadata_download": _against_clients(
-        "metadata_download", "Downloads per second", "Download", PER_S, "Downloads [objects/s]"
-    ),
-    "metadata_upload": _against_clients(
-        "metadata_upload", "Uploads per second", "Upload", PER_S, "Uploads [objects/s]"
-    ),
-    "metadata_stat": _against_clients(
-        "metadata_stat", "HEAD requests per second", "HEAD", PER_S, "HEAD requests [objects/s]"
-    ),
-    "metadata_list": Specification(
-        table="throughput",
-        where=of_class("metadata_list"),
-        prepare=lambda table: _measured(table, PER_S),
-        measures=(Measure((PER_S,), "Keys listed [keys/s]"),),
-        hue=("page_size", "prefix_depth"),
-        panels=("store", "keys"),
-        heading=lambda first, _: f"{first['store']}, {words.value_text('keys', first['keys'])}",
-        title="Listings ({engine})",
-        caption="Keys listed per second against the number of clients, by pages and by folders below the one that is "
-        "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. "
-        "{shared}",
-    ),
+THROUGHPUT_DOWNLOAD = _against_clients(
+    "throughput_download", "Aggregated download throughput", "Download", MB_PER_S, "Aggregated throughput [MB/s]"
+)
+THROUGHPUT_UPLOAD = _against_clients(
+    "throughput_upload", "Aggregated upload throughput", "Upload", MB_PER_S, "Aggregated throughput [MB/s]"
+)
+METADATA_DOWNLOAD = _against_clients(
+    "metadata_download", "Downloads per second", "Download", PER_S, "Downloads [objects/s]"
+)
+METADATA_UPLOAD = _against_clients("metadata_upload", "Uploads per second", "Upload", PER_S, "Uploads [objects/s]")
+METADATA_STAT = _against_clients(
+    "metadata_stat", "HEAD requests per second", "HEAD", PER_S, "HEAD requests [objects/s]"
+)
+METADATA_LIST = Specification(
+    table="throughput",
+    where=of_class("metadata_list"),
+    prepare=lambda table: _measured(table, PER_S),
+    measures=(Measure((PER_S,), "Keys listed [keys/s]"),),
+    hue=("page_size", "prefix_depth"),
+    panels=("store", "keys"),
+    heading=lambda first, _: f"{first['store']}, {words.value_text('keys', first['keys'])}",
+    title="Listings ({engine})",
+    caption="Keys listed per second against the number of clients, by pages and by folders below the one that is "
+    "listed ({engine}, runs of {seconds} s). Medians in the window in which all clients are active; {bars}. {shared}",
+)
+
+
+# --- one client and its threads ---
+
+OF_2012 = {"put": ("upload", "^"), "get": ("download", "v")}
+OPERATIONS = ("put", "get", "get_range", "delete", "stat")
+
+
+def against_workers(table: pd.DataFrame) -> pd.DataFrame:
+    """Of a table of groups of OPERATIONS the rows that show the threads of one client: of the least number of
+    clients, in a closed loop, where more than one number of workers was measured; with `deployment` and `moved`,
+    the bytes of one operation."""
+    if "workers" not in table or table.empty:
+        return table.iloc[:0]
+    rows = table[table["workers"].notna()]
+    if "arrival_rate" in rows:
+        rows = rows[rows["arrival_rate"].fillna(0) == 0]
+    rows = rows[rows["clients"] == rows["clients"].min()]
+    swept = rows.groupby(["store", "workload", "object_size_bytes"], dropna=False)["workers"].transform("nunique") > 1
+    rows = groups.labelled(rows[swept]) if len(rows) else rows
+    if rows.empty:
+        return rows
+    ranged = rows["workload"] == "get_range"
+    moved = rows["object_size_bytes"].astype(float)
+    if "range_size_bytes" in rows:
+        moved = moved.mask(ranged, rows["range_size_bytes"].astype(float))
+    return rows.assign(moved=moved.where(rows["workload"].isin(speed.MOVING), 0))
+
+
+def _rates(rows: pd.DataFrame) -> pd.DataFrame:
+    """With `shown`: what the panel of a row shows, MB/s only where all of its operations are large."""
+    rows = rows[rows["rate_median_per_s"].notna()]
+    least = rows.groupby(["object_size_bytes", "deployment"])["moved"].transform("min")
+    return rows.assign(shown=(least >= speed.LARGE).map({True: "throughput", False: "rate"}))
+
+
+def _used(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["time_wait_more_median_sockets"].notna() | rows["client_rss_median_mb"].notna()]
+
+
+def _size_heading(first: pd.Series, rows: pd.DataFrame) -> str:
+    size = f"{units.format_size(int(first['object_size_bytes']))} objects"
+    return f"{first['deployment']}, {size}" if rows["deployment"].nunique() > 1 else size
+
+
+def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+    """Yield the table of one client with its threads of 2012 in panels of one client, one bucket and objects of its
+    sizes: as printed, with the printed spread."""
+    sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
+    buckets = rows["buckets"].fillna(1) if "buckets" in rows else pd.Series([1])
+    if len(sizes) != 1 or None in sizes or (rows["clients"] != 1).any() or not (buckets == 1).any():
+        return
+    table = published.load("uds1_2012_single_client_threads")
+    column = "mb_per_s" if measure.curves == (MB_PER_S,) else "files_per_s"
+    for workload, (operation, marker) in OF_2012.items():
+        own = table[(table["object_size_printed"] == min(sizes)) & (table["operation"] == operation)]
+        if (rows["workload"] == workload).any():
+            points = own.set_index("threads")
+            label = f"published 2012: {operation} (UDS 1, 1 bucket)"
+            yield Reference(points[column], label=label, marker=marker, spread=points[f"{column}_err"])
+
+
+def _said_of_2012(rows: pd.DataFrame) -> str:
+    known = rows[
+        rows["object_size_bytes"].isin(list(PRINTED)) & (rows["clients"] == 1) & rows["workload"].isin(OF_2012)
+    ]
+    if known.empty:
+        return ""
+    return (
+        "Hollow and grey: published in 2012 for one client of another system (Huawei UDS, first generation, one "
+        "bucket; the client had 1 Gb/s), as printed, with the printed spread."
+    )
+
+
+_SHARED: dict[str, Any] = {
+    "where": {"workload": OPERATIONS},
+    "rows": against_workers,
+    "several": ("workers",),
+    "x": "workers",
+    "x_label": "Workers per client",
+    "hue": ("workload",),
+    "within": True,
+    "panels": ("object_size_bytes", "deployment"),
+    "swept": True,
+    "heading": _size_heading,
 }
+THREADS = Specification(
+    table="throughput",
+    prepare=_rates,
+    measures=(
+        Measure((PER_S,), "objects/s", where={"shown": "rate"}),
+        Measure((MB_PER_S,), "MB/s", where={"shown": "throughput"}),
+    ),
+    title="Threads: {deployment}{clients} ({engine})",
+    caption="Rates of the least number of clients against the workers (threads or connections) of each, by operation "
+    "and buckets ({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
+    references=of_2012,
+    published=_said_of_2012,
+    **_SHARED,
+)
+CLIENT_RESOURCES = Specification(
+    table="resources",
+    prepare=_used,
+    measures=(
+        Measure(
+            (
+                Curve("open", "sockets", "open at the clients"),
+                Curve("time_wait_more", "sockets", "TIME_WAIT, more than before", ":"),
+            ),
+            "TCP sockets",
+        ),
+        Measure((Curve("client_rss", "mb", "resident, at most"),), "Memory of the clients [MB]"),
+        Measure(
+            (Curve("client_user", "cores", "user"), Curve("client_system", "cores", "system", ":")),
+            "CPU of the clients [cores]",
+        ),
+    ),
+    columns=True,
+    labels=5,
+    height=2.1,
+    title="What the client used: {deployment}{clients} ({engine})",
+    caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how many "
+    "more were in TIME_WAIT on its host than at the start (those of a server on the same host included); the most "
+    "memory of its processes; their CPU. Medians; {bars}. {shared}",
+    **_SHARED,
+)

@@ -3,12 +3,14 @@
 import gc
 import io
 import multiprocessing
-import traceback
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import Any
 
 from fontTools import subset
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -20,9 +22,6 @@ from storelab.analysis.figures.specification import Declared
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build as tables
 from storelab.core import records
-
-if TYPE_CHECKING:
-    from multiprocessing.sharedctypes import Synchronized
 
 DPI = 200
 CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
@@ -88,72 +87,44 @@ def build(
 def _each(
     jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path, kinds: Sequence[str]
 ) -> list[list[Path]]:
-    """What is written of each figure, in their order. This process draws, and others beside it; each takes the next
-    figure that nobody has begun, so that one which starts late, or has a slow figure, holds up nobody."""
-    names, written = list(figures), dict[int, list[Path]]()
+    """Return what is written of each figure, in their order.
+
+    This process draws from the end of the list, other processes from its begin, until nothing is left.
+    """
+    names = list(figures)
     if min(jobs, len(names)) < 2:
         return [_one(folder, name, figures[name], campaign_dir, kinds) for name in names]
-    # Begun anew: pandas and Arrow have threads, and what is forked beside them may wait for a lock for good.
+    # Spawned, not forked: pandas and Arrow have threads, and a process forked next to them may wait for a lock forever.
     spawn = multiprocessing.get_context("spawn")
-    begun, processes, ends = spawn.Value("i", 0), [], []
+    others = ProcessPoolExecutor(min(jobs, len(names)) - 1, spawn, _begin, (gc.get_threshold(),))
     try:
-        for _ in range(1, min(jobs, len(names))):
-            here, there = spawn.Pipe(duplex=False)
-            process = spawn.Process(
-                target=_share, args=(there, begun, folder, campaign_dir, names, kinds, gc.get_threshold()), daemon=True
-            )
-            process.start()
-            there.close()
-            processes.append(process)
-            ends.append(here)
-        for i in _taken(begun, len(names)):
-            written[i] = _one(folder, names[i], figures[names[i]], campaign_dir, kinds)
-        for end in ends:
-            try:
-                told = end.recv()
-            except EOFError:
-                missing = [name for i, name in enumerate(names) if i not in written]
-                raise RuntimeError(f"a process that drew one of {', '.join(missing)} was ended") from None
-            if isinstance(told, Exception):
-                raise told
-            written |= told
+        drawn = {name: others.submit(_one_of_plan, folder, name, campaign_dir, kinds) for name in names}
+        mine = {
+            name: _one(folder, name, figures[name], campaign_dir, kinds)
+            for name in reversed(names)
+            if drawn[name].cancel()
+        }
+        return [mine[name] if name in mine else drawn[name].result() for name in names]
     finally:
-        for process in processes:
-            process.terminate()
-            process.join()
-    return [written[i] for i in range(len(names))]
+        others.shutdown(cancel_futures=True)
 
 
-def _taken(begun: "Synchronized[int]", number: int) -> Iterator[int]:
-    """Places of figures that this process shall draw, of so many, one at a time."""
-    while True:
-        with begun.get_lock():
-            i = begun.value
-            begun.value += 1
-        if i >= number:
-            return
-        yield i
-
-
-def _share(
-    told: Connection,
-    begun: "Synchronized[int]",
-    folder: Path,
-    campaign_dir: Path,
-    names: Sequence[str],
-    kinds: Sequence[str],
-    garbage: tuple[int, int, int],
-) -> None:
-    """Work of another process: what it wrote of each figure that it took, or the mistake that ended it. garbage: when
-    Python looks for some, as in the process that asks."""
+def _begin(garbage: tuple[int, int, int]) -> None:
+    """Prepare a process that draws: it ends with the one that asked for it, and collects garbage as often."""
     gc.set_threshold(*garbage)
-    try:
-        figures = catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
-        taken = _taken(begun, len(names))
-        told.send({i: _one(folder, names[i], figures[names[i]], campaign_dir, kinds) for i in taken})
-    except Exception as error:  # noqa: BLE001  (told to whoever asked)
-        error.add_note(traceback.format_exc())
-        told.send(error)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+@cache
+def _figures_of(campaign_dir: Path) -> dict[str, Declared]:
+    return catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
+
+
+def _one_of_plan(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
+    """Draw a figure in another process, which reads the plan: the functions of a specification cannot be sent."""
+    return _one(folder, name, _figures_of(campaign_dir)[name], campaign_dir, kinds)
 
 
 def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:

@@ -1,8 +1,9 @@
-"""The entries of a history on disk: `results/<campaign>@<date>`, each a whole sealed campaign like any other.
+"""The entries of a history on disk, and what differs between the environments of two entries.
 
-The campaign is measured in `results/<campaign>`. `add` seals it there and gives its folder the date on which it was
-measured, so that the next measuring finds the place free. Nothing is copied, and nothing removed: an entry never takes
-the place of another.
+An entry is `results/<campaign>@<date>`, a whole sealed campaign like any other. The campaign is measured in
+`results/<campaign>`. `add` seals it there and gives its folder the date on which it was measured, so that the next
+measuring finds the place free. Nothing is copied, and nothing removed: an entry never takes the place of another.
+Facts of an environment are those of `environment.csv`, and the lengths of the windows, which are not axes.
 """
 
 import glob
@@ -13,14 +14,69 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+import pandas as pd
+
 from storelab.analysis.compare import sides
-from storelab.analysis.history import environment
 from storelab.analysis.parts import speed
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.analysis.tables.points import axis_columns
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
+
+# --- environment ---
+
+Fact = tuple[str, str]  # group and item: ("store alpha", "version")
+LEFT_OUT = ("checks",)  # groups that tell how a run went, not what it ran on
+MOST_SAID = 100  # characters of a value
+WINDOWS = {"duration_s": "window [s]", "warm_up_s": "warm-up [s]"}
+
+
+def environment_facts(environment: pd.DataFrame, points: pd.DataFrame) -> dict[Fact, frozenset[str]]:
+    """(group, item) -> all values that points had. environment: `environment.csv`; points: `points.csv`."""
+    out: dict[Fact, set[str]] = {}
+    for row in environment.itertuples(index=False):
+        if row.group not in LEFT_OUT:
+            for item, value in _items(str(row.item), "" if pd.isna(row.value) else str(row.value)):
+                out.setdefault((str(row.group), item), set()).add(value)
+    for column, said in WINDOWS.items():
+        out["measuring", said] = {f"{v:g}" for v in points[column].dropna().astype(float)}
+    return {fact: frozenset(values) for fact, values in out.items()}
+
+
+def _items(item: str, value: str) -> list[tuple[str, str]]:
+    """Packages one by one: `boto3 1.43, s3fs 2026.9` is one text in the table."""
+    if item != "packages":
+        return [(item, value)]
+    return [(name, version) for name, _, version in (p.partition(" ") for p in value.split(", ") if p)]
+
+
+def of_store(known: Mapping[Fact, frozenset[str]], store: str) -> dict[Fact, frozenset[str]]:
+    """Without what is told of other stores."""
+    return {f: v for f, v in known.items() if not f[0].startswith("store ") or f[0] == f"store {store}"}
+
+
+def differences(before: Mapping[Fact, frozenset[str]], after: Mapping[Fact, frozenset[str]]) -> list[str]:
+    """What changed, one line each: `store alpha: version 4.47 -> 4.48`."""
+    groups = [{g for g, _ in known} for known in (before, after)]
+    out = [f"{group}: is new" for group in sorted(groups[1] - groups[0])]
+    out += [f"{group}: is gone" for group in sorted(groups[0] - groups[1])]
+    for group, item in sorted({*before, *after}):
+        if all(group in known for known in groups):
+            was, now = before.get((group, item)), after.get((group, item))
+            if was != now:
+                out.append(f"{group}: {item} {_said(was)} -> {_said(now)}")
+    return out
+
+
+def _said(values: frozenset[str] | None) -> str:
+    if values is None:
+        return "(not recorded)"
+    text = ", ".join(sorted(v or "(none)" for v in values))
+    return text if len(text) <= MOST_SAID else f"{text[: MOST_SAID - 1]}…"
+
+
+# --- entries ---
 
 SIGN = "@"  # no name of a campaign has it
 MOST = 1000  # entries of one day
@@ -36,7 +92,7 @@ class Entry:
     side: sides.Side
     measured: str
     sealed: str
-    facts: Mapping[environment.Fact, frozenset[str]]
+    facts: Mapping[Fact, frozenset[str]]
 
     @property
     def folder(self) -> Path:
@@ -126,7 +182,7 @@ def _entry(folder: Path, at: str) -> Entry:
     assert seal is not None
     table, source = sides.newest_tables(folder)
     side = sides.of_tables(folder.name, folder, table, source)
-    facts = environment.facts(table("environment"), side.points)
+    facts = environment_facts(table("environment"), side.points)
     needed = {*KEPT, *axis_columns(side.plan), *speed.COLUMNS.values()}  # of many entries, the rest takes its time
     side = replace(side, points=side.points[[c for c in side.points if c in needed]])
     return Entry(folder.name.partition(SIGN)[2], side, at, seal["time"], facts)
@@ -141,5 +197,5 @@ def _of_store(entries: list[Entry], store: str) -> list[Entry]:
     for e in entries:
         if store in e.side.stores:
             own = replace(e.side, points=e.side.points[e.side.points["store"] == store])
-            out.append(replace(e, side=own, facts=environment.of_store(e.facts, store)))
+            out.append(replace(e, side=own, facts=of_store(e.facts, store)))
     return out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.systems.together import STEM
+from storelab.analysis.figures.planned import STEM
 from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
 from storelab.analysis.latex.headlines import Headline, closed, runs
 from storelab.analysis.latex.parts import THIN, below, camel, escape, interval, left, longtable, row

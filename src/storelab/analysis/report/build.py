@@ -1,12 +1,24 @@
-"""Write `report.html`: the page, the libraries that draw, and the data, packed. Same tables and records, same bytes."""
+"""Write `report.html`: the page, the libraries that draw, and the data, packed. Same tables and records, same bytes.
 
+The tables have every cell as the CSV file has it, and the points behind each row. The first view says what was
+measured, when, where, how many points, and what is noted of them.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from storelab.analysis.records.campaign import load
-from storelab.analysis.report import charts, details, library, page, rows, summary
+import pandas as pd
+
+from storelab.analysis.parts import derived, words
+from storelab.analysis.records.campaign import Campaign, load
+from storelab.analysis.report import charts, details, page
+from storelab.analysis.report.charts import FILTERS
+from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import build as tables
-from storelab.core import records
+from storelab.analysis.tables.points import DISTURBED_PERCENT
+from storelab.core import evidence, records, units
 from storelab.core.redaction import redacted
 
 NAME = "report.html"
@@ -16,28 +28,231 @@ SCHEMA = 1
 def build(campaign_dir: Path) -> Path:
     """The page of a campaign with tables. Raises UserError: no tables, records missing or altered, no library."""
     target = campaign_dir / NAME
-    records.write_atomic(target, page.filled(title(campaign_dir), blocks(campaign_dir), library.packed()).encode())
+    records.write_atomic(
+        target, page.filled(title(campaign_dir), blocks(campaign_dir), page.packed_libraries()).encode()
+    )
     return target
 
 
 def title(campaign_dir: Path) -> str:
     """What stands in the browser's tab."""
-    return summary.title(records.read_json(campaign_dir / "raw" / "plan.json"))
+    return page_title(records.read_json(campaign_dir / "raw" / "plan.json"))
 
 
 def blocks(campaign_dir: Path) -> dict[str, Any]:
     """The page's data by name: `head`, `tables`, `figures`, and the details of points in blocks of their own. The page
     draws whatever stands in them, so that they can be replaced while it is open."""
     campaign = load(campaign_dir)
-    texts = {name: rows.read(campaign_dir, name) for name in tables.NAMES}
+    texts = {}
+    for name in tables.NAMES:
+        with derived.require_table(campaign_dir, name).open(newline="") as f:
+            texts[name] = list(csv.reader(f))
     every = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
-    behind = {name: rows.behind(table, every["points"]) for name, table in every.items()}
+    places = {name: behind(table, every["points"]) for name, table in every.items()}
     told = details.parts(campaign)
-    head = {"schema": SCHEMA} | summary.head(campaign, every) | {"details": list(told), "part": details.PART}
+    first = {"schema": SCHEMA} | head(campaign, every) | {"details": list(told), "part": details.PART}
     found = {
-        "head": head,
-        "tables": {name: rows.table(texts[name], behind[name]) for name in tables.NAMES},
-        "figures": charts.of(campaign.plan, every, behind),
+        "head": first,
+        "tables": {name: table_block(texts[name], places[name]) for name in tables.NAMES},
+        "figures": charts.of(campaign.plan, every, places),
         **told,
     }
     return redacted(found)
+
+
+# --- tables ---
+
+MOST_CELLS = 1_500_000  # of one table; of a longer one the page has the first rows, and says so
+
+
+def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[str, Any]:
+    """Return a table as the page has it.
+
+    texts: its cells as they are in the file, the head first. The cells are listed column by column, which packs them
+    best. behind: see `behind`.
+    """
+    head, body = texts[0], texts[1:]
+    most = max(1, MOST_CELLS // max(1, len(head)))
+    shown = body[:most]
+    return {
+        "columns": list(head),
+        "cells": [[row[i] for row in shown] for i in range(len(head))],
+        "rows": len(body),
+        "behind": list(behind[:most]) if any(behind) else [],
+    }
+
+
+def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
+    """Of each row the points that it tells of, as their places in points.csv: `0 3 6`; empty where the table is not
+    of points or groups of points.
+
+    A row with a key is of one point; else it is of all that agree with it in store, workload and every axis.
+    """
+    places = {key: str(place) for place, key in enumerate(points["key"])}
+    if "key" in table:
+        return [places.get(key, "") for key in table["key"]]
+    if "points" in table and "claim" in table:
+        named = (keys.split() if isinstance(keys, str) else [] for keys in table["points"])
+        return [" ".join(places[key] for key in keys if key in places) for keys in named]
+    if "n" not in table or list(table.columns[:2]) != ["store", "workload"]:
+        return [""] * len(table)  # of no groups of points
+    shared = [c for c in table.columns[: table.columns.get_loc("n")] if c in points.columns]
+    known = {name: part.columns[part.notna().any()] for name, part in points[shared].groupby("workload")}
+    said = {name: [c in columns for c in shared] for name, columns in known.items()}
+
+    def axes(values: tuple[Any, ...]) -> tuple[str, ...]:
+        """Those that points of this workload have: volume reads have no fraction of entries, their table says 100 %."""
+        own = said.get(values[1], [])
+        return values[1], *(_same(value) for value, has in zip(values, own, strict=False) if has)
+
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for place, values in enumerate(points[shared].itertuples(index=False, name=None)):
+        groups.setdefault(axes(values), []).append(str(place))
+    return [" ".join(groups.get(axes(values), ())) for values in table[shared].itertuples(index=False, name=None)]
+
+
+def _same(value: Any) -> str:
+    """One spelling for one value: 2 and 2.0, and no value."""
+    if value is None or value is pd.NA or value != value:
+        return ""
+    return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+# --- the first view ---
+
+MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
+
+
+def page_title(plan: Mapping[str, Any]) -> str:
+    told = plan["campaign"]
+    return str(told.get("title") or told["name"])
+
+
+def head(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    """name, title; facts: [what, value]; notes: [how many points, what is noted of them, their places in points.csv];
+    keys: the words of each point; filters: name -> [[value, words], …]."""
+    told, points = campaign.plan["campaign"], tables["points"]
+    return {
+        "name": told["name"],
+        "title": page_title(campaign.plan),
+        "authors": [str(a) for a in told.get("authors") or []],
+        "facts": _facts(campaign, tables),
+        "notes": _notes(points),
+        "keys": [words.key_text(key) for key in points["key"]],
+        "filters": _filters(points),
+    }
+
+
+def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+    points, numbers = tables["points"], tables["numbers"]
+    known = dict(zip(numbers["name"], numbers["value"], strict=True))
+    states = points["state"].value_counts()
+    told = [f"{len(points)} planned", f"{states.get('ok', 0)} count"]
+    told += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
+    seal = evidence.seal_of(campaign.raw)
+    started = sorted(points["started"].dropna())  # none where every point failed
+    when = dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (*started[:1], *started[-1:]))
+    facts = {
+        "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
+        "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
+        "Engines": "; ".join(dict.fromkeys(_engines(campaign))),
+        "Measured": " to ".join(when),
+        "Points": ", ".join(told),
+        "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
+        "Length of a point": words.span(points["duration_s"], "s"),
+        "Moved": _counted(str(known.get("bytes_moved", "")), points),
+        "Operations": _counted(words.number(float(known["operations"])) if known.get("operations") else "", points),
+        "Failed operations": _failures(points),
+        "Machines": "; ".join(dict.fromkeys(_machines(campaign))),
+        "storelab": ", ".join(dict.fromkeys(_versions(campaign))),
+        "Records": f"sealed {seal['time']}" if seal else "not sealed",
+    }
+    return [[name, value] for name, value in facts.items() if value]
+
+
+def _counted(said: str, points: pd.DataFrame) -> str:
+    """A sum over the points that count, and that it is one, where others were measured too."""
+    return f"{said} in points that count" if said and (points["state"] == "invalid").any() else said
+
+
+def _failures(points: pd.DataFrame) -> str:
+    """Operations that failed; those of invalid points are most, and would be missed in the sum of points that count."""
+    ok, invalid = (int(points.loc[points["state"] == state, "errors"].sum()) for state in ("ok", "invalid"))
+    return f"{words.number(ok)}, and {words.number(invalid)} in invalid points" if invalid else words.number(ok)
+
+
+def _system(campaign: Campaign, store: str) -> str:
+    """The store with what it is, as its records say."""
+    found = [run["store"] for run in campaign.runs.values() if run["point"]["store"] == store and run.get("store")]
+    kinds = dict.fromkeys(
+        " ".join(filter(None, [str(s.get("kind") or ""), str(s.get("version") or "")])) for s in found
+    )
+    said = " and ".join(filter(None, kinds))
+    return f"{store} ({said})" if said and said != store else store
+
+
+def _engines(campaign: Campaign) -> list[str]:
+    """Each with its version; of several libraries in brackets."""
+    engines = [run.get("engine") or {} for run in campaign.runs.values()]
+    versions = [str(e.get("version") or "") for e in engines]
+    said = [f"({v})" if ", " in v else v for v in versions]
+    return [f"{e['name']} {v}".strip() for e, v in zip(engines, said, strict=True) if e.get("name")]
+
+
+def _machines(campaign: Campaign) -> list[str]:
+    """Each machine as its environment says it, apart from what is the same in all words."""
+    out = []
+    for run in campaign.runs.values():
+        told = run.get("environment") or {}
+        cpu, cores, memory, *system = (told.get(name) for name in MACHINE)
+        parts = [cpu, words.plural(cores, "core") if cores else "", units.human_size(memory) if memory else "", *system]
+        out.append(", ".join(str(p) for p in parts if p))
+    return [m for m in out if m]
+
+
+def _versions(campaign: Campaign) -> list[str]:
+    told = [run.get("environment") or {} for run in campaign.runs.values()]
+    return [
+        f"{e.get('storelab')} ({e['git_commit']})" if e.get("git_commit") else str(e["storelab"]) for e in told if e
+    ]
+
+
+def _notes(points: pd.DataFrame) -> list[list[Any]]:
+    """What is noted of points: how many, in words, which. Only what is noted of any."""
+    ok = points["state"] == "ok"
+
+    def is_true(column: str) -> pd.Series:
+        return points[column].astype("boolean").fillna(False).astype(bool) & ok
+
+    kinds = {
+        "failed: there is no record": points["state"] == "failed",
+        "invalid: more operations failed than the budget allows": points["state"] == "invalid",
+        "tried more than once": points["tries"] > 1,
+        "bound by the client": ok & (points["bound_by"] == "client"),
+        "bound by the link": ok & (points["bound_by"] == "link"),
+        "with the store on the clients' host": is_true("shared_host"),
+        "disturbed by other programs": ok & (points["other_cpu_percent"] > DISTURBED_PERCENT),
+        "with operations that hung": ok & (points["hung"] > 0),
+        "too short to say whether they are steady": ok & (points["steadiness"] == steadiness.TOO_SHORT),
+    }
+    for kind in steadiness.UNSTEADY:
+        kinds[f"not steady: {kind}"] = ok & (points["steadiness"] == kind)
+    out = []
+    for said, which in kinds.items():
+        places = [int(i) for i in range(len(points)) if bool(which.fillna(False).iloc[i])]
+        if places:
+            out.append([len(places), said, places])
+    return out
+
+
+def _filters(points: pd.DataFrame) -> dict[str, list[list[str]]]:
+    """Of each filter the values that points have, where there are several."""
+    out = {}
+    for name, column in FILTERS.items():
+        if column not in points:
+            continue
+        values = sorted(points[column].dropna().unique())
+        told = [[f"{v:.0f}" if name == "size" else str(v), words.cell(column, v)] for v in values]
+        if len(told) > 1:
+            out[name] = told
+    return out

@@ -1,21 +1,30 @@
 """The figures as data of the page: what the printed ones show, with the value, its interval, n and the points of each.
 
 A specification gives its panels and lines as `draw` draws them; axes, titles and scales are read from the printed
-figure itself. A figure that no specification says is read from its drawing (`drawn`).
+figure itself. All that a figure without a specification shows is read from its drawing (`drawn_panels`): axes with
+their words, lines, areas, bars, words next to them.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_hex
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle, StepPatch
+from matplotlib.text import Annotation, Text
+from matplotlib.ticker import FixedLocator
 
 from storelab.analysis.figures import catalogue, draw, panels, plots
 from storelab.analysis.figures.specification import Declared, Reference, Specification
 from storelab.analysis.parts import groups
-from storelab.analysis.report import drawn
 
 _PARTS = (("v", "median"), ("l", "low"), ("h", "high"))
 BEHIND = "points_behind"  # a column of the tables while they are drawn
@@ -45,12 +54,12 @@ def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layo
     panels of a specification."""
     legend = fig.legends[0].get_title().get_text() if fig.legends else ""
     return {
-        "title": drawn.one_line(legend),
+        "title": one_line(legend),
         "caption": catalogue.caption(figure, table, shown),
-        "note": drawn.one_line(fig.get_supxlabel()),
+        "note": one_line(fig.get_supxlabel()),
         "table": figure.table,
         "filtered": isinstance(figure, Specification),
-        "panels": _panels(shown.figure, shown, fig) if shown else drawn.panels(fig),
+        "panels": _panels(shown.figure, shown, fig) if shown else drawn_panels(fig),
     }
 
 
@@ -60,7 +69,7 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
     names = draw.categories(shown.rows[figure.x]) if text else []
     out = []
     for i, (ax, panel) in enumerate(zip(fig.axes, shown.panels, strict=True)):
-        told = drawn.frame(ax) | {"value": "x" if text else "y"}
+        told = frame(ax) | {"value": "x" if text else "y"}
         if figure.columns:  # the one in the middle bears the heading of all in the row
             row = shown.panels[i - i % shown.columns :][: shown.columns]
             told["title"] = next((p.heading for p in row if p.heading), "")
@@ -156,12 +165,217 @@ def _colour(line: Reference, looks: plots.Looks) -> str:
     return to_hex(looks[line.series][0] if line.series else draw.OTHERS)
 
 
-def _numbers(values: Iterable[Any]) -> list[float | None]:
-    """As the tables have them; None for no value."""
-    found = (float("nan") if v is None or v is pd.NA else float(v) for v in values)
-    return [float(f"{v:.9g}") if np.isfinite(v) else None for v in found]
+def _number(value: Any, digits: int = 7) -> float | None:
+    """A value as it is shown; None for no value."""
+    value = float("nan") if value is None or value is pd.NA else float(value)
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else None
+
+
+def _numbers(values: Iterable[Any], digits: int = 9) -> list[float | None]:
+    return [_number(v, digits) for v in values]
 
 
 def _texts(rows: pd.DataFrame, column: str) -> list[str]:
     """Values of a filter: whole numbers without a point."""
     return ["" if pd.isna(v) else f"{v:.0f}" if isinstance(v, int | float) else str(v) for v in rows[column]]
+
+
+# --- read from a drawing ---
+
+NO_LINE = ("None", "none", "", " ")
+SCALES = ("linear", "log", "symlog")
+
+
+def one_line(text: str) -> str:
+    """Words of a drawing, which were broken into lines between words and behind hyphens."""
+    return " ".join(re.sub(r"(?<=\w)-\n(?=\w)", "-", text).split())
+
+
+def frame(ax: Axes) -> dict[str, Any]:
+    """Title and axes of a panel, nothing in it."""
+    return {
+        "title": one_line(ax.get_title()),
+        "x": _axis(ax.xaxis, ax.get_xlabel()),
+        "y": _axis(ax.yaxis, ax.get_ylabel()),
+        "value": "y",
+        "lines": [],
+        "levels": [],
+    }
+
+
+def _axis(axis: Axis, label: str) -> dict[str, Any]:
+    """Label, scale, and the words at fixed ticks; `reverse`: it runs down, or to the left."""
+    out: dict[str, Any] = {
+        "label": one_line(label),
+        "scale": axis.get_scale() if axis.get_scale() in SCALES else "linear",
+    }
+    locator = axis.get_major_locator()
+    if isinstance(locator, FixedLocator):
+        places = [float(place) for place in locator.locs]
+        said = axis.get_major_formatter().format_ticks(places)
+        out["names"] = {f"{p:.9g}": t.replace(plots.THIN, " ") for p, t in zip(places, said, strict=True)}
+    if axis.get_inverted():
+        out["reverse"] = True
+    return out
+
+
+def drawn_panels(fig: Figure) -> list[dict[str, Any]]:
+    """The panels of a figure. One without a title stands below one that has it: it gets that title, and follows it."""
+    found, titles = [], dict[int, str]()
+    for ax in fig.axes:
+        told, spec = drawn_panel(ax), ax.get_subplotspec()
+        column = spec.colspan.start if spec is not None else len(titles)
+        titles[column] = told["title"] = told["title"] or titles.get(column, "")
+        found.append(told)
+    order = list(dict.fromkeys(told["title"] for told in found))
+    return sorted(found, key=lambda told: order.index(told["title"]))
+
+
+def drawn_panel(ax: Axes) -> dict[str, Any]:
+    """All that a panel shows."""
+    legends = [*ax.figure.legends, *filter(None, [ax.get_legend()])]
+    out = frame(ax)
+    if out["x"]["scale"] == "linear" and not out["x"].get("names"):
+        out["x"]["range"] = _numbers(ax.get_xlim(), 7)
+    if out["y"].get("names") and not out["x"].get("names"):  # categories, and values along x
+        out["value"] = "x"
+    out["lines"], used = _with_bars(ax, legends, out["value"] == "x")
+    for line in ax.lines:
+        if line in used or not len(line.get_xdata()):
+            continue
+        if (level := _across(ax, line)) is not None:
+            out["levels"].append(level)
+        elif line.get_transform() != ax.transData:  # marks above the panel: in a row of their own
+            out.setdefault("marks", []).append(_line(line, legends))
+        else:
+            out["lines"].append(_line(line, legends))
+    areas, bands = _areas(ax, legends)
+    out |= {"areas": areas} if areas else {}
+    out |= {"bands": bands} if bands else {}
+    words = [(t, _place(ax, t)) for t in ax.texts]
+    said = [place | {"text": t.get_text()} for t, place in words if place]
+    told = [one_line(t.get_text()) for t, place in words if not place]
+    out |= {"words": said} if said else {}
+    out |= {"told": told} if told else {}
+    return out
+
+
+def _place(ax: Axes, text: Text) -> dict[str, float | None]:
+    """Where words stand beside a value; y is None of those at the top of the panel, and nothing of words elsewhere."""
+    if not isinstance(text, Annotation):
+        return {}
+    if text.xycoords == "data":
+        return {"x": _number(text.xy[0]), "y": _number(text.xy[1])}
+    return {"x": _number(text.xy[0]), "y": None} if text.xycoords == ax.get_xaxis_transform() else {}
+
+
+def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[str, Any]], set[Line2D]]:
+    """Lines of points with bars (lying: along x), and every line that is a part of one."""
+    own, other = (0, 1) if lying else (1, 0)
+    out, used = [], set()
+    for container in ax.containers:
+        if not isinstance(container, ErrorbarContainer) or container.lines[0] is None:
+            continue
+        line, caps, bars = container.lines
+        used |= {line, *caps}
+        ends: dict[float, tuple[float, float]] = {}
+        for collection in bars:
+            for segment in collection.get_segments():
+                if len(segment) == 2 and segment[0][other] == segment[1][other]:
+                    low, high = sorted((float(segment[0][own]), float(segment[1][own])))
+                    ends[float(segment[0][other])] = (low, high)
+        told = _line(line, legends, str(container.get_label()))
+        at = [float(place) for place in (line.get_ydata() if lying else line.get_xdata())]
+        for i, part in enumerate(("low", "high")):
+            told[part] = [_number(ends[x][i]) if x in ends else None for x in at]
+        out.append(told)
+    return out, used
+
+
+def _line(line: Line2D, legends: list[Legend], own: str = "") -> dict[str, Any]:
+    dash = str(line.get_linestyle())
+    marker = str(line.get_marker())
+    return {
+        "name": ", ".join(filter(None, (_name(line, legends, own or str(line.get_label())), _dashed(line, legends)))),
+        "colour": to_hex(line.get_color()),
+        "marker": "none" if marker in NO_LINE else marker,
+        "dash": "none" if dash in NO_LINE else dash,
+        "width": float(line.get_linewidth()),
+        "opacity": 1.0 if line.get_alpha() is None else float(line.get_alpha()),
+        "full": line.get_markerfacecolor() not in ("white", "none"),
+        "step": str(line.get_drawstyle()).startswith("steps"),
+        "x": _numbers(line.get_xdata(), 7),
+        "y": _numbers(line.get_ydata(), 7),
+    }
+
+
+def _across(ax: Axes, line: Line2D) -> dict[str, Any] | None:
+    """A line through the whole panel; None for others."""
+    look = {"name": "", "colour": to_hex(line.get_color()), "dash": str(line.get_linestyle())}
+    if line.get_transform() == ax.get_yaxis_transform(which="grid") and list(line.get_xdata()) == [0, 1]:
+        return {"at": _number(line.get_ydata()[0]), **look}
+    if line.get_transform() == ax.get_xaxis_transform(which="grid") and list(line.get_ydata()) == [0, 1]:
+        return {"at": _number(line.get_xdata()[0]), "along": "x", **look}
+    return None
+
+
+def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Steps and bars; bands from the bottom of the panel to its top."""
+    areas, bands = [], []
+    for patch in ax.patches:
+        look = {"name": _name(patch, legends, str(patch.get_label())), "colour": to_hex(patch.get_facecolor())}
+        if isinstance(patch, StepPatch):
+            values, edges, base = patch.get_data()
+            under = np.broadcast_to(0.0 if base is None else base, len(values))
+            sides = {"x": edges[:-1], "x2": edges[1:], "y": under, "y2": values}
+            some = np.asarray(values) != under  # what has no height is not seen
+            areas.append(look | {k: _numbers(np.asarray(v)[some], 7) for k, v in sides.items()})
+        elif isinstance(patch, Rectangle) and patch.get_data_transform() == ax.get_xaxis_transform(which="grid"):
+            bands.append(look | {"from": _number(patch.get_x()), "to": _number(patch.get_x() + patch.get_width())})
+        elif isinstance(patch, Rectangle):
+            left, low = patch.get_xy()
+            sides = {"x": left, "x2": left + patch.get_width(), "y": low, "y2": low + patch.get_height()}
+            areas.append(look | {k: [_number(v)] for k, v in sides.items()})
+    return areas, bands
+
+
+def _name(artist: Line2D | Patch, legends: Iterable[Legend], own: str) -> str:
+    """The words that a legend has for its colour (and dash, where several have that colour), or its own."""
+    if own and not own.startswith("_"):
+        return one_line(own)
+    colour = _colour_of(artist)
+    found = [
+        (t.get_text(), h)
+        for legend in legends
+        for t, h in zip(legend.get_texts(), legend.legend_handles, strict=False)
+        if h is not None and _colour_of(h) == colour
+    ]
+    if len(found) > 1 and isinstance(artist, Line2D):
+        dash, marker = artist.get_linestyle(), artist.get_marker()
+        lines = [(t, h) for t, h in found if isinstance(h, Line2D)]
+        alike = [(t, h) for t, h in lines if h.get_linestyle() == dash and h.get_marker() == marker]
+        found = alike or lines or found
+    return one_line(found[0][0]) if found else ""
+
+
+def _dashed(line: Line2D, legends: Iterable[Legend]) -> str:
+    """What a dash says, where the legend tells that apart from the colours: by a grey line. `latency: p50` is of the
+    panel of that label."""
+    about = line.axes.get_ylabel().split(" ")[0].lower() if line.axes is not None else ""
+    for legend in legends:
+        for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=False):
+            said = text.get_text()
+            if (
+                isinstance(handle, Line2D)
+                and handle.get_linestyle() == line.get_linestyle() not in NO_LINE
+                and handle.get_marker() in NO_LINE
+                and len(set(to_rgb(handle.get_color()))) == 1 < len(set(to_rgb(line.get_color())))
+            ):
+                topic, colon, quantity = said.partition(": ")
+                if not colon or topic == about:
+                    return quantity or said
+    return ""
+
+
+def _colour_of(artist: Any) -> str:
+    return to_hex(artist.get_color() if isinstance(artist, Line2D) else artist.get_facecolor())

@@ -1,14 +1,18 @@
-"""The page's text: a template with marked places, and blocks of data that no text in them can leave. Pure, but for the
-page's own files.
+"""The text of the page: a template with marked places, and blocks of data that no text in them can leave.
+
+Its figures are drawn by Vega and Vega-Lite: copies of their releases, with the licences of all that is bundled with
+them, are in `vega/`.
 """
 
 import base64
+import gzip
 import html
 import json
 import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +117,13 @@ def read(text: str) -> dict[str, Any]:
     found = re.findall(r'<script type="[^"]*" data-block="([^"]*)"( data-packed="deflate")?>([^<]*)</script>', text)
     plain = {html.unescape(name): unpack(body) if packed else body for name, packed, body in found}
     return {name: body if name in ("library", "licences") else json.loads(body) for name, body in plain.items()}
+
+
+FOLDER = Path(__file__).with_name("vega")
+
+
+@cache
+def packed_libraries() -> dict[str, str]:
+    """Name of a block -> packed text: `library` has both scripts, `licences` those of all that is in them."""
+    scripts = (gzip.decompress((FOLDER / f"{name}.js.gz").read_bytes()).decode() for name in ("vega", "vega-lite"))
+    return {"library": pack("\n;\n".join(scripts)), "licences": pack((FOLDER / "LICENCES.txt").read_text())}

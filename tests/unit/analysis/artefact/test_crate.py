@@ -17,9 +17,9 @@ from urllib.parse import quote, unquote
 import pytest
 import yaml
 
-from storelab.analysis.artefact import crate
+from storelab.analysis.artefact import members
 
-ABOUT = crate.About(
+ABOUT = members.About(
     name="demo",
     title="A demonstration",
     authors=("A. Tester", "B. Tester & Sons"),
@@ -37,7 +37,7 @@ MADE = ("raw/plan.json", f"{RUN}/run.json", f"{RUN}/ops.0.parquet", "tables/poin
 NAMES = ["Snakefile", "config.yaml", "campaigns/demo.yaml", "envs/requirements.lock", "paper/with a space + 100%.tex"]
 NAMES += [*(f"results/demo/{name}" for name in (*MADE, "paper.pdf")), "CITATION.cff", "README.md"]
 FILES = {name: 10 * number for number, name in enumerate(NAMES, 1)}
-CRATE = json.loads(crate.metadata(ABOUT, FILES))
+CRATE = json.loads(members.metadata(ABOUT, FILES))
 ACTIONS = {"CreateAction", "ActivateAction", "UpdateAction"}
 
 
@@ -172,7 +172,7 @@ def test_a_crate_that_breaks_a_rule_is_seen(rule):
 
 def test_what_was_not_made_is_not_told():
     files = {name: size for name, size in FILES.items() if "paper" not in name and "figures" not in name}
-    told = json.loads(crate.metadata(ABOUT, files))
+    told = json.loads(members.metadata(ABOUT, files))
     assert not list(broken(told, files)) and not [e for e in told["@graph"] if "figures" in e["@id"]]
 
 
@@ -195,11 +195,11 @@ def test_citation_and_deposit_have_what_their_formats_ask_for():
     """Citation File Format 1.2.0: cff-version, message, title and authors; Zenodo's deposit metadata: type, title,
     creators, description.
     """
-    told = yaml.safe_load(crate.citation(ABOUT))
+    told = yaml.safe_load(members.citation(ABOUT))
     assert (told["cff-version"], told["type"], told["title"]) == ("1.2.0", "dataset", ABOUT.title) and told["message"]
     assert [a["name"] for a in told["authors"]] == list(ABOUT.authors) and told["license"] == "CC-BY-4.0"
     assert str(told["date-released"]) == "2026-05-06" and told["references"][0]["version"] == "0.2.0"
-    deposit = json.loads(crate.zenodo(ABOUT))
+    deposit = json.loads(members.zenodo(ABOUT))
     assert deposit["upload_type"] == "dataset" and deposit["license"] == "cc-by-4.0" and deposit["description"]
     assert deposit["creators"] == [{"name": name} for name in ABOUT.authors]
     assert deposit["publication_date"] == "2026-05-06"

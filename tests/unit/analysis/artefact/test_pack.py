@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from make_examples import ONE_EACH, make
 from paths import ROOT
 
-from storelab.analysis.artefact import archive, crate, members, unpack
+from storelab.analysis.artefact import archive, members
 from storelab.analysis.parts import derived
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
@@ -33,9 +33,9 @@ KINDS = {  # a member of each kind that a pack holds
     "config.yaml": b"campaign: c\n",
     "Snakefile": b"rule all:\n",
     "envs/requirements.lock": b"click==8\n",
-    crate.METADATA: b'{"@graph": []}\n',
-    crate.CITATION: b"cff-version: 1.2.0\n",
-    crate.ZENODO: b"{}\n",
+    members.METADATA: b'{"@graph": []}\n',
+    members.CITATION: b"cff-version: 1.2.0\n",
+    members.ZENODO: b"{}\n",
 }
 
 
@@ -48,7 +48,7 @@ def pack(tmp_path):
 
 def refusal(path: Path, folder: Path) -> str:
     with pytest.raises(UserError) as caught:
-        unpack.unpack(path, folder)
+        archive.unpack(path, folder)
     assert not folder.exists() and not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "nothing is left"
     return str(caught.value)
 
@@ -78,7 +78,7 @@ def test_the_same_members_make_the_same_bytes(tmp_path, pack):
 
 
 def test_what_is_unpacked_is_what_was_packed(tmp_path, pack):
-    where, files, there = unpack.unpack(pack, tmp_path / "new" / "folder")
+    where, files, there = archive.unpack(pack, tmp_path / "new" / "folder")
     assert (where, files, there) == (tmp_path / "new/folder/results/c", len(KINDS), False)
     found = {p.relative_to(tmp_path / "new/folder").as_posix(): p for p in (tmp_path / "new/folder").rglob("*")}
     assert {name: p.read_bytes() for name, p in found.items() if p.is_file() and name != "SHA256SUMS"} == KINDS
@@ -93,7 +93,7 @@ def test_programs_stay_programs(tmp_path):
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
     archive.write(tmp_path / "c.zip", KINDS | {"envs/setup.sh": program})
-    unpack.unpack(tmp_path / "c.zip", tmp_path / "new")
+    archive.unpack(tmp_path / "c.zip", tmp_path / "new")
     modes = {n: (tmp_path / "new" / n).stat().st_mode & 0o100 for n in ("envs/setup.sh", "Snakefile")}
     assert modes == {"envs/setup.sh": 0o100, "Snakefile": 0}
 
@@ -189,7 +189,7 @@ def test_a_pack_that_was_compressed_anew_is_still_one(tmp_path, pack):
             info.compress_type = zipfile.ZIP_DEFLATED
         return [*entries, (zipfile.ZipInfo("results/"), b"")]
 
-    assert unpack.unpack(repacked(pack, change), tmp_path / "new")[1] == len(KINDS)
+    assert archive.unpack(repacked(pack, change), tmp_path / "new")[1] == len(KINDS)
 
 
 def test_no_pack_at_all(tmp_path):
@@ -216,29 +216,29 @@ def test_nothing_is_unpacked_over_something_else(tmp_path, pack):
     folder.mkdir()
     (folder / "diary").write_text("dear")
     with pytest.raises(UserError, match=r"mine: is not empty: something else lies there; give a new folder"):
-        unpack.unpack(pack, folder)
+        archive.unpack(pack, folder)
     assert [p.name for p in folder.iterdir()] == ["diary"]
     with pytest.raises(UserError, match="is there already, and is no folder"):
-        unpack.unpack(pack, folder / "diary")
+        archive.unpack(pack, folder / "diary")
     other = tmp_path / "other.zip"
     archive.write(other, KINDS | {"Snakefile": b"rule another:\n"})
-    unpack.unpack(other, tmp_path / "taken")
+    archive.unpack(other, tmp_path / "taken")
     with pytest.raises(UserError, match="something else lies there"):
-        unpack.unpack(pack, tmp_path / "taken")
+        archive.unpack(pack, tmp_path / "taken")
 
 
 def test_the_same_pack_may_lie_there_already(tmp_path, pack, monkeypatch):
-    unpack.unpack(pack, tmp_path / "new")
+    archive.unpack(pack, tmp_path / "new")
     (tmp_path / "new/results/c/notes").write_text("mine")
-    assert unpack.unpack(pack, tmp_path / "new")[2]
+    assert archive.unpack(pack, tmp_path / "new")[2]
     (tmp_path / "new/Snakefile").write_text("rule other:\n")
     with pytest.raises(UserError, match="new/Snakefile: is no longer as it was packed"):
-        unpack.unpack(pack, tmp_path / "new")
+        archive.unpack(pack, tmp_path / "new")
     monkeypatch.chdir(tmp_path / "new/results/c/raw/s")
     empty = tmp_path / "empty"
     empty.mkdir()
     monkeypatch.chdir(empty)
-    assert unpack.unpack(pack, Path()) == (Path("results/c"), len(KINDS), False)
+    assert archive.unpack(pack, Path()) == (Path("results/c"), len(KINDS), False)
     assert (empty / archive.SUMS).is_file() and not list(empty.glob(".storelab*"))
 
 
@@ -344,9 +344,9 @@ def test_a_paper_that_is_older_than_the_tables_is_left_out(project):
 
 def test_every_file_stands_in_the_crate_and_nothing_changes_from_day_to_day(project):
     found, _ = packed(project)
-    graph = json.loads(found[crate.METADATA])["@graph"]
-    assert {e["@id"] for e in graph if "File" in e["@type"]} == set(found) - {crate.METADATA}
-    assert packed(project)[0][crate.METADATA] == found[crate.METADATA]
+    graph = json.loads(found[members.METADATA])["@graph"]
+    assert {e["@id"] for e in graph if "File" in e["@type"]} == set(found) - {members.METADATA}
+    assert packed(project)[0][members.METADATA] == found[members.METADATA]
 
 
 # --- the commands: a person's mistakes --------------------------------------------------------------------------------

@@ -30,11 +30,9 @@ from storelab.analysis.explore import (
     opened,
     operations,
     overview,
-    pictures,
     reads,
     scaling,
     systems,
-    things,
     verdicts,
 )
 from storelab.analysis.explore.picker import Picker
@@ -128,7 +126,7 @@ def there(lab, kept, monkeypatch):
 def undrawn_figures(monkeypatch):
     """Replace each declared figure that has rows by an empty one."""
     empty = {"title": "", "caption": "", "note": "", "panels": []}
-    monkeypatch.setattr(things.charts, "drawn_chart", lambda of, table, *more: empty if len(of.told(table)) else None)
+    monkeypatch.setattr(opened.charts, "drawn_chart", lambda of, table, *more: empty if len(of.told(table)) else None)
 
 
 def of_kind(things, kind):
@@ -265,7 +263,7 @@ def test_what_has_no_engine_or_size_stays():
 def test_all_figures_of_a_campaign_are_shown(lab, there):
     index = json.loads((campaigns.typeset("several") / "figures/index.json").read_text())["figures"]
     (shown,) = overview.figures(opened.open_campaign(lab / "results/several"))
-    assert isinstance(shown, things.Charts) and len(shown.figures) > 2
+    assert isinstance(shown, opened.Charts) and len(shown.figures) > 2
     assert {name: chart["caption"] for name, chart in shown.figures.items()} == {
         name: entry["caption"] for name, entry in index.items()
     }
@@ -376,7 +374,7 @@ def test_latencies_over_time_are_counted_in_buckets(lab):
 def test_a_stall_interrupts_the_lines_of_latency():
     rows = [("GET", s, s + 0.5, 1e6 * (s + 1), 200) for s in (0, 1, 4)]
     buckets = pd.DataFrame(rows, columns=["op", "step", "second", "upper_ns", "operations"])
-    (ax,) = pictures.latencies(buckets, (1.0, 4.0)).axes
+    (ax,) = drill.latency_picture(buckets, (1.0, 4.0)).axes
     p50 = next(line for line in ax.lines if line.get_label() == "p50")
     assert p50.get_xdata().tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
     assert p50.get_ydata() == pytest.approx([1, 2, np.nan, np.nan, 5], rel=0.02, nan_ok=True)
@@ -555,7 +553,7 @@ def test_then_and_now_shows_published_numbers_beside_ours(there):
     ours = uploads[uploads["source"] == "measured"]
     best = (small["rate_median_per_s"] / small["clients"]).groupby(small["store"]).max()
     assert len(best) == 2 and sorted(ours["median"]) == pytest.approx(sorted(best))
-    assert len(of_kind(picker.shown[0], things.Charts)) == 1
+    assert len(of_kind(picker.shown[0], opened.Charts)) == 1
 
     (threads,) = frames(picker, 1)
     assert threads.iloc[0]["rate_median_per_s"] == 7.3 and (threads["source"] == "measured").any()
@@ -618,11 +616,11 @@ def test_verdicts_show_evidence_and_what_to_try(there):
     row = known.loc[place]
     assert row["verdict"] != rules.NOT_KNOWN, "a known limit is shown first"
     text = "\n".join(of_kind(picker.shown[0], str))
-    assert things.escaped(row["evidence"]) in text and things.escaped(verdicts.advice(row["verdict"])) in text
+    assert opened.escaped(row["evidence"]) in text and opened.escaped(verdicts.advice(row["verdict"])) in text
     (groups,) = others
     column = "throughput_median_mb_per_s" if row["unit"] == "MB/s" else "rate_median_per_s"
     assert groups[column].iloc[0] == pytest.approx(row["best"]) and groups[column].is_monotonic_decreasing
-    (charts,) = of_kind(picker.shown[0], things.Charts)
+    (charts,) = of_kind(picker.shown[0], opened.Charts)
     (panels,) = (figure["panels"] for figure in charts.figures.values())
     assert panels[0]["y"]["label"] == "Operations/s"
 
@@ -751,9 +749,9 @@ def test_tables_of_reads_are_complete_and_narrow(there):
     wanted = [c for c in (*reads.SELECTION, *reads.METRICS) if c in known and known[c].notna().any()]
     same = [c for c in wanted if c in reads.SELECTION and known[c].nunique(dropna=False) == 1]
     assert len(every) == len(known) and [c for c in wanted if c not in same] == [c for c in every if c in wanted]
-    assert same and all(things.escaped(c) in said for c in same) and not {*same} & {*every}
+    assert same and all(opened.escaped(c) in said for c in same) and not {*same} & {*every}
     assert len(one) == len(csv("broad", "table2"))
-    html = things.table_html(every)
+    html = opened.table_html(every)
     assert html.count("<tr") == len(known) + 1 and "overflow: auto" in html and "_<wbr>" in html
 
 
@@ -835,9 +833,6 @@ def test_menus_show_what_is_chosen(lab, monkeypatch):
     monkeypatch.chdir(lab)
     shown = []
     monkeypatch.setattr(IPython.display, "display", lambda *told: shown.extend(told))
-    from storelab.analysis.explore import widgets
-
-    monkeypatch.setattr(widgets, "display", lambda *told: shown.extend(told))
     picker = Picker("several")
     picker._ipython_display_()
     (panel,) = shown
@@ -859,8 +854,8 @@ def test_menus_show_what_is_chosen(lab, monkeypatch):
 
 
 def test_what_stands_in_records_is_text():
-    assert things.escaped("<b>*a*_[x](y)`$`</b>") == "&lt;b&gt;\\*a\\*\\_\\[x\\](y)\\`\\$\\`&lt;/b&gt;"
-    html = things.table_html(pd.DataFrame({"a": ["<script>"] * 501, "b": [1234.5678] * 501}))
+    assert opened.escaped("<b>*a*_[x](y)`$`</b>") == "&lt;b&gt;\\*a\\*\\_\\[x\\](y)\\`\\$\\`&lt;/b&gt;"
+    html = opened.table_html(pd.DataFrame({"a": ["<script>"] * 501, "b": [1234.5678] * 501}))
     assert "<script>" not in html and "1235" in html and "… 1 more row" in html
 
 
@@ -868,7 +863,7 @@ def test_frame_of_charts_fetches_nothing():
     """Text of records does not leave its place; the document has library, data and a policy."""
     hostile = "</script></iframe><img src=//x onerror=alert(1)>"
     figure = {"title": hostile, "caption": hostile, "note": "", "panels": []}
-    shown = things.displayable(things.Charts({hostile: figure})).data
+    shown = opened.displayable(opened.Charts({hostile: figure})).data
     (document,) = re.findall(r'srcdoc="([^"]*)"', shown)
     assert re.fullmatch(r'<div><iframe [^<>"]*"[^"]*" srcdoc="[^"]*"></iframe></div>', shown)
     text = html_module.unescape(document)

@@ -1,7 +1,7 @@
 """Figures: what has data is drawn with units, bars and n; what has none is left out; same tables, same bytes."""
 
-import multiprocessing
 import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -489,7 +489,7 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
     shutil.copytree(example / "raw", bare / "raw")
     for i, jobs in enumerate((1, 2, 2)):
         if i == 2:  # this process takes none, so that the other one draws them all
-            monkeypatch.setattr(write, "_taken", lambda *_: ())
+            monkeypatch.setattr(Future, "cancel", lambda future: False)
         with pytest.raises(UserError, match="tables"):  # it would hang, if the error did not come out of its process
             write.build(bare, names, jobs)
         folder = tmp_path / str(i)
@@ -501,12 +501,6 @@ def test_several_processes_draw_the_same(example, tmp_path, monkeypatch):
         write.build(folder, ["no_such_figure", "entries"], 2)
 
 
-def test_each_process_takes_the_next_figure():
-    begun = multiprocessing.get_context("spawn").Value("i", 0)
-    one, other = write._taken(begun, 3), write._taken(begun, 3)
-    assert [next(one), next(other), next(other), *one, *other] == [0, 1, 2]
-
-
 def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
     """No first value is chosen of what else varied, and what a figure holds fixed is said."""
     rows = requests[(requests["workload"] == "replay")]
@@ -516,7 +510,3 @@ def test_other_settings_of_a_sweep_of_gaps_have_panels_of_their_own(requests):
         assert len(titles) == count and sum("2 front-ends" in title for title in titles) == count // 2
     told = catalogue.caption(catalogue.FIGURES["replay"], by_clients(rows))
     assert told.endswith("Shown: only gap 32 KiB, thrift 0, max amplification 0, all are in sparse.csv.")
-
-
-def test_no_two_figures_have_one_name():
-    assert len(catalogue.FIGURES) == sum(len(module.FIGURES) for module in catalogue.MODULES)

@@ -13,7 +13,7 @@ import yaml
 from matplotlib.figure import Figure
 from paths import ROOT
 
-from storelab.analysis.figures import catalogue, own, write
+from storelab.analysis.figures import catalogue, planned, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
@@ -76,8 +76,6 @@ def test_names_come_from_the_plan_alone(campaign):
     plan = records.read_json(campaign / "raw" / "plan.json")
     assert {"throughput_download", "front_ends", "entries", *SHOWN} <= set(catalogue.names(plan))
     assert not {"space", "events_throughput", "latency_open", "systems", "buckets"} & set(catalogue.names(plan))
-    assert catalogue.modules("space")[0].endswith("figures.systems")
-    assert catalogue.modules("small_objects")[0] == own.__name__
     built_in = [n for n in catalogue.names(plan) if n not in SHOWN | EMPTY]
     assert catalogue.names({k: v for k, v in plan.items() if k != "figures"}) == built_in
 
@@ -110,7 +108,7 @@ def test_axes_become_columns_and_values_are_parsed():
 def test_a_curve_never_mixes_two_settings_and_limits_are_lines(campaign):
     table = build.read(campaign, "throughput")
     more = {"where": {"workload": "get"}, "limits": [{"at": 1250, "label": "10 Gbit/s"}]}
-    fig = draw(own.figures({"figures": resolved(**FOUR, **more)})["mine"], table)
+    fig = draw(planned.declared({"figures": resolved(**FOUR, **more)})["mine"], table)
     names = [t.get_text() for t in fig.legends[0].get_texts()]
     assert any("1 front-end" in name for name in names), "front-ends vary, and the figure does not name them"
     assert {t.get_text() for t in fig.axes[0].texts} == {"10 Gbit/s"} and fig.axes[0].get_ylim()[1] > 1250

@@ -10,7 +10,7 @@ import pytest
 import statistics_truth as truth
 from scipy.stats import linregress, ttest_ind
 
-from storelab.analysis.history import changes
+from storelab.analysis.history import series
 
 
 def every_place(n: int, most: int):
@@ -25,7 +25,7 @@ def worth(values: np.ndarray, places: tuple[int, ...]) -> float:
     """The criterion, by its definition: what the stretches leave unexplained, and a price for each change."""
     n = len(values)
     left = sum(np.var(part) * len(part) for part in np.split(values, places))
-    return -n * math.log(left / (np.var(values) * n)) - changes.PENALTY * len(places) * math.log(n)
+    return -n * math.log(left / (np.var(values) * n)) - series.PENALTY * len(places) * math.log(n)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -34,7 +34,7 @@ def test_the_places_are_the_best_of_all(seed):
     n = int(rng.integers(8, 13))
     values = rng.normal(size=n) + 4 * (np.arange(n) >= rng.integers(2, n - 2)) * (seed % 2)
     best = max(every_place(n, n // 2 - 1), key=lambda places: worth(values, places))
-    assert changes.changes(values).places == best
+    assert series.find_changes(values).places == best
 
 
 def test_p_is_the_part_of_all_orders():
@@ -47,23 +47,23 @@ def test_p_is_the_part_of_all_orders():
     for places in cuts:
         parts = np.split(orders, places, axis=1)
         left = sum(part.var(axis=1) * part.shape[1] for part in parts)
-        price = changes.PENALTY * len(places) * math.log(8)
+        price = series.PENALTY * len(places) * math.log(8)
         best = np.maximum(best, -8 * np.log(left / total) - price)
     own = max(worth(values, places) for places in cuts)
     exact = float((best >= own - 1e-9).mean())
-    assert changes.changes(values).p == pytest.approx(exact, abs=0.02) and exact < 0.05
+    assert series.find_changes(values).p == pytest.approx(exact, abs=0.02) and exact < 0.05
 
 
 def test_p_of_a_series_without_a_change_is_large_and_always_the_same():
     values = np.random.default_rng(5).normal(size=20)
-    found = changes.changes(values)
-    assert found.p > 0.2 and changes.changes(values) == found
-    assert changes.told(values, found.places, found.p) == []
+    found = series.find_changes(values)
+    assert found.p > 0.2 and series.find_changes(values) == found
+    assert series.told_steps(values, found.places, found.p) == []
 
 
 def test_p_knows_neither_unit_nor_level():
     values = np.random.default_rng(6).normal(size=16) + 3 * (np.arange(16) > 9)
-    assert changes.changes(1e6 + 1e-3 * values) == changes.changes(values)
+    assert series.find_changes(1e6 + 1e-3 * values) == series.find_changes(values)
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_p_knows_neither_unit_nor_level():
 def test_known_changes_are_found_where_they_are(n, places):
     level = sum((np.arange(n) >= at) * (1.0 if i % 2 else -1.0) for i, at in enumerate(places))
     values = level + np.random.default_rng(n).normal(0, 0.05, n)
-    found = changes.changes(values)
+    found = series.find_changes(values)
     assert found.places == places and found.p < 0.05
-    steps = changes.told(values, found.places, found.p)
+    steps = series.told_steps(values, found.places, found.p)
     assert [s.at for s in steps] == list(places)
     assert [s.shift for s in steps] == pytest.approx([1.0 if i % 2 else -1.0 for i in range(len(places))], abs=0.12)
 
@@ -82,24 +82,24 @@ def test_known_changes_are_found_where_they_are(n, places):
 def test_one_slow_day_is_no_level():
     values = np.random.default_rng(7).normal(0, 0.02, 20)
     values[9] -= 1
-    found = changes.changes(values)
-    assert changes.told(values, found.places, found.p) == []
+    found = series.find_changes(values)
+    assert series.told_steps(values, found.places, found.p) == []
 
 
 def test_too_few_entries_and_no_scatter():
-    few = changes.changes([1.0] * 7)
+    few = series.find_changes([1.0] * 7)
     assert math.isnan(few.p) and few.places == () and "7; 8 are enough" in few.reason
-    assert changes.changes([2.0] * 9) == changes.Changes(9, 1.0, ())
+    assert series.find_changes([2.0] * 9) == series.Changes(9, 1.0, ())
     step = [0.0] * 6 + [1.0] * 6
-    found = changes.changes(step)
+    found = series.find_changes(step)
     assert found.places == (6,) and found.p < 0.05
-    (told,) = changes.told(step, found.places, found.p)
+    (told,) = series.told_steps(step, found.places, found.p)
     assert (told.shift, told.low, told.high) == pytest.approx((1.0, 1.0, 1.0))
 
 
 def test_a_step_has_the_interval_of_students_t():
     values = np.random.default_rng(8).normal(size=15) + 2 * (np.arange(15) >= 6)
-    (step,) = changes.steps(values, [6])
+    (step,) = series.steps(values, [6])
     theirs = ttest_ind(values[6:], values[:6]).confidence_interval(0.95)
     assert (step.low, step.high) == pytest.approx((theirs.low, theirs.high))
 
@@ -110,7 +110,7 @@ def test_the_newest_is_a_further_value_of_its_stretch(seed):
     values = np.random.default_rng(seed).normal(size=9)
     values[-1] += seed
     theirs = linregress([0.0] * 8 + [1.0], values)
-    found = changes.newest(values, [])
+    found = series.judge_newest(values, [])
     assert (found.before, found.shift) == (8, pytest.approx(theirs.slope)) and found.p == pytest.approx(theirs.pvalue)
     assert (found.low > 0 or found.high < 0) == (found.p < 0.05)
 
@@ -125,17 +125,17 @@ def test_the_newest_stands_beside_its_own_stretch():
     design[:6, 0], design[6:, 1], design[11, 2] = 1, 1, 1
     solved, rest, *_ = np.linalg.lstsq(design, values, rcond=None)
     error = math.sqrt(rest[0] / 9 * np.linalg.inv(design.T @ design)[2, 2])
-    found = changes.newest(values, [6])
+    found = series.judge_newest(values, [6])
     assert found.before == 5 and found.shift == pytest.approx(solved[2])
     assert (found.high - found.low) / 2 == pytest.approx(2.2621571627 * error)  # t of 9 degrees of freedom
-    assert changes.newest(values, []).p > 0.05 > changes.newest([*values[:-1], 2.0], [6]).p
+    assert series.judge_newest(values, []).p > 0.05 > series.judge_newest([*values[:-1], 2.0], [6]).p
 
 
 def test_too_few_to_judge_the_newest():
     for n in (1, 2, 3):
-        found = changes.newest([1.0] * n, [])
+        found = series.judge_newest([1.0] * n, [])
         assert found.before == 0 and f"newest: {n}; 4 are enough" in found.reason and math.isnan(found.p)
-    assert changes.newest([1.0] * 4, []).p == 1 and changes.newest([1.0, 1.0, 1.0, 2.0], []).p == 0
+    assert series.judge_newest([1.0] * 4, []).p == 1 and series.judge_newest([1.0, 1.0, 1.0, 2.0], []).p == 0
 
 
 @pytest.mark.heavy

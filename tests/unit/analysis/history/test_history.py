@@ -15,7 +15,7 @@ import pytest
 from machine_answers import valid
 from paths import ROOT
 
-from storelab.analysis.history import draw, entries, environment, said, series
+from storelab.analysis.history import entries, said, series
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import history as command
@@ -276,7 +276,7 @@ def test_the_page_and_the_figure(found, tmp_path):
     assert "from here on slower" in page and "store alpha: version 4.48" in page and 'role="img"' in page
     assert "store alpha: version 4.48" in (tmp_path / "x.txt").read_text()
     assert (tmp_path / "x.png").read_bytes()[1:4] == b"PNG"
-    assert draw.svg(draw.figure(small)) in page, "the same history, the same letters"
+    assert said.svg(said.figure(small)) in page, "the same history, the same letters"
 
 
 def test_the_table(results, found, tmp_path):
@@ -292,7 +292,7 @@ def test_the_table(results, found, tmp_path):
 
 
 def test_the_figure_has_a_panel_a_series_and_marks_what_changed(found):
-    fig = draw.figure(found)
+    fig = said.figure(found)
     assert len(fig.axes) == len(found.series)
     first = fig.axes[0]  # the whole
     upright = [line for line in first.lines if len(set(line.get_xdata())) == 1 and len(line.get_xdata()) == 2]
@@ -376,7 +376,7 @@ def test_latencies_are_worse_where_they_are_higher():
 
 def about(*rows: tuple[str, str, str]) -> dict:
     points = pd.DataFrame({"duration_s": [4.0, 4.0], "warm_up_s": [1.0, None]})
-    return environment.facts(pd.DataFrame(rows, columns=["group", "item", "value"]), points)
+    return entries.environment_facts(pd.DataFrame(rows, columns=["group", "item", "value"]), points)
 
 
 def test_facts_are_sets_and_packages_stand_alone():
@@ -395,12 +395,12 @@ def test_differences_are_lines():
     was = about(("store a", "version", "1"), kernel, ("store b", "version", "1"))
     now = about(("store a", "version", "2"), kernel, ("store a", "kind", "s3"), ("store c", "version", ""))
     of_a = ["store a: kind (not recorded) -> s3", "store a: version 1 -> 2"]
-    assert environment.differences(was, now) == ["store c: is new", "store b: is gone", *of_a]
-    assert environment.differences(was, was) == []
+    assert entries.differences(was, now) == ["store c: is new", "store b: is gone", *of_a]
+    assert entries.differences(was, was) == []
     long = about(("store a", "version", "x" * 500))
-    (line,) = environment.differences(about(("store a", "version", "1")), long)
+    (line,) = entries.differences(about(("store a", "version", "1")), long)
     assert len(line) < 130 and line.endswith("…")
-    assert environment.of_store(was, "a").keys() == was.keys() - {("store b", "version")}
+    assert entries.of_store(was, "a").keys() == was.keys() - {("store b", "version")}
 
 
 def test_names_of_the_series_are_those_of_compare(found):

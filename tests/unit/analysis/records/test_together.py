@@ -250,7 +250,6 @@ def test_sweeps_with_the_same_rows_share_a_figure_and_others_have_their_own():
     expected = {"along_front_ends_clients", "along_front_ends_clients_again"}
     assert {n for n in names if n.startswith("along") and "latency" not in n} == expected
     assert catalogue.is_built_in("along_x")
-    assert catalogue.modules("along_front_ends_clients")[0].endswith("systems.together")
 
 
 def test_a_figure_of_ones_own_against_one_axis_of_the_row_has_one_curve():

@@ -18,7 +18,7 @@ from paths import ROOT
 from prometheus_client.parser import text_string_to_metric_families
 
 from storelab.analysis.report import page
-from storelab.analysis.report.live import metrics, serve, watch
+from storelab.analysis.report.live import serve, watch
 from storelab.core import evidence, records
 from storelab.core.campaign import live
 
@@ -235,14 +235,14 @@ def test_metrics_hold_known_values(tmp_path):
     assert found["storelab_cpu_cores", campaign, ("side", "host"), *point] == 1.5
     assert ("storelab_cpu_cores", campaign, ("side", "store"), *point) not in found, "what is unknown is not 0"
     assert found["storelab_memory_bytes", campaign, ("side", "clients"), *point] == 10**8
-    assert {f.name for f in families if f.documentation} == set(metrics.NAMES)
+    assert {f.name for f in families if f.documentation} == set(serve.NAMES)
 
 
 def test_metrics_and_keys_are_documented():
     text = (ROOT / "docs" / "live.md").read_text()
-    for name in metrics.NAMES:
+    for name in serve.NAMES:
         assert re.search(rf"`{name}(_total)?[`{{]", text), name
-    assert set(metrics.MOODS) | set(live.STAGES) | set(live.SECONDS) <= set(re.findall(r"`([a-z_]+)`", text))
+    assert set(serve.MOODS) | set(live.STAGES) | set(live.SECONDS) <= set(re.findall(r"`([a-z_]+)`", text))
 
 
 def test_requests_without_the_token_get_404(tmp_path):

@@ -18,8 +18,8 @@ import pytest
 from make_examples import ONE_EACH, make
 
 import campaigns
-from storelab.analysis.report import build, details, library, page, rows, summary
-from storelab.analysis.report.drawn import one_line
+from storelab.analysis.report import build, details, page
+from storelab.analysis.report.charts import one_line
 from storelab.analysis.tables import build as tables
 from storelab.core import evidence
 from storelab.core.errors import UserError
@@ -238,16 +238,16 @@ def test_summary_counts_failed_and_invalid_points(pages):
 
 def test_failures_of_invalid_points_are_counted_apart():
     points = pd.DataFrame({"state": ["ok", "invalid", "failed"], "errors": pd.array([3, 49162, None], "Int64")})
-    assert summary._failures(points) == "3, and 49 162 in invalid points"
-    assert summary._counted("5 GB", points) == "5 GB in points that count" and summary._counted("", points) == ""
-    assert summary._failures(points[:1]) == "3" and summary._counted("5 GB", points[:1]) == "5 GB"
+    assert build._failures(points) == "3, and 49 162 in invalid points"
+    assert build._counted("5 GB", points) == "5 GB in points that count" and build._counted("", points) == ""
+    assert build._failures(points[:1]) == "3" and build._counted("5 GB", points[:1]) == "5 GB"
 
 
 def test_engine_names_its_libraries():
     told = [("s5cmd", "v2.3.0"), ("uproot-s3fs", "uproot 5.7.7, s3fs 2026.9.0"), ("planned", None)]
     runs = {str(i): {"engine": {"name": name, "version": version}} for i, (name, version) in enumerate(told)}
     said = ["s5cmd v2.3.0", "uproot-s3fs (uproot 5.7.7, s3fs 2026.9.0)", "planned"]
-    assert summary._engines(SimpleNamespace(runs=runs)) == said
+    assert build._engines(SimpleNamespace(runs=runs)) == said
 
 
 def test_few_operations_give_few_steps_over_time():
@@ -323,8 +323,8 @@ def test_page_of_the_reference_is_below_5_mb(made):
 
 
 def test_large_tables_are_cut(monkeypatch):
-    monkeypatch.setattr(rows, "MOST_CELLS", 10)
-    cut = rows.table([["a", "b"], *([str(i), ""] for i in range(100))], ["1"] * 100)
+    monkeypatch.setattr(build, "MOST_CELLS", 10)
+    cut = build.table_block([["a", "b"], *([str(i), ""] for i in range(100))], ["1"] * 100)
     assert cut["rows"] == 100 and cut["cells"][0] == ["0", "1", "2", "3", "4"] and len(cut["behind"]) == 5
     clients = [{"client": i, "operations": i, "errors": 0} for i in range(details.MOST_CLIENTS + 9)]
     columns, told = details._clients({"clients": clients})
@@ -345,7 +345,7 @@ def test_missing_tables_are_a_user_error(tmp_path):
 
 
 def test_library_is_complete_with_licences():
-    library.packed.cache_clear()
-    told = {name: page.unpack(text) for name, text in library.packed().items()}
+    page.packed_libraries.cache_clear()
+    told = {name: page.unpack(text) for name, text in page.packed_libraries().items()}
     assert "factory(global.vega = {})" in told["library"] and "vegaLite" in told["library"]
     assert "University of Washington" in told["licences"] and "d3-array" in told["licences"]

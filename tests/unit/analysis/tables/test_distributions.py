@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from storelab.analysis.figures import catalogue, draw, panels
-from storelab.analysis.figures.systems import distributions as figure
+from storelab.analysis.figures import latency as figure
 from storelab.analysis.latex.systems import distributions as latex
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import resources

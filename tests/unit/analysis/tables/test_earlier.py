@@ -5,8 +5,8 @@ import pytest
 from printed_rows import whole
 from throughput_rows import groups
 
-from storelab.analysis.figures import catalogue, draw, panels, resources
-from storelab.analysis.figures.systems import earlier as figure_earlier
+from storelab.analysis.figures import catalogue, draw, panels, throughput
+from storelab.analysis.figures import systems as figure_earlier
 from storelab.analysis.latex.verdicts import earlier as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import earlier
@@ -144,7 +144,7 @@ def test_other_sizes_and_several_clients_have_no_published_points():
     for change in ({"size": 10**6}, {"size": 4000, "clients": 2}):
         rows = of_threads(**change)
         assert hollow(draw.draw(known, rows)) == [] and "2012" not in catalogue.caption(known, rows), change
-        assert [*resources.of_2012(rows, known.measures[0])] == []
+        assert [*throughput.of_2012(rows, known.measures[0])] == []
 
 
 def test_axis_reaches_published_points():

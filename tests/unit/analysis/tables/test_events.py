@@ -11,8 +11,8 @@ from throughput_rows import only_row
 
 from campaigns import built
 from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import events as figures_events
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.figures.reading import events as figures_events
 from storelab.analysis.parts import groups
 from storelab.analysis.records import published
 from storelab.analysis.records.campaign import Campaign

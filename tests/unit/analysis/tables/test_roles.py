@@ -10,9 +10,8 @@ from tex_files import TexFiles
 from throughput_rows import only_row
 
 from campaigns import built
-from storelab.analysis.figures import catalogue
+from storelab.analysis.figures import catalogue, timeline
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.figures.roles import timeline
 from storelab.analysis.latex import roles as latex
 from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load

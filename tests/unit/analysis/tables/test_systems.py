@@ -10,7 +10,7 @@ from scipy import stats
 from tex_files import TexFiles
 
 from campaigns import built
-from storelab.analysis import capabilities_page
+from storelab.analysis import pages
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures import systems as figures_of_systems
 from storelab.analysis.figures.draw import draw
@@ -94,7 +94,7 @@ def test_paper_has_tables_of_systems(tex):
 
 
 def test_documentation_page_of_capabilities():
-    text = capabilities_page.page(build.read(built("systems"), "capabilities"), "example", "results/example")
+    text = pages.capabilities_page(build.read(built("systems"), "capabilities"), "example", "results/example")
     assert "| multi range 2 | **differs** | yes |" in text and "| | alpha | beta |" in text
     assert "| alpha | multi range 2 | differs | 206 with the first range only & no word of it |" in text
 

@@ -1,4 +1,4 @@
-"""Figure of events processed against the MB/s into the node, in the manner of HEPiX 2010, whose points stand beside."""
+"""Figures of jobs that process events, in the manner of HEPiX 2010, whose points and bars are shown next to ours."""
 
 import itertools
 import math
@@ -8,15 +8,19 @@ import pandas as pd
 
 from storelab.analysis.figures.panels import TELLABLE, few, varying, with_series
 from storelab.analysis.figures.specification import MIN_VALUES, Curve, Function
+from storelab.analysis.parts import words
 from storelab.analysis.parts.groups import joined
 from storelab.analysis.records import published
 from storelab.analysis.tables import reads
+from storelab.analysis.tables.earlier import MEASURED, NAVIGATION, PUBLISHED, best_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from storelab.analysis.figures.plots import Label, Looks
+
+# --- events against throughput ---
 
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
@@ -62,8 +66,6 @@ def points(table: pd.DataFrame) -> int:
 def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
     """How each line looks, and what the legend says: with more lines than can be told apart the colour tells the store,
     and the marker the setting."""
-    from matplotlib.lines import Line2D
-
     from storelab.analysis.figures import plots
 
     lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
@@ -71,8 +73,8 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
         order = plots.looks([line.series for line in lines])
         return order, order
     stores, settings = (plots.looks(list(dict.fromkeys(rows[c]))) for c in ("store", "setting"))
-    key = [Line2D([], [], color=colour, label=name) for name, (colour, _) in stores.items()]
-    key += [Line2D([], [], color="0.35", ls="none", marker=m, label=name) for name, (_, m) in settings.items()]
+    key = [plots.Line2D([], [], color=colour, label=name) for name, (colour, _) in stores.items()]
+    key += [plots.Line2D([], [], color="0.35", ls="none", marker=m, label=name) for name, (_, m) in settings.items()]
     return {line.series: (stores[line.store][0], settings[line.setting][1]) for line in lines}, key
 
 
@@ -99,10 +101,7 @@ def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
         y = line["events_median_per_s"]
         known = line["wire_median_mb_per_s"].notna().all()
         low, high = (line[f"{'wire' if known else 'asked'}_{part}_mb_per_s"] for part in ("low", "high"))
-        bars = {
-            "yerr": [y - line["events_low_per_s"], line["events_high_per_s"] - y],
-            "xerr": [line["moved"] - low, high - line["moved"]],
-        }
+        bars = {"yerr": plots.bars(line, "events", "per_s"), "xerr": [line["moved"] - low, high - line["moved"]]}
         ax.errorbar(line["moved"], y, **bars, color=colour, marker=marker, capsize=2, elinewidth=0.8)
         plots.mark(ax, line["moved"], y, (colour, marker), few(line, EVENTS))
         for _, last in line.tail(1).iterrows() if line["clients"].nunique() > 1 else ():
@@ -159,20 +158,102 @@ def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
     )
 
 
-FIGURES = {
-    "events_throughput": Function(
-        table="events",
-        where={"workload": "events"},
-        function=events_throughput,
-        count=points,
-        least=MIN_VALUES,
-        things="points",
-        caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; "
-        "of local files, bytes "
-        "asked for), by setting of the client; a line goes from the fewest jobs to the number at its end, each on a "
-        "file of its own. Medians; {bars}. "
-        "{shared} On grey ground, in other units: the points published by HEPiX in 2010, of other systems and "
-        "machines; dotted: read "
-        "without a client cache to match.",
-    ),
-}
+EVENTS_THROUGHPUT = Function(
+    table="events",
+    where={"workload": "events"},
+    function=events_throughput,
+    count=points,
+    least=MIN_VALUES,
+    things="points",
+    caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
+    "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
+    "end, each on a file of its own. Medians; {bars}. {shared} On grey ground, in other units: the points published "
+    "by HEPiX in 2010, of other systems and machines; dotted: read without a client cache to match.",
+)
+
+# --- bars by system and number of jobs ---
+
+BAR = 0.062  # inches of one bar
+FEWEST = 4  # systems that a panel has room for
+HATCHED = {"hatch": "//////", "edgecolor": "white", "linewidth": 0}
+FEW = "; hatched: rates of fewer than 10 operations"
+
+
+def events_bars(table: pd.DataFrame) -> "Figure | None":
+    """A line of panels for each navigation: ours in events/s, each system at its best setting of the client; on the
+    right what was printed, hollow, in millions of events of their period."""
+    from storelab.analysis.figures import plots
+
+    ours = best_settings(table) if len(table) else table
+    if ours.empty:
+        return None
+    theirs = table[table["source"] == PUBLISHED]
+    found = [n for n in NAVIGATION.values() if n in set(ours["navigation"])]
+    jobs = sorted({int(j) for j in pd.concat([ours["jobs"], theirs["jobs"]])})
+    colours = dict(zip(jobs, plots.tones(len(jobs), "viridis"), strict=True))
+    heights = [max(_bars(side[side["navigation"] == n]) for side in (ours, theirs)) for n in found]
+    with plots.style():
+        inches = [max(1.4, BAR * h + 0.5) for h in heights]
+        note = f"Medians, {words.bars_text(ours)}; hollow on grey: published 2010, in other units"
+        note += FEW if ours["few"].any() else ""
+        fig = plots.sheet(sum(inches) + 0.9, note)
+        cells = fig.subplots(len(found), 2, squeeze=False, height_ratios=inches)
+        for (left, right), n in zip(cells, found, strict=True):
+            _panel(left, ours[ours["navigation"] == n], colours, hollow=False)
+            left.set(title=f"{n}: measured here", xlabel="Events/s")
+            _panel(right, theirs[theirs["navigation"] == n], colours, hollow=True)
+            right.set(
+                title=f"published 2010: HEPiX, {USE_CASE[n]}",
+                xlabel="Events in their period [millions]",
+                facecolor=PAPER,
+            )
+        handles = [plots.Patch(color=c, label=f"{j} jobs" if j > 1 else "1 job") for j, c in colours.items()]
+        plots.key(fig, handles, "Events by system and number of jobs")
+    return fig
+
+
+def _bars(rows: pd.DataFrame) -> int:
+    """Room that the bars of a panel take, in bars."""
+    return int(rows["system"].nunique() * (max(rows["jobs"].nunique(), 2) + 1))
+
+
+def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool) -> None:
+    """Bars of each system, the one with the most events on top; a cell that is not known has none, and says so."""
+    from storelab.analysis.figures import plots
+
+    value = rows["events"].astype(float) / 1e6 if hollow else rows["events_per_s"].astype(float)
+    name = rows["system"].where(rows["setting"].isna(), rows["system"] + "\n" + rows["setting"].fillna(""))
+    rows = rows.assign(value=value, name=name)
+    names = list(rows.groupby("name")["value"].max().sort_values().index)
+    jobs = sorted({int(j) for j in rows["jobs"]})
+    step = 0.8 / max(len(jobs), 1)
+    for r in rows.to_dict("records"):
+        y = names.index(r["name"]) + 0.4 - step * (jobs.index(int(r["jobs"])) + 0.5)
+        colour = colours[int(r["jobs"])]
+        if pd.isna(r["value"]):
+            ax.text(0, y, " not printed", fontsize=4, va="center", color="0.4")
+            continue
+        look = {"facecolor": "white", "edgecolor": colour, "linewidth": 0.8} if hollow else {"color": colour}
+        look |= HATCHED if r["few"] is True else {}
+        ax.barh(y, r["value"], 0.85 * step, **look)
+        if r["source"] == MEASURED:
+            reach = [[r["value"] - r["events_low_per_s"]], [r["events_high_per_s"] - r["value"]]]
+            ax.errorbar(r["value"], y, xerr=reach, color="0.2", elinewidth=0.7, capsize=1.2, fmt="none")
+    ax.set_yticks(range(len(names)), names, fontsize=6)
+    ax.set_ylim(min(len(names) - FEWEST, 0) - 0.55, len(names) - 0.45)
+    ax.set_xlim(left=0)
+    ax.grid(visible=False, axis="y")
+    plots.plain_numbers(ax.xaxis)
+
+
+EVENTS_BARS = Function(
+    table="storage_lab",
+    where={"workload": "events"},
+    function=events_bars,
+    count=lambda table: points(table[table["source"] == MEASURED]) if len(table) else 0,
+    least=MIN_VALUES,
+    things="points",
+    caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each system "
+    "with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on grey ground "
+    "and in other units: published in 2010 for other systems, files and machines, counted over an undisclosed period.",
+)

@@ -1,30 +1,196 @@
-"""Figures over time: rate, latency and failed operations of points with roles on one time axis, for each sweep.
+"""Figures over time: points with roles, their phases, and series of parts over hours.
 
-Which there are follows from the plan (`of_plan`); one figure has at most MOST groups of points, the next ones follow in
-figures of their own. Thin lines are single runs, thick ones their median. Phases are bands, acts labelled lines, what
-the store said of itself stands as marks above the panel. Without a disturbance there is nothing to mark; where some
+Which timelines there are follows from the plan (`of_plan`): one for each sweep with roles. One figure has at most
+MOST_GROUPS groups of points; the next ones follow in further figures. Thin lines are single runs, thick ones their
+median. Phases are bands, acts labelled lines, and states that the store reported are marks above the panel. Where some
 groups are disturbed, the others are left out.
 """
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.figures.specification import Function, spelt
-from storelab.analysis.parts import words
+from storelab.analysis.figures.specification import (
+    MIN_VALUES,
+    Curve,
+    Function,
+    Measure,
+    Reference,
+    Specification,
+    spelt,
+)
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import roles
+from storelab.analysis.statistics import steadiness
+from storelab.analysis.tables.soak import titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST = 6  # groups of points in one figure
+# --- phases of points with roles ---
+
+AFTERWARDS = (roles.DURING, roles.REBUILDING, roles.AFTER)
+
+
+def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """The phases that have a ratio, in order of time, with the system: with what else tells its points apart, where it
+    has several of one fault."""
+    rows = rows[rows["rate_over_before_median_ratio"].notna()]
+    rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
+    axes = [c for c in words.axes_of(rows) if c not in {*words.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
+    several = rows.duplicated(["deployment", "fault", "role", "phase"], keep=False)
+    for place, r in rows[several].iterrows():
+        more = [words.value_text("workload", r["workload"]), words.settings((c, r[c]) for c in axes)]
+        rows.loc[place, "deployment"] = ", ".join(filter(None, [r["deployment"], *more]))
+    rows = rows.assign(
+        phase=pd.Categorical(rows["phase"], AFTERWARDS, ordered=True),
+        deployment=pd.Categorical(rows["deployment"], list(dict.fromkeys(rows["deployment"])), ordered=True),
+    )
+    if rows.groupby("fault")["deployment"].nunique().max() < MIN_VALUES:
+        return rows  # of the other figure
+    rows = rows.sort_values(["role", "phase", "deployment"], kind="stable")
+    series = (f"{role}, {phase}" for role, phase in zip(rows["role"], rows["phase"], strict=True))
+    return groups.with_column(rows, "series", series)
+
+
+_BY_SYSTEM = Specification(
+    table="roles",
+    where={"phase": list(AFTERWARDS)},
+    measures=(
+        Measure((Curve("rate_over_before", "ratio"),), "Rate over that before", log_from=float("inf")),
+        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 over that before"),
+    ),
+    prepare=_in_order,
+    x="deployment",
+    panels=("fault",),
+    references=lambda *_: [Reference(1.0)],
+    columns=True,
+    title="Each phase over that before the disturbance",
+    caption="Rate and p99 of the latency of each role in the phases of its runs, over those before the disturbance; 1 "
+    "(dashed) is no change. Medians; {bars}. {shared}",
+    height=1.2,
+    line=0.25,
+)
+_BY_PHASE = replace(_BY_SYSTEM, x="phase", hue=("role",), within=True, panels=("store", "workload"), height=1.6)
+ROLE_PHASES = replace(_BY_SYSTEM, otherwise=_BY_PHASE)
+
+
+# --- series of parts over hours ---
+
+MOST_SERIES = 3  # series side by side
+# Metric of each row of panels: its label, columns of soak.csv with their metrics of soak_trends.csv.
+ROWS = (
+    ("Operations/s", {"rate_per_s": "rate"}),
+    ("p99 [ms]", {"latency_p99_ms": "latency_p99"}),
+    ("Failed [%]", {"errors_percent": "errors"}),
+    ("Memory [MB]", {"client_rss_mb": "client_rss", "server_rss_mb": "server_rss"}),
+    ("Open files", {"client_files": "client_files", "server_files": "server_files"}),
+)
+STORE = "black"
+
+
+def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
+    """A column of panels for each of the first series; None without a valid part. What rises or falls (of the table
+    beside) has its slope as a dashed line."""
+    from storelab.analysis.figures import plots
+
+    if table.empty:
+        return None
+    rows = table[table["state"] == "ok"].fillna({"role": ""})
+    names = list(dict.fromkeys(rows["series"]))[:MOST_SERIES]
+    if not names:
+        return None
+    rows, found = rows[rows["series"].isin(names)], beside[0].fillna({"role": ""})
+    shown = [row for row in ROWS if any(c in rows and rows[c].notna().any() for c in row[1])]
+    colours = plots.role_colours(rows["role"])
+    with plots.style():
+        fig = plots.sheet(1.15 * len(shown) + 1.1)
+        cells = fig.subplots(len(shown), len(names), squeeze=False, sharex="col")
+        for (label, columns), axes in zip(shown, cells, strict=True):
+            drawn = []
+            for ax, name in zip(axes, names, strict=True):
+                own, told = rows[rows["series"] == name], found[found["series"] == name]
+                lines = list(_part_lines(own, told, columns, colours))
+                for hours, values, slope, look in lines:
+                    ax.plot(hours, values, markersize=2.5, linewidth=0.8, **look)
+                    if slope is not None:
+                        ax.plot(hours, slope, color=look["color"], linestyle=(0, (4, 2)), linewidth=1.4)
+                drawn.append(pd.Series(np.concatenate([np.array([]), *(line[1] for line in lines)]), dtype=float))
+            plots.value_axis(list(axes), drawn, label, float("inf"))
+            for ax, values in zip(axes, drawn, strict=True):
+                if label.startswith("Failed") and not values.sum():
+                    plots.say_inside(ax, "no failed operation", 6.5, va="center")
+        named = titles(table["series"])
+        for ax, name in zip(cells[0], names, strict=True):
+            own = rows[rows["series"] == name]
+            parts, lasts = words.plural(own["part"].nunique(), "part"), words.span(own["duration_s"], "s")
+            ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
+        for ax in cells[-1]:
+            ax.set_xlabel("Hours from the begin of the first part")
+        for own in cells:
+            for ax in own[1:]:
+                ax.set_ylabel("")
+        fig.align_ylabels(cells[:, 0])
+        look = {"marker": "o", "markersize": 3}
+        handles = [plots.Line2D([], [], color=c, label=role or "clients", **look) for role, c in colours.items()]
+        if any(c in rows and rows[c].notna().any() for c in ("server_rss_mb", "server_files")):
+            handles.append(plots.Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
+        if found[found["series"].isin(names)]["trend"].isin([steadiness.RISES, steadiness.FALLS]).any():
+            handles.append(
+                plots.Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls")
+            )
+        plots.key(fig, handles, "Part by part")
+    return fig
+
+
+def _part_lines(
+    rows: pd.DataFrame, found: pd.DataFrame, columns: dict[str, str], colours: dict[str, Any]
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]]:
+    """Hours, values, the slope where there is a trend, and looks of each line of a panel."""
+    for column, metric in columns.items():
+        if column.startswith("server_"):
+            once = rows.drop_duplicates("key").sort_values("hour")
+            yield *_part_line(once, found, "", column, metric), {"color": STORE, "marker": "s"}
+        else:
+            for role, own in rows.groupby("role", sort=False):
+                yield *_part_line(own, found, str(role), column, metric), {"color": colours[str(role)], "marker": "o"}
+
+
+def _part_line(
+    rows: pd.DataFrame, found: pd.DataFrame, role: str, column: str, metric: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    hours, values = (rows[c].to_numpy(float) for c in ("hour", column))
+    told = found[(found["role"] == role) & (found["metric"] == metric)]
+    told = told[told["trend"].isin([steadiness.RISES, steadiness.FALLS])]
+    if told.empty:
+        return hours, values, None
+    slope = float(told["slope_per_hour"].iloc[0])
+    return hours, values, np.nanmedian(values - slope * hours) + slope * hours
+
+
+SOAK = Function(
+    table="soak",
+    beside=("soak_trends",),
+    where={"part": ">= 1"},
+    function=soak,
+    count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
+    most=MOST_SERIES,
+    things="series",
+    caption="One part after the other: rate, p99 of the latency, failed operations, memory and open files of "
+    "clients and store, by role, at the middle of each part. Clients are started anew for each part, the store "
+    "lives through all of them. Dashed: the Theil-Sen slope of what rises or falls. {shared}",
+)
+
+# --- points with roles over time ---
+
+MOST_GROUPS = 6  # groups of points in one figure
 POINTS = 600  # most places of a line: no paper shows more
 MIN_OPERATIONS, MIN_STEPS = 5, 40  # operations in a step of a line, while it has so many steps
 HEIGHTS = (3.0, 2.2, 1.2)  # of rates, latency, failed operations
@@ -62,7 +228,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
         about += f"In all: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
         stem += "_again" * (stem in found)  # two sweeps whose names differ in digits and marks alone
-        parts = [dict(shown[i : i + MOST]) for i in range(0, len(shown), MOST)][: len(NUMBERS)]
+        parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
         about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
             found[stem + number] = _figure(workload, part, about)
@@ -129,7 +295,7 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
-        out.append({r: _lines(own, high) for r in names if len(own := part[part["role"] == r])})
+        out.append({r: _role_lines(own, high) for r in names if len(own := part[part["role"] == r])})
     return out
 
 
@@ -146,8 +312,6 @@ class Lines:
 def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.DataFrame) -> "Figure | None":
     """The figure of these groups of points (key without its repetition: title); None where no valid run is among
     them."""
-    from matplotlib.figure import Figure
-
     from storelab.analysis.figures import plots
 
     if timeline.empty:
@@ -160,9 +324,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
     happened = happened[happened["group"].isin(shown) & (happened["state"] == "ok")]
     timed = rows[rows["latency_p50_ms"].notna()]
     high = "latency_p99_ms" if timed["latency_p99_ms"].notna().mean() >= 0.5 else "latency_max_ms"
-    names = list(dict.fromkeys(rows["role"]))
-    tones = plots.tones()
-    colours = {role: tones[i % len(tones)] for role, i in zip(names, (0, 1, 2, 4, 5, 9, 6, 7, 8, 3), strict=False)}
+    colours, tones = plots.role_colours(rows["role"]), plots.tones()
     statuses = [c for c in rows if c.startswith("errors_") and rows[c].sum() > 0]
     looks = {status: [tones[i] for i in (3, 7, 8, 6, 9)][i % 5] for i, status in enumerate(statuses)}
     with plots.style():
@@ -172,7 +334,7 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
         count = len(heights)
         columns = min(len(shown), 2)
         lines = -(-len(shown) // columns)
-        fig = Figure(figsize=(plots.WIDTH, LINE * lines + 0.9), layout="constrained")
+        fig = plots.sheet(LINE * lines + 0.9, textwrap.fill(_note(rows), 110))
         cells = fig.subplots(count * lines, columns, squeeze=False, height_ratios=heights * lines)
         panels = [
             [cells[count * (i // columns) + j, i % columns] for j in range(count)] for i in range(lines * columns)
@@ -185,20 +347,21 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
             part = rows[rows["group"] == group]
             for ax, level in zip(own, levels, strict=False):
                 for role in found.keys() & level:
-                    _line(ax, found[role].seconds, found[role].rate, colours[role])
+                    _median_line(ax, found[role].seconds, found[role].rate, colours[role])
             latencies.append(_latencies(own[len(levels)], found, colours))
             if statuses:
                 _failed(own[-1], part, looks)
             _mark(own, happened[happened["group"] == group], float(part["duration_s"].max()))
-            own[0].set_title(textwrap.fill(_title(groups[group], part["key"].nunique()), 52), fontsize=7, pad=11)
+            runs = f"(n = {words.plural(part['key'].nunique(), 'run')})".replace(" ", "\u00a0")  # stays on one line
+            own[0].set_title(textwrap.fill(f"{groups[group]} {runs}", 52), fontsize=7, pad=11)
         _axes(panels[: len(shown)], every, levels, latencies)
-        fig.supxlabel(textwrap.fill(_note(rows), 110), fontsize=7, color="0.35")
         quantile = "p99" if high == "latency_p99_ms" else "longest"
-        plots.key(fig, _handles(colours, looks, happened, quantile), _heading(rows))
+        heading = words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
+        plots.key(fig, _handles(colours, looks, happened, quantile), heading)
     return fig
 
 
-def _lines(rows: pd.DataFrame, high: str) -> Lines:
+def _role_lines(rows: pd.DataFrame, high: str) -> Lines:
     """On one grid, coarse enough for paper, and for several operations of a slow role in a step."""
     rows = rows[rows["second"] < rows["duration_s"]]
     width = float(rows["step_s"].iloc[0])
@@ -219,7 +382,7 @@ def _median(runs: np.ndarray) -> np.ndarray:
     return np.array([np.nanmedian(column) if ok else np.nan for column, ok in zip(runs.T, enough, strict=True)])
 
 
-def _line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: str = "-") -> np.ndarray:
+def _median_line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any, dash: str = "-") -> np.ndarray:
     median, look = _median(runs), {"linestyle": dash, "drawstyle": "steps-mid"}
     if len(runs) > 1:
         ax.plot(seconds, runs.T, color=colour, linewidth=0.4, alpha=0.4, **look)
@@ -246,13 +409,15 @@ def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
 def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any]) -> pd.Series:
     values = [np.array([])]
     for role, lines in found.items():
-        values.append(_line(ax, lines.seconds, lines.p50, colours[role]))
-        values.append(_line(ax, lines.seconds, lines.high, colours[role], (0, (2, 1))))  # type: ignore[arg-type]
+        values.append(_median_line(ax, lines.seconds, lines.p50, colours[role]))
+        values.append(_median_line(ax, lines.seconds, lines.high, colours[role], (0, (2, 1))))  # type: ignore[arg-type]
     return pd.Series(np.concatenate(values), dtype=float).dropna()
 
 
 def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
     """Failed operations per second, stacked by status: the mean over the runs."""
+    from storelab.analysis.figures import plots
+
     runs, width = rows["key"].nunique(), float(rows["step_s"].iloc[0])
     edges = np.arange(0, round(float(rows["duration_s"].max()) / width) + 1) * width
     place = (rows["second"] / width + 1e-6).astype(int)
@@ -264,7 +429,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
         below = top
     ax.set_ylim(0, max(1.1 * below.max(), 1.0))
     if not rows["errors"].sum():
-        ax.text(0.5, 0.5, "no failed operation", transform=ax.transAxes, ha="center", va="center", fontsize=6.5)
+        plots.say_inside(ax, "no failed operation", 6.5, va="center")
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
@@ -361,14 +526,6 @@ def _axes(
         own[0].figure.align_ylabels(own)
 
 
-def _title(said: str, runs: int) -> str:
-    return f"{said} " + f"(n = {words.plural(runs, 'run')})".replace(" ", "\u00a0")  # stays on one line
-
-
-def _heading(rows: pd.DataFrame) -> str:
-    return words.value_text("workload", rows["workload"].iloc[0]).capitalize() + " over time"
-
-
 def _note(rows: pd.DataFrame) -> str:
     failed = "Failed operations: mean of the runs" if rows["errors"].sum() else "No operation failed"
     return (
@@ -377,19 +534,18 @@ def _note(rows: pd.DataFrame) -> str:
 
 
 def _handles(colours: Mapping[str, Any], looks: Mapping[str, Any], happened: pd.DataFrame, quantile: str) -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    from storelab.analysis.figures import plots
 
-    out: list[Any] = [Line2D([], [], color=colour, label=role) for role, colour in colours.items()]
-    out.append(Line2D([], [], color="0.3", label="latency: p50"))
-    out.append(Line2D([], [], color="0.3", linestyle=(0, (2, 1)), label=f"latency: {quantile}"))
+    out: list[Any] = [plots.Line2D([], [], color=colour, label=role) for role, colour in colours.items()]
+    out.append(plots.Line2D([], [], color="0.3", label="latency: p50"))
+    out.append(plots.Line2D([], [], color="0.3", linestyle=(0, (2, 1)), label=f"latency: {quantile}"))
     phases = happened.loc[happened["kind"] == "phase", "name"].unique()
-    out += [Patch(color=colour, label=phase) for phase, colour in BANDS.items() if phase in phases]
+    out += [plots.Patch(color=colour, label=phase) for phase, colour in BANDS.items() if phase in phases]
     for status, colour in looks.items():
         number = status.removeprefix("errors_")
-        out.append(Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
+        out.append(plots.Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
     for state in happened.loc[happened["kind"] == roles.STATE, "name"].unique():
         marker, face = MARKS.get(state, UNTOLD)
         look = {"color": "black", "markerfacecolor": face, "markersize": 4, "markeredgewidth": 0.6}
-        out.append(Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
+        out.append(plots.Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
     return out

@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from campaigns import built
-from storelab.analysis import pages, quick_page
+from storelab.analysis import pages
 from storelab.analysis.pages import Page, Section
 from storelab.analysis.tables import build
 
 
 def test_page_shows_numbers_of_tables():
-    page = quick_page.page(built("example"), "https://s3.example.org", 301.0)
+    page = pages.page(built("example"), "https://s3.example.org", 301.0)
     text = page.text()
     assert text.startswith("https://s3.example.org\n======================\n")
     assert "in 5 min 01 s" in " ".join(text.split()) and "What it can do" not in text, "nothing was probed"
@@ -30,12 +30,12 @@ def test_page_shows_numbers_of_tables():
 
 def test_failed_run_is_listed_with_its_reason():
     points = {"key": ["s/put/rep~001", "s/get/rep~001"], "state": ["ok", "failed"], "reason": [None, "no answer"]}
-    assert quick_page.went_wrong(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
+    assert pages.went_wrong(pd.DataFrame(points)).lines == ["get/rep~001: failed: no answer"]
 
 
 def test_answers_other_than_yes_are_listed():
     rows = [("ranges", "one", "yes", ""), ("acl", "public_read", "no", "403\n Denied"), ("x", "y", "error", "lost")]
-    found = quick_page.can(pd.DataFrame(rows, columns=["topic", "check", "answer", "evidence"])).lines
+    found = pages.can(pd.DataFrame(rows, columns=["topic", "check", "answer", "evidence"])).lines
     assert len(found) == 3 and found[0].startswith("1 of 2 ")
     assert found[1].endswith("acl, public read: 403 Denied") and found[2].endswith("x, y")
 
@@ -44,7 +44,7 @@ def test_lower_bounds_of_latency_are_marked():
     row = {"workload": "get", "object_size_bytes": 4000, "clients": 1, "workers": 4}
     values = {"latency_p50_median_ms": 1.5, "latency_p90_median_ms": 2.0, "latency_p99_median_ms": None}
     table = pd.DataFrame([row | values | {"lower_bounds": "latency_p90"}, row | values | {"lower_bounds": None}])
-    shown = quick_page.latencies(table)
+    shown = pages.latencies(table)
     assert [r[2:] for r in shown.rows] == [["1.50", "≥ 2", "-"], ["1.50", "2", "-"]]
     assert shown.lines
 
@@ -54,13 +54,13 @@ def test_only_engines_that_read_are_explained():
     columns |= {"entries_high_per_s": [14.0, 35.0], "needed_median_mb_per_s": [7.5, 16.9]}
     columns |= {"amplification_median_ratio": [1.0, 1.04], "requests_median_per_read": [2.0, 1.11]}
     found = pd.DataFrame(columns | {"engine": ["uproot-s3fs", "planned"], "entry_fraction_percent": 1.0})
-    both = quick_page.sparse(found)
+    both = pages.sparse(found)
     assert [line.partition(":")[0] for line in both.lines] == ["planned", "uproot-s3fs"]
     assert [row[0] for row in both.rows] == ["1 % of entries, uproot-s3fs", "1 % of entries, planned"]
     assert both.rows[1][1:] == ["31.0 [22.0, 35.0]", "16.9", "1.04", "1.11"]
-    one = quick_page.sparse(found[found["engine"] == "planned"])
+    one = pages.sparse(found[found["engine"] == "planned"])
     assert [line.partition(":")[0] for line in one.lines] == ["planned"]
-    assert not quick_page.sparse(found[:0]).lines
+    assert not pages.sparse(found[:0]).lines
 
 
 class Words(HTMLParser):
@@ -110,8 +110,8 @@ def test_sections_of_campaigns_with_few_axes():
         ({"volume_fraction_percent": 50.0, "entry_fraction_percent": 1.0}, "1 % of entries, planned"),
         ({}, "read volume, planned"),
     ):
-        assert quick_page.sparse(pd.DataFrame([row | more])).rows[0][0] == said
-    for section in (quick_page.rates, quick_page.latencies, quick_page.sparse):
+        assert pages.sparse(pd.DataFrame([row | more])).rows[0][0] == said
+    for section in (pages.rates, pages.latencies, pages.sparse):
         assert not section(pd.DataFrame([row])[lambda t: t["workload"] == "put"]).rows
-    for section in (quick_page.rates, quick_page.latencies):
+    for section in (pages.rates, pages.latencies):
         assert not section(pd.DataFrame([row])).rows, "reads are no objects that go up and down"

@@ -1,23 +1,29 @@
-"""Figures along the rows of axes that go together (`together` of a sweep): x is the row, and says all its values.
+"""Figures that follow from the plan: those that a campaign declares, and those along the rows of coupled axes.
 
-Which there are follows from the plan: one for each coupling and table. Where the first axis counts something, and no
-two rows have the same number of it, rows stand at that number; else one after the other.
+Rows of axes that go together (`together` of a sweep) have a figure for each coupling and table: x is the row, and shows
+all its values. Where the first axis counts something, and no two rows have the same number of it, rows are placed at
+that number; otherwise one after the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.specification import Curve, Declared, Measure, Specification, spelt
+from storelab.analysis.figures.specification import Curve, Declared, Measure, Reference, Specification, same, spelt
 from storelab.analysis.figures.systems import heading_of, measures_of_classes
+from storelab.analysis.figures.throughput import limits
 from storelab.analysis.parts import words
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.records import selection
 from storelab.analysis.records.selection import Coupling
 from storelab.analysis.tables.throughput import CLASSES
+from storelab.core.figures import METRICS
 from storelab.core.model import PREFIX
+
+# --- along the rows of axes that go together ---
 
 STEM = "along"  # names of these figures begin so, and no campaign's own
 ROW, TOLD = "row", "coupled"  # columns that they draw by
@@ -187,3 +193,54 @@ def _ends(coupling: Coupling, column: str) -> str:
     place = coupling.axes.index(column)
     first, last = (words.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
     return f"{first} to {last} {words.heading(column).lower()}"
+
+
+# --- declared by the campaign ---
+
+
+def declared(plan: Mapping[str, Any]) -> dict[str, Specification]:
+    """Those that the plan carries (plans of older versions: none)."""
+    couplings = selection.couplings_of(plan)
+    return {name: _specification(said, couplings) for name, said in plan.get("figures", {}).items()}
+
+
+def _specification(said: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
+    """said: a figure as `core.figures.resolved` gives it."""
+    found = [METRICS[said["table"]][name] for name in said["y"]]
+    labels = [said["y_label"] or label for _, _, label in found]
+    measures = tuple(
+        Measure((Curve(stem, unit),), _plain(label), scale=said["y_scale"])
+        for (stem, unit, _), label in zip(found, labels, strict=True)
+    )
+    has_roles = said["table"] == "roles"  # each with an engine of its own
+    against = said["x_label"] or words.heading(said["x"])
+    drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
+    caption = said["caption"].strip().rstrip(".") or drawn
+
+    def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
+        yield from (Reference(limit["at"], "--", limit["label"]) for limit in said["limits"])
+        if said["table"] == "throughput" and said["x"] == "clients":
+            yield from limits(rows, measure)
+
+    return Specification(
+        table=said["table"],
+        where=said["where"],
+        prepare=partial(along_x, couplings, said["x"]) if couplings else same,
+        measures=measures,
+        x=said["x"],
+        x_label=_plain(against),
+        x_scale=said["x_scale"],
+        hue=tuple(said["hue"] or ["role" if has_roles else "engine"]),
+        more=("store", "workload", "op", "loop", "role", "phase", TOLD),
+        panels=tuple(said["panels"]),
+        columns=len(measures) > 1,
+        least=1,
+        references=lines,
+        title=_plain(said["title"] or drawn),
+        caption=f"{_plain(caption)}{'' if has_roles else ' ({engine})'}. Medians; {{bars}}. {{shared}}{{limit}}",
+    )
+
+
+def _plain(text: str) -> str:
+    """As it stands, in a template."""
+    return text.replace("{", "{{").replace("}", "}}")

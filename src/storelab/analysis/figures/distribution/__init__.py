@@ -1,1 +1,0 @@
-"""Figures of the distribution of software. May import: what `figures` may."""

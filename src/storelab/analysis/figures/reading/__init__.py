@@ -1,1 +1,0 @@
-"""Figures of jobs that read ROOT files: events processed, gaps merged. May import: what `figures` may."""
