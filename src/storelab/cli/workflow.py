@@ -36,8 +36,8 @@ class Workflow:
 
     measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. datasets: point
     key -> markers of what must be staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for,
-    where points are jobs. members: of a paper of several campaigns what the rules ask for of each; campaign_dir is the paper's folder then, and pdf its
-    file there.
+    where points are jobs. members: of a paper of several campaigns what the rules ask for of each; campaign_dir is the
+    paper's folder then, and pdf its file there.
     """
 
     measuring: bool
