@@ -5,7 +5,7 @@
 rule draw_figures:
     input:
         flow.tables("{folder}"),
-        code=lambda _: code.rests_on(code.FIGURES),
+        code=code.files("figures"),
     output:
         "{folder}/figures/index.json",
     log:
@@ -23,7 +23,7 @@ rule draw_figures:
 rule draw_figure:
     input:
         flow.tables("{folder}"),
-        code=lambda wc: code.figure_code(WORKFLOW.campaigns[wc.folder].plan(), wc.name),
+        code=code.files("figures"),
     output:
         report(
             "{folder}/figures/{name}.{kind}",

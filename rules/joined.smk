@@ -7,7 +7,7 @@ rule join_campaigns:
     input:
         TABLES,
         WORKFLOW.indexes,
-        code=lambda _: code.rests_on(code.JOINED),
+        code=code.files("papers"),
     output:
         f"{CAMPAIGN}/tex/content.tex",
     log:
@@ -23,7 +23,6 @@ rule typeset_joined:
     input:
         f"{CAMPAIGN}/tex/content.tex",
         prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
-        code=lambda _: code.rests_on(code.TYPESET),
     output:
         f"{CAMPAIGN}/{WORKFLOW.pdf}",
     log:

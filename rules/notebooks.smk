@@ -6,7 +6,7 @@ rule execute_notebook:
         flow.tables("{folder}"),
         "{folder}/figures/index.json",
         notebook="notebooks/{notebook}.ipynb",
-        code=lambda wc: code.notebook_code(Path(f"notebooks/{wc.notebook}.ipynb")),
+        code=code.files("notebooks"),
     output:
         "{folder}/notebooks/{notebook}.html",
     log:

@@ -6,7 +6,7 @@ rule write_latex:
     input:
         flow.tables("{folder}"),
         "{folder}/figures/index.json",
-        code=lambda _: code.rests_on(code.LATEX),
+        code=code.files("latex"),
     output:
         "{folder}/tex/sections.tex",
     log:
@@ -23,15 +23,13 @@ rule write_section:
     input:
         flow.tables("{folder}"),
         lambda wc: [f"{wc.folder}/figures/index.json"] * (wc.name == "figures"),
-        code=lambda _: code.rests_on(code.LATEX),
+        code=code.files("latex"),
     output:
         "{folder}/tex/{name}.tex",
     log:
         "{folder}/logs/latex_{name}.log",
     wildcard_constraints:
-        name="|".join(
-            name for name in code.constant(code.LATEX, "TEX") if name != "sections"
-        ),
+        name="|".join(name for name in flow.tex_names() if name != "sections"),
     localrule: True
     message:
         "{wildcards.name}.tex of {wildcards.folder}"
@@ -44,7 +42,6 @@ rule typeset_paper:
         "{folder}/tex/sections.tex",
         "{folder}/figures/index.json",
         prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
-        code=lambda _: code.rests_on(code.TYPESET),
     output:
         "{folder}/paper.pdf",
     log:

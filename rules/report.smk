@@ -5,7 +5,7 @@ rule write_report:
     input:
         RAW_INPUTS,
         TABLES,
-        code=lambda _: code.rests_on(code.REPORT),
+        code=code.files("report"),
     output:
         f"{CAMPAIGN}/report.html",
     log:

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from storelab.analysis.figures import KINDS
 from storelab.analysis.papers import names
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
-from storelab.cli import code
 from storelab.core import config, evidence, records, sealed
 from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
@@ -35,9 +34,8 @@ START_S = 120  # from the begin of a job until its point begins: two starts of S
 class Workflow:
     """What the rules ask for.
 
-    measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. plan: a function
-    that gives the campaign's plan as raw/plan.json has or will have it. datasets: point key -> markers of what must be
-    staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs. members:
+    measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. datasets: point
+    key -> markers of what must be staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs. members:
     of a paper of several campaigns what the rules ask for of each; campaign_dir is the paper's folder then, and pdf its
     file there.
     """
@@ -46,7 +44,6 @@ class Workflow:
     campaign_dir: str
     command: str
     raw_inputs: list[str]
-    plan: Callable[[], Mapping[str, Any]]
     points: dict[str, Point] = field(default_factory=dict)
     datasets: dict[str, list[str]] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
@@ -90,9 +87,23 @@ class Workflow:
         return [path for folder in self.campaigns for path in tables(folder)]
 
 
+def table_names() -> tuple[str, ...]:
+    """Return the names of all tables."""
+    from storelab.analysis.tables import build
+
+    return tuple(build.NAMES)
+
+
+def tex_names() -> tuple[str, ...]:
+    """Return the names of all files of `tex/`."""
+    from storelab.analysis.latex import write
+
+    return tuple(write.TEX)
+
+
 def tables(folder: str) -> list[str]:
-    """All tables of a campaign."""
-    return [f"{folder}/tables/{name}.csv" for name in code.constant(code.TABLES, "NAMES")]
+    """Return the paths of all tables of a campaign."""
+    return [f"{folder}/tables/{name}.csv" for name in table_names()]
 
 
 def set_options(overrides: Mapping[str, Any]) -> str:
@@ -141,7 +152,7 @@ def prepare(
     command = f"storelab{set_options(overrides)}"
     forget_empty_marks(campaign_dir, kinds)
     if not light.measure:
-        again = derived.damaged_tables(campaign_dir, code.constant(code.TABLES, "NAMES")) if verifying else []
+        again = derived.damaged_tables(campaign_dir, table_names()) if verifying else []
         for path in again:
             path.unlink()
         if again:
@@ -151,7 +162,7 @@ def prepare(
                 file=sys.stderr,
             )
         there = existing(raw, light.name, verifying)
-        return Workflow(False, str(campaign_dir), command, there, lambda: records.read_json(raw / "plan.json"))
+        return Workflow(False, str(campaign_dir), command, there)
     if records.sealed(raw):
         raise UserError(
             str(raw),
@@ -187,7 +198,6 @@ def prepare(
         str(campaign_dir),
         command,
         [f"{status}/collected"],
-        lambda: plan.to_json(full, planned, WORKLOADS),
         points,
         staged,
         *jobs(full, points),
@@ -230,7 +240,6 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
         str(folder),
         f"storelab{set_options(options)}",
         [path for each in members for path in each.raw_inputs],
-        dict,
         members=tuple(members),
         pdf="paper.pdf" if lights[0].layout == "article" else f"{lights[0].layout}.pdf",
         layout=lights[0].layout,
@@ -282,7 +291,7 @@ def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None
         whole = False
     if not whole:
         index.unlink()
-    if not _whole_tex(tex, code.constant(code.LATEX, "TEX")):
+    if not _whole_tex(tex, tex_names()):
         (tex / "sections.tex").unlink(missing_ok=True)
 
 

@@ -1,6 +1,5 @@
 """Dependencies of Snakemake targets, compared with what their commands load, read and run in a new process."""
 
-import ast
 import json
 import os
 import re
@@ -18,40 +17,38 @@ from storelab.analysis.figures import catalogue
 from storelab.analysis.parts import derived
 from storelab.cli import code, workflow
 from storelab.core import config, records
-from storelab.core.errors import UserError
 
 PACKAGE = ROOT / "src" / "storelab"
 PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())
-TARGETS = {"tables": code.TABLES, "figures": code.FIGURES, "latex": code.LATEX, "report": code.REPORT}
+TARGETS = {  # stage -> the module that makes it
+    name: f"storelab.analysis.{module}"
+    for name, module in {
+        "tables": "tables.build",
+        "figures": "figures.write",
+        "latex": "latex.write",
+        "report": "report.build",
+    }.items()
+}
 # Modules of the analysis that other commands use.
-NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "capabilities_page", "compare", "explore"}
-NOT_OF_THE_PAPER |= {"history", "pages", "quick_page", "report/live"}
+NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "capabilities_page", "explore", "history", "pages", "quick_page"}
 
-# Builds a target and prints the modules that are loaded then, the data files of the package that were opened, and for
-# each figure the files whose functions ran. It does not use `storelab.cli.code`, and renders nothing.
+# Builds a target and prints the modules that are loaded then, and the data files of the package that were opened. It
+# does not use `storelab.cli.code`, and renders nothing.
 LOADED = """
-import cProfile, importlib, json, sys
+import importlib, json, sys
 from pathlib import Path
-opened, ran = set(), {}
+opened = set()
 sys.addaudithook(lambda event, args: opened.add(str(args[0])) if event == "open" and isinstance(args[0], str) else None)
 module, folder, package = sys.argv[1:]
 target = importlib.import_module(module)
 if module.endswith("figures.write"):
     from matplotlib.figure import Figure
-    from storelab.analysis.figures import catalogue
     Figure.savefig = lambda self, sink, **_: sink.write(b"-")
-    for name in catalogue.names(json.loads(Path(folder, "raw/plan.json").read_text())):
-        profile = cProfile.Profile(builtins=False)  # sees every function, and is much faster than sys.settrace
-        profile.runcall(target.build, Path(folder), [name])
-        ran[name] = {f.code.co_filename for f in profile.getstats() if not isinstance(f.code, str)}
-    target.index(Path(folder))
-else:
-    target.build(Path(folder))
+target.build(Path(folder))
 modules = [m for n, m in sys.modules.items() if n.partition(".")[0] == "storelab"]
 loaded = {m.__file__ for m in modules if getattr(m, "__file__", None)}
 data = {p for p in opened if p.startswith(package) and not p.endswith((".py", ".pyc")) and Path(p).is_file()}
-ran = {n: [f for f in s if f.startswith(package)] for n, s in ran.items()}
-print(json.dumps({"files": sorted(loaded | data), "ran": ran}))
+print(json.dumps({"files": sorted(loaded | data)}))
 """
 
 
@@ -64,7 +61,7 @@ def fresh(script: str, *arguments: str):
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory) -> dict[str, dict]:
-    """Return target -> {files: what its command loads and reads, ran: for each figure the files that ran}."""
+    """Return target -> {files: what its command loads and reads}."""
     folder = copied("example", tmp_path_factory.mktemp("dag"))
     return {name: fresh(LOADED, module, str(folder), str(PACKAGE)) for name, module in TARGETS.items()}
 
@@ -74,82 +71,39 @@ def at_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def absolute(files) -> set[str]:
-    return {str(ROOT / f) for f in files}
-
-
-def test_notebook_depends_on_the_imports_of_its_cells():
-    files = set(code.notebook_code(ROOT / "notebooks" / "sparse.ipynb"))
-    assert "src/storelab/readplan/__init__.py" in files
-    assert files >= set(code.rests_on("storelab.analysis.tables.build"))
+def absolute(stage: str) -> set[str]:
+    return {str(ROOT / f) for f in code.files(stage)}
 
 
 @pytest.mark.heavy
 def test_target_depends_on_all_that_its_command_loads(truth):
     """Data files count too: the published numbers."""
-    for target, module in TARGETS.items():
-        files = set(truth[target]["files"])
-        assert len(files) > 25 and not files - absolute(code.rests_on(module)), target
-        published = {f for f in code.rests_on(module) if f.endswith(".csv")}
-        assert published <= set(code.rests_on(code.TABLES)), target
+    for stage in TARGETS:
+        files = set(truth[stage]["files"])
+        assert len(files) > 25 and not files - absolute(stage), stage
     assert any(f.endswith(".csv") for f in truth["tables"]["files"])
 
 
-def test_targets_depend_only_on_analysis_and_core():
-    for module in (*TARGETS.values(), code.TYPESET, code.JOINED):
-        rooms = {Path(f).relative_to("src/storelab").parts[0] for f in code.rests_on(module)}
-        assert rooms <= {"__init__.py", "analysis", "core"}
+def test_stages_depend_only_on_analysis_and_core():
+    for stage in set(code.STAGES) - {"notebooks"}:
+        rooms = {Path(f).relative_to("src/storelab").parts[0] for f in code.files(stage)}
+        assert rooms == {"__init__.py", "analysis", "core"}
 
 
-def test_targets_depend_on_the_whole_analysis():
-    modules = (*TARGETS.values(), code.TYPESET, code.JOINED)
-    every = {f for module in modules for f in absolute(code.rests_on(module))}
+def test_stages_depend_on_the_whole_analysis():
+    every = {f for stage in set(code.STAGES) - {"notebooks"} for f in absolute(stage)}
     here = PACKAGE / "analysis"
-    outside = {p.relative_to(here).with_suffix("").parts for p in here.rglob("*.py") if str(p) not in every}
-    assert {"/".join(parts[: 1 + (parts[0] == "report")]) for parts in outside} == NOT_OF_THE_PAPER
+    outside = {p.relative_to(here).with_suffix("").parts[0] for p in here.rglob("*.py") if str(p) not in every}
+    assert outside == NOT_OF_THE_PAPER
+    assert {str(p) for p in here.rglob("*.py")} <= absolute("notebooks")
 
 
-@pytest.mark.heavy
-def test_figure_depends_on_all_code_that_draws_it(truth):
-    ran = truth["figures"]["ran"]
-    assert sum(len(files) > 5 for files in ran.values()) > 3
-    whole = set(code.rests_on(code.FIGURES))
-    for name, files in ran.items():
-        mine = code.figure_code(PLAN, name)
-        assert not set(files) - absolute(mine), name
-        assert set(mine) <= whole, f"{name} would be stale while the index is not"
-
-
-def test_figure_ignores_modules_of_other_figures():
-    owned = {name: {f"src/{m.replace('.', '/')}.py" for m in catalogue.modules(name)} for name in catalogue.names(PLAN)}
-    assert any(owned.values())
-    for name, mine in owned.items():
-        needed = set(code.rests_on(*catalogue.modules(name)))
-        assert not (set().union(*owned.values()) - mine - needed) & set(code.figure_code(PLAN, name)), name
-
-
-def test_unknown_figure_is_refused():
-    with pytest.raises(UserError, match="'nonsense'"):
-        code.figure_code(PLAN, "nonsense")
-
-
-def test_type_only_imports_are_ignored():
-    text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from storelab.core import units\n"
-    found = [n.module for n in code._running(ast.parse(text)) if isinstance(n, ast.ImportFrom)]
-    assert found == ["typing"]
-    less = code.rests_on(code.LATEX, without=[code.TABLES])
-    assert "src/storelab/analysis/tables/build.py" not in less and "src/storelab/analysis/latex/write.py" in less
-    with pytest.raises(KeyError, match=r"storelab\.nowhere"):
-        code.rests_on("storelab.nowhere")
-
-
-def test_constants_are_read_without_imports():
+def test_names_are_found_without_pandas():
     from storelab.analysis.latex import write
     from storelab.analysis.tables import build
 
-    assert code.constant(code.TABLES, "NAMES") == tuple(build.NAMES)
-    assert code.constant(code.LATEX, "TEX") == tuple(write.TEX)
-    script = "import json, sys, storelab.cli.code as c; c.constant(c.TABLES, 'NAMES')"
+    assert workflow.table_names() == tuple(build.NAMES) and workflow.tex_names() == tuple(write.TEX)
+    script = "import json, sys; from storelab.cli import workflow as w; w.table_names()"
     assert fresh(f"{script}; print(json.dumps('pandas' in sys.modules))") is False
 
 
@@ -170,7 +124,7 @@ def drawn(tmp_path):
 
 
 def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
-    first, second, third, fourth, *_ = names = catalogue.names(PLAN)
+    first, second, third, *_ = names = catalogue.names(PLAN)
     assert code.stale_figures(drawn, PLAN) == []
     (drawn / "figures" / f"{second}.png").unlink()
     os.utime(drawn / "figures" / f"{third}.pdf", (1, 1))
@@ -178,10 +132,12 @@ def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
     edited = drawn / "edited.py"
     edited.write_text("")
     os.utime(edited, (2**31, 2**31))
-    was = code._code_of
-    monkeypatch.setattr(code, "_code_of", lambda name, names: [*was(name, names), *[str(edited)] * (name == fourth)])
-    assert code.stale_figures(drawn, PLAN) == [second, third, fourth]
-    assert code.stale_figures(drawn, PLAN, ["pdf"]) == [third, fourth]  # a joined paper needs no PNG
+    assert code.stale_figures(drawn, PLAN, ["pdf"]) == [third]  # a joined paper needs no PNG
+    was = code.files
+    with monkeypatch.context() as patch:
+        patch.setattr(code, "files", lambda stage: [*was(stage), str(edited)])
+        assert code.stale_figures(drawn, PLAN) == names and first in names
+    assert code.stale_figures(drawn, PLAN) == [second, third]
     os.utime(drawn / "tables" / "points.csv", (2**31, 2**31))
     assert code.stale_figures(drawn, PLAN) == names and first in names
 
@@ -198,7 +154,7 @@ def test_marks_of_missing_files_are_removed(drawn):
         return index.exists(), sections.exists()
 
     assert mark() == (True, False)
-    for name in code.constant(code.LATEX, "TEX"):
+    for name in workflow.tex_names():
         (sections.parent / f"{name}.tex").write_bytes(derived.tex(""))
     assert mark() == (True, True)
     (drawn / "figures" / f"{second}.png").unlink()
