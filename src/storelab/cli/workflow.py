@@ -35,9 +35,9 @@ class Workflow:
     """What the rules ask for.
 
     measuring: whether the measuring rules are included. raw_inputs: files that the tables depend on. datasets: point
-    key -> markers of what must be staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for, where points are jobs. members:
-    of a paper of several campaigns what the rules ask for of each; campaign_dir is the paper's folder then, and pdf its
-    file there.
+    key -> markers of what must be staged. nodes, minutes: point key -> nodes of its gang and the walltime it asks for,
+    where points are jobs. members: of a paper of several campaigns what the rules ask for of each; campaign_dir is the
+    paper's folder then, and pdf its file there.
     """
 
     measuring: bool
