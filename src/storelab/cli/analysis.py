@@ -133,24 +133,17 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
 @click.command()
 @campaign_option
 @click.option(
-    "--paper-dir",
-    default="paper",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder of paper.tex and its sections.",
-)
-@click.option(
     "--layout",
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
     help="Of several campaigns that were joined: one column, or two (conference.pdf).",
 )
-def paper(campaign_dir: Path, paper_dir: Path, layout: str) -> None:
-    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
+def paper(campaign_dir: Path, layout: str) -> None:
+    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX and paper/."""
     from storelab.analysis.latex import typeset
 
-    click.echo(typeset.build(campaign_dir, paper_dir, layout))
+    click.echo(typeset.build(campaign_dir, Path("paper"), layout))
 
 
 @click.command()

@@ -30,18 +30,11 @@ def completion(shell: str) -> None:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is out of step.")
-@click.option(
-    "--folder",
-    default="docs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder of the pages.",
-)
-def docs(check: bool, folder: Path) -> None:
-    """Write the pages that are made from the code: configuration keys and axes; keys of --json and exit codes."""
+def docs(check: bool) -> None:
+    """Write the pages in docs/ that are made from the code: configuration keys and axes; keys of --json, exit codes."""
     wrong = []
     for name, text in pages().items():
-        path = folder / name
+        path = Path("docs") / name
         if not check:
             records.write_atomic(path, text.encode())
             click.echo(path)

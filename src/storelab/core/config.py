@@ -102,7 +102,7 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
         if not eq or not key:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
-        if not all(parts) or len(parts) > yaml_text.MOST_DEEP:
+        if not all(parts):
             raise UserError("--set", f"{yaml_text.shown(key)} is no key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):

@@ -21,7 +21,6 @@ from storelab.core import clock
 from storelab.core.axes.faults import OF_A_USER, UPGRADE
 from storelab.core.campaign.faults import most_lost
 from storelab.core.errors import MeasurementFailed, UserError, said
-from storelab.measure.faults import people
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
 from storelab.stores.faults.acts import Acts, journal_of, resolve
 
@@ -153,8 +152,6 @@ class Runner:
         return self._over.wait(max(0, t_ns - clock.now_ns()) / 1e9)
 
     def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
-        if act["act"] == "prompt":
-            return lambda: people.ask(act["prompt"], self._over)
         try:
             return self._do.ready(act, actor)
         except Exception as error:  # noqa: BLE001 - told at the act's time, whatever a sick store makes of it
