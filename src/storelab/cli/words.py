@@ -48,10 +48,9 @@ def docs(check: bool) -> None:
 def pages() -> dict[str, str]:
     """Name of a file in docs/ -> what it holds."""
     from storelab.cli import reference
-    from storelab.cli.machine import page
 
     return {
         "configuration.md": reference.configuration(),
-        "machine.md": page.page(),
-        "machine.schema.json": page.schema(),
+        "machine.md": reference.machine(),
+        "machine.schema.json": reference.machine_schema(),
     }

@@ -90,7 +90,11 @@ def test_a_larger_sample_begins_with_the_smaller_one() -> None:
 def test_modules_are_in_the_last_room_that_names_them() -> None:
     rooms = mutants.modules()
     assert set(rooms.values()) == set(mutants.ROOMS)
-    expected = {"analysis/records/windows.py": "records", "analysis/tables/noise.py": "verdicts", "cli/live.py": "cli"}
+    expected = {
+        "analysis/records/windows.py": "records",
+        "analysis/tables/noise.py": "verdicts",
+        "cli/analysis.py": "cli",
+    }
     expected |= {"engines/common/guard.py": "measuring", "engines/common/ledger.py": "engines"}
     assert {m: rooms.get(m) for m in expected} == expected
     assert not {"analysis/latex/write.py", *mutants.NEED_SERVERS} & set(rooms)

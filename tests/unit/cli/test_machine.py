@@ -23,7 +23,7 @@ from storelab import __version__
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import cli, main, measuring, stores
-from storelab.cli.machine.answers import ANSWERS
+from storelab.cli.answers import ANSWERS
 from storelab.cli.words import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
 from storelab.gang import inspect
