@@ -75,6 +75,9 @@ lock: setup
 	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
 	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# Raw records are never touched, nor the state of stores that may be running.
+# Of a campaign, its records and links.yaml stay, which a user writes; so does the state of stores that may be running.
 clean:
-	@rm -rf results/papers results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache
+	@if [ -e .storelab/measuring.lock ] && ! flock -n .storelab/measuring.lock true; then \
+	echo "storelab: a measurement runs here; call \`make clean\` when it has ended" >&2; exit 2; fi
+	@rm -rf results/papers .snakemake .pytest_cache .ruff_cache
+	@[ ! -d results ] || find results -mindepth 2 -maxdepth 2 ! -name raw ! -name links.yaml -exec rm -rf {} +

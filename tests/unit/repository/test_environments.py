@@ -1,5 +1,6 @@
 """Dependencies of package, locks and conda file agree; what `make setup` builds again. No conda is run."""
 
+import fcntl
 import hashlib
 import os
 import re
@@ -14,7 +15,6 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from paths import ROOT
-
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKED = re.compile(r"^([a-z0-9._-]+)==([^ ;]+)", re.MULTILINE)
@@ -173,3 +173,23 @@ def test_python_of_debian_comes_first(checkout):
     assert setup().returncode == (0 if debian_has_python() else 2)
     done = setup(PYTHON=str(other))
     assert done.returncode == 2 and done.stderr.startswith(f"storelab: {other} ")
+
+
+def test_clean_leaves_only_what_was_measured(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml"}
+    made = [f"results/mine/{name}" for name in ("tables/a.csv", "status/plan", "work/x/job.json", "mine.crate.zip")]
+    for name in (*kept, *made, "results/papers/a+b/paper.pdf", ".snakemake/x", ".storelab/measuring.lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    def clean() -> tuple[int, set[str]]:
+        done = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+        found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+        return done.returncode, found - {"Makefile", ".storelab/measuring.lock"}
+
+    with (tmp_path / ".storelab/measuring.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, found = clean()
+        assert code and len(found) == len(kept) + len(made) + 2, "not while a point is measured"
+    assert clean() == (0, kept)
