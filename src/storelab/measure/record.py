@@ -14,7 +14,7 @@ from storelab.core import records
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
-from storelab.host import environment, links
+from storelab.host import environment
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
@@ -140,7 +140,7 @@ def front_end_links(store: Store, job: Mapping[str, Any]) -> list[int] | None:
     endpoints = max((j["endpoints"] for j in (job, *job.get("roles", ()))), key=len)
     if declared := getattr(store.settings, "link", None):
         return [8 * declared] * len(endpoints)
-    known = links.of_hosts([urlsplit(end["url"]).hostname or "" for end in endpoints])
+    known = environment.link_speeds_of([urlsplit(end["url"]).hostname or "" for end in endpoints])
     found = [bits for bits in known if bits]
     return found if found and len(found) == len(known) else None
 
