@@ -19,6 +19,11 @@ from storelab import __version__
 from storelab.core.engines import PACKAGES
 from storelab.host.processes import ask
 
+INTERFACES = Path("/sys/class/net")
+PLACES = "/usr/sbin:/sbin"  # of `tc` and `ip`, which a user's PATH may leave out
+# Interfaces of hardware, or several of them together, have one of these files; veth, bridges and tunnels have none.
+REAL = ("device", "bonding")
+
 
 @cache
 def packages() -> dict[str, str]:
@@ -75,18 +80,11 @@ def _distribution() -> str:
         return platform.platform()
 
 
-# Capacity of this host's network links: the token bucket that shapes an interface, else what its driver reports.
-# What is not known is left out, never an error: a monitor must not end a measurement.
-INTERFACES = Path("/sys/class/net")
-PLACES = "/usr/sbin:/sbin"  # of `tc` and `ip`, which a user's PATH may leave out
-REAL = (
-    "device",
-    "bonding",
-)  # an interface of hardware, or several of them together; veth, bridges and tunnels have none
-
-
 def link_speeds() -> dict[str, int]:
-    """Interface -> bits/s, of those whose capacity is known."""
+    """Return interface -> bits/s: its token bucket, else what its driver reports.
+
+    What is not known is left out, never an error: a monitor must not end a measurement.
+    """
     names = [path.name for path in INTERFACES.iterdir()] if INTERFACES.is_dir() else []
     known = {name: speed for name in names if (speed := _of_driver(name))}
     for rule in _asked("tc", "qdisc", "show"):
