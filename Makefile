@@ -53,9 +53,11 @@ lab: setup
 # One process more than cores, for some tests wait.
 PROCESSES = $(shell n=$$(($$(nproc) + 1)); echo $$((n < 8 ? n : 8)))
 # Tests are compiled once, whatever the shell says; what they start writes no bytecode where it said so (tests/conftest.py).
+test: PARTS := dev
 test: setup tex
 	@PYTHONDONTWRITEBYTECODE= python -m pytest $(PYTEST_OPTIONS) -m "not root and not heavy and not alone" -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 
+lint: PARTS := dev
 lint: setup
 	@ruff check . && ruff format --check . && lint-imports --no-cache --no-logo && mypy --no-error-summary && snakefmt --check Snakefile rules && nbstripout --verify notebooks/*.ipynb && storelab docs --check
 
@@ -66,10 +68,16 @@ tex:
 	@command -v latexmk >/dev/null && kpsewhich lmodern.sty >/dev/null || xargs -a envs/debian-tex.txt envs/apt.sh || \
 	echo "storelab: without LaTeX everything but the PDF is made"
 
+# Users get requirements.lock; developers also dev.lock, and `make lab` lab.lock, in the same versions.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header
 lock: setup
-	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header envs/requirements.in -o envs/requirements.lock
-	@uv pip compile --universal --python-version 3.11 --generate-hashes --quiet --no-annotate --no-header -c envs/requirements.lock envs/lab.in -o envs/lab.lock
+	@$(COMPILE) pyproject.toml --group notebooks --group setup -o envs/requirements.lock
+	@$(COMPILE) -c envs/requirements.lock --group dev -o envs/dev.lock
+	@$(COMPILE) -c envs/requirements.lock envs/lab.in -o envs/lab.lock
 
-# Raw records are never touched, nor the state of stores that may be running.
+# Of a campaign, its records and links.yaml stay, which a user writes; so does the state of stores that may be running.
 clean:
-	@rm -rf results/papers results/*/{tables,figures,tex,notebooks,logs,paper.pdf,report.html,workflow.html} .snakemake .pytest_cache .ruff_cache .mypy_cache
+	@if [ -e .storelab/measuring.lock ] && ! flock -n .storelab/measuring.lock true; then \
+	echo "storelab: a measurement runs here; call \`make clean\` when it has ended" >&2; exit 2; fi
+	@rm -rf results/papers .snakemake .pytest_cache .ruff_cache .mypy_cache
+	@[ ! -d results ] || find results -mindepth 2 -maxdepth 2 ! -name raw ! -name links.yaml -exec rm -rf {} +

@@ -470,7 +470,6 @@ def command_wrong(rng: random.Random) -> Mistake:
             ("--set", f"campaign={'c' * 300}", "check"),
             ("--set", "campaign=file", "check"),
             ("up", "one", "--front-ends", str(rng.randint(-3, 0))),
-            ("up", "one", "--accounts", str(rng.randint(-3, 0))),
             ("up", word),
             ("up",),
             ("down", word),
@@ -491,13 +490,9 @@ def command_wrong(rng: random.Random) -> Mistake:
             ("collect",),
             ("size", "--link", rng.choice(("0 Gbit/s", "5", "x", "-1 Gbit/s", "")), "--client-link", "1 Gbit/s"),
             ("size", "--link", "1 Gbit/s", "--client-link", "0 B/s"),
-            ("size", "--link", "1 Gbit/s", "--client-link", "1 Gbit/s", "--object-size", "0 B"),
-            ("size", "--link", "1 Gbit/s", "--client-link", "1 Gbit/s", "--duration", "0 s"),
-            ("size", "--link", "1 Gbit/s", "--client-link", "1 Gbit/s", "--points", "0"),
             ("install", word),
             ("testbed", word),
             ("testbed", "up", "--folder", "x" * 300),
-            ("docs", "--folder", f"file/{word}"),
         )
     )
     return Mistake("a wrong command", arguments)

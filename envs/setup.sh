@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # `make setup`: makes .venv from the hash-pinned lock file, and builds storelab's own Go programs. Needs Python >= 3.11 (PYTHON=… names
 # another), but not root. If Go cannot build, everything works except the calibration and the engine loadgen.
-# `setup.sh environment` leaves the Go programs for later: `make demo` and `make lab` need none.
+# `setup.sh environment` leaves the Go programs for later: `make demo` and `make lab` need none. `setup.sh dev` adds the tools of
+# developers (envs/dev.lock), for `make test` and `make lint`.
 # In a project folder (`storelab init`), which has no package, it looks for the storelab that is installed, and builds the programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+asked() { [[ " $parts " == *" $1 "* ]]; }
+parts="$*"
 if [ ! -e pyproject.toml ]; then
     command -v storelab >/dev/null || {
         echo "storelab: is not found in this shell; activate the environment that it is installed in" >&2
         exit 2
     }
-    [ "${1:-}" = environment ] && exit 0
+    asked environment && exit 0
     storelab install --dry-run loadgen 2>&1 | grep -q ": is there$" || storelab install loadgen ||
         echo "storelab: its programs in Go are not built, so campaigns need \`calibrate: false\`" >&2
     exit 0
@@ -38,6 +41,7 @@ environment() {
     fi
     uv=$(awk '/^uv==/,!/\\$/' envs/requirements.lock)
     .venv/bin/uv --version >/dev/null 2>&1 || printf '%s\n' "$uv" | .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r /dev/stdin
+    rm -f .venv/storelab-dev # goes with what the next line removes
     .venv/bin/uv pip sync --quiet --compile-bytecode --require-hashes envs/requirements.lock --python .venv/bin/python
     .venv/bin/uv pip install --quiet --no-deps --no-build-isolation --python .venv/bin/python -e .
     relative
@@ -48,6 +52,15 @@ environment() {
     .venv/bin/python -m compileall -q src || true
     echo "$wanted" > .venv/storelab-lock
     echo "setup: done; in each shell: source .venv/bin/activate"
+}
+
+development() {
+    local wanted
+    wanted=$(cat envs/requirements.lock envs/dev.lock pyproject.toml | sha256sum | cut -c1-32)
+    [ "$(cat .venv/storelab-dev 2>/dev/null)" = "$wanted" ] && return
+    echo "setup: the tools of developers from envs/dev.lock (about 20 MB to download once)"
+    .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r envs/dev.lock --python .venv/bin/python
+    echo "$wanted" > .venv/storelab-dev
 }
 
 # Python reads the file that leads to `src` in the encoding of the locale, and dies of letters that this does not have. So the file
@@ -75,4 +88,5 @@ loadgen() {
 
 environment
 relative
-[ "${1:-}" = environment ] || loadgen
+if asked dev; then development; fi
+asked environment || loadgen

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def quiet(*_: object) -> None:

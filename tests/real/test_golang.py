@@ -13,7 +13,7 @@ from laboratory import NO_GO
 from process_table import folder_of, having
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import go_toolchain, golang
+from storelab.install import golang
 from storelab.stores import minio, versitygw
 
 pytestmark = pytest.mark.heavy
@@ -128,9 +128,9 @@ def test_interrupted_build_ends_with_its_children(pins, tmp_path, monkeypatch):
 
 def test_versions_of_go():
     ascending = ("devel go1.27-abc", "go1.25rc1", "go1.25", "go1.25.1 X:nocoverageredesign")
-    assert sorted(ascending, key=go_toolchain._numbers) == list(ascending)
-    assert go_toolchain._numbers("go1.26.8") == (1, 26, 8) and go_toolchain._numbers("1.25") == (1, 25, 0)
-    assert go_toolchain._numbers("devel go1.27-abc") == ()
+    assert sorted(ascending, key=golang._numbers) == list(ascending)
+    assert golang._numbers("go1.26.8") == (1, 26, 8) and golang._numbers("1.25") == (1, 25, 0)
+    assert golang._numbers("devel go1.27-abc") == ()
 
 
 def test_pins_are_whole():

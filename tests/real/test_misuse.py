@@ -75,7 +75,7 @@ DEEP = {
     "figures": ["table", "x", "y", "where", "limits", "hue"],
     "files": ["path", "tree"],
 }
-OPTIONS = "--campaign-dir --stores --jobs --stale --link --client-link --all --set --days --margin --points --write"
+OPTIONS = "--campaign-dir --stores --jobs --stale --link --client-link --all --set --days --margin --nodes --write"
 WORDS = [
     "--with-failures",
     "-h",

@@ -8,7 +8,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ COMMANDS = {
         "measure": Known(
             "measuring", "Measure one point.", "storelab --set campaign=demo measure seaweedfs/put/clients~0004_rep~001"
         ),
-        "live": Known("live", "Serve the page of a campaign while it is measured.", "storelab live demo"),
+        "live": Known("analysis", "Serve the page of a campaign while it is measured.", "storelab live demo"),
         "collect": Known(
             "measuring",
             "Check that all points are measured, and write checksums.",
@@ -112,7 +112,7 @@ COMMANDS = {
             "analysis", "Write the paper's LaTeX from the tables.", "storelab latex --campaign-dir results/reference"
         ),
         "join": Known(
-            "papers", "Join several campaigns to one paper.", "storelab join results/reference results/compared"
+            "analysis", "Join several campaigns to one paper.", "storelab join results/reference results/compared"
         ),
         "paper": Known("analysis", "Typeset the paper.", "storelab paper --campaign-dir results/reference"),
         "report": Known(
@@ -131,12 +131,12 @@ COMMANDS = {
             "storelab compare results/reference results/mine --fail-on slower",
         ),
         "history": Known(
-            "history",
+            "compare",
             "Show a campaign that was measured again and again.",
             "storelab history --campaign-dir results/site --fail-on newest",
         ),
         "explain": Known(
-            "papers",
+            "analysis",
             "Say where a figure, a table or a number comes from.",
             "storelab explain results/reference/figures/entries.pdf",
         ),
@@ -200,10 +200,24 @@ def known(command: str, names: Iterable[str], there: Sequence[str], noun: str) -
         require_known(command, name, there, f"there is no {noun} {shown(name)}", "one of")
 
 
+def output_file(*kinds: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Return the callback of an option that names a file to be written, of one of these kinds (`.html`)."""
+
+    def checked(_: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+        if value and value.suffix not in kinds:
+            problem = f"{str(value)!r} is of no kind that is written"
+            raise UserError(option.opts[0], problem, f"end it in {' or '.join(kinds)}")
+        if value and not value.parent.is_dir():
+            raise UserError(option.opts[0], f"{str(value.parent)!r} is no folder", "name a file in one that is there")
+        return value
+
+    return checked
+
+
 class Settings:
     """Global options; the configuration is read only when a command asks for it."""
 
-    def __init__(self, config: str, configfile: tuple[str, ...], set_: tuple[str, ...]):
+    def __init__(self, config: str = "config.yaml", configfile: tuple[str, ...] = (), set_: tuple[str, ...] = ()):
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
 
     def load(self):
@@ -237,6 +251,9 @@ class Settings:
         from storelab.core import config
 
         return config.overruled(self.main, self.extra, config.parse_set(self.set_))
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
 @click.group(

@@ -3,6 +3,7 @@
 May import: `analysis`, `core`, the other modules of this room.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import click
 from storelab.analysis.figures import KINDS
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
-from storelab.cli import known
+from storelab.cli import Settings, known, pass_settings
 from storelab.cli.machine import json_option, rows, say
 from storelab.core import evidence, records, sealed
-from storelab.core.errors import UserError
+from storelab.core.errors import UserError, require_known
 
 
 def campaign_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,24 +134,17 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
 @click.command()
 @campaign_option
 @click.option(
-    "--paper-dir",
-    default="paper",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder of paper.tex and its sections.",
-)
-@click.option(
     "--layout",
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
     help="Of several campaigns that were joined: one column, or two (conference.pdf).",
 )
-def paper(campaign_dir: Path, paper_dir: Path, layout: str) -> None:
-    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
+def paper(campaign_dir: Path, layout: str) -> None:
+    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX and paper/."""
     from storelab.analysis.latex import typeset
 
-    click.echo(typeset.build(campaign_dir, paper_dir, layout))
+    click.echo(typeset.build(campaign_dir, Path("paper"), layout))
 
 
 @click.command()
@@ -201,3 +195,103 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     name = records.read_json(campaign_dir / "raw" / "plan.json")["campaign"]["name"]
     records.write_atomic(output, pages.capabilities_page(table, name, str(campaign_dir)).encode())
     click.echo(output)
+
+
+@click.command()
+@click.argument("campaigns", metavar="CAMPAIGN...", nargs=-1, required=True)
+@click.option(
+    "--output",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where it is written; default: papers/<their names> beside the campaigns.",
+)
+@pass_settings
+def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None) -> None:
+    """Join campaigns to one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
+
+    CAMPAIGN is a folder (results/x) or a name. Their tables, figures and LaTeX must be there: `make paper
+    CAMPAIGN="x y"` makes all.
+    """
+    from storelab.analysis.papers import names, write
+
+    results = settings.results()
+    paths = [Path(text) for text in campaigns]
+    folders = [path if path.exists() or len(path.parts) > 1 else results / path for path in paths]
+    out = output or names.place(folders[0].parent, [folder.name for folder in folders])
+    made = write.build(folders, out)
+    click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
+
+
+@click.command()
+@click.argument("what", metavar="WHAT...", nargs=-1, required=True)
+@click.option(
+    "--campaign-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Look in this campaign alone; default: in all that have tables.",
+)
+@click.option("--all", "every", is_flag=True, help="Name all points, not only the first few.")
+@pass_settings
+def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
+    """Say where something comes from: from which rows of which table, which points and records, which commit.
+
+    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, its
+    macro (NumBestThroughputDownload), or a claim.
+    """
+    from storelab.analysis import explain as module
+    from storelab.analysis.papers import members
+
+    results = settings.results()
+    folders = [campaign_dir] if campaign_dir else members.everything(results)
+    for text in what:
+        found = module.found(text, folders, results, settings.own())
+        if isinstance(found, Path):
+            lines = list(module.of_paper(found, text))
+        else:
+            lines = [line for thing in found for line in module.text(thing, every)]
+        click.echo("\n".join(lines))
+
+
+@click.command()
+@click.argument("campaign", required=False)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8087, show_default=True, help="The port; 0 takes any that is free."
+)
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where it listens. Other machines reach any other than loopback; the page's address then has a token.",
+)
+@click.pass_obj
+def live(settings: Settings, campaign: str | None, port: int, address: str) -> None:
+    """Serve the page of CAMPAIGN while it is measured: points done and to come, time left, rates, errors, CPU.
+
+    CAMPAIGN is the name of a campaign; default: the one that is configured. It may begin later. Below the page's
+    address lies /metrics for Prometheus. Ctrl-C ends it; whoever measures does not notice.
+    """
+    folder = _live_folder(settings, campaign)
+    os.nice(10)  # measuring goes first
+    from storelab.analysis.report.live import serve
+
+    def say(url: str) -> None:
+        click.echo(f"storelab: {folder.name}: {url} (Ctrl-C ends it)", err=True)
+
+    serve.run(folder, address, port, say)
+
+
+def _live_folder(settings: Settings, name: str | None) -> Path:
+    """The campaign's folder. Raises UserError: nobody measured a campaign of this name, and none is configured."""
+    if name is None:
+        return settings.own()
+    results = settings.results()
+    if (folder := results / name).is_dir() and name not in ("", ".", ".."):
+        return folder
+    from storelab.core import config
+
+    there = sorted(p.name for p in results.iterdir() if (p / "raw").is_dir()) if results.is_dir() else []
+    names = sorted({*config.names_of_campaigns(settings.main.parent), *there})
+    if not names:
+        raise UserError("live", f"there is no campaign {name!r}", "name one that is in campaigns/ or results/")
+    require_known("live", name, names, f"there is no campaign {name!r}", "one of")
+    return folder

@@ -12,6 +12,7 @@ from storelab.cli.machine import json_option, say
 from storelab.core.errors import UserError
 
 LONGEST = 80  # letters of the folder's path: the path of a socket in it has at most 107
+POINTS, POINT_S = 100, 60.0  # of the campaign whose records `size` estimates
 
 
 def _absolute(_: click.Context, __: click.Parameter, value: Path) -> Path:
@@ -177,12 +178,12 @@ def run(folder: Path, command: tuple[str, ...]) -> None:
         raise UserError("testbed run", f"there is no program {command[0]!r}", "look at the command") from None
 
 
-def _more_than_none(value: str, kind: str, place: str) -> int:
-    """The parsed value. Raises UserError for nothing, too."""
+def _rate(value: str, place: str) -> int:
+    """Return a rate in bytes per second. Raises UserError: it is no rate, or 0."""
     from storelab.core import units
 
-    if not (parsed := units.parse(value, kind, place)):
-        raise UserError(place, f"{value!r} is nothing", f"give a {kind} of more than 0")
+    if not (parsed := units.parse(value, "rate", place)):
+        raise UserError(place, f"{value!r} is nothing", "give a rate of more than 0")
     return parsed
 
 
@@ -200,52 +201,27 @@ def _more_than_none(value: str, kind: str, place: str) -> int:
     "--operation", default="get", show_default=True, type=click.Choice(["get", "put"]), help="Downloads or uploads."
 )
 @click.option("--engine", default="s5cmd", show_default=True, help="The engine of the clients.")
-@click.option("--object-size", help="The size of the objects, e.g. 10 MB; default: the largest measured.")
-@click.option(
-    "--points",
-    default=100,
-    show_default=True,
-    type=click.IntRange(1),
-    help="How many points the campaign has, for the volume of its records.",
-)
-@click.option("--duration", default="60 s", show_default=True, help="How long a point lasts.")
 @json_option
-def size(
-    link: str,
-    client_link: str,
-    campaign_dir: Path,
-    operation: str,
-    engine: str,
-    object_size: str | None,
-    points: int,
-    duration: str,
-    as_json: bool,
-) -> None:
-    """Estimate how many clients fill a link, and what their records take, from what a campaign measured."""
+def size(link: str, client_link: str, campaign_dir: Path, operation: str, engine: str, as_json: bool) -> None:
+    """Estimate how many clients fill a link, and what their records take, from what a campaign measured.
+
+    The objects are the largest that it measured; the records are those of a campaign of 100 points of 60 s.
+    """
     from storelab.analysis import sizing
     from storelab.analysis.records.campaign import load
     from storelab.analysis.tables import build
     from storelab.core import units
 
-    wanted, each, duration_ns = (
-        _more_than_none(value, kind, place)
-        for value, kind, place in (
-            (link, "rate", "--link"),
-            (client_link, "rate", "--client-link"),
-            (duration, "duration", "--duration"),
-        )
-    )
+    wanted, each = _rate(link, "--link"), _rate(client_link, "--client-link")
     campaign = load(campaign_dir)
     found = {name: build.read(campaign_dir, name) for name in ("calibration", "throughput")}
-    asked = object_size and _more_than_none(object_size, "size", "--object-size")
-    size_bytes = asked or sizing.largest(found, operation, engine)
+    size_bytes = sizing.largest(found, operation, engine)
     one = sizing.one_client(campaign, found, operation, engine, size_bytes)
     clients = sizing.clients_for(wanted, each, one.bytes_per_s)
     with_room = max(1, round(1.25 * clients))
     rate = min(each, one.bytes_per_s) / size_bytes
-    seconds = duration_ns / 1e9
     counts = dict.fromkeys((clients, 64, 512, 5000))
-    volumes = {count: sizing.estimate(campaign, count, points, seconds, rate) for count in counts}
+    volumes = {count: sizing.estimate(campaign, count, POINTS, POINT_S, rate) for count in counts}
     if as_json:
         say(
             "size",
@@ -254,7 +230,7 @@ def size(
             one_client={"bytes_per_s": one.bytes_per_s, "source": one.source},
             clients=clients,
             clients_with_room=with_room,
-            points=points,
+            points=POINTS,
             records=[
                 {
                     "clients": count,
@@ -274,7 +250,7 @@ def size(
     click.echo(f"{clients} clients fill {link}; {with_room} leave room to see that the link is the limit")
     for count, told in volumes.items():
         click.echo(
-            f"{count:5d} clients, {points} points: {told['operations a point']:.3g} operations and "
+            f"{count:5d} clients, {POINTS} points: {told['operations a point']:.3g} operations and "
             f"{units.human_size(told['records a point'])} of records "
             f"a point, {units.human_size(told['records of the campaign'])} in {told['files of the campaign']} "
             "files in all"

@@ -4,32 +4,26 @@ It is the campaign `quick` on that endpoint, in a folder that does not stay. May
 needs is imported when it runs.
 """
 
+import os
 import re
 import secrets
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
-from storelab.cli import Settings
+from storelab.cli import Settings, output_file
 from storelab.core.errors import MeasurementFailed, UserError
 
 CAMPAIGN = "quick"
-KINDS = (".html", ".txt")
-
-
-def page_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
-    """Raises UserError: neither HTML nor text, or no folder for it."""
-    if value and value.suffix not in KINDS:
-        raise UserError("--output", f"{str(value)!r} is neither HTML nor text", f"end it in {' or '.join(KINDS)}")
-    if value and not value.parent.is_dir():
-        raise UserError("--output", f"{str(value.parent)!r} is no folder", "name a file in one that is there")
-    return value
 
 
 @click.command()
@@ -41,7 +35,7 @@ def page_file(_: click.Context, __: click.Parameter, value: Path | None) -> Path
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=page_file,
+    callback=output_file(".html", ".txt"),
     help="Write the page to FILE (.html or .txt) too.",
 )
 @click.pass_obj
@@ -152,11 +146,52 @@ def spelled(name: str) -> Iterator[None]:
 
 @contextmanager
 def working_folder() -> Iterator[Path]:
-    from storelab.cli import after_kill
-
     folder = Path(tempfile.mkdtemp(prefix="storelab-quick-"))
     try:
-        with after_kill.watched(folder):
+        with watched(folder):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[None]:
+    """Let a process wait while the block runs, which cleans up if this one is killed: `python -m storelab.cli.quick`.
+
+    The kernel closes the pipe to it however this process ends.
+    """
+    from storelab.stores.protocols import environment
+
+    command = [sys.executable, "-m", "storelab.cli.quick", str(folder)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    environ = environment.explicit(os.environ)  # without keys
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environ, **quiet) as waiting:
+        assert waiting.stdin
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                waiting.stdin.write(b"done")
+                waiting.stdin.close()
+            waiting.wait(30)
+
+
+def end_killed() -> None:
+    """Wait for the end of the parent; if it was killed, stop its daemons and remove its folder."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.stdin.buffer.read():
+        return
+    from storelab.stores.managed.daemons import Daemons
+
+    folder = Path(sys.argv[1])
+    for store in (folder / "state").glob("*/"):
+        with suppress(Exception):  # of one store; the others are stopped all the same
+            daemons = Daemons(store, "quick")
+            daemons.stop()
+            daemons.sweep()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    end_killed()

@@ -132,20 +132,17 @@ def chosen(config: "Config", name: str | None, all_: bool, command: str) -> dict
     "--front-ends", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many front-ends it gets."
 )
 @click.option(
-    "--accounts", default=1, type=click.IntRange(1, 10_000), show_default=True, help="How many accounts it gets."
-)
-@click.option(
     "--planned",
     is_flag=True,
     help="Start all deployments that the plan asks for, each with its most front-ends and accounts.",
 )
 @click.pass_obj
-def up(settings: Settings, name: str | None, all_: bool, front_ends: int, accounts: int, planned: bool) -> None:
+def up(settings: Settings, name: str | None, all_: bool, front_ends: int, planned: bool) -> None:
     """Start the managed store NAME of config.yaml, or look whether an external one answers."""
     if planned:
         wanted = planned_stores(settings)
     else:
-        wanted = [(s, front_ends, accounts) for s in chosen(settings.load(), name, all_, "up").values()]
+        wanted = [(s, front_ends, 1) for s in chosen(settings.load(), name, all_, "up").values()]
     _mend(settings.load())
     for store, front, owners in wanted:
         store.up(front, owners)

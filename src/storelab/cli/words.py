@@ -30,18 +30,11 @@ def completion(shell: str) -> None:
 
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is out of step.")
-@click.option(
-    "--folder",
-    default="docs",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder of the pages.",
-)
-def docs(check: bool, folder: Path) -> None:
-    """Write the pages that are made from the code: configuration keys and axes; keys of --json and exit codes."""
+def docs(check: bool) -> None:
+    """Write the pages in docs/ that are made from the code: configuration keys and axes; keys of --json, exit codes."""
     wrong = []
     for name, text in pages().items():
-        path = folder / name
+        path = Path("docs") / name
         if not check:
             records.write_atomic(path, text.encode())
             click.echo(path)
@@ -55,10 +48,9 @@ def docs(check: bool, folder: Path) -> None:
 def pages() -> dict[str, str]:
     """Name of a file in docs/ -> what it holds."""
     from storelab.cli import reference
-    from storelab.cli.machine import page
 
     return {
         "configuration.md": reference.configuration(),
-        "machine.md": page.page(),
-        "machine.schema.json": page.schema(),
+        "machine.md": reference.machine(),
+        "machine.schema.json": reference.machine_schema(),
     }

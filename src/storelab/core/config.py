@@ -13,10 +13,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from storelab.core import stores, yaml_text
-from storelab.core.campaign import Campaign, Launcher, Limits, Role, RootFile, Sweep
+from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFile, Sizes, Sweep
 from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
-from storelab.core.campaign.mixes import Mix, Sizes
 from storelab.core.campaign.release import Chunks, Release, Tree
 from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait, given
 from storelab.core.errors import UserError, nearest, require_known, shown
@@ -103,8 +102,8 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
         if not eq or not key:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
-        if not all(parts) or len(parts) > yaml_text.MOST_DEEP:
-            raise UserError("--set", f"{shown(key)} is no key", "write --set key.key=value")
+        if not all(parts):
+            raise UserError("--set", f"{yaml_text.shown(key)} is no key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):
             value = {part: value}

@@ -1,12 +1,9 @@
-"""YAML as a person writes it: what it cannot be is told in one line, before anything is built of it.
+"""Read YAML as users write it: a mistake is one line with its place.
 
-Refused: text that is not UTF-8, keys given twice, aliases that hold themselves or grow without bound, nesting and
-numbers beyond all use. May import: `errors`.
+Text that is not UTF-8, keys given twice, and numbers that YAML takes for others are refused. May import: `errors`.
 """
 
-import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +11,9 @@ import yaml
 
 from storelab.core.errors import UserError, shown
 
-MOST_BYTES = 1_000_000  # of a file
-MOST_DEEP = 40  # brackets in brackets
-MOST_NODES = 200_000  # with every alias written out
-
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A SafeLoader that counts while it reads: depth, nodes with aliases written out, keys."""
-
-    def __init__(self, text: str):
-        super().__init__(text)
-        self.open: list[str | None] = []  # anchors of the nodes that hold the one being read
-        self.nodes = 0
-        self.size: dict[str, int] = {}  # nodes below each anchor
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        before, self.nodes = self.nodes, self.nodes + 1
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor in self.open:
-                raise _mark(event, f"*{event.anchor} refers to itself", "write out what it stands for")
-            self.nodes += self.size.get(event.anchor, 0)
-        if len(self.open) >= MOST_DEEP:
-            raise _mark(event, f"is nested deeper than {MOST_DEEP} levels", "close the brackets")
-        if self.nodes > MOST_NODES:
-            raise _mark(event, f"holds more than {MOST_NODES} values, aliases written out", "ask for less")
-        anchor = getattr(event, "anchor", None)
-        self.open.append(None if isinstance(event, yaml.AliasEvent) else anchor)
-        node = super().compose_node(parent, index)
-        self.open.pop()
-        if anchor and not isinstance(event, yaml.AliasEvent):
-            self.size[anchor] = self.nodes - before
-        return node
+    """A SafeLoader that refuses keys given twice, and numbers that YAML 1.1 reads in another base."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -114,29 +82,26 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
     except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # of its numbers and dates
         said = str(error).partition(";")[0]
         raise UserError(place, f"holds a value that cannot be read ({said})", "quote it if it is text") from None
+    except RecursionError:
+        raise UserError(place, "is nested too deep", "close the brackets") from None
 
 
 def read(path: Path) -> Any:
-    """What the file says. Raises UserError: it cannot be read, is not UTF-8, is no YAML."""
+    """Return what a file holds. Raises UserError: it cannot be read, is not UTF-8, or is not YAML."""
     mend = "give the path of a YAML file"
     try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UserError(str(path), "cannot be read (it is no plain file)", mend)
-            data = file.read(MOST_BYTES + 1)
+        if path.exists() and not path.is_file():
+            raise UserError(str(path), "cannot be read (it is no plain file)", mend)
+        data = path.read_bytes()
     except (OSError, ValueError) as error:
-        raise UserError(
-            shown_path(path), f"cannot be read ({getattr(error, 'strerror', None) or error})", mend
-        ) from None
-    if len(data) > MOST_BYTES:
-        raise UserError(str(path), f"is larger than {MOST_BYTES // 1000} kB", mend)
+        problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise UserError(shown_path(path), problem, mend) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}, line {line}", f"the byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8 text"
-        ) from None
+        problem = f"the byte 0x{data[error.start]:02x} is not UTF-8"
+        raise UserError(f"{path}, line {line}", problem, "save the file as UTF-8 text") from None
     return parse(text, str(path))
 
 

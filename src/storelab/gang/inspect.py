@@ -24,7 +24,7 @@ from storelab.gang import credentials
 from storelab.gang.launchers import choose, condor, remote, srun
 from storelab.gang.nodes import ClockServer, host_name, measure_offset, other_versions, versions
 from storelab.gang.rendezvous import Folder, awaited
-from storelab.host import links, processes
+from storelab.host import environment, processes
 
 WAIT_S = 90  # for all nodes
 LATE_S = 5.0  # for a shared folder to show the last answers
@@ -52,7 +52,7 @@ def look(folder: Path, number: int) -> None:
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}
     scratch = Path(ask["scratch"])
     about["tmpfs_free"] = shutil.disk_usage(scratch).free if scratch.is_dir() else None
-    about["link_bits_per_s"] = max(links.speeds().values(), default=None)
+    about["link_bits_per_s"] = max(environment.link_speeds().values(), default=None)
     place.put(f"node.{number}", about)
 
 

@@ -1,10 +1,15 @@
-"""The environment as the machine tells it, for every record and for the paper's appendix.
+"""The environment for every record and for the paper's appendix: versions, kernel, CPU, memory, capacity of links.
 
 May import: `core`.
 """
 
+import json
 import os
 import platform
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +18,11 @@ from typing import Any
 from storelab import __version__
 from storelab.core.engines import PACKAGES
 from storelab.host.processes import ask
+
+INTERFACES = Path("/sys/class/net")
+PLACES = "/usr/sbin:/sbin"  # of `tc` and `ip`, which a user's PATH may leave out
+# Interfaces of hardware, or several of them together, have one of these files; veth, bridges and tunnels have none.
+REAL = ("device", "bonding")
 
 
 @cache
@@ -68,3 +78,53 @@ def _distribution() -> str:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
         return platform.platform()
+
+
+def link_speeds() -> dict[str, int]:
+    """Return interface -> bits/s: its token bucket, else what its driver reports.
+
+    What is not known is left out, never an error: a monitor must not end a measurement.
+    """
+    names = [path.name for path in INTERFACES.iterdir()] if INTERFACES.is_dir() else []
+    known = {name: speed for name in names if (speed := _of_driver(name))}
+    for rule in _asked("tc", "qdisc", "show"):
+        with suppress(KeyError, TypeError, ValueError):  # older programs write rates as text
+            if rule["kind"] == "tbf" and rule["root"] and rule["dev"] != "lo":
+                bits = 8 * int(rule["options"]["rate"])
+                known[rule["dev"]] = min(bits, known.get(rule["dev"], bits))
+    return known
+
+
+def link_speeds_of(hosts: Sequence[str]) -> list[int | None]:
+    """Bits/s of the interface that has the address of each host (a name or an address); None for other machines."""
+    interfaces = {
+        address["local"]: link["ifname"]
+        for link in _asked("ip", "addr", "show")
+        for address in link.get("addr_info", ())
+        if "local" in address
+    }
+    known = link_speeds()
+    return [known.get(interfaces.get(_address(host), "")) for host in hosts]
+
+
+def _address(host: str) -> str:
+    with suppress(OSError, UnicodeError):
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    return ""
+
+
+def _of_driver(interface: str) -> int | None:
+    folder = INTERFACES / interface
+    with suppress(OSError, ValueError):
+        if any((folder / kind).exists() for kind in REAL) and (speed := int((folder / "speed").read_text())) > 0:
+            return speed * 10**6
+    return None
+
+
+def _asked(program: str, *words: str) -> list[Mapping[str, Any]]:
+    """Return what `tc` or `ip` lists; nothing where it is missing or fails."""
+    path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{PLACES}")
+    done = ask([path or program, "-j", *words], 5)
+    with suppress(ValueError, TypeError):
+        return [entry for entry in json.loads(done.stdout) if isinstance(entry, dict)]
+    return []

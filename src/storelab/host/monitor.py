@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from storelab.core import clock, records
-from storelab.host import links, proc
+from storelab.host import environment, proc
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
 MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
@@ -300,7 +300,7 @@ class Monitor:
         return {"ns": now, "busy": cpu.busy, "server": server, "nics": nics, "opened": begun}
 
     def _summarise(self, first: dict[str, Any], last: dict[str, Any], cpu_s: float, samples: int) -> None:
-        speeds = links.speeds()
+        speeds = environment.link_speeds()
         self.summary = {
             "cores": os.cpu_count(),
             "seconds": (last["ns"] - first["ns"]) / 1e9,

@@ -34,7 +34,7 @@ class Part:
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "squid": ("storelab.install.debian", "squid"),
-    "condor": ("storelab.install.chroot", "condor"),
+    "condor": ("storelab.install.debian", "condor"),
     "davix": ("storelab.engines.davix.program", "recipe"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),

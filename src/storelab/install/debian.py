@@ -1,11 +1,13 @@
-"""Installing Debian packages. Services that they bring are not started.
+"""Installing Debian packages, and a chroot with HTCondor. Services that they bring are not started.
 
 Pinned by the release: Debian 12 fixes bugs and changes no versions; records bear the exact version that measured.
 """
 
 import os
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 from storelab.core.errors import UserError
 from storelab.host.processes import ask
 from storelab.install import Part, Progress
-from storelab.install.running import told
+from storelab.install.running import check_room, told
 
 # A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -85,3 +87,105 @@ slurm = Packages(
     "for the testbed: some 40 packages, 20 MB to download",
 ).parts
 squid = Packages(("squid",), "for `http_cache: squid`: some 8 packages, 4 MB to download").parts
+
+
+# HTCondor for the testbed: a Debian 13 in a folder, since Debian 12 has no HTCondor. debootstrap makes it from the
+# mirror of the host's own apt sources, with the host's settings for downloads. It is renamed at the end: a half-built
+# one is never taken for a whole one. No daemon is started in it, and the host's files are not touched.
+CONDOR_RELEASE = "trixie"
+CONDOR_PACKAGES = ("condor", "minicondor", "python3", "procps")
+CONDOR_ROOM = 1.5e9  # bytes of disk while it is built
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+APT_SETTINGS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that go along
+CONDOR_USER = 64999  # user that HTCondor's daemons run as: it runs no jobs of root
+# Whatever ends a step, no process of it is left, nor a mount in the folder that is removed then.
+ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def condor_folder(tools: Path) -> Path:
+    """Of the chroot."""
+    return tools / f"condor-{CONDOR_RELEASE}"
+
+
+def condor(tools: Path) -> list[Part]:
+    return [
+        Part(
+            f"HTCondor of Debian {CONDOR_RELEASE} in {condor_folder(tools)}",
+            "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it",
+            lambda: condor_present(tools),
+            lambda progress: install_condor(tools, progress),
+        )
+    ]
+
+
+def condor_present(tools: Path) -> bool:
+    return (condor_folder(tools) / "usr/sbin/condor_master").exists()
+
+
+def install_condor(tools: Path, progress: Progress) -> None:
+    """Build the chroot.
+
+    Raises UserError where storelab is not root, something else lies in its place, there is no debootstrap to be had, no
+    Debian mirror or no room; MeasurementFailed where a step fails.
+    """
+    if os.geteuid() != 0:
+        raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
+    if condor_folder(tools).exists():
+        raise UserError(
+            "install",
+            f"{condor_folder(tools)} is there, and holds no HTCondor",
+            "move it away: storelab removes nothing that it has not made",
+        )
+    if shutil.which("debootstrap") is None:
+        install(["debootstrap"], progress)
+    url = mirror()
+    tools.mkdir(parents=True, exist_ok=True)
+    check_room(tools, CONDOR_ROOM, f"the chroot takes {CONDOR_ROOM / 1e9:.1f} GB while it is built")
+    with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
+        root = Path(work, "root")
+        _build_chroot(root, url, progress)
+        root.rename(condor_folder(tools))
+
+
+def mirror() -> str:
+    """The Debian archive of the host's apt sources. Raises UserError: there is none."""
+    line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
+    text = told(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
+    for words in map(str.split, text.splitlines()):
+        if words[1:] == ["Debian", "Debian", "main"]:
+            return words[0]
+    raise UserError(
+        "install", "the apt sources of this machine name no Debian archive", "add one, and `apt-get update`"
+    )
+
+
+def _build_chroot(root: Path, url: str, progress: Progress) -> None:
+    progress(f"debootstrap of {CONDOR_RELEASE}")
+    settings = [
+        line for line in told(["apt-config", "dump"], "apt-config", 60).splitlines() if APT_SETTINGS.match(line)
+    ]
+    proxies = {}
+    for scheme in ("http", "https"):
+        found = [line.split('"')[1] for line in settings if line.startswith(f"Acquire::{scheme}::Proxy ")]
+        proxies |= {f"{scheme}_proxy": found[0]} if found and found[0] not in ("", "DIRECT") else {}
+    environ = (
+        proxies
+        | os.environ
+        | {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    )
+    keys = [f"--keyring={KEYRING}"] if KEYRING.exists() else []
+    certificates = ["--include=ca-certificates"] if url.startswith("https:") else []
+    command = [*ALONE, "debootstrap", "--variant=minbase", *keys, *certificates, CONDOR_RELEASE, str(root), url]
+    told(command, "debootstrap", 1200, environ)
+    (root / "etc/apt/apt.conf.d/99host").write_text("\n".join(settings) + "\n")
+    policy = root / POLICY.relative_to("/")
+    policy.write_text(FORBID)
+    policy.chmod(0o755)
+    inside = [*ALONE, "chroot", str(root)]
+    install = ["install", "-y", "--no-install-recommends", *CONDOR_PACKAGES]
+    for what, arguments in (("asking for", ["update"]), ("installing", install)):
+        progress(f"{what} {' '.join(CONDOR_PACKAGES)}")
+        told([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
+    user = f"useradd -u {CONDOR_USER} -g storelab -d /tmp -M storelab"
+    for command in ("apt-get clean", f"groupadd -g {CONDOR_USER} storelab", user, "condor_version"):
+        told([*inside, *command.split()], command.split()[0], 60, environ)

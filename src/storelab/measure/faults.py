@@ -11,9 +11,6 @@ The runner is usable without a point: a store, a list of acts, and the time at w
 May import: `engines`, `stores`, `host`, `core`.
 """
 
-import os
-import select
-import termios
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +34,6 @@ AHEAD_NS = 500_000_000  # an act is looked up so long before its time
 POLL_S = 0.5  # between two questions to the store
 RECOVERY_S = 240.0  # that a store is given to become whole again after the run
 Event = dict[str, Any]
-TERMINAL = "/dev/tty"
 LOOK_S = 0.1
 
 
@@ -259,8 +255,6 @@ class Runner:
         return self._over.wait(max(0, t_ns - clock.now_ns()) / 1e9)
 
     def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
-        if act["act"] == "prompt":
-            return lambda: ask(act["prompt"], self._over)
         try:
             return self._do.ready(act, actor)
         except Exception as error:  # noqa: BLE001 - told at the act's time, whatever a sick store makes of it
@@ -347,29 +341,6 @@ def _raiser(error: Exception) -> Callable[[], str]:
         raise error
 
     return fail
-
-
-def ask(text: str, over: threading.Event) -> str:
-    """Show what is to be done, and wait for Enter. over: set when nobody waits for it any more.
-
-    Raises MeasurementFailed: no terminal, or no answer in time.
-    """
-    try:
-        fd = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        raise MeasurementFailed("nobody can be asked: storelab has no terminal here") from None
-    try:
-        if os.tcgetpgrp(fd) != os.getpgrp():
-            raise MeasurementFailed("nobody can be asked: storelab runs in the background")
-        termios.tcflush(fd, termios.TCIFLUSH)  # an Enter from before answers nothing
-        os.write(fd, f"\n>>> NOW: {text}; then press Enter\n".encode())
-        while not over.is_set():
-            if select.select([fd], [], [], LOOK_S)[0]:
-                os.read(fd, 4096)
-                return "done, said the person at the terminal"
-        raise MeasurementFailed("the person at the terminal did not answer before the run ended")
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.core.records import Budget, RoleRecord, RunRecord
 from storelab.engines.contract import Check, ClientResult, GangJob, Limits
-from storelab.host import environment, links
+from storelab.host import environment
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
@@ -137,7 +137,7 @@ def front_end_links(store: Store, job: GangJob) -> list[int] | None:
     endpoints = max((own.endpoints for own in (job, *job.roles)), key=len)
     if declared := getattr(store.settings, "link", None):
         return [8 * declared] * len(endpoints)
-    known = links.of_hosts([urlsplit(end.url).hostname or "" for end in endpoints])
+    known = environment.link_speeds_of([urlsplit(end.url).hostname or "" for end in endpoints])
     found = [bits for bits in known if bits]
     return found if found and len(found) == len(known) else None
 

@@ -93,7 +93,7 @@ def test_modules_are_in_the_last_room_that_names_them() -> None:
     expected = {
         "analysis/records/windows.py": "records",
         "analysis/tables/throughput.py": "verdicts",
-        "cli/live.py": "cli",
+        "cli/analysis.py": "cli",
     }
     expected |= {"engines/common/guard.py": "measuring", "engines/common/ledger.py": "engines"}
     assert {m: rooms.get(m) for m in expected} == expected

@@ -25,14 +25,15 @@ def test_generated_pages_are_up_to_date():
     assert not old, "run `storelab docs`"
 
 
-def test_docs_check_names_old_pages(tmp_path):
+def test_docs_check_names_old_pages(tmp_path, monkeypatch):
     def asked(*options: str) -> Result:
-        return CliRunner().invoke(words.docs, [*options, "--folder", str(tmp_path)])
+        return CliRunner().invoke(words.docs, options)
 
+    monkeypatch.chdir(tmp_path)
     assert asked("--check").exit_code == 1
     assert asked().exit_code == 0
     assert asked("--check").exit_code == 0
-    page = tmp_path / "machine.md"
+    page = tmp_path / "docs" / "machine.md"
     page.write_text(page.read_text() + "x")
     found = asked("--check")
     assert found.exit_code == 1 and "machine.md" in found.stderr and "configuration.md" not in found.stderr

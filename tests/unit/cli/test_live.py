@@ -7,7 +7,7 @@ from laboratory import in_process
 from paths import ROOT
 
 from storelab.analysis.report.live import serve
-from storelab.cli import live as command
+from storelab.cli import analysis as command
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_taken_port_is_one_line(project, monkeypatch):
 def test_campaign_may_be_left_out(project, monkeypatch):
     shown = []
     monkeypatch.setattr(serve, "run", lambda folder, *more: shown.append((folder, *more[:2])))
-    monkeypatch.setattr("storelab.cli.live.os.nice", lambda by: 0)
+    monkeypatch.setattr("storelab.cli.analysis.os.nice", lambda by: 0)
     (project / "results" / "old" / "raw").mkdir(parents=True)
     for name in ([], ["demo"], ["old"]):
         assert in_process(project, "live", *name, "--port", "0")[0] == 0

@@ -23,7 +23,7 @@ from storelab import __version__
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import cli, main, measuring, stores
-from storelab.cli.machine.answers import ANSWERS
+from storelab.cli.answers import ANSWERS
 from storelab.cli.words import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
 from storelab.gang import inspect
@@ -193,15 +193,15 @@ def test_slower_side_sets_exit_code_and_json(campaign, tmp_path):
 
 def test_size_agrees_with_its_text(campaign):
     table = build.read(campaign, "throughput").set_index("workload").loc["put"].iloc[0]
-    of = ("--engine", table["engine"], "--object-size", f"{table['object_size_bytes']} B", "--operation", "put")
-    words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s", "--points", "7")
+    of = ("--engine", table["engine"], "--operation", "put")
+    words = ("size", "--link", "20 Gbit/s", "--client-link", "1 Gbit/s")
     words += ("--campaign-dir", str(campaign), *of)
     answer, (_, out, _) = asked(*words), command_line.storelab(*words)
     asked_for = [answer[name] for name in ("link_bytes_per_s", "client_link_bytes_per_s", "points")]
-    assert asked_for == [2_500_000_000, 125_000_000, 7]
+    assert asked_for == [2_500_000_000, 125_000_000, 100]
     assert f"{answer['clients']} clients fill 20 Gbit/s; {answer['clients_with_room']} leave room" in out
     assert answer["one_client"]["source"] in out
-    lines = re.findall(r"^ *(\d+) clients, 7 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
+    lines = re.findall(r"^ *(\d+) clients, 100 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
     assert [(str(r["clients"]), str(r["files"])) for r in answer["records"]] == lines and len(lines) == 4
 
 

@@ -1,6 +1,7 @@
 """The catalogue of engines: workloads, clients and packages agree with it."""
 
 import re
+import tomllib
 
 from paths import ROOT
 
@@ -26,5 +27,6 @@ def test_uses_have_a_client_and_known_axes():
 
 def test_packages_of_engines_are_pinned():
     """ROOT is installed separately (`storelab install root`); numpy comes with the others."""
-    pinned = {re.split(r"[=<>\[ ]", line)[0] for line in (ROOT / "envs/requirements.in").read_text().splitlines()}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {re.split(r"[=<>\[ ]", line)[0] for line in project["dependencies"]}
     assert set(engines.PACKAGES) - pinned == {"numpy", "root"}

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from storelab.host import links
+from storelab.host import environment
 
 TBF = {"kind": "tbf", "root": True, "options": {"rate": 25_000_000}}
 RULES = [
@@ -42,22 +42,22 @@ def host(tmp_path, monkeypatch):
     def ask(command, timeout_s):
         return subprocess.CompletedProcess(command, 0, json.dumps(answers[command[2]]), "")
 
-    monkeypatch.setattr(links, "INTERFACES", tmp_path)
-    monkeypatch.setattr(links.processes, "ask", ask)
+    monkeypatch.setattr(environment, "INTERFACES", tmp_path)
+    monkeypatch.setattr(environment, "ask", ask)
 
 
 def test_speed_is_that_of_the_bucket_or_the_card():
     shaped, cards = {"veth1": 200_000_000, "slow0": 200_000_000}, {"fast0": 10**10, "bond0": 2 * 10**10}
-    assert links.speeds() == shaped | cards, "a virtual interface and one that is down have no speed"
+    assert environment.link_speeds() == shaped | cards, "a virtual interface and one that is down have no speed"
 
 
 def test_front_ends_of_this_host_have_their_interface():
     hosts = ["10.99.0.241", "192.0.2.7", "127.0.0.1", "203.0.113.1", "no.such.host.invalid", ""]
-    assert links.of_hosts(hosts) == [200_000_000, 2 * 10**10, None, None, None, None]
+    assert environment.link_speeds_of(hosts) == [200_000_000, 2 * 10**10, None, None, None, None]
 
 
 @pytest.mark.parametrize("said", ["", "not JSON", "7", "null"])
 def test_missing_programs_leave_the_cards(monkeypatch, said):
-    monkeypatch.setattr(links.processes, "ask", lambda *_: subprocess.CompletedProcess([], 127, said, ""))
-    assert links.speeds() == {"slow0": 10**9, "fast0": 10**10, "bond0": 2 * 10**10}
-    assert links.of_hosts(["10.99.0.241"]) == [None]
+    monkeypatch.setattr(environment, "ask", lambda *_: subprocess.CompletedProcess([], 127, said, ""))
+    assert environment.link_speeds() == {"slow0": 10**9, "fast0": 10**10, "bond0": 2 * 10**10}
+    assert environment.link_speeds_of(["10.99.0.241"]) == [None]

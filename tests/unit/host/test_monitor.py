@@ -34,7 +34,7 @@ class Kernel:
         for name in ("process", "pids", "sockets", "opened", "changing", *counters):
             patch.setattr(monitor.proc, name, getattr(self, name))
         patch.setattr(monitor.os, "cpu_count", lambda: 8)
-        patch.setattr(monitor.links, "speeds", lambda: {"eth0": 10**9})
+        patch.setattr(monitor.environment, "link_speeds", lambda: {"eth0": 10**9})
         patch.setattr(monitor.proc, "Files", lambda most=1: SimpleNamespace(close=lambda: None))
 
     @property

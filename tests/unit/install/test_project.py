@@ -123,11 +123,12 @@ def test_installed_wheel_finds_its_files(tmp_path, monkeypatch):
 
 def test_shipped_files_are_no_data_of_tables(tmp_path, monkeypatch):
     """Otherwise every target would depend on the campaign files of a wheel."""
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project/Snakefile").write_text("")
-    (tmp_path / "claims.yaml").write_text("")
-    monkeypatch.setattr(code, "SHIPPED", tmp_path / "project")
-    assert code._data(tmp_path) == [tmp_path / "claims.yaml"]
+    for name in ("project/Snakefile", "analysis/records/claims.yaml", "core/units.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+    found = {Path(path).name for stage in code.STAGES for path in code.files(stage)}
+    assert found == {"__init__.py", "claims.yaml", "units.py"}
 
 
 def test_missing_project_files_are_reported(tmp_path, monkeypatch):

@@ -1,10 +1,5 @@
-"""The acts of a fault during a run: upgrades one by one, questions to a person, and what the record says."""
+"""The acts of a fault during a run: upgrades one by one, and what the record says."""
 
-import os
-import pty
-import select
-import subprocess
-import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -261,63 +256,3 @@ def test_fault_that_did_not_happen_fails_the_point():
     fault = SimpleNamespace(name="f", failed=lambda: ["kill of osd-1: osd-1 does not run"])
     assert faults.checks_of(fault) == [Check("fault f", False, "kill of osd-1: osd-1 does not run")]
     assert faults.checks_of(None) == []
-
-
-# A person at the terminal
-
-ASKED = """
-import fcntl, sys, termios, threading, time
-from storelab.measure import faults
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-print("ready", flush=True)
-sys.stdin.readline()
-time.sleep(0.1)
-for seconds in (30, 0.1):
-    over = threading.Event()
-    ends = threading.Timer(seconds, over.set)
-    ends.daemon = True
-    ends.start()
-    try:
-        print("answer:", faults.ask("pull the plug", over), flush=True)
-    except faults.MeasurementFailed as failed:
-        print("failed:", failed)
-"""
-QUESTION = b">>> NOW: pull the plug"
-
-
-def test_person_at_a_terminal_is_asked():
-    """What was typed before a question is not an answer to it; no answer before the run ends is an error."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", ASKED]
-    person = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
-    os.close(theirs)
-    try:
-        shown(ours, b"ready")
-        os.write(ours, b"go\n\n\n")
-        assert b"answer:" not in shown(ours, QUESTION)
-        os.write(ours, b"\n")
-        assert b"failed:" not in shown(ours, b"answer:")
-        assert b"failed:" in shown(ours)
-        assert person.wait(10) == 0
-    finally:
-        person.kill()
-        person.wait()
-        os.close(ours)
-
-
-def shown(terminal, word=None):
-    """Return what a terminal shows until this word, or until the program has ended; wait at most 20 s."""
-    text, end = b"", time.monotonic() + 20
-    while word is None or word not in text:
-        assert select.select([terminal], [], [], max(0, end - time.monotonic()))[0], text
-        try:
-            text += os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-    return text
-
-
-def test_question_without_terminal_fails(monkeypatch, tmp_path):
-    monkeypatch.setattr(faults, "TERMINAL", str(tmp_path / "tty"))
-    with pytest.raises(MeasurementFailed, match="terminal"):
-        faults.ask("pull the plug", threading.Event())

@@ -94,11 +94,11 @@ def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
     code = f"""
         import os, signal, sys
         from pathlib import Path
-        from storelab.cli import after_kill
+        from storelab.cli import quick
         from storelab.stores.managed.daemon import Daemon
         from storelab.stores.managed.daemons import Daemons
         folder = Path({str(tmp_path)!r}, sys.argv[1])
-        with after_kill.watched(folder):
+        with quick.watched(folder):
             (folder / "state" / "null").mkdir(parents=True)
             daemons = Daemons(folder / "state" / "null", "quick")
             argv = (sys.executable, "-c", "import time; time.sleep(100)")

@@ -165,7 +165,7 @@ def test_engine_without_hang_counter_has_no_number():
 def test_links_of_front_ends_are_declared_or_seen(monkeypatch):
     """100 MB/s each; without a declaration, both front-ends must be known to this host."""
     speeds = {"a": 10**9, "b": 2 * 10**9, "::1": 5}
-    monkeypatch.setattr(record.links, "of_hosts", lambda hosts: [speeds.get(h) for h in hosts])
+    monkeypatch.setattr(record.environment, "link_speeds_of", lambda hosts: [speeds.get(h) for h in hosts])
     cases = [
         (10**8, ["http://x", "http://y"], [800_000_000] * 2),
         (None, ["http://a:80", "https://b/f"], [10**9, 2 * 10**9]),

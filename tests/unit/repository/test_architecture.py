@@ -13,7 +13,7 @@ STARTERS = ("subprocess.run", "subprocess.Popen", "subprocess.check_output", "os
 # Programs that may outlive the process that starts them, and why.
 OUTLIVING = {
     "stores/managed/daemons.py": "a store is up until `down`",
-    "cli/after_kill.py": "it cleans up after its parent, and holds no keys",
+    "cli/quick.py": "it cleans up after its parent, and holds no keys",
     "stores/hdfs/store.py": "`down` finds the process that formats a name space by its log",
     "gang/testbed/pool.py": "a testbed is up until `down`",
     "install/debian.py": "a file that forbids services must be removed again",

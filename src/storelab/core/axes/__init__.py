@@ -7,19 +7,17 @@ May import: `core.model`, `core.engines`.
 from dataclasses import replace
 
 from storelab.core import engines
-from storelab.core.axes import clients, deployment, distribution, launches, mixes, roles, root_files, series, transfers
+from storelab.core.axes import clients, distribution, launches, mixes, roles, root_files, transfers
 from storelab.core.axes.clients import *  # noqa: F403 - the axes by their names, without a list of them
-from storelab.core.axes.deployment import *  # noqa: F403
 from storelab.core.axes.distribution import DAYS, EXPIRED, KEEP, PATTERN, STRATUM0  # noqa: F401
 from storelab.core.axes.launches import APPLICATIONS, CLIENT_CACHE, HTTP_CACHE, START_FILES  # noqa: F401
 from storelab.core.axes.mixes import MIX, SIZES  # noqa: F401
-from storelab.core.axes.roles import FAULT, FILL  # noqa: F401
+from storelab.core.axes.roles import FAULT, FILL, PART  # noqa: F401
 from storelab.core.axes.root_files import *  # noqa: F403
-from storelab.core.axes.series import PART  # noqa: F401
 from storelab.core.axes.transfers import *  # noqa: F403
 from storelab.core.model import Axis
 
-_MODULES = (transfers, root_files, clients, deployment, mixes, distribution, launches, roles, series)
+_MODULES = (transfers, root_files, clients, mixes, distribution, launches, roles)
 ALL = {a.name: a for module in _MODULES for a in vars(module).values() if isinstance(a, Axis)}
 BY_COLUMN = {a.column: a for a in ALL.values()}
 DEPLOYMENT = tuple(a for a in ALL.values() if a.setting)

@@ -15,6 +15,6 @@ UNDOES: Mapping[str, tuple[str, ...]] = {
 }
 HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
 LOSSES = ("kill", "hang", "remove_drive", "cut")  # after these the store has one data server less
-OF_A_USER = ("command", "prompt")
+OF_A_USER = ("command",)
 UPGRADE = "upgrade"  # no harm: it stays until the run is over, and is taken back behind it
 ACTS = (*HARMS, *UNDOES, UPGRADE, *OF_A_USER)

@@ -1,15 +1,26 @@
 """Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`).
 
-May import: `core.axes.clients`, `core.axes.deployment`, `core.axes.series`, `core.axes.transfers`, `core.model`.
+May import: `core.axes.clients`, `core.axes.transfers`, `core.model`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from storelab.core.axes import clients, deployment, transfers
-from storelab.core.axes.series import PART
+from storelab.core.axes import clients, transfers
 from storelab.core.model import OF_ROLE, Axis, Workload
 
+# Of sweeps that are measured in parts, one after the other (docs/soak.md).
+PART = Axis(
+    "part",
+    "int",
+    0,
+    "Part",
+    "Number of the part of a sweep with `parts`, from 1, in their order; 0: a sweep without parts.",
+    minimum=0,
+    heading="Part",
+    words="part {}",
+    values={"0": ""},
+)
 FAULT = Axis(
     "fault",
     "text",
@@ -35,7 +46,10 @@ WHOLE = (  # of the whole point, whatever its roles
     transfers.BUCKETS,
     transfers.FRONT_ENDS,
     transfers.ACCOUNTS,
-    *(axis for axis in vars(deployment).values() if isinstance(axis, Axis)),
+    clients.REDUNDANCY,
+    clients.SERVERS,
+    clients.BACKING,
+    clients.SCHEME,
     clients.CLIENTS_PER_NODE,
     FAULT,
     FILL,

@@ -1,24 +1,26 @@
-"""Models of what a campaign file says: sweeps, limits, launcher, files; `faults.py`: what is done to a store in
-a run; `mixes.py`: operations by weights, sizes of objects; `release.py`: a nightly software release; `claims.py`:
-findings that are judged; `together.py`: axes that go together.
+"""Models of what a campaign file says: sweeps, mixes of operations and sizes of objects, limits, launcher, files.
 
-May import: `config_types`, `figures`.
+`faults.py`: what is done to a store in a run; `release.py`: a nightly software release; `claims.py`: findings that are
+judged. May import: `axes`, `config_types`, `errors`, `figures`, `units`.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from storelab.core import units
+from storelab.core.axes import mixes
 from storelab.core.campaign.claims import Claim, ClaimName
 from storelab.core.campaign.faults import Act, At, FaultName
-from storelab.core.campaign.mixes import Mix, Sizes, new_names
 from storelab.core.campaign.release import Release
-from storelab.core.campaign.together import Together
 from storelab.core.config_types import (
     Bin,
     Boolean,
     Closed,
     Duration,
+    Histogram,
     Host,
     Name,
     Once,
@@ -31,10 +33,13 @@ from storelab.core.config_types import (
     Window,
     given,
 )
+from storelab.core.errors import UserError, shown
 from storelab.core.figures import Figure, FigureName
 
 SCALES = ("S", "M", "L")  # of the generated ROOT file
 MOST_PARTS = 1000  # of a sweep
+MOST_OBJECT = 5 * 10**9  # bytes of one upload that is not in parts (Amazon S3 API reference)
+FORMS = "write rows like [{front_ends: 1, clients: 3}, …], or columns like {front_ends: [1, 2], clients: [3, 6]}"
 
 
 class Limits(Closed):
@@ -119,6 +124,42 @@ class Role(Closed):
     objects: int = Field(64, ge=1, description="Objects staged for it, or made for it to delete.")
 
 
+def _columns(value: Any) -> dict[str, list[Any]]:
+    """Axis -> its value in each row."""
+    if isinstance(value, list):
+        value = _of_rows(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{shown(value)} gives no rows; {FORMS}")
+    for axis, column in value.items():
+        if not isinstance(axis, str) or not isinstance(column, list):
+            raise ValueError(f"{shown(axis)}: {shown(column)} is no column; {FORMS}")
+    lengths = {axis: len(column) for axis, column in value.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{axis} {n}" for axis, n in lengths.items())
+        raise ValueError(f"rows differ in length ({told} values); give each axis as many values")
+    if value and not next(iter(lengths.values())):
+        raise ValueError(f"has no row; {FORMS}")
+    if len(value) == 1:
+        raise ValueError(f"{next(iter(value))!r} goes with no other axis; name another one, or write it in `axes`")
+    return {axis: list(column) for axis, column in value.items()}
+
+
+def _of_rows(rows: list[Any]) -> dict[str, list[Any]]:
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"row {number} is {shown(row)}; {FORMS}")
+        if set(row) != set(rows[0]):
+            told = ", ".join(map(str, row)) or "nothing"
+            wanted = ", ".join(map(str, rows[0]))
+            raise ValueError(f"row {number} gives {told}, row 1 {wanted}; name the same axes in each row")
+    if not rows or not rows[0]:
+        raise ValueError(f"has no row; {FORMS}")
+    return {axis: [row[axis] for row in rows] for axis in rows[0]}
+
+
+Together = Annotated[dict[str, list[Any]], BeforeValidator(_columns)]
+
+
 class Sweep(Closed):
     """One workload, or several roles at once, over the product of their axes, and of the rows of `together`."""
 
@@ -192,6 +233,75 @@ class RootFile(Closed):
         description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores."
     )
     tree: Text | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
+
+
+class Mix(Closed):
+    """Weights of operations that clients mix; the axis `mix` of the workload `mix` names them. See docs/mixes.md."""
+
+    get: float = Field(0.0, ge=0, description="Downloads.")
+    put: float = Field(0.0, ge=0, description="Uploads.")
+    head: float = Field(0.0, ge=0, description="HEAD requests.")
+    list: float = Field(0.0, ge=0, description="Pages of a listing.")
+    delete: float = Field(0.0, ge=0, description="Deletions: at most as many as uploads.")
+
+    @model_validator(mode="after")
+    def _goes_on(self) -> "Mix":
+        if not sum(self.told().values()):
+            raise ValueError("no operation has a weight; give one, e.g. `get: 90, put: 10`")
+        if self.delete > self.put:
+            raise ValueError("more is deleted than put, so that nothing would be left; let `put` be at least `delete`")
+        return self
+
+    def told(self) -> dict[str, float]:
+        return self.model_dump()
+
+
+class Sizes(Closed):
+    """How long the objects of a mix are: `fixed`, `mean` with `sigma`, or `histogram`; the axis `sizes` names it."""
+
+    fixed: Size | None = Field(None, description="All are so long.")
+    mean: Size | None = Field(None, description="Log-normal: the mean, before it is cut at `least` and `most`.")
+    sigma: float | None = Field(None, gt=0, le=5, description="Log-normal: standard deviation of the logarithm.")
+    least: Size = Field("1 B", description="Log-normal: shorter ones are drawn again.")
+    most: Size | None = Field(None, description="Log-normal: longer ones are drawn again; default: 100 times the mean.")
+    histogram: Histogram | None = Field(
+        None, description="Mapping of size to count, or a CSV file with the columns size,count (bytes, or with unit)."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Sizes":
+        if [self.fixed, self.mean, self.histogram].count(None) != 2:
+            raise ValueError("is not one of `fixed`, `mean` with `sigma`, `histogram`; give one of them")
+        if (self.mean is None) != (self.sigma is None):
+            raise ValueError("`mean` and `sigma` belong together; give both")
+        if self.mean is None and {"least", "most"} & self.model_fields_set:
+            raise ValueError("`least` and `most` bound a log-normal distribution; leave them out")
+        told = self.told()
+        if self.mean is not None and not told["least"] < self.mean < told["most"]:
+            raise ValueError("the mean is not between `least` and `most`; move them")
+        if mixes.largest(told) > MOST_OBJECT:
+            raise ValueError(f"objects of more than {units.format_size(MOST_OBJECT)} are no single upload; bound them")
+        return self
+
+    def told(self) -> dict[str, Any]:
+        """As a point keeps it."""
+        if self.fixed is not None:
+            return {"fixed": self.fixed}
+        if self.mean is not None:
+            most = mixes.MOST_TIMES * self.mean if self.most is None else self.most
+            return {"mean": self.mean, "sigma": self.sigma, "least": self.least, "most": most}
+        return dict(self.histogram or {})
+
+
+def new_names(declared: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError for a name that is built in, or that reads as a size."""
+    for name in declared:
+        if name in mixes.BUILT_IN:
+            raise ValueError(f"{name} is built in; give your mix another name")
+        with suppress(UserError):
+            units.parse(name, "size", "")
+            raise ValueError(f"{name} is a size; give it another name")
+    return declared
 
 
 class Campaign(Closed):

@@ -81,7 +81,6 @@ OWN_KEYS = {  # keys that belong to certain acts only
     "rate": ("slow",),
     "command": ("command",),
     "undo": ("command",),
-    "prompt": ("prompt",),
     "to": (UPGRADE,),
 }
 
@@ -101,7 +100,6 @@ class Act(Closed):
     rate: Rate | None = Field(None, description="Of `slow`: the actor sends no faster than this.")
     command: Text | None = Field(None, description="Of `command`: a line for your shell; a status that is not 0 fails.")
     undo: Text | None = Field(None, description="Of `command`: the line that takes it back when the run has ended.")
-    prompt: Text | None = Field(None, description="Of `prompt`: what a person at the terminal is asked to do.")
     to: Text | None = Field(None, description="Of `upgrade`: the version of the store's program that the actor gets.")
 
     @model_validator(mode="after")
@@ -109,8 +107,8 @@ class Act(Closed):
         for key, acts in OWN_KEYS.items():
             if key in self.model_fields_set and self.act not in acts:
                 raise ValueError(f"{key!r} does not belong to {self.act!r}; it belongs to {' and '.join(acts)}")
-        if self.act in OF_A_USER and getattr(self, self.act) is None:
-            raise ValueError(f"{self.act!r} is missing; say what to {'run' if self.act == 'command' else 'ask'}")
+        if self.act in OF_A_USER and self.command is None:
+            raise ValueError("'command' is missing; give a line for your shell")
         if self.act not in OF_A_USER and not self.actor:
             raise ValueError("'actor' is missing; give one like data.0, or a list")
         if self.act == UPGRADE and not self.to:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from storelab.core.axes.series import PART
+from storelab.core.axes.roles import PART
 from storelab.core.campaign import Role, Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError

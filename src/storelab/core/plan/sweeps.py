@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from storelab.core import axes as declared
 from storelab.core import units
 from storelab.core.axes import mixes
-from storelab.core.axes.series import PART
+from storelab.core.axes.roles import PART
 from storelab.core.campaign import SCALES, Role, Sweep
 from storelab.core.campaign.release import Release
 from storelab.core.config import Config

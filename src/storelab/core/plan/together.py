@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from storelab.core.axes.series import PART
+from storelab.core.axes.roles import PART
 from storelab.core.campaign import Sweep
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known

@@ -20,7 +20,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang.testbed.links import HEAD, Network, Plan, write_hosts
 from storelab.gang.testbed.slurm import PLACE, alive, claim, claimed, read, send, started_with
 from storelab.host import processes
-from storelab.install import chroot
+from storelab.install import debian
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
@@ -151,8 +151,8 @@ class Pool:
 
     def up(self, plan: Plan, report: Callable[[str], None]) -> None:
         """Start it. Raises UserError: no root, no chroot, it is up; MeasurementFailed with the log's last line."""
-        root = chroot.folder(install.tools_folder())
-        if not chroot.present(install.tools_folder()):
+        root = debian.condor_folder(install.tools_folder())
+        if not debian.condor_present(install.tools_folder()):
             raise UserError(
                 PLACE,
                 f"there is no HTCondor in {root}",
@@ -180,7 +180,7 @@ class Pool:
     def _write_programs(self) -> None:
         (self.folder / "bin").mkdir(exist_ok=True)
         programs = {self.folder / "bin" / name: TOOL.format(name=name, folder=self.folder) for name in TOOLS}
-        programs |= {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": chroot.USER}}
+        programs |= {self.folder / "job": WRAPPER, self.folder / "enter": ENTER % {"user": debian.CONDOR_USER}}
         for path, text in programs.items():
             path.write_text(text)
             path.chmod(0o755)

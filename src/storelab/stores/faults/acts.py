@@ -42,7 +42,7 @@ def resolve(store: Any, actor: str, front_ends: int, place: str) -> str:
         raise UserError(
             place,
             f"storelab runs no daemon of store {store.name} (kind {store.settings.kind})",
-            "write the act as a `command`, or as a `prompt`",
+            "write the act as a `command`",
         )
     raise UserError(place, f"store {store.name} has no actor {actor!r}", nearest(actor, known, "it has"))
 

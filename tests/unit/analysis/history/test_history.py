@@ -18,8 +18,8 @@ from paths import ROOT
 from storelab.analysis.history import entries, said, series
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
-from storelab.cli import history as command
-from storelab.cli.history import KINDS, RULES
+from storelab.cli import compare as command
+from storelab.cli.compare import KINDS, RULES
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
@@ -267,7 +267,7 @@ def test_a_series_that_came_later_and_one_that_ended(results):
 def test_the_page_and_the_figure(found, tmp_path):
     small = replace(found, series=[found.series[0], found.series[-1]])
     for kind in (".html", ".png", ".txt"):
-        command._write(tmp_path / f"x{kind}", tmp_path / "site", small)
+        command._write_history(tmp_path / f"x{kind}", tmp_path / "site", small)
     page = (tmp_path / "x.html").read_text()
     assert page.count("<svg") == 1 and "src=" not in page and "@import" not in page and 'href="http' not in page
     HTMLParser().feed(page)

@@ -16,7 +16,7 @@ from storelab.analysis.latex import parts
 from storelab.analysis.papers import findings, fragments, members, method, names, origin, outline, write
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
-from storelab.cli import papers, workflow
+from storelab.cli import analysis, workflow
 from storelab.core import records
 from storelab.core.errors import UserError
 
@@ -393,7 +393,7 @@ def test_joined_paper_without_one_file_is_made_again(at_root, tmp_path, monkeypa
 
 def explained(what: str, *more: str) -> str:
     """Return what `storelab explain` prints."""
-    run = CliRunner().invoke(papers.explain, [what, *more], obj=None, catch_exceptions=True)
+    run = CliRunner().invoke(analysis.explain, [what, *more], obj=None, catch_exceptions=True)
     if run.exception and not isinstance(run.exception, SystemExit):
         raise run.exception
     return run.output
@@ -493,7 +493,7 @@ def test_unknown_things_are_refused_with_a_suggestion(work):
 
 
 def test_join_takes_names_and_an_output_folder(work, tmp_path):
-    run = CliRunner().invoke(papers.join, ["example", "--output", str(tmp_path / "p")])
+    run = CliRunner().invoke(analysis.join, ["example", "--output", str(tmp_path / "p")])
     assert run.exit_code == 0 and "files in" in run.output and (tmp_path / "p" / "tex" / "content.tex").exists()
 
 

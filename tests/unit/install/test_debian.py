@@ -4,16 +4,16 @@ import pytest
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.install import chroot
+from storelab.install import debian
 
 
 @pytest.fixture
 def root(monkeypatch):
-    monkeypatch.setattr(chroot.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(debian.os, "geteuid", lambda: 0)
 
 
 def test_only_root_builds_a_chroot(tmp_path, monkeypatch):
-    monkeypatch.setattr(chroot.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(debian.os, "geteuid", lambda: 1000)
     (part,) = install.parts("condor", tmp_path)
     assert not part.present()
     with pytest.raises(UserError, match="`storelab install condor` as root"):
@@ -21,15 +21,15 @@ def test_only_root_builds_a_chroot(tmp_path, monkeypatch):
 
 
 def test_other_files_stay_in_place(tmp_path, root):
-    (chroot.folder(tmp_path) / "mine").mkdir(parents=True)
+    (debian.condor_folder(tmp_path) / "mine").mkdir(parents=True)
     with pytest.raises(UserError, match="condor-trixie"):
-        chroot.install(tmp_path, print)
-    assert (chroot.folder(tmp_path) / "mine").is_dir()
+        debian.install_condor(tmp_path, print)
+    assert (debian.condor_folder(tmp_path) / "mine").is_dir()
 
 
 def test_failed_build_leaves_nothing(tmp_path, monkeypatch, root):
-    monkeypatch.setattr(chroot.shutil, "which", lambda name: f"/usr/sbin/{name}")
-    monkeypatch.setattr(chroot, "mirror", lambda: "http://archive.example/debian")
+    monkeypatch.setattr(debian.shutil, "which", lambda name: f"/usr/sbin/{name}")
+    monkeypatch.setattr(debian, "mirror", lambda: "http://archive.example/debian")
 
     def run(command, what, *rest):
         if "debootstrap" in command:
@@ -39,16 +39,16 @@ def test_failed_build_leaves_nothing(tmp_path, monkeypatch, root):
             raise MeasurementFailed(f"install: {what} failed: no route")
         return 'Acquire::http::Proxy "http://proxy.example:3142";\nDir "/";\n'
 
-    monkeypatch.setattr(chroot, "told", run)
+    monkeypatch.setattr(debian, "told", run)
     with pytest.raises(MeasurementFailed, match="no route"):
-        chroot.install(tmp_path, lambda line: None)
-    assert not list(tmp_path.iterdir()) and not chroot.present(tmp_path)
+        debian.install_condor(tmp_path, lambda line: None)
+    assert not list(tmp_path.iterdir()) and not debian.condor_present(tmp_path)
 
 
 def test_mirror_is_that_of_the_host(monkeypatch):
     sources = "http://x/sec/ Debian Debian-Security main\nhttp://x/debian/ Debian Debian main\n"
-    monkeypatch.setattr(chroot, "told", lambda *arguments: sources)
-    assert chroot.mirror() == "http://x/debian/"
-    monkeypatch.setattr(chroot, "told", lambda *arguments: "http://x/ubuntu/ Ubuntu Ubuntu main\n")
+    monkeypatch.setattr(debian, "told", lambda *arguments: sources)
+    assert debian.mirror() == "http://x/debian/"
+    monkeypatch.setattr(debian, "told", lambda *arguments: "http://x/ubuntu/ Ubuntu Ubuntu main\n")
     with pytest.raises(UserError, match="Debian archive"):
-        chroot.mirror()
+        debian.mirror()

@@ -24,8 +24,7 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def say(command: str, **told: Any) -> None:
     """Print the object of a command. What `answers` does not declare, or lacks here, is an error of ours."""
-    from storelab.cli.machine.answers import ANSWERS
-    from storelab.cli.machine.declared import SCHEMA_VERSION
+    from storelab.cli.answers import ANSWERS, SCHEMA_VERSION
 
     model = ANSWERS[command]
     head = {"command": command, "schema_version": SCHEMA_VERSION, "storelab": __version__}
