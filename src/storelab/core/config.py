@@ -103,7 +103,7 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
         if not all(parts):
-            raise UserError("--set", f"{yaml_text.shown(key)} is no key", "write --set key.key=value")
+            raise UserError("--set", f"{shown(key)} is no key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):
             value = {part: value}

@@ -262,7 +262,7 @@ class Sizes(Closed):
     fixed: Size | None = Field(None, description="All are so long.")
     mean: Size | None = Field(None, description="Log-normal: the mean, before it is cut at `least` and `most`.")
     sigma: float | None = Field(None, gt=0, le=5, description="Log-normal: standard deviation of the logarithm.")
-    least: Size = Field("1 B", description="Log-normal: shorter ones are drawn again.")
+    least: Size = Field(given("1 B"), description="Log-normal: shorter ones are drawn again.")
     most: Size | None = Field(None, description="Log-normal: longer ones are drawn again; default: 100 times the mean.")
     histogram: Histogram | None = Field(
         None, description="Mapping of size to count, or a CSV file with the columns size,count (bytes, or with unit)."
