@@ -13,11 +13,11 @@ import pytest
 from warm_clients import Forked
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.gang.launchers import local
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
+from storelab.stores.config import Config
 from storelab.stores.seaweedfs.store import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 

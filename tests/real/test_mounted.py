@@ -6,7 +6,7 @@ import managed
 import pytest
 from laboratory import bucket_for
 
-from storelab.core import stores
+from storelab import stores
 from storelab.measure.faults.runner import Runner
 from storelab.stores.base import CLEAN
 from storelab.stores.posix.mounted import Mounted, mounted

@@ -12,7 +12,7 @@ import pytest
 from laboratory import anything, bucket_for, gone, holds, nightly_garage
 from managed import filled, intact
 
-from storelab.core import stores
+from storelab import stores
 from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
 from storelab.core.errors import UserError
 from storelab.measure.faults.runner import Runner

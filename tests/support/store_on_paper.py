@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from storelab.core.config import Config
+from storelab.stores.config import Config
 
 
 class StoreOnPaper:

@@ -1,8 +1,8 @@
 """What every store (system under test) offers to the measuring side.
 
 A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
-`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic,
-boto3 or fsspec.
+`stores/__init__.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no
+pydantic, boto3 or fsspec.
 """
 
 from abc import ABC, abstractmethod

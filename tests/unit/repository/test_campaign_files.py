@@ -4,10 +4,10 @@ import pytest
 import yaml
 from paths import ROOT
 
-from storelab.core import config, plan
+from storelab.core import plan
 from storelab.core.errors import UserError
 from storelab.measure import check
-from storelab.stores import all_stores
+from storelab.stores import all_stores, config
 from storelab.stores.s3.presets import PRESETS
 from storelab.workloads import WORKLOADS
 

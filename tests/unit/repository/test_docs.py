@@ -14,7 +14,7 @@ from storelab.analysis.figures import catalogue
 from storelab.analysis.tables import TABLE
 from storelab.cli import cli
 from storelab.core import config, records
-from storelab.core.stores import KINDS
+from storelab.stores import KINDS
 from storelab.workloads import WORKLOADS
 
 DOCS = ROOT / "docs"

@@ -17,7 +17,7 @@ KEYS = {"access_key": "a", "secret_key": "hush"}
 
 
 def managed(tmp_path, kind):
-    store = stores.make("d", stores.stores.load(kind).Settings(kind=kind), tmp_path / "state")
+    store = stores.make("d", stores.load(kind).Settings(kind=kind), tmp_path / "state")
     store.folder.mkdir(parents=True)
     return store
 

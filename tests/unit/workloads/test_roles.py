@@ -12,10 +12,10 @@ from store_on_paper import StoreOnPaper
 
 from storelab import workloads
 from storelab.core import model, plan, records
-from storelab.core.config import load
 from storelab.core.model import Point
 from storelab.measure import check, check_axes, jobs, plan_file, record
 from storelab.measure import point as measuring
+from storelab.stores.config import load
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS
 from storelab.workloads.roles import Roles, files_of

@@ -10,8 +10,7 @@ import pytest
 from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
-from storelab.core.stores import load
-from storelab.stores import make
+from storelab.stores import load, make
 from storelab.stores.faults import drives
 from storelab.stores.managed import disks
 

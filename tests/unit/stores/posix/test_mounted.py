@@ -15,7 +15,7 @@ import pytest
 from programs import python
 from refusals import refusal
 
-from storelab.core import stores
+from storelab import stores
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import write_json
 from storelab.host import processes

