@@ -18,7 +18,7 @@ from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
 from storelab.stores.config import Config
-from storelab.stores.seaweedfs.store import SeaweedFS, Settings
+from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 pytest_plugins = ["cpu_times", "complete_run"]

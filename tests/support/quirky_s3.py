@@ -169,7 +169,7 @@ def measured(engine: str, workload: str, folder: Path, url: str) -> str:
     from storelab.measure import record
     from storelab.stores.config import Config
     from storelab.stores.protocols.endpoint import Bucket, Endpoint
-    from storelab.stores.s3.store import S3, Settings
+    from storelab.stores.s3 import S3, Settings
     from storelab.workloads import WORKLOADS as KINDS
 
     kind = KINDS[workload]

@@ -20,7 +20,7 @@ from storelab.measure import beside, check_axes, cold, jobs
 from storelab.stores import changed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.net import free
+from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling, stage
 from storelab.workloads.staging.needs import in_parts, summarise
 
@@ -247,7 +247,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             try:
                 made = make(name, settings, store.state)
                 made.require()
-                made.require_drives()
+                made.drives.require()
             except UserError as error:
                 if store.keeps:
                     raise

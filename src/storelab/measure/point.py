@@ -32,9 +32,8 @@ from storelab.measure.faults.runner import Runner
 from storelab.measure.progress import lines
 from storelab.measure.progress.state import State, following
 from storelab.stores import all_stores, deployed, everywhere
-from storelab.stores.base import Store
+from storelab.stores.base import Answered, Store
 from storelab.stores.managed import users
-from storelab.stores.managed.answered import Answered
 from storelab.stores.protocols import tokens
 from storelab.workloads.base import Workload
 from storelab.workloads.staging import filling, left_over, needs, stage, written

@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 # product is one that storelab runs itself; one that is named after a protocol (`s3`, `root`, `http`, `webhdfs`), and
 # `directory`, is there already. See `stores/base.py` for what the class says.
 KINDS = {
-    "seaweedfs": "storelab.stores.seaweedfs.store:SeaweedFS",
+    "seaweedfs": "storelab.stores.seaweedfs:SeaweedFS",
     "ceph": "storelab.stores.ceph.store:Ceph",
     "versitygw": "storelab.stores.versitygw:Versitygw",
     "minio": "storelab.stores.minio:MinIO",
     "nginx": "storelab.stores.nginx:Nginx",
     "xrootd": "storelab.stores.xrootd.store:XRootD",
     "hdfs": "storelab.stores.hdfs.store:HDFS",
-    "glusterfs": "storelab.stores.posix.glusterfs:GlusterFS",
-    "openafs": "storelab.stores.posix.openafs:OpenAFS",
+    "glusterfs": "storelab.stores.glusterfs:GlusterFS",
+    "openafs": "storelab.stores.openafs:OpenAFS",
     "garage": "storelab.stores.garage.store:Garage",
-    "rclone": "storelab.stores.s3.rclone:Rclone",
+    "rclone": "storelab.stores.rclone:Rclone",
     "nullserver": "storelab.stores.nullserver:NullServer",
-    "directory": "storelab.stores.posix.directory:Directory",
-    "s3": "storelab.stores.s3.store:S3",
-    "root": "storelab.stores.doors:Root",
-    "http": "storelab.stores.doors:Http",
-    "webhdfs": "storelab.stores.doors:WebHdfs",
+    "directory": "storelab.stores.external:Directory",
+    "s3": "storelab.stores.s3:S3",
+    "root": "storelab.stores.external:Root",
+    "http": "storelab.stores.external:Http",
+    "webhdfs": "storelab.stores.external:WebHdfs",
 }
 
 

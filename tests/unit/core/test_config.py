@@ -11,7 +11,7 @@ from small_plan import configured
 from storelab.core import config, plan, yaml_text
 from storelab.core.errors import UserError
 from storelab.stores import config as stores_config
-from storelab.stores.s3.store import Settings
+from storelab.stores.s3 import Settings
 from storelab.workloads import WORKLOADS
 
 MAIN = """

@@ -22,8 +22,8 @@ from pydantic import Field
 
 from storelab.core.answers import NO, Told
 from storelab.install import Part
-from storelab.stores.posix.directory import Directory
-from storelab.stores.posix.directory import Settings as Folder
+from storelab.stores.external import Directory
+from storelab.stores.external import DirectorySettings as Folder
 
 
 class Settings(Folder):

@@ -21,7 +21,7 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang.testbed.folder import PLACE, claim, claimed, read, run, send, started_with
 from storelab.host import processes
 from storelab.install import program
-from storelab.stores.managed import net
+from storelab.stores.managed import network
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
 LOOPBACK = "127.0.0.1"
@@ -129,7 +129,7 @@ class Cluster:
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
         for n in () if prefix else (port, *(node.port for node in nodes)):
-            if not net.free(head, n):
+            if not network.free(head, n):
                 raise UserError(f"{PLACE}.port", f"{head}:{n} is not free", "give another --port")
         self.conf.write_text(configuration(self.folder, head, port, nodes))
         try:

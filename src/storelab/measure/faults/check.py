@@ -13,7 +13,7 @@ from storelab.core.errors import UserError, require_known
 from storelab.core.model import Point
 from storelab.measure.faults.runner import with_names
 from storelab.stores.base import Store
-from storelab.stores.faults.acts import Acts
+from storelab.stores.faults import Acts
 
 
 def name_of(point: Point) -> str:

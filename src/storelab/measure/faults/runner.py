@@ -23,7 +23,7 @@ from storelab.core.campaign.faults import most_lost
 from storelab.core.errors import MeasurementFailed, UserError, said
 from storelab.measure.faults import people
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
-from storelab.stores.faults.acts import Acts, journal_of, resolve
+from storelab.stores.faults import Acts, journal_of, resolve
 
 AHEAD_NS = 500_000_000  # an act is looked up so long before its time
 POLL_S = 0.5  # between two questions to the store

@@ -21,8 +21,8 @@ from storelab.core.errors import MeasurementFailed
 from storelab.host import monitor
 from storelab.measure.faults import hook, people, runner
 from storelab.measure.faults.runner import Runner
+from storelab.stores import faults
 from storelab.stores.base import Condition
-from storelab.stores.faults import acts
 from storelab.stores.managed.daemon import Daemon
 
 S = 10**9
@@ -141,7 +141,7 @@ def test_daemons_are_upgraded_one_by_one_and_back(store):
     assert second["time_ns"] >= first["done_ns"] >= first["time_ns"] + S // 100, "the first is healthy then"
     assert store.daemons.started == [("prog-2", "s3-1"), ("prog-2", "s3-2"), ("prog-1", "s3-2"), ("prog-1", "s3-1")]
     assert moved == ["s3-1", "s3-2", "s3-2", "s3-1"], "the monitor follows them"
-    assert it.told()["versions"] == ["1.0", "2.0"] and not it.failed() and not acts.journal_of(store).harms()
+    assert it.told()["versions"] == ["1.0", "2.0"] and not it.failed() and not faults.journal_of(store).harms()
 
 
 def test_acts_after_a_slow_upgrade_are_on_time(store):
@@ -182,7 +182,7 @@ def test_version_that_does_not_start_is_taken_back(store):
 def test_killed_daemon_restarts_as_upgraded(store, monkeypatch):
     upgraded = threading.Event()
     store.daemons.healthy = upgraded.set
-    monkeypatch.setattr(acts.family, "kill", lambda whole: upgraded.wait(20) and "pid 7")
+    monkeypatch.setattr(faults, "kill", lambda whole: upgraded.wait(20) and "pid 7")
     kill = {"at": "20 ms", "act": "kill", "actor": "front.0"}
     restart = kill | {"at": "30 ms", "act": "restart"}
     run(store, UP | {"actor": "front.0"}, kill, restart, expected=3)

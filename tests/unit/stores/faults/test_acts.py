@@ -7,9 +7,9 @@ from refusals import check_refused, refusal
 
 from storelab.core.errors import UserError
 from storelab.install import wheels
-from storelab.stores.faults import acts, drives, links
-from storelab.stores.faults.acts import resolve
-from storelab.stores.faults.journal import Journal
+from storelab.stores import faults
+from storelab.stores.faults import Journal, resolve
+from storelab.stores.managed import drives, network
 
 
 def test_actors_have_names_of_store_and_of_kind(tmp_path):
@@ -53,7 +53,7 @@ def test_journal_is_removed_with_its_last_harm(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from storelab.stores.faults.journal import Journal
+from storelab.stores.faults import Journal
 with Journal(Path(sys.argv[1])).taken("p"):
     print("held", flush=True)
     time.sleep(60)
@@ -63,7 +63,7 @@ with Journal(Path(sys.argv[1])).taken("p"):
 def test_faults_of_a_killed_process_are_taken_back(tmp_path):
     """Those of a process that runs stay."""
     sw = store("minio", tmp_path)
-    drive = sw.drives()[0]
+    drive = sw.drive_folders()[0]
     drive.mkdir(parents=True)
     (drive / "f").write_text("x")
     with python(HOLD, sw.folder) as child:
@@ -80,9 +80,9 @@ def test_faults_of_a_killed_process_are_taken_back(tmp_path):
 def test_upgrade_of_a_killed_process_is_left_to_up(tmp_path):
     """`up` restarts each daemon that runs another program than configured."""
     sw = store("sw", tmp_path)
-    acts.journal_of(sw).add({"act": "upgrade", "actor": "s3-1", "was": "1.0", "to": "2.0"})
-    (line,) = acts.mend(sw)
-    assert "upgrade of s3-1" in line and not sw.daemons.records() and not acts.journal_of(sw).harms()
+    faults.journal_of(sw).add({"act": "upgrade", "actor": "s3-1", "was": "1.0", "to": "2.0"})
+    (line,) = faults.mend(sw)
+    assert "upgrade of s3-1" in line and not sw.daemons.records() and not faults.journal_of(sw).harms()
 
 
 def test_removed_drive_cannot_be_made_again(tmp_path):
@@ -109,8 +109,8 @@ def test_removed_drive_cannot_be_made_again(tmp_path):
 
 
 def test_link_options_become_those_of_tc():
-    assert links._discipline({"rate_bytes_per_s": 10**6})[:3] == ["tbf", "rate", "8000000bit"]
-    both = links._discipline({"delay_ns": 50_000_000, "loss_percent": 1.0, "rate_bytes_per_s": 125})
+    assert network._discipline({"rate_bytes_per_s": 10**6})[:3] == ["tbf", "rate", "8000000bit"]
+    both = network._discipline({"delay_ns": 50_000_000, "loss_percent": 1.0, "rate_bytes_per_s": 125})
     assert both == ["netem", "delay", "50000us", "loss", "1%", "rate", "1000bit"]
 
 

@@ -12,8 +12,8 @@ from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common.error_classes import classify
-from storelab.stores.hdfs import conf, recipe
-from storelab.stores.hdfs.store import HDFS, Settings
+from storelab.stores.hdfs import install
+from storelab.stores.hdfs.store import HDFS, Settings, configuration
 from storelab.stores.protocols import webhdfs
 
 
@@ -27,7 +27,7 @@ def properties(text: str) -> dict[str, str]:
 
 def test_configuration_is_xml_of_its_properties(tmp_path):
     odd = {"a": "<&>\"'", "b": 3}
-    assert properties(conf.configuration(odd)) == {"a": odd["a"], "b": "3"}
+    assert properties(configuration(odd)) == {"a": odd["a"], "b": "3"}
     files = HDFS("h+1", Settings(kind="hdfs", port=21000, redundancy="replica-3"), tmp_path)._files
     core, site = properties(files["core-site.xml"]), properties(files["hdfs-site.xml"])
     assert core["fs.defaultFS"] == "hdfs://127.0.0.1:21000" and core["hadoop.tmp.dir"] == f"{tmp_path}/h+1/tmp"
@@ -37,7 +37,7 @@ def test_configuration_is_xml_of_its_properties(tmp_path):
 
 
 def test_daemons_have_separate_ports_and_folders(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "java", lambda: Path("/usr/bin/java"))
+    monkeypatch.setattr(install, "java", lambda: Path("/usr/bin/java"))
     s = store(tmp_path, servers=7)
     daemons = [s.daemon(n) for n in s.stages(["namenode-1"])[0]]
     assert [d.name for d in daemons] == ["namenode-1", *(f"datanode-{i}" for i in range(1, 8))]
@@ -66,10 +66,10 @@ def test_missing_installation_is_reported(tmp_path, monkeypatch):
 
 
 def test_pins_are_of_one_version_without_hosts():
-    pom, sums = ((recipe.PINS / name).read_text() for name in ("pom.xml", "SHA256SUMS"))
-    assert f"<hadoop.version>{recipe.HADOOP}</hadoop.version>" in pom
+    pom, sums = ((install.PINS / name).read_text() for name in ("pom.xml", "SHA256SUMS"))
+    assert f"<hadoop.version>{install.HADOOP}</hadoop.version>" in pom
     jars = [line.split()[1] for line in sums.splitlines()]
-    assert {f"hadoop-{n}-{recipe.HADOOP}.jar" for n in ("common", "hdfs", "hdfs-client")} <= set(jars)
+    assert {f"hadoop-{n}-{install.HADOOP}.jar" for n in ("common", "hdfs", "hdfs-client")} <= set(jars)
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.jar", line) for line in sums.splitlines())
     assert jars == sorted(jars)
     assert "repository" not in pom and re.findall(r"https?://[^\s\"<]*", pom) == ["http://maven.apache.org/POM/4.0.0"]
@@ -78,17 +78,17 @@ def test_pins_are_of_one_version_without_hosts():
 def test_jars_other_than_pinned_are_refused(tmp_path):
     (tmp_path / "a.jar").write_bytes(b"a")
     sums = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a.jar\n"
-    recipe.verify(tmp_path, sums)
+    install.verify(tmp_path, sums)
     for name, body in ("a.jar", b"b"), ("b.jar", b"a"):
         (tmp_path / name).write_bytes(body)
         with pytest.raises(MeasurementFailed, match=f"1 of 1 jars .*{name}"):
-            recipe.verify(tmp_path, sums)
+            install.verify(tmp_path, sums)
         (tmp_path / "a.jar").write_bytes(b"a")
 
 
 def test_manifest_of_first_jar_names_all_others(tmp_path):
-    sums = (recipe.PINS / "SHA256SUMS").read_text()
-    recipe._name_all(tmp_path, sums)
+    sums = (install.PINS / "SHA256SUMS").read_text()
+    install._name_all(tmp_path, sums)
     raw = zipfile.ZipFile(tmp_path / "hdfs.jar").read("META-INF/MANIFEST.MF")
     assert max(len(line) for line in raw.split(b"\r\n")) <= 70
     names = re.search(r"Class-Path: (.*)\r\n", raw.decode().replace("\r\n ", "")).group(1).split(" ")
@@ -96,13 +96,13 @@ def test_manifest_of_first_jar_names_all_others(tmp_path):
 
 
 def test_java_needs_a_usable_version(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "JVMS", tmp_path / "none")
+    monkeypatch.setattr(install, "JVMS", tmp_path / "none")
     monkeypatch.setenv("PATH", str(tmp_path))
     for version in ("11.0.2", "25.0.3", "21.0.1+12"):
         program = script(tmp_path / version / "bin" / "java", "")
         (tmp_path / version / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))
-        assert recipe.java() == (program if version.startswith("21") else None)
+        assert install.java() == (program if version.startswith("21") else None)
 
 
 def test_errors_of_webhdfs_keep_their_status():

@@ -10,7 +10,7 @@ from refusals import check_refused, refusal
 
 from storelab.core.errors import MeasurementFailed
 from storelab.stores import make
-from storelab.stores.posix.directory import Settings
+from storelab.stores.external import DirectorySettings
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, BucketExists, NoSuchBucket
 from storelab.workloads.staging import buckets
@@ -19,7 +19,7 @@ ROOT = os.geteuid() == 0
 
 
 def folder(path: Path, **settings):
-    return make("dir", Settings(kind="directory", path=str(path), **settings), Path("none"))
+    return make("dir", DirectorySettings(kind="directory", path=str(path), **settings), Path("none"))
 
 
 @pytest.fixture

@@ -19,13 +19,11 @@ from storelab import stores
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import write_json
 from storelab.host import processes
-from storelab.stores import make
+from storelab.stores import faults, glusterfs, make, mounted, openafs
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING
-from storelab.stores.faults import acts
-from storelab.stores.managed import family, netns
+from storelab.stores.managed import daemons, network
 from storelab.stores.managed.daemon import within
-from storelab.stores.managed.netns import Namespace
-from storelab.stores.posix import glusterfs, mounted, openafs
+from storelab.stores.managed.network import Namespace
 
 KINDS = [k for k in stores.KINDS if issubclass(stores.load(k), mounted.Mounted)]
 # Printed by `gluster volume info` of GlusterFS 10.3.
@@ -119,7 +117,7 @@ def test_file_with_two_names_counts_once(tmp_path):
 def test_mounts_and_namespaces_are_found(tmp_path, monkeypatch):
     assert mounted.mounted(Path("/proc")) and not mounted.mounted(tmp_path)
     (tmp_path / "own").symlink_to("/proc/self/ns/net")
-    monkeypatch.setattr(netns, "NAMES", tmp_path)
+    monkeypatch.setattr(network, "NAMES", tmp_path)
     assert os.getpid() in {p.pid for p in Namespace("own", "10.0.0.0/30", "stores.m").processes()}
     assert Namespace("none", "10.0.0.0/30", "stores.m").processes() == []
 
@@ -138,10 +136,12 @@ def test_bricks_make_whole_sets(tmp_path, installed):
     ):
         one = store("glusterfs", tmp_path, redundancy=redundancy, servers=servers)
         one.require()
-        assert (one.raw_share(), one._kind(), one.bears()) == (share, kind, bears), redundancy
+        assert (one.drives.raw_share(), one._kind(), one.bears()) == (share, kind, bears), redundancy
         assert one.data_actors() == [f"brick-{i + 1}" for i in range(servers)]
         assert ("heal-1" in one.daemon_actors()) == (redundancy != "none")
-        assert acts.resolve(one, "data.0", 2, "f") == "brick-1" and acts.resolve(one, "front.1", 2, "f") == "mount-2"
+        assert (
+            faults.resolve(one, "data.0", 2, "f") == "brick-1" and faults.resolve(one, "front.1", 2, "f") == "mount-2"
+        )
     for redundancy, servers in (("replica-2", 3), ("replica-3", 4), ("ec-2-1", 2)):
         message = refusal(store("glusterfs", tmp_path, redundancy=redundancy, servers=servers).up)
         assert message.startswith(f"stores.m.servers: {servers} bricks") and redundancy in message
@@ -207,7 +207,7 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
 def test_stopped_process_counts_as_lost():
     with python() as child:
         assert not mounted.held(child.pid)
-        family.hold([psutil.Process(child.pid)])
+        daemons.hold([psutil.Process(child.pid)])
         assert mounted.held(child.pid)
     assert mounted.held(child.pid)
 
@@ -221,8 +221,8 @@ def test_restarted_brick_is_the_same_daemon(tmp_path, installed):
     brick = one.daemon("brick-1")
     assert list(brick.argv) == words and brick.ports == (49152,) and brick.prefix[-2:] == ("/usr/sbin/glusterfsd", "-N")
     for started in (["/usr/sbin/glusterfsd", *words], [*brick.prefix[-2:], *words]):
-        assert family.runs_as(started, brick.argv)
-    assert not family.runs_as(["/usr/sbin/glusterfsd", *words[:-1], "49153"], brick.argv)
+        assert daemons.runs_as(started, brick.argv)
+    assert not daemons.runs_as(["/usr/sbin/glusterfsd", *words[:-1], "49153"], brick.argv)
 
 
 def test_listening_port_is_recognised():
@@ -314,7 +314,7 @@ def test_volume_is_open_to_everybody_and_made_once(tmp_path, monkeypatch):
 
 def test_folder_of_the_user_is_the_vice_partition(tmp_path, monkeypatch):
     monkeypatch.setattr(Namespace, "up", lambda self: None)
-    monkeypatch.setattr(netns, "program", lambda name, kind, place: Path("/usr/sbin", name))
+    monkeypatch.setattr(network, "program", lambda name, kind, place: Path("/usr/sbin", name))
     one = store("openafs", tmp_path / "state", directory=str(tmp_path / "lustre"))
     one.make_ready()
     assert (tmp_path / "lustre" / "vicepa" / "AlwaysAttach").exists()

@@ -8,7 +8,7 @@ from programs import script
 from refusals import check_refused
 
 from storelab.stores import make, recipes
-from storelab.stores.s3.rclone import Settings
+from storelab.stores.rclone import Settings
 
 
 def store(state: Path, **settings):

@@ -11,7 +11,7 @@ from refusals import NONE, refusal
 
 from storelab.stores import make
 from storelab.stores.protocols.endpoint import Bucket, Credentials
-from storelab.stores.s3.store import Settings
+from storelab.stores.s3 import Settings
 
 KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
 LIST = (

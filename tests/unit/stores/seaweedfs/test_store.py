@@ -7,9 +7,9 @@ from memory_access import MemoryAccess
 from refusals import check_refused, refusal
 
 from storelab.stores import make
-from storelab.stores.managed import elsewhere
+from storelab.stores.managed import daemons
 from storelab.stores.protocols.access import NoSuchBucket
-from storelab.stores.seaweedfs.store import Settings, volumes_of
+from storelab.stores.seaweedfs import Settings, volumes_of
 
 
 def store(folder, **settings):
@@ -35,7 +35,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
     sw = store(tmp_path)
     sw.folder.mkdir()
     sw.make_keys(1)
-    sw.note_accounts(1)
+    sw.keyring.use(1)
     record = {"pid": os.getpid(), "created": 0, "argv": [], "grace": 1, "host": "127.0.0.1", "ports": [1]}
     there = {"machine": "node7", "boot_id": "another"}
     records = dict.fromkeys(("master", "volume-1", "filer", "s3-1"), record | there)
@@ -56,7 +56,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
 
     monkeypatch.setattr(sw, "warm_up_one", silent)
     assert "s3-1 on node7" in refusal(sw.up) and "daemons.json" in refusal(sw.up)
-    monkeypatch.setattr(elsewhere, "here", lambda: there | {"boot_id": "later"})
+    monkeypatch.setattr(daemons, "this_host", lambda: there | {"boot_id": "later"})
     assert not sw.daemons.elsewhere(), "the same host after a reboot"
 
 
@@ -75,7 +75,7 @@ def test_front_end_is_warm_when_it_reads_back(tmp_path, monkeypatch):
     sw, way = store(tmp_path), Way()
     sw.folder.mkdir()
     sw.make_keys(1)
-    monkeypatch.setattr("storelab.stores.protocols.open_access.open_access", lambda *given: way)
+    monkeypatch.setattr("storelab.stores.protocols.open_access", lambda *given: way)
     for _ in range(2):  # the bucket is there the second time
         sw.warm_up_one(sw.endpoint("s3-1"))
     (keys,) = way.files.values()

@@ -11,22 +11,21 @@ from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.fsspec.answered import Answered
-from storelab.stores.managed import netns
-from storelab.stores.managed.answered import difference
-from storelab.stores.managed.lan import Lan
+from storelab.stores.base import difference
+from storelab.stores.managed import network
+from storelab.stores.managed.network import Lan
 from storelab.stores.protocols.access import BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
 from storelab.stores.xrootd import store as module
 from storelab.stores.xrootd.joined import JoinedAccess
-from storelab.stores.xrootd.settings import Settings
-from storelab.stores.xrootd.store import XRootD
+from storelab.stores.xrootd.store import Settings, XRootD
 
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch):
     """Nothing is started: whether XRootD is there makes no difference."""
     monkeypatch.setattr(XRootD, "program", lambda self: Path("/usr/bin/xrootd"))
-    for asks in (module, netns):
+    for asks in (module, network):
         monkeypatch.setattr(asks, "program", lambda name, kind, place: Path("/usr/bin", name))
 
 

@@ -23,7 +23,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.posix.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
+from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
 
 VOLUME = "storelab"
 PORT = 24007  # of glusterd; bricks take theirs from 49152 on

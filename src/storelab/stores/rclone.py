@@ -10,18 +10,20 @@ from typing import Literal
 
 from pydantic import Field
 
+from storelab.core.config_types import Boolean
 from storelab.install import wheels
-from storelab.stores.managed import net
+from storelab.stores.managed import network
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import TLS, ListeningSettings
 
 ACCOUNTS = 32  # keys that the server is told at its start
 
 
-class Settings(SecureSettings):
+class Settings(ListeningSettings):
     """`rclone serve s3` over a folder, started and stopped by storelab."""
 
+    tls: Boolean = TLS
     kind: Literal["rclone"]
     port: int = Field(26500, ge=1024, le=32000, description="Its port.")
 
@@ -52,12 +54,12 @@ class Rclone(Managed):
         argv += ["--cache-dir", str(self.folder / "run" / "cache")]
         if s.tls:
             argv += [f"--cert={self.folder}/tls/server.pem", f"--key={self.folder}/tls/server.key"]
-        pairs = ",".join(f'"{keys["access_key"]},{keys["secret_key"]}"' for keys in self.keys())
+        pairs = ",".join(f'"{keys["access_key"]},{keys["secret_key"]}"' for keys in self.keyring.known())
 
         def answers() -> bool:
             """It has no health check; without keys, whatever is asked is refused."""
             try:
-                return net.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
+                return network.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
             except (OSError, http.client.HTTPException):
                 return False
 

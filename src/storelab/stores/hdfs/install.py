@@ -13,15 +13,12 @@ import shutil
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.processes import ask
 from storelab.install import Part, Progress, debian, project
 from storelab.install.running import told
-
-if TYPE_CHECKING:
-    from storelab.stores.hdfs.store import HDFS
 
 HADOOP = "3.4.1"
 PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
@@ -68,7 +65,7 @@ def class_archive(tools: Path, program: Path) -> Path:
     return hdfs_folder(tools) / f"classes-{java_version(program)}.jsa"
 
 
-def parts(tools: Path, trial: "type[HDFS]") -> list[Part]:
+def parts(tools: Path, trial: type[Any]) -> list[Part]:
     """trial: the store that is started once, to note its classes."""
     return [
         Part(
@@ -162,7 +159,7 @@ def _name_all(jars: Path, sums: str) -> None:
         jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(("Manifest-Version: 1.0", *lines, "", "")))
 
 
-def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
+def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
     """Starts a small HDFS, notes which classes its daemons load, has Java archive them.
 
     That is also the proof that it runs.
@@ -193,17 +190,18 @@ def _archive(tools: Path, trial: "type[HDFS]", progress: Progress) -> None:
         (work / "jsa").replace(final)
 
 
-def _trial(tools: Path, trial: "type[HDFS]", work: Path) -> None:
+def _trial(tools: Path, trial: type[Any], work: Path) -> None:
     """Runs a small HDFS below `work`: writes, reads, appends, lists, removes. Leaves `<daemon>.classes`.
 
     Raises UserError, MeasurementFailed where it does not work.
     """
-    from storelab.stores.managed import net
+    from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
     from storelab.stores.protocols import filesystems
 
     first = next(
-        (b for b in range(21000, 32000, trial.port_block) if all(net.free(LOOPBACK, p) for p in range(b, b + 8))), None
+        (b for b in range(21000, 32000, trial.port_block) if all(network.free(LOOPBACK, p) for p in range(b, b + 8))),
+        None,
     )
     if first is None:
         raise UserError("install", "no 8 free ports in a row between 21000 and 32000", "stop what listens there")

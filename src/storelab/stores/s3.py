@@ -5,6 +5,7 @@ import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +20,35 @@ from storelab.host import patience
 from storelab.stores.external import RESERVED, External, Own, is_host
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.stores.s3.presets import PRESETS
 
 URL = re.compile(r"https?://([^/?#@]+)/?")
 # Of a bucket, as S3 wants it (Amazon S3 User Guide, "General purpose bucket naming rules").
 BUCKET = re.compile(r"(?!.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 ENDINGS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a system is and may.
+
+    front_ends: of the documented installation, None where unknown; buckets_per_account: the most; multipart: whether it
+    takes uploads in parts; multi_range: whether it answered a GET of several ranges with all of them.
+    """
+
+    system: str
+    front_ends: int | None
+    buckets_per_account: int
+    multipart: bool
+    multi_range: bool
+
+
+# Known S3 systems with their documented limits. Sources: Zotes Resines, CERN openlab reviews (2012, 2013);
+# Arsuaga-Rios et al., J. Phys.: Conf. Ser. 664 (2015) 022001, its Table 1.
+PRESETS = {
+    "amazon-s3": Preset("Amazon S3", None, 100, True, False),
+    "huawei-uds-1": Preset("Huawei UDS, generation 1", 7, 100, False, True),
+    "huawei-uds-2": Preset("Huawei UDS, generation 2 (OceanStor V100R002C00)", 4, 100, True, True),
+}
 
 
 class Settings(Own):
@@ -97,6 +121,8 @@ class Settings(Own):
 
 
 class S3(External):
+    """An S3 endpoint, with the limits of its preset."""
+
     Settings = Settings
 
     def __init__(self, name: str, settings: Any, state: Path):
@@ -170,7 +196,7 @@ class S3(External):
         """
         import botocore.session  # here: who plans only reads the settings, and botocore is slow to import
 
-        from storelab.stores.protocols.s3_mistakes import ERRORS, KEYS, explain
+        from storelab.stores.protocols.s3 import ERRORS, KEYS, explain
 
         if account >= self.accounts():
             raise UserError(
@@ -221,7 +247,7 @@ class S3(External):
             environment.proxy(self.endpoint(url))
         import botocore.session
 
-        from storelab.stores.protocols.s3_mistakes import ERRORS, explain
+        from storelab.stores.protocols.s3 import ERRORS, explain
 
         wanted = [(f"{self.place}.profile", self.settings.profile)]
         wanted += [(f"{self.place}.profiles", name) for name in self.settings.profiles]
@@ -248,8 +274,8 @@ class S3(External):
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
         """The `Server` header of an answer to a signed list, which must be S3's."""
+        from storelab.stores.protocols.s3 import greet
         from storelab.stores.protocols.s3_clients import client
-        from storelab.stores.protocols.s3_greeting import greet
 
         s3 = client(endpoint, keys, connect_timeout=5, read_timeout=10)
         try:

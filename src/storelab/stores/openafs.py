@@ -25,7 +25,7 @@ from storelab.host import processes
 from storelab.install import debian, program
 from storelab.stores.base import CLEAN, DOWN, Condition
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.posix.mounted import AFRESH, Mounted, MountedSettings, mounted
+from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, mounted
 
 CELL = "storelab.test"
 VOLUME, TEMPLATE = "root.cell", "template"

@@ -19,9 +19,8 @@ from pydantic import Field
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import program
-from storelab.stores.managed.base import Managed
-from storelab.stores.managed.facts import short_name
-from storelab.stores.managed.netns import Namespace
+from storelab.stores.managed.base import Managed, short_name
+from storelab.stores.managed.network import Namespace
 from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
@@ -135,11 +134,11 @@ class Mounted(Managed):
 
     def _end_all(self) -> None:
         """Also of those that were never recorded, for storelab was killed meanwhile."""
-        from storelab.stores.managed import family  # here: planning needs no psutil, which is slow to import
+        from storelab.stores.managed import daemons  # here: planning needs no psutil, which is slow to import
 
         end = time.monotonic() + ENDING_S
         while found := self.namespace.processes():
-            family.kill(found)
+            daemons.kill(found)
             if time.monotonic() > end:
                 raise MeasurementFailed(f"{self.place}: pid {found[0].pid} did not end on SIGKILL")
             time.sleep(0.02)

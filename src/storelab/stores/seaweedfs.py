@@ -11,19 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from storelab.core.answers import NO, NOT_TRIED, Told
+from storelab.core.config_types import Boolean, Size, Text, at_least
 from storelab.core.errors import MeasurementFailed
 from storelab.host import processes
 from storelab.install import wheels
-from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
-from storelab.stores.managed import net
-from storelab.stores.managed.administration import KEYS, TOOL_S, USERS
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.managed import network
+from storelab.stores.managed.accounts import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.target import ASK_S
-from storelab.stores.seaweedfs.settings import TOML, Settings
+from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, ListeningSettings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
 ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
@@ -33,17 +35,53 @@ LAST = "/.storelab-last-deletion"  # a file of the filer
 # A vacuum comes when `reclaim` asks for it, not in the middle of a point: every so many seconds; before 4.48 at so much
 # garbage, which no volume has.
 NO_VACUUM, NO_VACUUM_BEFORE = "-vacuumIntervalSeconds=100000000", "-garbageThreshold=1"
+# Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
+# a point.
+TOML = {
+    "security.toml": "# nothing: loopback only\n",
+    "master.toml": (
+        '[master.maintenance]\nscripts = ""\nsleep_minutes = 100000\n\n[master.volume_growth]\ncopy_1 = '
+        "{growth}\ncopy_2 = {growth}\ncopy_3 = {growth}\n"
+    ),
+    "filer.toml": '[leveldb2]\nenabled = true\ndir = "{data}/filer"\n',
+}
 
 
-def volumes_of(text: str) -> list[int]:
-    """Numbers of volumes as the master tells them of a server: `1-3 7`; none where there are too many to tell all."""
-    out: list[int] = []
-    for word in text.split():
-        first, _, last = word.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            return []
-        out += range(int(first), int(last or first) + 1)
-    return out
+class Settings(ListeningSettings):
+    """A SeaweedFS that storelab starts and stops on this machine: master, volume servers, filer, 1..n S3 front-ends."""
+
+    tls: Boolean = TLS
+    drive_size: DriveSize = DRIVE_SIZE
+    kind: Literal["seaweedfs"]
+    port: int = Field(
+        18300,
+        ge=1024,
+        le=22000,
+        description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000.",
+    )
+    servers: int = Field(1, ge=1, le=7, description="Volume servers, each in a rack of its own.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field(
+        "none", description="Copies of every object, in other racks."
+    )
+    version: Text | None = Field(
+        None, description="Of its program; default: that of the environment. Others: `storelab install seaweedfs`."
+    )
+    volume_size: Annotated[Size, at_least("1 MiB")] = Field(
+        "1 GB", description="Size limit of one volume; a bucket takes at least one volume."
+    )
+    max_volumes: int = Field(
+        6500,
+        ge=8,
+        description=(
+            "How many volumes a volume server may have (they take space as they fill, and two open files each)."
+        ),
+    )
+    volumes_per_bucket: int = Field(
+        3,
+        ge=1,
+        le=7,
+        description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400.",
+    )
 
 
 class SeaweedFS(Managed):
@@ -127,7 +165,7 @@ class SeaweedFS(Managed):
         for name, text in TOML.items():
             (self.folder / name).write_text(text.format(growth=growth, data=self.data) if "{" in text else text)
         path = self.folder / "s3.json"
-        if path.exists() and len(self.keys()) >= ACCOUNTS:
+        if path.exists() and len(self.keyring.known()) >= ACCOUNTS:
             return
         # An action without a bucket holds for all buckets, so only the first account, which owns what it makes, has
         # such; the others are bounded to names that bear their number (see Store.bucket_name).
@@ -147,7 +185,7 @@ class SeaweedFS(Managed):
 
     def healthy(self, daemon: Daemon) -> bool:
         # /dir/status needs the lock of the topology: a master that has locked itself up still answers its health check.
-        locked = daemon.name == "master" and not net.answers(daemon.host, daemon.ports[0], "/dir/status", 3.0)
+        locked = daemon.name == "master" and not network.answers(daemon.host, daemon.ports[0], "/dir/status", 3.0)
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
@@ -288,7 +326,18 @@ class SeaweedFS(Managed):
         self, name: str, path: str, timeout: float, method: str = "GET", body: bytes | None = None
     ) -> tuple[int, bytes]:
         try:
-            return net.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
+            return network.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
         except (OSError, http.client.HTTPException) as error:
             said = f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
             raise MeasurementFailed(said) from None
+
+
+def volumes_of(text: str) -> list[int]:
+    """Numbers of volumes as the master tells them of a server: `1-3 7`; none where there are too many to tell all."""
+    out: list[int] = []
+    for word in text.split():
+        first, _, last = word.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return []
+        out += range(int(first), int(last or first) + 1)
+    return out

@@ -1,24 +1,95 @@
-"""What is done to the actors of a store, and how each act is taken back.
+"""Faults of a store: its daemons killed, hung and restarted, its drives taken, its links slowed and cut; and back.
 
-Every harm stands in the journal before it is done, so that whoever comes next can take it back. `ready` finds what an
-act needs (processes, links) ahead of its time: the act itself is then a signal or a rename. May import: `host`, `core`,
-`managed.family`.
+Every harm is in a journal in the store's folder before it is done, so that nothing stays stopped, away or slowed where
+storelab itself is killed. Whoever does faults holds a lock, which the kernel gives free when its process ends, kill -9
+included. So the next storelab knows whether what is in the journal is somebody's experiment or was left behind.
+`Acts.ready` finds what an act needs (processes, links) ahead of its time: the act itself is then a signal or a rename.
 """
 
+import fcntl
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storelab.core import folders
 from storelab.core.axes.faults import OF_A_USER, UNDOES, UPGRADE
 from storelab.core.errors import MeasurementFailed, UserError, nearest
+from storelab.core.records import read_as, write_json
 from storelab.host import processes
-from storelab.stores.faults import drives, links
-from storelab.stores.faults.journal import Journal
-from storelab.stores.managed import family
+from storelab.stores.managed import drives, network
+from storelab.stores.managed.daemons import hold, kill, wake
 
 ON_DAEMONS = ("kill", "hang", "resume", "restart")
 COMMAND_S = 120.0  # that a user's command may take
 Act = Mapping[str, Any]  # as of `core.campaign.faults.resolved`
+
+
+@dataclass
+class _Harm:
+    act: str
+    actor: str
+
+
+@dataclass
+class _Harms:
+    """What `faults.json` holds; a harm has more, by its act."""
+
+    harms: list[_Harm]
+
+
+class Journal:
+    """The harms that were done to the store of a folder and are not taken back yet.
+
+    Each is {"act", "actor"} and what is needed to take it back.
+    """
+
+    def __init__(self, folder: Path):
+        self.file, self._lock, self._thread = folder / "faults.json", folder / "faults.lock", threading.RLock()
+
+    def harms(self) -> list[dict[str, Any]]:
+        """In the order in which they were done. Raises UserError for a damaged file."""
+        if not self.file.exists():
+            return []
+        return read_as(self.file, _Harms, "undo by hand what was done to the store, then remove the file")["harms"]
+
+    def add(self, harm: dict[str, Any]) -> None:
+        with self._thread:
+            self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(self.file, {"schema": 1, "harms": [*self.harms(), harm]})
+
+    def remove(self, harm: dict[str, Any]) -> None:
+        """The file goes with the last one."""
+        with self._thread:
+            rest = self.harms()
+            rest.remove(harm)
+            if rest:
+                write_json(self.file, {"schema": 1, "harms": rest})
+            else:
+                self.file.unlink(missing_ok=True)
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Whether the journal is this process's while the block runs."""
+        if not self.file.parent.exists():
+            self.file.parent.mkdir(parents=True, mode=0o700)
+        with folders.lock_file(self._lock) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    @contextmanager
+    def taken(self, place: str) -> Iterator[None]:
+        """Raises UserError where another process does faults on this store."""
+        with self.held() as own:
+            if not own:
+                raise UserError(place, "another storelab process does faults on it", "wait for that one to end")
+            yield
 
 
 def journal_of(store: Any) -> Journal:
@@ -65,14 +136,16 @@ class Acts:
             if kind == UPGRADE:
                 store.require_version(act["to"], place)
         elif kind == "remove_drive":
-            drives.require(store.drive(actor, place), act.get("how", "gone"), place, actor in store.disks())
+            drives.require_removable(
+                store.drive(actor, place), act.get("how", "gone"), place, actor in store.drives.folders()
+            )
         elif kind == "fill":
             store.require_full(actor, place)
         elif kind in ("slow", "cut"):
-            links.require_root(place)
+            network.require_root(place)
             store.link(actor, place)
             if kind == "slow":
-                links.require_slow(act, place)
+                network.require_slow(act, place)
 
     def ready(self, act: Act, actor: str) -> Callable[[], str]:
         """The act, to be called at its time; it returns what there is to say of it.
@@ -104,7 +177,7 @@ class Acts:
             return {"drive": str(store.drive(actor, "")), "how": act.get("how", "gone")}
         if kind in ("slow", "cut"):
             link = dict(store.link(actor, ""))
-            return {"link": link} | ({"routes": links.routes(link)} if kind == "cut" else {})
+            return {"link": link} | ({"routes": network.routes(link)} if kind == "cut" else {})
         return {}
 
     def _harm(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
@@ -114,7 +187,7 @@ class Acts:
             whole = store.daemons.family_of(actor)
             if not whole:
                 raise MeasurementFailed(f"{actor} does not run")
-            return lambda: family.kill(whole) if kind == "kill" else family.hold(whole)
+            return lambda: kill(whole) if kind == "kill" else hold(whole)
         if kind == "remove_drive":
             return lambda: _said(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
         if kind == UPGRADE:
@@ -122,8 +195,8 @@ class Acts:
         if kind == "fill":
             return lambda: store.fill(actor)
         if kind == "slow":
-            return lambda: _said(links.slow(harm["link"], act), harm["link"]["device"])
-        return lambda: _said(links.cut(harm["link"]), harm["link"]["device"])
+            return lambda: _said(network.slow(harm["link"], act), harm["link"]["device"])
+        return lambda: _said(network.cut(harm["link"]), harm["link"]["device"])
 
     def _repair(self, kind: str, actor: str) -> str:
         """Take back what earlier acts did to this actor."""
@@ -146,7 +219,7 @@ class Acts:
         with daemons.lock():
             before = daemons.records().get(name, {})
             if mine:
-                family.kill(daemons.family_of(name))
+                kill(daemons.family_of(name))
                 daemons.stop([name])
             elif daemons.family_of(name):
                 daemons.stop([name])
@@ -184,15 +257,15 @@ class Acts:
         if kind == UPGRADE and restart:  # else `up` finds that it runs as another program than configured
             said = self._downgrade(actor)
         elif kind == "hang":
-            family.wake(self.store.daemons.family_of(actor))
+            wake(self.store.daemons.family_of(actor))
         elif kind == "remove_drive":
             drives.give_back(Path(harm["drive"]), harm["how"])
         elif kind == "fill":
             self.store.empty(actor)
         elif kind == "slow":
-            links.quick(harm["link"])
+            network.quick(harm["link"])
         elif kind == "cut":
-            links.join(harm["link"], harm["routes"])
+            network.join(harm["link"], harm["routes"])
         elif kind == "command":
             command(harm["undo"])
         self.journal.remove(harm)
