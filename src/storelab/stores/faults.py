@@ -156,17 +156,16 @@ class Acts:
         if kind in UNDOES:
             return lambda: self._repair(kind, actor)
         if kind == "command":
-            harm = {"act": kind, "actor": actor, "undo": act["undo"]} if act.get("undo") else None
-            return lambda: self._noted(harm, lambda: command(act["command"]))
+            return lambda: self._command(act, actor)
         harm = {"act": kind, "actor": actor, **self._facts(act, actor)}
         do = self._harm(harm, act)
         self.journal.add(harm)
         return do
 
-    def _noted(self, harm: dict[str, Any] | None, do: Callable[[], str]) -> str:
-        if harm:
-            self.journal.add(harm)
-        return do()
+    def _command(self, act: Act, actor: str) -> str:
+        if act.get("undo"):
+            self.journal.add({"act": act["act"], "actor": actor, "undo": act["undo"]})
+        return command(act["command"])
 
     def _facts(self, act: Act, actor: str) -> dict[str, Any]:
         """What taking it back needs to know."""

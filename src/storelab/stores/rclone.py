@@ -4,7 +4,6 @@ Objects are plain files. All keys reach all buckets: it has one name space and n
 second one would not see for minutes what the first one wrote. See docs/stores/rclone.md.
 """
 
-import http.client
 from pathlib import Path
 from typing import Literal
 
@@ -60,7 +59,7 @@ class Rclone(Managed):
             """It has no health check; without keys, whatever is asked is refused."""
             try:
                 return network.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
-            except (OSError, http.client.HTTPException):
+            except OSError:
                 return False
 
         environ = {"RCLONE_AUTH_KEY": pairs}

@@ -4,7 +4,6 @@ Only the front-ends ask for keys, so only they listen on `address`; the other da
 stages: one that finds its master missing waits for seconds before it tries again. See docs/stores.md.
 """
 
-import http.client
 import json
 import os
 import time
@@ -327,7 +326,7 @@ class SeaweedFS(Managed):
     ) -> tuple[int, bytes]:
         try:
             return network.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             said = f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
             raise MeasurementFailed(said) from None
 

@@ -7,7 +7,6 @@ DataNode after 14 s, and to leave no maintenance to the middle of a point.
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import pwd
@@ -176,7 +175,7 @@ class HDFS(Managed):
         try:
             path = f"/jmx?qry=Hadoop:service={service},name={bean}"
             return json.loads(network.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
-        except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
+        except (OSError, ValueError, LookupError) as error:
             raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
@@ -328,7 +327,7 @@ class HDFS(Managed):
         )
         try:
             return network.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
-        except (OSError, http.client.HTTPException):
+        except OSError:
             return False
 
     def resume(self) -> None:

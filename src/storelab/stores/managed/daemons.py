@@ -233,14 +233,11 @@ class Daemons:
             time.sleep(0.02)
 
     def suspend(self) -> None:
-        """SIGSTOP to all, the last started first, before its workers; returns when they have stopped."""
+        """SIGSTOP to all, the last started first, before its workers; returns when they stand still."""
         leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
         workers = workers_of(leaders)
-        for process in (p for leader in leaders for p in (leader, *workers[leader.pid])):
-            with contextlib.suppress(psutil.Error):
-                process.suspend()
-                while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-                    time.sleep(0.001)
+        for leader in leaders:
+            hold([leader, *workers[leader.pid]])
 
     def resume(self) -> list[str]:
         """SIGCONT to all; returns the names of those that were suspended."""

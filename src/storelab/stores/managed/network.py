@@ -47,24 +47,27 @@ def get(
     """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate;
     timeout: in seconds.
 
-    Raises OSError, http.client.HTTPException.
+    Raises OSError, also where the answer is no HTTP.
     """
     wire = http.client.HTTPConnection(host, port, timeout=timeout)
     if tls:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         wire = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    with closing(wire):
-        wire.request(method, path, body, headers or {})
-        answer = wire.getresponse()
-        return answer.status, answer.read()
+    try:
+        with closing(wire):
+            wire.request(method, path, body, headers or {})
+            answer = wire.getresponse()
+            return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bool = False) -> bool:
     """True if `get` answers 200."""
     try:
         return get(host, port, path, timeout, tls)[0] == 200
-    except (OSError, http.client.HTTPException):
+    except OSError:
         return False
 
 
