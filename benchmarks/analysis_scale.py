@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 from common import BIN, environ, options, report, run, say, sized
 
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.model import Point
 from storelab.engines.common import bins
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 T0, S = 1_760_000_000_000_000_000, 10**9

@@ -14,7 +14,8 @@ import pandas as pd
 import ports
 from common import laboratory, options, report, run, say, sized, storelab
 
-from storelab.core import config, plan
+from storelab.core import plan
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 ENGINES = ("s5cmd", "fsspec", "obstore", "loadgen")

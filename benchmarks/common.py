@@ -25,9 +25,8 @@ import yaml
 
 from storelab.core.errors import UserError
 from storelab.core.records import write_json
-from storelab.core.stores import load
 from storelab.host import environment
-from storelab.stores import make
+from storelab.stores import load, make
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

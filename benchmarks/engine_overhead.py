@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from common import laboratory, options, report, run, say, sized
 
-from storelab.core import config, plan
+from storelab.core import plan
 from storelab.core.model import Point
 from storelab.engines.common.names import put_prefix
 from storelab.engines.contract import Job
@@ -24,7 +24,7 @@ from storelab.engines.s5cmd import client as s5cmd
 from storelab.engines.s5cmd.transfers import S5cmdGet, S5cmdPut
 from storelab.host import scratch
 from storelab.measure import point as measure
-from storelab.stores import make
+from storelab.stores import config, make
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 from storelab.workloads import WORKLOADS

@@ -22,9 +22,10 @@ import psutil
 from common import BIN, environ, laboratory, options, report, run, say, sized, storelab, timed
 
 from storelab.analysis.statistics import medians
-from storelab.core import config, plan, records
+from storelab.core import plan, records
 from storelab.core.campaign import live
 from storelab.core.model import Point
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 AXES = {"operation": "get", "engine": ["obstore", "loadgen"], "object_size": "4 kB", "workers": 8}

@@ -21,10 +21,10 @@ from typing import Any
 import ports
 from common import absent, options, report, run, say, sized
 
-from storelab.core.config import Config
 from storelab.engines.loadgen import client
 from storelab.install import program
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.stores.protocols.endpoint import Credentials
 
 SECONDS, CONNECTIONS, KEYS = 3, 32, 64

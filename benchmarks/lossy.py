@@ -12,10 +12,10 @@ from common import options, report, run, say, sized
 from lossy_proxy import LossyProxy
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.measure import point
 from storelab.measure.look import FAULTS
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 # Many keys: a lie that a later write of its key heals cannot be seen.

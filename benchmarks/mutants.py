@@ -63,10 +63,10 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     ),
 }
 NEED_SERVERS = (  # little of them runs without a server: not in the room `stores`
-    *("stores/ceph/admin.py", "stores/ceph/cluster.py", "stores/ceph/store.py", "stores/ceph/watching.py"),
-    *("stores/hdfs/recipe.py", "stores/hdfs/store.py", "stores/managed/lan.py", "stores/managed/netns.py"),
+    *("stores/ceph/admin.py", "stores/ceph/store.py"),
+    *("stores/hdfs/install.py", "stores/hdfs/store.py", "stores/managed/network.py"),
     *("stores/minio.py", "stores/nginx.py", "stores/nullserver.py", "stores/protocols/web*.py"),
-    *("stores/versitygw.py", "stores/xrootd/certificates.py", "stores/xrootd/store.py"),
+    *("stores/versitygw.py", "stores/xrootd/store.py"),
 )
 # They compare with earlier output, look at pictures and pages, or test the benchmarks and the tests.
 NOT_ASKED = (  # paths below tests/unit

@@ -34,12 +34,12 @@ import warp
 from common import environ, laboratory, options, report, run, say, sized
 
 from storelab.analysis.statistics import ratios as comparing
-from storelab.core import clock, config, plan, units
+from storelab.core import clock, plan, units
 from storelab.core.model import Point
 from storelab.host import scratch
 from storelab.host.monitor import Monitor
 from storelab.measure import point as measure
-from storelab.stores import make
+from storelab.stores import config, make
 from storelab.stores.base import Store
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, stage

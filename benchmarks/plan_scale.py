@@ -5,7 +5,8 @@ from pathlib import Path
 
 from common import BIN, laboratory, options, report, run, say, sized, timed
 
-from storelab.core import config, plan
+from storelab.core import plan
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 SWEEPS = {

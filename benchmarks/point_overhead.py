@@ -4,7 +4,8 @@ from pathlib import Path
 
 from common import BIN, laboratory, options, report, run, say, sized, storelab, timed
 
-from storelab.core import config, plan
+from storelab.core import plan
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 WINDOW_S = 2

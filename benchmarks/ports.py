@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from storelab.core import stores
+from storelab import stores
 from storelab.stores.managed.daemons import free
 
 FIRST, LAST = 12000, 22000

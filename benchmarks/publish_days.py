@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from common import say
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.measure import point
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 EVEN = {"files_deviation": 0, "bytes_deviation": "0 B"}  # each day has the mean of files and bytes

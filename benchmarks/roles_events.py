@@ -20,10 +20,10 @@ from common import say
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables.build import Tables
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.host import processes
 from storelab.measure import collect, plan_file, point
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 CUT, OPENED = 40, 70  # percent of the run

@@ -18,10 +18,10 @@ import ports
 import pyarrow.parquet as pq
 from common import say
 
-from storelab.core.config import Config
 from storelab.engines.loadgen import client
 from storelab.host import processes
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.stores.protocols.endpoint import Credentials
 
 MIX = {"GET": 50.0, "PUT": 15.0, "HEAD": 25.0, "DELETE": 10.0}

@@ -34,10 +34,10 @@ import ports
 from common import environ, options, report, run, say, sized
 
 from storelab.analysis.statistics import ratios
-from storelab.core.config import Config
 from storelab.datasets.root import baskets, generated
 from storelab.install import program
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 
 HERE = Path(__file__).parent
 SEED = 20150413

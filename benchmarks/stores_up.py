@@ -21,8 +21,7 @@ import psutil
 from common import options, report, run, say, sized
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.core.stores import KINDS, load
-from storelab.stores import make
+from storelab.stores import KINDS, load, make
 from storelab.stores.managed.base import Managed
 
 CLUSTERS = {"xrootd_cluster": ("xrootd", {"servers": 3})}  # a redirector and its data servers

@@ -13,12 +13,12 @@ import pytest
 from warm_clients import Forked
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.gang.launchers import local
 from storelab.measure import point
 from storelab.stores import everywhere
 from storelab.stores.base import Store
-from storelab.stores.seaweedfs.store import SeaweedFS, Settings
+from storelab.stores.config import Config
+from storelab.stores.seaweedfs import SeaweedFS, Settings
 from storelab.workloads import WORKLOADS
 
 pytest_plugins = ["cpu_times", "complete_run"]

@@ -88,11 +88,11 @@ def test_used_bytes_and_reclaim(memory):
 def test_memory_cluster_without_osds_begins_again(memory):
     """Last of those that share it: more OSDs are gone than there are copies, so nothing is left to find."""
     memory.up(2, 2)
-    keys = memory.keys()
+    keys = memory.keyring.known()
     fill(memory, "gone")
     managed.kill(memory, "osd-0", "osd-1", "osd-2")
     memory.up(2, 2)
-    assert memory.keys() == keys and memory.access(1).bucket_names() == []
+    assert memory.keyring.known() == keys and memory.access(1).bucket_names() == []
     assert set(memory.access().bucket_names()) == {"storelab-warmup"}
     assert intact(memory, *fill(memory, "gone"), 1)
     memory.down()
@@ -104,12 +104,12 @@ def test_data_on_disk_outlive_every_stop(fresh):
     """Copies on two of three OSDs; down and up, kill of everything, other ports, other settings, a broken store."""
     store = fresh(backing="disk", redundancy="replica-2")
     store.up(2, 2)
-    (bucket, bodies), keys = fill(store, "kept"), store.keys()
+    (bucket, bodies), keys = fill(store, "kept"), store.keyring.known()
     assert store.deployment()["objectstore"] == "bluestore" and store.deployment()["backing"] not in ("memory", "?")
     assert len(store.down()) == 6
     assert managed.left_behind(store) == []
     store.up(2, 2)
-    assert store.keys() == keys and intact(store, bucket, bodies, 1)
+    assert store.keyring.known() == keys and intact(store, bucket, bodies, 1)
     store.access(1).make_bucket("second")  # the account is still there
     managed.kill(store, *store.actors())
     store.up(2)

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import managed
 import pytest
 from lying_proxy import BUCKET_LIES, OBJECT_LIES, PHANTOM, LyingProxy
+from store_clients import for_store
 
 from storelab.analysis.tables import build, guarantees
 from storelab.core import evidence, records
 from storelab.measure import plan_file
-from storelab.stores.protocols import s3_clients
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency.ledger import OBJECTS, ONCE
 
@@ -73,7 +73,7 @@ def by_scenario(counts, what: str) -> Counter:
 
 
 def names(store) -> list[str]:
-    return [b["Name"] for b in s3_clients.for_store(store).list_buckets()["Buckets"]]
+    return [b["Name"] for b in for_store(store).list_buckets()["Buckets"]]
 
 
 @by_the_clock
@@ -189,17 +189,17 @@ def test_directory(run, tmp_path):
 
 
 def test_given_bucket_gets_no_second_one(run, seaweedfs):
-    s3_clients.for_store(seaweedfs).create_bucket(Bucket="given-to-us")
+    for_store(seaweedfs).create_bucket(Bucket="given-to-us")
     urls = [e.url for e in seaweedfs.endpoints(2)]
     settings = {"kind": "s3", "endpoint": urls, "bucket": "given-to-us", "prefix": "mine"}
     _, _, counts, found = run(settings, seaweedfs.credentials(), duration="1 s")
     assert not found and {s for s, _ in counts} == {*OBJECTS, "listing_complete"}
-    keys = [e["Key"] for e in s3_clients.for_store(seaweedfs).list_objects_v2(Bucket="given-to-us")["Contents"]]
+    keys = [e["Key"] for e in for_store(seaweedfs).list_objects_v2(Bucket="given-to-us")["Contents"]]
     assert all(key.startswith("mine/judged/b0000/") for key in keys)
 
 
 def test_buckets_left_by_a_crash_are_removed(run, seaweedfs, tmp_path):
-    s3 = s3_clients.for_store(seaweedfs)
+    s3 = for_store(seaweedfs)
     s3.create_bucket(Bucket="judged-judged-xfeedbeef-00003")
     s3.create_bucket(Bucket="judged-judged-xfeedbee-00003")  # of somebody else
     note = tmp_path / "results/judged/work/made-buckets-one.json"

@@ -33,7 +33,7 @@ from storelab.engines.davix import program
 from storelab.stores.nginx import Nginx
 from storelab.stores.nginx import Settings as NginxSettings
 from storelab.stores.protocols import tokens
-from storelab.stores.xrootd.settings import Settings as XRootDSettings
+from storelab.stores.xrootd.store import Settings as XRootDSettings
 from storelab.stores.xrootd.store import XRootD
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]

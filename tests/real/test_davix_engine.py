@@ -9,10 +9,10 @@ import pytest
 from counting_proxy import CountingProxy
 from laboratory import missing, needs_xrootd
 from staged_root import failed, prepared, read, staged_root
+from store_clients import for_store
 
 from storelab.engines.davix import program
 from storelab.engines.davix.program import DavixError, Program, url_of
-from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.protocols.filesystems import path
 from storelab.workloads.probe import multirange
@@ -118,7 +118,7 @@ def test_davix_get_reads_the_same(system, tmp_path):
     url = url_of(endpoint, path(endpoint, Bucket(BUCKET, "part/"), "good"))
     if name == "seaweedfs":
         where = {"Bucket": BUCKET, "Key": "part/good"}
-        url = s3_clients.for_store(store).generate_presigned_url("get_object", Params=where, ExpiresIn=60)
+        url = for_store(store).generate_presigned_url("get_object", Params=where, ExpiresIn=60)
     subprocess.run(["davix-get", url, str(tmp_path / "it")], check=True, capture_output=True, timeout=60)
     assert (tmp_path / "it").read_bytes() == (folder / "s.root").read_bytes()
 

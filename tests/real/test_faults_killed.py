@@ -9,7 +9,7 @@ import projects
 import pytest
 
 from storelab.core.records import read_json
-from storelab.stores.seaweedfs.store import SeaweedFS, Settings
+from storelab.stores.seaweedfs import SeaweedFS, Settings
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SETTINGS = {"kind": "seaweedfs", "servers": 3, "redundancy": "replica-2", "max_volumes": 50}

@@ -14,9 +14,8 @@ import pytest
 from laboratory import needs_xrootd
 
 from storelab.core.records import read_json
-from storelab.stores.faults import links
-from storelab.stores.xrootd.settings import Settings
-from storelab.stores.xrootd.store import XRootD
+from storelab.stores.managed import network
+from storelab.stores.xrootd.store import Settings, XRootD
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, *needs_xrootd]
 S = 10**9
@@ -55,12 +54,12 @@ def of(campaign, *arguments) -> tuple[str, ...]:
 
 
 def slowed(link) -> bool:
-    rows = json.loads(links._tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
-    return any(row.get("handle") == links.HANDLE for row in rows)
+    rows = json.loads(network._tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
+    return any(row.get("handle") == network.HANDLE for row in rows)
 
 
 def down(link) -> bool:
-    (row,) = json.loads(links._ip(link, "-j", "link", "show", "dev", link["device"]))
+    (row,) = json.loads(network._ip(link, "-j", "link", "show", "dev", link["device"]))
     return "UP" not in row["flags"]
 
 
@@ -127,22 +126,22 @@ def test_shaped_link_stays_shaped():
     subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
     try:
         for words in ("link add far type veth peer name near", "addr add 10.254.250.1/30 dev far", "link set near up"):
-            links._ip(link, *words.split())
-        links._ip(link, "link", "set", "far", "up")
-        links._ip(link, "route", "add", "10.254.251.0/24", "via", "10.254.250.2")
+            network._ip(link, *words.split())
+        network._ip(link, "link", "set", "far", "up")
+        network._ip(link, "route", "add", "10.254.251.0/24", "via", "10.254.250.2")
         bucket = "rate 200mbit burst 64kb latency 50ms"
-        links._tc(link, "qdisc", "add", "dev", "far", "root", "handle", "1:", "tbf", *bucket.split())
-        shaped = links._tc(link, "qdisc", "show", "dev", "far")
-        links.slow(link, {"rate_bytes_per_s": 1_000_000})
-        assert slowed(link) and "200Mbit" in links._tc(link, "qdisc", "show", "dev", "far")
-        links.quick(link)
-        links.quick(link)
-        assert links._tc(link, "qdisc", "show", "dev", "far") == shaped
-        lost = links.routes(link)
+        network._tc(link, "qdisc", "add", "dev", "far", "root", "handle", "1:", "tbf", *bucket.split())
+        shaped = network._tc(link, "qdisc", "show", "dev", "far")
+        network.slow(link, {"rate_bytes_per_s": 1_000_000})
+        assert slowed(link) and "200Mbit" in network._tc(link, "qdisc", "show", "dev", "far")
+        network.quick(link)
+        network.quick(link)
+        assert network._tc(link, "qdisc", "show", "dev", "far") == shaped
+        lost = network.routes(link)
         assert len(lost) == 1 and lost[0].startswith("10.254.251.0/24 via 10.254.250.2")
-        links.cut(link)
+        network.cut(link)
         assert down(link)
-        links.join(link, lost)
-        assert not down(link) and links.routes(link) == lost
+        network.join(link, lost)
+        assert not down(link) and network.routes(link) == lost
     finally:
         subprocess.run(["ip", "netns", "del", NAMESPACE], check=True)

@@ -11,12 +11,12 @@ import managed
 import pytest
 from laboratory import bucket_for
 from managed import stopped
+from store_clients import for_store
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import point
 from storelab.measure.faults import Runner
-from storelab.stores.protocols import s3_clients
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 S = 10**9
@@ -72,7 +72,7 @@ def test_killed_and_hung_daemons_are_taken_back(store):
     assert store.actors() == after, "the next `up` finds nothing to repair"
     bucket = bucket_for(store, "after")
     for end in store.endpoints(2):
-        s3_clients.for_store(store, end).put_object(Bucket=bucket.name, Key="k", Body=b"x")
+        for_store(store, end).put_object(Bucket=bucket.name, Key="k", Body=b"x")
 
 
 def test_impossible_act_is_reported(store):
@@ -105,7 +105,7 @@ import json, sys, time
 from pathlib import Path
 from storelab.core import clock
 from storelab.measure.faults import Runner
-from storelab.stores.seaweedfs.store import SeaweedFS, Settings
+from storelab.stores.seaweedfs import SeaweedFS, Settings
 state, settings, acts = json.loads(sys.argv[1])
 with Runner(SeaweedFS("sw", Settings(**settings), Path(state)), "f", acts) as runner:
     runner.start(clock.now_ns())

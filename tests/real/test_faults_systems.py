@@ -90,7 +90,7 @@ def test_lost_drives_are_noticed(store):
         assert runner.failed() == [] and runner.recovered and managed.states(runner)[-1] == CLEAN, (lost, how)
         told = runner.told()
         assert len(told["most_lost"]) == lost and told["bears"] == 3 and not told["beyond_redundancy"]
-        assert all(d.is_dir() for d in store.drives()) and not list(store.data.glob(".drive*"))
+        assert all(d.is_dir() for d in store.drive_folders()) and not list(store.data.glob(".drive*"))
         assert str(store.data) not in Path("/proc/self/mountinfo").read_text()
 
 

@@ -11,7 +11,7 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.measure import deployment
 from storelab.measure.faults import Runner
-from storelab.stores.faults.acts import Acts
+from storelab.stores.faults import Acts
 from storelab.workloads.staging import filling
 
 pytestmark = [
@@ -44,8 +44,8 @@ def site(tmp_path_factory):
         yield lab
     finally:
         store.down()
-        assert not mounts(store.data) and store.images.exists(), "nothing stays mounted, the data stay"
-        shutil.rmtree(store.images)
+        assert not mounts(store.data) and store.drives.images.exists(), "nothing stays mounted, the data stay"
+        shutil.rmtree(store.drives.images)
 
 
 @pytest.mark.parametrize("backing", ["disk", "tmpfs"])
@@ -62,7 +62,7 @@ def test_volume_servers_have_their_own_drives(tmp_path, backing):
         assert mounts(store.data) == drives, "once"
     finally:
         store.down()
-    assert not mounts(store.data) and store.images.exists() == (backing == "disk"), "memory is given back"
+    assert not mounts(store.data) and store.drives.images.exists() == (backing == "disk"), "memory is given back"
 
 
 def test_point_at_a_fill_level(site):
@@ -71,11 +71,12 @@ def test_point_at_a_fill_level(site):
     told = run["fill"]
     assert run["valid"] and told["asked_percent"] == 60 and abs(told["begin_percent"] - 60) <= 2
     assert told["begin_percent"] <= told["end_percent"] < 65 and run["point"]["axes"]["fill"] == 60
-    used = sum(shutil.disk_usage(d).used for d in store.disks().values())
+    used = sum(shutil.disk_usage(d).used for d in store.drives.folders().values())
     assert 0.5 * store.capacity_bytes() < told["filler_bytes"] <= used, "it is on the drive"
     _, run, _ = site.measured("to-0")
     assert run["valid"] and "fill" not in run and not filling.there(site.config, store)
-    assert sum(shutil.disk_usage(d).used for d in store.disks().values()) < 0.2 * store.capacity_bytes(), "it is gone"
+    used = sum(shutil.disk_usage(d).used for d in store.drives.folders().values())
+    assert used < 0.2 * store.capacity_bytes(), "it is gone"
     assert not deployment.clean(site.config, store).stays
 
 
@@ -87,11 +88,11 @@ def test_filled_to_the_last_block_and_emptied(site):
     with Runner(store, "f", managed.acts(act), report=print) as runner:
         runner.start(clock.now_ns())
         managed.until(lambda: any(e["kind"] == "act" for e in runner.events))
-        assert all(shutil.disk_usage(d).free < 4096 for d in store.disks().values()), "none is left"
+        assert all(shutil.disk_usage(d).free < 4096 for d in store.drives.folders().values()), "none is left"
         with pytest.raises((MeasurementFailed, UserError)):
             for i in range(20):
                 way.write("full", f"k{i}", os.urandom(4 * MB))
         runner.settle(30)
     assert not runner.failed() and {e["act"] for e in runner.events if e["kind"] == "undone"} == {"fill"}
-    assert all(shutil.disk_usage(d).free > 40 * MB for d in store.disks().values())
-    assert not [p for d in store.disks().values() for p in d.glob(".storelab-*filler*")]
+    assert all(shutil.disk_usage(d).free > 40 * MB for d in store.drives.folders().values())
+    assert not [p for d in store.drives.folders().values() for p in d.glob(".storelab-*filler*")]

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from gang_job import prepared
 from process_table import watched
+from store_clients import for_store
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.records import HUNG
 from storelab.gang import coordinator
 from storelab.gang.launchers.local import LocalLauncher
 from storelab.host import scratch
-from storelab.stores.protocols import s3_clients as clients
 from storelab.stores.protocols.endpoint import Bucket
 
 pytestmark = pytest.mark.real
@@ -95,7 +95,7 @@ def test_a_wrong_bucket_fails_with_the_stores_own_words(gang):
 
 def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
     def corrupt(job):
-        s3 = clients.for_store(seaweedfs)
+        s3 = for_store(seaweedfs)
         for i in range(20):
             s3.put_object(Bucket=job.buckets[0].name, Key=f"data/payload-5kB-20x1/{i:07d}", Body=b"x" * 5000)
 
@@ -105,7 +105,7 @@ def test_a_corrupted_object_fails_the_check(gang, seaweedfs):
 
 def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
     def shorten(job):
-        s3 = clients.for_store(seaweedfs)
+        s3 = for_store(seaweedfs)
         s3.put_object(Bucket=job.buckets[0].name, Key="data/payload-6kB-20x1/0000000", Body=b"x")
 
     with pytest.raises(MeasurementFailed, match="wrong size"):

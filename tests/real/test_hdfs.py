@@ -7,9 +7,9 @@ import pytest
 from laboratory import anything
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.doors import WebHdfs
-from storelab.stores.doors import WebHdfsSettings as DoorSettings
-from storelab.stores.hdfs import recipe
+from storelab.stores.external import WebHdfs
+from storelab.stores.external import WebHdfsSettings as DoorSettings
+from storelab.stores.hdfs import install
 from storelab.stores.protocols import access, filesystems
 from storelab.workloads.staging import buckets
 
@@ -34,7 +34,7 @@ def fs(store):
 
 def test_default_deployment(store):
     told = store.deployment()
-    assert store.version() == recipe.HADOOP and told["redundancy"] == "replica-2"
+    assert store.version() == install.HADOOP and told["redundancy"] == "replica-2"
     assert told["daemons"] == {"namenode": 1, "datanode": 2}
 
 

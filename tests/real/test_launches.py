@@ -13,7 +13,7 @@ from storelab.core.errors import UserError
 from storelab.install import debian
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
-from storelab.stores.managed import net
+from storelab.stores.managed import network
 from storelab.workloads import WORKLOADS
 from storelab.workloads.distribution.launch import squid
 from storelab.workloads.staging import buckets, written
@@ -43,7 +43,7 @@ def test_starts_through_squid_and_past_it(campaign):
     config, points = campaign(days=2, start_files=20, clients=2, **caches)
     check.everything(config, points, WORKLOADS, all_stores(config))
     plan_file.write(config, points, WORKLOADS)
-    before, ports = squids(), {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)}
+    before, ports = squids(), {p for p in squid.PORTS if not network.free(squid.ADDRESS, p)}
     for chosen in points:
         run = point.point(config, points, chosen.key).to_json()
         told = {c["name"]: c for c in run["checks"]}
@@ -62,7 +62,7 @@ def test_starts_through_squid_and_past_it(campaign):
         size = sum({row["object"]: row["bytes"] for row in ops}.values())
         assert 0.9 * size <= cache["origin_bytes"] <= size + 2048 * len(different)
     assert squids() == before
-    assert {p for p in squid.PORTS if not net.free(squid.ADDRESS, p)} == ports
+    assert {p for p in squid.PORTS if not network.free(squid.ADDRESS, p)} == ports
     evidence.write_sums(config.raw)
     build.build(config.campaign_dir)
     table = build.read(config.campaign_dir, "launches")
@@ -85,11 +85,11 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
         assert process.username() == ("nobody" if os.geteuid() == 0 else psutil.Process().username())
         own_files = [f.path for f in process.open_files()]
         assert all(f.startswith(f"/dev/shm/{squid.NAME}{own.port}-") for f in own_files), own_files
-        assert net.get(squid.ADDRESS, own.port, f"http://127.0.0.1:{own.port + 1}/", 5)[0] == 403  # another port
-        assert net.get(squid.ADDRESS, own.port, f"{origin}/", 5, method="DELETE")[0] == 403
+        assert network.get(squid.ADDRESS, own.port, f"http://127.0.0.1:{own.port + 1}/", 5)[0] == 403  # another port
+        assert network.get(squid.ADDRESS, own.port, f"{origin}/", 5, method="DELETE")[0] == 403
     finally:
         own.stop()
-    assert not psutil.pid_exists(own.process.pid) and net.free(squid.ADDRESS, own.port)
+    assert not psutil.pid_exists(own.process.pid) and network.free(squid.ADDRESS, own.port)
     assert not list(squid.SHARED.glob(f"{squid.NAME}{own.port}-*"))
 
 

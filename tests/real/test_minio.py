@@ -37,7 +37,7 @@ def test_reads_and_writes_without_a_drive(running):
     bodies = {f"k{i}": os.urandom(2_000_000) for i in range(6)}
     for key, body in bodies.items():
         way.write(bucket.name, key, body)
-    drive, process = running.drives()[1], running.actors()
+    drive, process = running.drive_folders()[1], running.actors()
     away = drive.with_name("away-2")
     assert any((drive / bucket.name).rglob("part.1"))  # the victim holds data
     drive.rename(away)
@@ -56,7 +56,7 @@ def test_only_reads_without_two_drives(running):
     bucket, way = bucket_for(running, "two"), running.access()
     body = os.urandom(2_000_000)
     way.write(bucket.name, "k", body)
-    moved = [(drive, drive.with_name(f"away-{drive.name}")) for drive in running.drives()[:2]]
+    moved = [(drive, drive.with_name(f"away-{drive.name}")) for drive in running.drive_folders()[:2]]
 
     def written() -> bool:
         try:

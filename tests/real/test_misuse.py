@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from mistaken import Mistake
 
 from storelab.cli import COMMANDS
-from storelab.core.config import Config
+from storelab.stores.config import Config
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 

@@ -6,10 +6,10 @@ import managed
 import pytest
 from laboratory import bucket_for
 
-from storelab.core import stores
+from storelab import stores
 from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN
-from storelab.stores.posix.mounted import Mounted, mounted
+from storelab.stores.mounted import Mounted, mounted
 
 pytestmark = [pytest.mark.real, pytest.mark.root, pytest.mark.heavy]
 FIXED = ("/var/lib/glusterd", "/run/gluster", "/etc/openafs", "/etc/openafs/server", "/var/lib/openafs", "/")

@@ -12,7 +12,7 @@ from laboratory import anything, bucket_for, gone
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores import make
-from storelab.stores.doors import HttpSettings
+from storelab.stores.external import HttpSettings
 from storelab.stores.nginx import Nginx
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.workloads.staging import buckets

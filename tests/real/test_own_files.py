@@ -9,12 +9,12 @@ import small_root
 from laboratory import configured
 from managed import rows_of
 from paths import SHARED
+from store_clients import for_store
 
 from storelab.core.errors import MeasurementFailed
 from storelab.measure import deployment
 from storelab.measure import point as measure
 from storelab.stores import everywhere
-from storelab.stores.protocols import s3_clients
 from storelab.workloads.staging import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -98,7 +98,7 @@ def test_missing_object_is_counted_error(planned, tmp_path):
     measured(config, points)
     manifest = json.loads(stage.manifest_path(config, "one", points[0].dataset).read_text())
     (_, (bucket, prefix)), key = manifest["buckets"], manifest["objects"]["key"][1]
-    s3_clients.for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
+    for_store(everywhere(config)["one"]).delete_object(Bucket=bucket, Key=prefix + key)
     message = r"check 'reads' failed: 0 completed, [1-9][0-9]* failed; first error"
     for point in points:
         with pytest.raises(MeasurementFailed, match=message):

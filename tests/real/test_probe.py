@@ -17,11 +17,11 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from laboratory import anything, bucket_for, missing
+from store_clients import for_store
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines.davix import program as davix
-from storelab.stores.protocols import s3_clients
 from storelab.workloads.probe import workload
 from storelab.workloads.probe.questions import checks
 from storelab.workloads.staging import buckets, written
@@ -73,7 +73,7 @@ def probed(seaweedfs, tmp_path_factory):
     foreign = bucket_for(seaweedfs, "other")
     point = Point("", "probe", {"clients": 1}, 1, "", "", 0, 0)
     written.note_attempt(lab.config, seaweedfs, "dead", point, workload.PROBE.makes(point, "dead"))
-    s3 = s3_clients.for_store(seaweedfs)
+    s3 = for_store(seaweedfs)
     s3.put_object(Bucket=own.name, Key="data/kept", Body=b"kept")
     s3.put_object(Bucket=own.name, Key="probe/mine", Body=b"of somebody")
     s3.put_object(Bucket=own.name, Key="probe/dead/0/left", Body=b"of a probe that was killed")
@@ -100,7 +100,7 @@ def test_answers_of_seaweedfs(probed):
 
 
 def test_probe_leaves_nothing(probed, seaweedfs):
-    s3 = s3_clients.for_store(seaweedfs)
+    s3 = for_store(seaweedfs)
     own = buckets.own_buckets(seaweedfs, "probed")
     assert [b.name for b in own] == [seaweedfs.bucket("probed", 0, account).name for account in range(2)]
     left = [[k for k, _ in buckets.list_keys(buckets.accesses(seaweedfs, [b])[b.account], b)] for b in own]
@@ -114,7 +114,7 @@ def test_probe_leaves_nothing(probed, seaweedfs):
 @HEAVY
 def test_clean_removes_bucket_with_versions(seaweedfs):
     """Of a probe that was killed; but an object that can be read, of whomever, is never taken with them."""
-    bucket, s3 = bucket_for(seaweedfs, "versions", workload.SPARE), s3_clients.for_store(seaweedfs)
+    bucket, s3 = bucket_for(seaweedfs, "versions", workload.SPARE), for_store(seaweedfs)
     s3.put_bucket_versioning(Bucket=bucket.name, VersioningConfiguration={"Status": "Enabled"})
     for body in (b"1", b"2", b"3"):
         s3.put_object(Bucket=bucket.name, Key="v", Body=body)
@@ -228,7 +228,7 @@ def test_checksums_cross_checked(probed, raw):
 @HEAVY
 def test_presigned_urls_cross_checked(probed, raw, seaweedfs):
     found = answers(probed, "presigned", "anonymous")
-    s3, bucket = s3_clients.for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
+    s3, bucket = for_store(seaweedfs), seaweedfs.bucket("crosscheck", 0).name
 
     def query(act, key="p", seconds=60):
         url = s3.generate_presigned_url(act, Params={"Bucket": bucket, "Key": key}, ExpiresIn=seconds)

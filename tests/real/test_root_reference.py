@@ -13,8 +13,8 @@ from staged_root import failed, job_for, prepared, read, run, staged_root
 from storelab.core import clock
 from storelab.engines.common import selections
 from storelab.stores import make
-from storelab.stores.posix.directory import Settings as Directory
-from storelab.stores.xrootd.settings import Settings as XRootD
+from storelab.stores.external import DirectorySettings as Directory
+from storelab.stores.xrootd.store import Settings as XRootD
 from storelab.workloads import WORKLOADS
 
 pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from laboratory import anything, bucket_for
+from store_clients import for_store
 
 from storelab.core.errors import UserError
 from storelab.stores.protocols import s3_clients
-from storelab.stores.s3.store import S3, Settings
+from storelab.stores.s3 import S3, Settings
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
@@ -43,8 +44,8 @@ def test_list_of_front_ends_is_used(keys, urls):
     bucket = store.bucket("listed", 0)
     one, two = store.endpoints(2)
     buckets.ensure(store, "listed", [bucket])
-    s3_clients.for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
-    assert s3_clients.for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
+    for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
+    assert for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
         store.up(3)

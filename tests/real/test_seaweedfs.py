@@ -13,11 +13,12 @@ import managed
 import psutil
 import pytest
 from laboratory import anything, bucket_for
+from store_clients import for_store
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.managed import net
-from storelab.stores.protocols import s3_clients, s3_mistakes
-from storelab.stores.seaweedfs.store import ACCOUNTS
+from storelab.stores.managed import network
+from storelab.stores.protocols import s3 as s3_mistakes
+from storelab.stores.seaweedfs import ACCOUNTS
 from storelab.workloads.staging import buckets
 
 pytestmark = pytest.mark.real
@@ -43,7 +44,7 @@ def test_default_deployment(fresh):
 
 def test_front_ends_share_objects_and_ranges(seaweedfs):
     bucket = bucket_for(seaweedfs, "both")
-    one, two = (s3_clients.for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
+    one, two = (for_store(seaweedfs, e) for e in seaweedfs.endpoints(2))
     body = os.urandom(9_000_000)  # more than two chunks
     one.put_object(Bucket=bucket.name, Key="k", Body=body)
     assert two.get_object(Bucket=bucket.name, Key="k")["Body"].read() == body
@@ -55,7 +56,7 @@ def test_front_ends_share_objects_and_ranges(seaweedfs):
 
 
 def test_put_makes_no_bucket(seaweedfs):
-    s3 = s3_clients.for_store(seaweedfs)
+    s3 = for_store(seaweedfs)
     with pytest.raises(s3_mistakes.ERRORS):
         s3.put_object(Bucket="never-made", Key="k", Body=b"")
 
@@ -143,12 +144,12 @@ def test_reclaim_gives_the_space_back(seaweedfs):
 def test_hanging_master_is_replaced(seaweedfs):
     """It answers no request, as if it had locked itself up; storelab did not suspend it, and cannot know."""
     bucket, before = bucket_for(seaweedfs, "hang"), seaweedfs.actors()
-    answers = net.answers
+    answers = network.answers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net, "answers", lambda *a: a[2] != "/dir/status" and answers(*a))
+        patch.setattr(network, "answers", lambda *a: a[2] != "/dir/status" and answers(*a))
         seaweedfs.up(2)
     assert seaweedfs.actors()["master"] != before["master"]
-    s3_clients.for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
+    for_store(seaweedfs).put_object(Bucket=bucket.name, Key="k", Body=b"after")
 
 
 @HEAVY

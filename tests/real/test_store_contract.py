@@ -11,13 +11,14 @@ import psutil
 import pytest
 from laboratory import anything, bucket_for, gone, holds, nightly_garage
 from managed import filled, intact
+from store_clients import for_store
 
-from storelab.core import stores
+from storelab import stores
 from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
 from storelab.core.errors import UserError
 from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN, UNKNOWN
-from storelab.stores.protocols import filesystems, s3_clients
+from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
 from storelab.workloads.probe import multirange
 from storelab.workloads.staging import buckets, written
@@ -192,7 +193,7 @@ class TestContract:
         store.access().write(bucket.name, "k", body)
         end = store.endpoints()[0]
         if store.protocol == "s3":
-            s3 = s3_clients.for_store(store)
+            s3 = for_store(store)
             part = s3.get_object(Bucket=bucket.name, Key="k", Range="bytes=4194300-4194310")
             assert part["Body"].read() == body[4194300:4194311]
             assert part["ContentRange"] == f"bytes 4194300-4194310/{len(body)}"

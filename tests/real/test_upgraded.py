@@ -62,9 +62,9 @@ def test_upgrade_under_load_loses_nothing(site):
 KILLED = """
 import json, os, sys
 from pathlib import Path
-from storelab.core.stores import load
+from storelab.stores import load
 from storelab.stores import make
-from storelab.stores.faults.acts import Acts, journal_of
+from storelab.stores.faults import Acts, journal_of
 store = make("sw", load("seaweedfs").Settings.model_validate(json.loads(sys.argv[1])), Path(sys.argv[2]))
 with journal_of(store).taken("u"):
     Acts(store).ready({"act": "upgrade", "to": sys.argv[3]}, "s3-1")()

@@ -5,11 +5,11 @@ import os
 import managed
 import pytest
 from laboratory import bucket_for
+from store_clients import for_store
 
 from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.protocols import s3_clients
 from storelab.stores.versitygw import PROGRAM
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -27,7 +27,7 @@ def test_version_is_the_pinned_one(fresh):
 def test_parts_of_one_upload_through_several_gateways(fresh):
     fresh.up(3)
     bucket = bucket_for(fresh, "parts")
-    one, two, three = (s3_clients.for_store(fresh, e) for e in fresh.endpoints(3))
+    one, two, three = (for_store(fresh, e) for e in fresh.endpoints(3))
     blocks = [os.urandom(5 * 2**20), os.urandom(1000)]
     upload = one.create_multipart_upload(Bucket=bucket.name, Key="k")["UploadId"]
     tags = [

@@ -18,7 +18,7 @@ from laboratory import anything, bucket_for, needs_xrootd
 
 from storelab.core.errors import UserError
 from storelab.stores import make
-from storelab.stores.doors import HttpSettings, RootSettings
+from storelab.stores.external import HttpSettings, RootSettings
 from storelab.stores.protocols import filesystems
 from storelab.stores.xrootd.store import XRootD
 from storelab.workloads.staging import buckets

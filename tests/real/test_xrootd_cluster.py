@@ -13,11 +13,10 @@ import trustme
 from laboratory import anything, bucket_for, needs_xrootd
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.faults.acts import Acts
+from storelab.stores.faults import Acts
 from storelab.stores.protocols import filesystems
 from storelab.stores.xrootd import asking
-from storelab.stores.xrootd.settings import Settings
-from storelab.stores.xrootd.store import XRootD
+from storelab.stores.xrootd.store import Settings, XRootD
 from storelab.workloads.staging import buckets
 
 pytestmark = [pytest.mark.heavy, *needs_xrootd]
@@ -138,7 +137,7 @@ def test_proxy_joins_the_servers(tmp_path):
 def test_killed_in_the_middle_of_up(tmp_path):
     """With a part of the nodes there, or a part of the daemons: `down` leaves nothing."""
     code = (
-        "import os, sys; from pathlib import Path; from storelab.stores.xrootd.settings import Settings as S\n"
+        "import os, sys; from pathlib import Path; from storelab.stores.xrootd.store import Settings as S\n"
         "from storelab.stores.xrootd.store import XRootD\n"
         "s = XRootD('xr', S(kind='xrootd', servers=2, subnet=sys.argv[2]), Path(sys.argv[1]))\n"
         "die = lambda *a, **k: os.kill(os.getpid(), 9)\n"

@@ -10,8 +10,8 @@ import make_examples
 from storelab.analysis.records import campaign
 from storelab.cli import workflow
 from storelab.core import evidence, records
-from storelab.core.config import Config
 from storelab.core.errors import UserError
+from storelab.stores.config import Config
 
 
 def write(folder: Path) -> None:

@@ -16,7 +16,8 @@ from dataclasses import asdict
 import pandas as pd
 import pytest
 
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6

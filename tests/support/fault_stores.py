@@ -1,6 +1,6 @@
 """Stores of each way to lose servers; none of them runs."""
 
-from storelab.core import stores
+from storelab import stores
 from storelab.core.campaign.faults import Act
 from storelab.stores import make
 

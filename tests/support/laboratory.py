@@ -13,10 +13,10 @@ from command_line import in_process as in_process
 
 from storelab import install
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import Point
 from storelab.install import golang
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from storelab.analysis.records.campaign import Campaign
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.model import Point
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import example_monitor
 
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
 from storelab.core.model import Point
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 T0 = 1_760_000_000_000_000_000  # UTC ns of the first point's agreed start

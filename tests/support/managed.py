@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from laboratory import bucket_for, configured, gone
 
-from storelab.core import stores
+from storelab import stores
 from storelab.core.campaign.faults import Act, resolved
 from storelab.core.errors import UserError
 from storelab.measure import point
@@ -192,7 +192,7 @@ def spoil_certificates(store: Any) -> None:
 KILLED = """
 import json, os, sys
 from pathlib import Path
-from storelab.core import stores
+from storelab import stores
 from storelab.stores import make
 given, name, state, victim = json.loads(sys.argv[1])
 store = make(name, stores.load(given["kind"]).Settings.model_validate(given), Path(state))

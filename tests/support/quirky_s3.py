@@ -161,15 +161,15 @@ def measured(engine: str, workload: str, folder: Path, url: str) -> str:
     from made_jobs import client_result, gang_job
 
     from storelab.core import clock
-    from storelab.core.config import Config
     from storelab.core.errors import MeasurementFailed, UserError
     from storelab.core.model import Point
     from storelab.engines.common.guard import LimitExceeded
     from storelab.engines.contract import Check, Job
     from storelab.gang import client as gang
     from storelab.measure import record
+    from storelab.stores.config import Config
     from storelab.stores.protocols.endpoint import Bucket, Endpoint
-    from storelab.stores.s3.store import S3, Settings
+    from storelab.stores.s3 import S3, Settings
     from storelab.workloads import WORKLOADS as KINDS
 
     kind = KINDS[workload]

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import axes, plan
-from storelab.core.config import Config
 from storelab.core.model import Point
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 

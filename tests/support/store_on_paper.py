@@ -1,8 +1,9 @@
 """A store that `storelab check` asks about, of which nothing is started."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from storelab.core.config import Config
+from storelab.stores.config import Config
 
 
 class StoreOnPaper:
@@ -12,14 +13,12 @@ class StoreOnPaper:
         self.name, self.settings, self.state, self.managed, self.protocol = name, config.stores[name], "", False, "s3"
         self.keeps, self.tells_used, self.free, self.parts, self.buckets = True, True, None, True, None
         self.counts = {"front_ends": 4, "accounts": 4}
+        self.drives = SimpleNamespace(require=lambda: None)
         self.required = 0
         vars(self).update(changes)
 
     def require(self) -> None:
         self.required += 1
-
-    def require_drives(self) -> None:
-        pass
 
     def ports(self) -> list:
         return []

@@ -221,15 +221,17 @@ class Settings:
         self.main, self.extra, self.set_ = Path(config), [Path(p) for p in configfile], set_
 
     def load(self):
-        from storelab.core import config
+        from storelab.core.config import parse_set
+        from storelab.stores import config
 
-        return config.load(self.main, self.extra, config.parse_set(self.set_))
+        return config.load(self.main, self.extra, parse_set(self.set_))
 
     def load_with(self, more: dict[str, Any]):
         """The configuration with `more` over the files, below what the command line sets."""
-        from storelab.core import config
+        from storelab.core.config import merge, parse_set
+        from storelab.stores import config
 
-        return config.load(self.main, self.extra, config.merge(more, config.parse_set(self.set_)))
+        return config.load(self.main, self.extra, merge(more, parse_set(self.set_)))
 
     def results(self) -> Path:
         """Folder of all campaigns, as configured; where no configuration is, the usual one."""
@@ -240,11 +242,12 @@ class Settings:
         return Path(*self._rebuilt())
 
     def _rebuilt(self) -> tuple[Path, str]:
-        from storelab.core import config
+        from storelab.core.config import parse_set
+        from storelab.stores import config
 
         if not self.main.exists():
             return Path("results"), ""
-        light = config.load_rebuild(self.main, self.extra, config.parse_set(self.set_))
+        light = config.load_rebuild(self.main, self.extra, parse_set(self.set_))
         return Path(light.results), light.name
 
     def overruled(self) -> str | None:

@@ -13,6 +13,7 @@ import click
 from storelab.cli import Settings
 from storelab.core import config, records
 from storelab.core.errors import UserError, shown
+from storelab.stores.config import load_rebuild
 
 if TYPE_CHECKING:
     from storelab.analysis.records.campaign import Campaign
@@ -67,7 +68,7 @@ def _found(settings: Settings, campaign: str) -> tuple[config.Layers, Path]:
     if (given / "raw").is_dir():
         more = {"campaign": _file_of(settings.main.parent, given.resolve().name), "results": str(given.parent)}
     over = config.merge(more, config.parse_set(settings.set_))
-    light = config.load_rebuild(settings.main, settings.extra, over)
+    light = load_rebuild(settings.main, settings.extra, over)
     layers, _ = config.read_layers(settings.main, settings.extra, over)
     return layers, Path(light.results) / light.name
 

@@ -91,13 +91,13 @@ def measured(settings: Settings, folder: Path, name: str, store: dict[str, Any])
 def near_null(settings: Settings) -> dict[str, Any]:
     """The near-null server on another port, where a campaign of somebody else has taken its own."""
     from storelab.core import calibration
-    from storelab.stores.managed import net
+    from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
 
     configured = settings.load_with({"campaign": CAMPAIGN}).stores.get(calibration.STORE)
-    if configured is None or net.free(LOOPBACK, configured.port):
+    if configured is None or network.free(LOOPBACK, configured.port):
         return {}
-    free = next((p for p in range(configured.port + 1, configured.port + 1000) if net.free(LOOPBACK, p)), None)
+    free = next((p for p in range(configured.port + 1, configured.port + 1000) if network.free(LOOPBACK, p)), None)
     return {calibration.STORE: {"kind": calibration.STORE, "port": free}} if free else {}
 
 

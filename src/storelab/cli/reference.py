@@ -13,12 +13,14 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from storelab import stores
 from storelab.cli.answers import ANSWERS, Answer
-from storelab.core import campaign, config, config_types, stores, units
+from storelab.core import campaign, config, config_types, units
 from storelab.core.axes import roles
 from storelab.core.campaign import claims, faults, release
 from storelab.core.errors import Exit
 from storelab.core.model import Axis
+from storelab.stores.config import Config, Store
 
 HEAD = """# Configuration
 
@@ -30,7 +32,7 @@ error. Units are spelled out and never guessed: sizes `100 MB`, `4 kB`, `1 MiB` 
 durations `500 ms`, `10 s`, `2 min`; rates `1 Gbit/s`, `100 MB/s`.
 """
 UNITS = {
-    config.Store: "store (below)",
+    Store: "store (below)",
     config_types.Size: "size",
     config_types.Duration: "duration",
     config_types.Rate: "rate",
@@ -127,7 +129,7 @@ def configuration() -> str:
     from storelab.workloads import WORKLOADS  # the one place where both sides meet: the page lists the workloads' axes
 
     title = "## What you edit: `config.yaml`"
-    lines = [HEAD.rstrip(), *section(title, config.Config, campaign.Campaign.model_fields)]
+    lines = [HEAD.rstrip(), *section(title, Config, campaign.Campaign.model_fields)]
     kinds = {typing.get_args(model.model_fields["kind"].annotation)[0]: model for model in store_models()}
     for title, model in {
         "## What is measured: `campaigns/*.yaml`": campaign.Campaign,

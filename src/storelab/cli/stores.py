@@ -79,22 +79,35 @@ def _show_nodes(rows: list[dict[str, str]], down: list[str], columns: Sequence[s
         click.echo(f"{name}: is down, so no node looked whether it reaches it; `storelab up {name}`")
 
 
-@click.command()
+class _Install(click.Command):
+    """A command whose help lists what can be installed."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from storelab.stores import recipes
+
+        super().format_help_text(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"KIND is one of: {', '.join(recipes.names())}.")
+
+
+@click.command(cls=_Install)
 @click.argument("kinds", nargs=-1, required=True, metavar="KIND…")
 @click.option("--dry-run", is_flag=True, help="Install nothing; say what would be downloaded, and what that needs.")
 def install(kinds: tuple[str, ...], dry_run: bool) -> None:
     """Install what these KINDs need. What is there already stays as it is.
 
-    A KIND is a store (ceph, nginx, xrootd, versitygw, minio, garage, rclone, hdfs, glusterfs, openafs; seaweedfs:
-    another version, for upgrades), an engine (loadgen, root), a testbed (slurm, condor), slurm-plugin, Snakemake's
-    executor for Slurm, or squid, the HTTP cache of the workload launch. What is no Debian package goes into the folder
-    that STORELAB_TOOLS names, or else into storelab's folder in your cache.
+    A KIND is a store (seaweedfs: another version, for upgrades), an engine or its library (loadgen, davix, root), a
+    testbed (slurm, condor), slurm-plugin, Snakemake's executor for Slurm, or squid, the HTTP cache of the workload
+    launch. What is no Debian package goes into the folder that STORELAB_TOOLS names, or else into storelab's folder in
+    your cache.
     """
     import time
 
-    from storelab import install as installing
+    from storelab.install import tools_folder
+    from storelab.stores import recipes
 
-    todo = [(kind, part) for kind in kinds for part in installing.parts(kind, installing.tools_folder())]
+    todo = [(kind, part) for kind in kinds for part in recipes.parts(kind, tools_folder())]
     for n, (kind, part) in enumerate(todo, 1):
         head = f"[{n}/{len(todo)}] {kind}: {part.what}"
         if part.present():

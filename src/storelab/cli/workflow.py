@@ -24,6 +24,7 @@ from storelab.analysis.records import links
 from storelab.core import config, evidence, records, sealed
 from storelab.core.errors import Exit, UserError, of_system
 from storelab.core.model import Point
+from storelab.stores.config import load, load_rebuild
 
 # A shell function for the rules: to the terminal and into a log. Braces are doubled for Snakemake.
 LOGGED = "logged() {{ (trap '' INT TERM HUP; exec tee \"$1\" >&2); }}; "
@@ -142,9 +143,9 @@ def prepare(
         return prepare_joined([named_so(overrides, name, main) for name in several], main, verifying)
     if isinstance(named, str) and "name" not in overrides:
         own = named_so(overrides, named, main)
-        if "name" in own and not config.load_rebuild(main, (), own).measure:
+        if "name" in own and not load_rebuild(main, (), own).measure:
             overrides = own
-    light = config.load_rebuild(main, (), overrides)
+    light = load_rebuild(main, (), overrides)
     if light.layout != "article" and not light.measure:
         return prepare_joined([overrides], main, verifying)
     campaign_dir = Path(light.results) / light.name
@@ -174,7 +175,7 @@ def prepare(
     from storelab.stores.managed import users
     from storelab.workloads import WORKLOADS
 
-    full = config.load(main, (), overrides)
+    full = load(main, (), overrides)
     if line := config.overruled(main, (), overrides):
         print(f"storelab: {line}", file=sys.stderr)
     planned = plan.make(full, WORKLOADS)
@@ -211,7 +212,7 @@ def named_so(overrides: Mapping[str, Any], name: str, main: Path) -> dict[str, A
     alone = {**rest, "name": name}
     if name not in config.names_of_campaigns(main.parent) and not name.endswith((".yaml", ".yml")):
         try:
-            light = config.load_rebuild(main, (), alone)
+            light = load_rebuild(main, (), alone)
         except UserError:  # no name of records
             return {**rest, "campaign": name}
         if (Path(light.results) / name / "raw" / evidence.PLAN).exists():
@@ -224,7 +225,7 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
 
     Raises UserError, too: campaigns that shall be measured together, two of one name.
     """
-    lights = [config.load_rebuild(main, (), each) for each in given]
+    lights = [load_rebuild(main, (), each) for each in given]
     if any(light.measure for light in lights):
         mend = "measure each by itself, then make their paper with measure=false"
         raise UserError("measure", "several campaigns are not measured at once", mend)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from storelab.core import axes, engines, stores
+from storelab.core import axes, engines
 from storelab.core.model import Axis, Point, Workload, derive_seed, point_key
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
     """The points that give the planned ones their ceilings, unnumbered; none if the configuration leaves them out."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
-    measured = [p for p in planned if p.workload in OPERATIONS and stores.has_ceiling(config.stores[p.store].kind)]
-    store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
     workload, out = workloads[WORKLOAD], {}
+    measured = [p for p in planned if p.workload in OPERATIONS and workload.covers(config.stores[p.store].kind)]
+    store = next(name for name, settings in config.stores.items() if settings.kind == STORE)
     for given in (*_network(config, measured), *_local(measured)):
         values = {a.name: given.get(a.name, a.default) for a in workload.axes}
         key = point_key(store, workload, values, 1)

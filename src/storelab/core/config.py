@@ -12,25 +12,28 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from storelab.core import stores, yaml_text
+from storelab.core import yaml_text
 from storelab.core.campaign import Campaign, Launcher, Limits, Mix, Role, RootFile, Sizes, Sweep
 from storelab.core.campaign.claims import Claim, Published
 from storelab.core.campaign.faults import Act
 from storelab.core.campaign.release import Chunks, Release, Tree
-from storelab.core.config_types import Boolean, Duration, FolderPath, Name, Store, Wait, given
+from storelab.core.config_types import Boolean, Duration, FolderPath, Name, StoreEntry, Wait, given
 from storelab.core.errors import UserError, nearest, require_known, shown
 from storelab.core.figures import Figure
 
 
 class Config(Campaign):
-    """The whole configuration: config.yaml with the campaign file merged over it."""
+    """The whole configuration: config.yaml with the campaign file merged over it.
+
+    Entries of `stores` stay as they are written; `stores/config.py` has the configuration that validates them.
+    """
 
     campaign: str = Field(description="Campaign file: a name in `campaigns/`, or a path that ends in .yaml.")
     measure: Boolean = Field(
         False,
         description="false: only rebuild tables, figures and paper from raw records; true: measure what is missing.",
     )
-    stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
+    stores: dict[Name, StoreEntry] = Field(min_length=1, description="Name: store (system under test).")
     limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
     results: FolderPath = Field("results", description="Folder of all campaigns.")
     layout: Literal["article", "conference"] = Field(
@@ -54,17 +57,24 @@ class Config(Campaign):
         given("200 ms"), description="Least time between the agreement and the start; what the agreement took is added."
     )
 
-    @field_validator("stores")
+    @field_validator("stores", mode="before")
     @classmethod
-    def _calibrated(cls, configured: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """A campaign that is calibrated has a null server, which nobody needs to configure."""
-        if not info.data.get("calibrate") or any(s.kind == "nullserver" for s in configured.values()):
+    def _calibrated(cls, configured: Any, info: ValidationInfo) -> Any:
+        """Add the null server of a campaign that is calibrated, where the user has not configured one."""
+        if not info.data.get("calibrate") or not isinstance(configured, dict) or not configured:
+            return configured
+        if any(_kind(entry) == "nullserver" for entry in configured.values()):
             return configured
         if "nullserver" in configured:
             raise ValueError(
                 "a store of another kind is called 'nullserver'; give it another name, or set `calibrate: false`"
             )
-        return {**configured, "nullserver": stores.load("nullserver").Settings.model_validate({"kind": "nullserver"})}
+        return {**configured, "nullserver": {"kind": "nullserver"}}
+
+    @classmethod
+    def keys_of_store(cls, kind: str) -> list[str]:
+        """Return the keys that a store of this kind may have, as far as they are known here."""
+        return ["kind"]
 
     @property
     def campaign_dir(self) -> Path:
@@ -73,6 +83,10 @@ class Config(Campaign):
     @property
     def raw(self) -> Path:
         return self.campaign_dir / "raw"
+
+
+def _kind(entry: Any) -> Any:
+    return entry.get("kind") if isinstance(entry, Mapping) else getattr(entry, "kind", None)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,6 +151,7 @@ MOST_SHOWN = 80  # letters of a value or a key in a message
 SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values no message shows
 Layers = list[tuple[str, dict[str, Any]]]
 Model = TypeVar("Model", bound=BaseModel)
+ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 def read_layers(
@@ -159,9 +174,14 @@ def merged(layers: Layers) -> dict[str, Any]:
     return functools.reduce(merge, (doc for _, doc in layers), {})
 
 
-def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
-    """Load and validate. Raises UserError that names file, key, value and mend."""
-    config, layers = _validated(Config, main, extra, overrides)
+def load(
+    main: Path,
+    extra: Iterable[Path] = (),
+    overrides: Mapping[str, Any] | None = None,
+    model: type[ConfigT] = Config,  # type: ignore[assignment]
+) -> ConfigT:
+    """Load and validate by this model. Raises UserError that names file, key, value and mend."""
+    config, layers = _validated(model, main, extra, overrides)
     used = config.use_stores
     for name in used:
         problem = f"no one defined the store {name!r}"
@@ -204,15 +224,20 @@ class Rebuild(BaseModel):
     layout: Literal["article", "conference"] = "article"
 
 
-def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Rebuild:
+def load_rebuild(
+    main: Path,
+    extra: Iterable[Path] = (),
+    overrides: Mapping[str, Any] | None = None,
+    model: type[Config] = Config,
+) -> Rebuild:
     """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError, for a
     key of a wrong name anywhere, too: `mesure=true` would rebuild in silence."""
     light, layers = _validated(Rebuild, main, extra, overrides)
     try:
-        Config.model_validate(merged(layers))
+        model.model_validate(merged(layers))
     except ValidationError as error:
         if any(e["type"] == "extra_forbidden" for e in error.errors()):
-            raise explain(error, layers) from None
+            raise explain(error, layers, model) from None
     return light
 
 
@@ -222,16 +247,16 @@ def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
     try:
         return model.model_validate(data), layers
     except ValidationError as error:
-        raise explain(error, layers) from None
+        raise explain(error, layers, model) from None
 
 
-def explain(error: ValidationError, layers: Layers) -> UserError:
+def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> UserError:
     """Turn pydantic's first error into one line: the file that says it, the key, the value, the mend."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MOST_SHOWN else part[:20] + '…' for part in loc)}"
     if first["type"] == "extra_forbidden":
-        return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers)))
+        return UserError(place, f"unknown key {shown(loc[-1])}", nearest(loc[-1], _siblings(loc[:-1], layers, model)))
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
@@ -260,14 +285,14 @@ def _depth(doc: Any, loc: list[str]) -> int:
     return 1 + _depth(inside[loc[0]], loc[1:]) if loc and loc[0] in inside else 0
 
 
-def _siblings(loc: list[str], layers: Layers) -> list[str]:
+def _siblings(loc: list[str], layers: Layers, model: type[BaseModel]) -> list[str]:
     """Known keys of the model that pydantic's `loc` leads to."""
+    if loc[:1] == ["stores"] and issubclass(model, Config):
+        return model.keys_of_store(merged(layers)["stores"][loc[1]]["kind"])
     models: dict[str, type[BaseModel]] = {"limits": Limits, "sweeps": Sweep, "files": RootFile, "figures": Figure}
     models |= {"faults": Act, "mixes": Mix, "sizes": Sizes, "claims": Published if "published" in loc[2:] else Claim}
     parts: dict[str, type[BaseModel]] = {"chunks": Chunks, "tree": Tree}
     models["release"] = parts.get(loc[1] if len(loc) > 1 else "", Release)
     if loc[:1] == ["sweeps"] and loc[2:3] == ["roles"]:
         models["sweeps"] = Role
-    if loc[:1] == ["stores"]:
-        models["stores"] = stores.load(merged(layers)["stores"][loc[1]]["kind"]).Settings
     return list(models.get(loc[0] if loc else "", Config).model_fields)

@@ -1,4 +1,4 @@
-"""Types of configuration values: units, names, exact booleans, stores, closed models."""
+"""Types of configuration values: units, names, exact booleans, closed models, entries of stores."""
 
 import csv
 import re
@@ -13,12 +13,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     ValidationInfo,
     field_validator,
 )
 
-from storelab.core import stores, units
+from storelab.core import units
 from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
@@ -218,18 +217,10 @@ def _rows_of(name: str) -> list[list[str]]:
 Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
-def _store(value: Any) -> Closed:
-    """A store's settings, as the model of its kind reads them.
+class StoreEntry(BaseModel):
+    """A store of the configuration as `core` knows it: its kind. The kind's own model checks the other keys, see
+    `stores/config.py`."""
 
-    Raises ValueError for a kind that is not known, and that model's own ValidationError.
-    """
-    if isinstance(value, Closed):
-        return value
-    kind: Any = value.get("kind") if isinstance(value, Mapping) else value
-    try:
-        return stores.load(kind).Settings.model_validate(value)
-    except UserError as error:
-        raise ValueError(f"{error.problem}; {error.mend}") from None
+    model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 
-
-Store = Annotated[Any, PlainValidator(_store)]
+    kind: str

@@ -129,6 +129,10 @@ class Workload:
     def axis(self, name: str) -> Axis:
         return next(a for a in self.axes if a.name == name)
 
+    def covers(self, kind: str) -> bool:
+        """Return whether it says something about stores of this kind."""
+        return True
+
 
 @dataclass(frozen=True)
 class Point:

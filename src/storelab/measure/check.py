@@ -28,7 +28,7 @@ from storelab.measure import cold, deployment, faults, jobs, plan_file
 from storelab.stores import all_stores, changed, deployed, make
 from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
-from storelab.stores.managed.net import free
+from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.needs import in_parts, summarise
 
@@ -301,7 +301,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             try:
                 made = make(name, settings, store.state)
                 made.require()
-                made.require_drives()  # type: ignore[attr-defined]  # a managed store
+                made.drives.require()
             except UserError as error:
                 if store.keeps:
                     raise

@@ -15,7 +15,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from storelab.core import stores, units
+from storelab import stores
+from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.s5cmd import client

@@ -28,7 +28,7 @@ from storelab.core.records import RunRecord
 from storelab.engines.contract import Check
 from storelab.host import console
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
-from storelab.stores.faults.acts import Acts, journal_of, resolve
+from storelab.stores.faults import Acts, journal_of, resolve
 
 AHEAD_NS = 500_000_000  # an act is looked up so long before its time
 POLL_S = 0.5  # between two questions to the store

@@ -22,8 +22,7 @@ from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
 from storelab.measure import attempts, check, cold, deployment, durability, faults, given_up, jobs, progress, record
-from storelab.stores.base import Store
-from storelab.stores.managed.answered import Answered
+from storelab.stores.base import Answered, Store
 from storelab.workloads.staging import filling
 
 

@@ -1,25 +1,84 @@
-"""Systems under test: a file or a folder each, with settings, class and recipe of installation (registry:
-`core/stores.py`); here: the configured stores and their deployments. `managed/`: what storelab runs itself;
-`protocols/`: how it speaks with stores.
+"""Systems under test: a file or a folder each, with settings, class and recipe of installation. Here: the registry of
+their kinds, the configured stores and their deployments. `managed/`: what storelab runs itself; `protocols/`: how it
+speaks with stores; `config.py`: the configuration with the settings of its stores.
 
 May import: `install`, `host`, `core`. Client processes import this package for `protocols/`: what is slow to import
 comes late.
 """
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from storelab.core import stores
 from storelab.core.errors import UserError
 
 if TYPE_CHECKING:
+    from storelab.core.config_types import Closed
     from storelab.stores.base import Store
+
+# Kind -> module and class, which is imported when a store of the kind is configured. A kind that is named after a
+# product is one that storelab runs itself; one that is named after a protocol (`s3`, `root`, `http`, `webhdfs`), and
+# `directory`, is there already. See `stores/base.py` for what the class says.
+KINDS = {
+    "seaweedfs": "storelab.stores.seaweedfs:SeaweedFS",
+    "ceph": "storelab.stores.ceph.store:Ceph",
+    "versitygw": "storelab.stores.versitygw:Versitygw",
+    "minio": "storelab.stores.minio:MinIO",
+    "nginx": "storelab.stores.nginx:Nginx",
+    "xrootd": "storelab.stores.xrootd.store:XRootD",
+    "hdfs": "storelab.stores.hdfs.store:HDFS",
+    "glusterfs": "storelab.stores.glusterfs:GlusterFS",
+    "openafs": "storelab.stores.openafs:OpenAFS",
+    "garage": "storelab.stores.garage.store:Garage",
+    "rclone": "storelab.stores.rclone:Rclone",
+    "nullserver": "storelab.stores.nullserver:NullServer",
+    "directory": "storelab.stores.external:Directory",
+    "s3": "storelab.stores.s3:S3",
+    "root": "storelab.stores.external:Root",
+    "http": "storelab.stores.external:Http",
+    "webhdfs": "storelab.stores.external:WebHdfs",
+}
+
+
+def load(kind: str) -> "type[Store]":
+    """Return the class of a kind. Raises UserError for one that is not in the registry."""
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UserError("stores", f"no store of kind {kind!r}", f"one of: {', '.join(KINDS)}")
+    module, _, name = KINDS[kind].partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def has_ceiling(kind: str) -> bool:
+    """Return whether the S3 clients' ceiling, measured against the near-null server, holds for such a store."""
+    store = load(kind)
+    return store.protocol == "s3" and store.keeps
+
+
+def parse(given: Any) -> "Closed":
+    """Return a store's settings, as the model of its kind reads them; those that were read before pass.
+
+    Raises ValueError for a kind that is not known, and that model's own ValidationError.
+    """
+    from storelab.core.config_types import Closed, StoreEntry
+
+    if isinstance(given, Closed):
+        return given
+    if isinstance(given, StoreEntry):
+        given = given.model_dump()
+    kind = given.get("kind") if isinstance(given, Mapping) else given
+    try:
+        return load(kind).Settings.model_validate(given)
+    except UserError as error:
+        raise ValueError(f"{error.problem}; {error.mend}") from None
 
 
 def make(name: str, settings: Any, state: Path) -> "Store":
-    """The store of this name. settings: of its class's `Settings`; state: folder of all managed stores."""
-    return stores.load(settings.kind)(name, settings, Path(state))
+    """Return the store of this name. settings: its keys, or of its class's `Settings`; state: folder of all managed
+    stores."""
+    kind = load(settings.kind)
+    return kind(name, parse(settings), Path(state))
 
 
 def all_stores(config: Any) -> dict[str, "Store"]:

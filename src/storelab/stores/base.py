@@ -1,8 +1,8 @@
 """What every store (system under test) offers to the measuring side.
 
 A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
-`core/stores.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no pydantic,
-boto3 or fsspec.
+`stores/__init__.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no
+pydantic, boto3 or fsspec.
 """
 
 from abc import ABC, abstractmethod
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.stores.protocols.access import Access
 
 MOST_BUCKET_NAME = 63  # characters, of S3
+ASK_S = 1.0  # a store that does not answer its condition for so long is down
 
 
 @dataclass
@@ -149,8 +150,8 @@ class Store(ABC):
 
     def access(self, account: int = 0, front_end: int = 0) -> "Access":
         """Way into the store outside of measurements; writes are refused where the store is read-only."""
+        from storelab.stores.protocols import open_access
         from storelab.stores.protocols.access import PatientAccess
-        from storelab.stores.protocols.open_access import open_access
 
         endpoint = self.endpoints(front_end + 1)[front_end]
         way = open_access(endpoint, self.credentials(account), self.place, bool(self.settings.read_only))
@@ -258,9 +259,9 @@ class Store(ABC):
         """Take back what faults of a storelab that was killed left behind; returns lines for people. Idempotent."""
         if not (Path(self.state).absolute() / self.name / "faults.json").exists():
             return []
-        from storelab.stores.faults import acts  # here: planning needs no psutil, which is slow to import
+        from storelab.stores import faults  # here: planning needs no psutil, which is slow to import
 
-        return acts.mend(self)
+        return faults.mend(self)
 
     def suspend(self) -> None:
         """Stop the daemons' CPU (SIGSTOP) while another store is measured. Idempotent; nothing for external stores."""
@@ -298,8 +299,36 @@ class Store(ABC):
         return None
 
     def administration(self) -> "list[Told]":
-        """What the system's own tools tell of users and keys (`managed/administration.py`); [] where it has none."""
+        """What the system's own tools tell of users and keys (`managed/accounts.py`); [] where it has none."""
         return []
 
     def reclaim(self) -> None:
         """Give back the space of deleted objects where the system wants to be told; outside of every measurement."""
+
+
+WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # `state` of a server; see docs/records.md
+
+
+class Answered:
+    """What each server of a store answered in a point, by the servers' own counts before and after it.
+
+    Made before the clients start; `end` is called when they have left. record: None where clients meet one server only.
+    """
+
+    def __init__(self, store: Store):
+        self.store, self.before = store, store.answered()
+        self.record: list[dict[str, Any]] | None = None
+
+    def end(self) -> None:
+        if self.before:
+            after = self.store.answered()
+            self.record = [{"name": name, **difference(was, after.get(name))} for name, was in self.before.items()]
+
+
+def difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, Any]:
+    """What a server answered meanwhile. One that began anew, or did not tell before, counts from its own start on."""
+    if after is None:
+        return {"state": SILENT}
+    same = before is not None and before["pid"] == after["pid"]
+    counts = {name: n - (before[name] if same and before else 0) for name, n in after.items() if name != "pid"}
+    return {"state": WHOLE if same else RESTARTED, **counts}

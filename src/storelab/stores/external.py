@@ -1,19 +1,26 @@
-"""What stores share that are there already, behind one URL or several: storelab starts and stops nothing.
+"""Stores that are there already and hold folders: doors (root://, HTTP/WebDAV, WebHDFS) and mounted file systems.
 
-May import: what `stores` may.
+storelab starts and stops nothing, and writes only into folders that it made. `s3.py` has S3 endpoints.
 """
 
+import os
 import re
+import shutil
 import ssl
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from storelab.core.config_types import Boolean, Closed, Rate
-from storelab.core.errors import UserError, shown
-from storelab.stores.base import Store
+from storelab.core.config_types import Boolean, Closed, FolderPath, Name, Rate
+from storelab.core.errors import MeasurementFailed, UserError, shown
+from storelab.host.folders import filesystem
+from storelab.host.page_cache import PageCache
+from storelab.stores.base import Cooling, Store
+from storelab.stores.protocols import filesystems, tokens
+from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Endpoint
 
 # Labels of letters, digits and '-' (RFC 1123), or an address in brackets; a port of at most 65535.
@@ -21,6 +28,11 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
 RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # how no name of a bucket may begin
 MOST_PREFIX = 40  # letters; campaign and number follow in the name of a bucket
+
+
+PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL: no blank, and nothing that a shell reads
+# File systems of this machine's own disks and memory.
+LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
 
 
 def is_host(text: str) -> bool:
@@ -130,3 +142,248 @@ class External(Store):
             "tls": all(u.split(":")[0] in ("https", "swebhdfs", "roots") for u in self.urls),
             "accounts": self.accounts(),
         }
+
+
+class Folder(Own):
+    """Settings of a door that holds folders instead of buckets."""
+
+    endpoint: str | list[str] = Field(
+        description="URL of a folder given to you, or the list of the front-ends' URLs of it."
+    )
+
+
+class Door(External):
+    """A door that holds folders. `schemes`: of the URL; `example`: for messages."""
+
+    schemes: tuple[str, ...] = ()
+    example = ""
+
+    def check_url(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            host = parts.netloc.rpartition("@")[2]
+        except ValueError:  # of brackets
+            parts, host = urlsplit(""), ""
+        odd = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
+        if parts.scheme not in self.schemes or not is_host(host) or odd:
+            raise UserError(
+                f"{self.place}.endpoint",
+                f"{shown(url.rpartition('@')[2], 100)} is no URL of a {self.settings.kind} door",
+                f"write it like {self.example}",
+            )
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """List the folder at each front-end; nothing is started or written.
+
+        Raises UserError that says what is wrong.
+        """
+        for i in range(len(self.endpoints(front_ends))):
+            try:
+                self.access(front_end=i).bucket_names()
+            except (MeasurementFailed, AccessRefused) as error:
+                raise UserError(
+                    f"{self.place}.endpoint",
+                    str(error).removeprefix(f"{self.place}: "),
+                    "check that this folder is there and may be listed",
+                ) from None
+
+
+class RootSettings(Folder):
+    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache.
+
+    Credentials are found as XRootD's own clients find them.
+    """
+
+    kind: Literal["root"]
+
+
+class Root(Door):
+    Settings = RootSettings
+    system = "XRootD door"
+    protocol = "root"
+    schemes = ("root", "roots")
+    example = "root://door.example.org:1094//folder"
+
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        own = {f"{self.place}.{name}": name for name in (*tokens.XROOTD, tokens.PROXY)}
+        return [(self.place, name, when) for _, name, when in tokens.ends(own, os.environ)]
+
+    @cached_property
+    def _version(self) -> str:
+        from XRootD import client
+        from XRootD.client.flags import QueryCode
+
+        filesystems.xrootd_environment()
+        asked, said = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
+        return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
+
+
+class HttpSettings(Folder):
+    """Any HTTP/WebDAV door (`https://host:port/folder`): dCache, StoRM, XrdHttp, EOS, nginx, Apache."""
+
+    kind: Literal["http"]
+    verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
+    ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
+    token: str | None = Field(
+        None,
+        description="Name of the environment variable that holds a bearer token or macaroon; with a name that ends in "
+        "`_FILE`: that names a file with it, read again for every point.",
+        pattern=r"^[A-Z_][A-Z0-9_]*$",
+    )
+    certificate: str | None = Field(
+        None,
+        description="Name of the environment variable that names a PEM file with a certificate, or proxy, and its "
+        "key: `X509_USER_PROXY`, or one that ends in `_FILE`.",
+        pattern=r"^(X509_USER_PROXY|[A-Z_][A-Z0-9_]*_FILE)$",
+    )
+
+
+class Http(Door):
+    Settings = HttpSettings
+    system = "HTTP/WebDAV door"
+    protocol = "http"
+    schemes = ("http", "https")
+    example = "https://door.example.org:2880/folder"
+
+    def endpoint(self, url: str) -> Endpoint:
+        s = self.settings
+        tokens.named(self._wallet(), os.environ)
+        own = {"token": s.token, "certificate": s.certificate}
+        return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
+
+    def _wallet(self) -> dict[str, str]:
+        """Variables of credentials, by place in the configuration."""
+        own = {"token": self.settings.token, "certificate": self.settings.certificate}
+        return {f"{self.place}.{key}": name for key, name in own.items() if name}
+
+    def credentials_end(self) -> list[tuple[str, str, float]]:
+        return tokens.ends(self._wallet(), os.environ)
+
+    @cached_property
+    def _version(self) -> str:
+        from urllib3.exceptions import HTTPError
+
+        from storelab.stores.protocols.files import WebDav
+
+        try:
+            return WebDav(self.endpoints()[0]).server()
+        except (OSError, UserError, HTTPError):
+            return ""
+
+
+class WebHdfsSettings(Folder):
+    """Any WebHDFS (`http://namenode:port/folder`)."""
+
+    kind: Literal["webhdfs"]
+    user: Name = Field("storelab", description="Name that the requests bear.")
+
+
+class WebHdfs(Door):
+    Settings = WebHdfsSettings
+    system = "WebHDFS"
+    protocol = "webhdfs"
+    schemes = ("http", "https", "webhdfs", "swebhdfs")
+    example = "http://namenode.example.org:9870/folder"
+
+    def endpoint(self, url: str) -> Endpoint:
+        return Endpoint(url, protocol="webhdfs", user=self.settings.user)
+
+
+class DirectorySettings(Own):
+    """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
+
+    kind: Literal["directory"]
+    path: FolderPath = Field(description="An existing folder; storelab makes folders of its own in it.")
+
+
+class Directory(Store):
+    """A folder of any mounted file system. Clients of every node must see the same path.
+
+    What a kernel or FUSE client caches is part of such a store, see docs/stores.md.
+    """
+
+    Settings = DirectorySettings
+    protocol = "file"
+    tells_used = True
+
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
+        self.path = Path(settings.path).expanduser().absolute()
+
+    def up(self, front_ends: int = 1, accounts: int = 1) -> None:
+        """Look whether the folder is there and can be used; nothing is made."""
+        self.require()
+
+    def require(self) -> None:
+        """Raises UserError where the folder is not there, or may not be used."""
+        if not self.path.is_dir():
+            raise UserError(
+                f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system"
+            )
+        wanted = os.R_OK | os.X_OK | (0 if self.settings.read_only else os.W_OK)
+        if not os.access(self.path, wanted):
+            raise UserError(
+                f"{self.place}.path",
+                f"{str(self.path)!r} cannot be written",
+                "give a folder of yours, or set read_only: true",
+            )
+
+    def version(self) -> str:
+        """Type of the file system."""
+        return filesystem(self.path)
+
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        return [Endpoint(f"file://{self.path}", protocol="file")] * front_ends
+
+    def most(self, axis: str) -> int:
+        return 1
+
+    def deployment(self) -> dict[str, Any]:
+        return {
+            "system": "POSIX file system",
+            "version": self.version(),
+            "daemons": {},
+            "front_ends": 1,
+            "servers": 1,
+            "redundancy": "unknown",
+            "backing": filesystem(self.path),
+            "tls": False,
+            "accounts": 1,
+        }
+
+    def on_this_host(self) -> bool:
+        return filesystem(self.path) in LOCAL
+
+    def memory_only(self) -> bool:
+        return filesystem(self.path) == "tmpfs"
+
+    def data_folders(self) -> list[Path]:
+        """storelab's own."""
+        return [] if self.memory_only() else sorted(self.path.glob(f"{self.settings.prefix}-*"))
+
+    def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
+        if self.memory_only():
+            return Cooling(why="its data lie in memory (tmpfs)")
+        pages = PageCache([str(folder) for folder in self.data_folders()])
+        pages.drop()
+        done = [f"pages of {pages.files} files dropped"]
+        if not self.on_this_host():
+            done.append(f"what the servers of {self.version()} hold in their memory stays")
+        return Cooling(done, self.data_folders(), pages.still_cached)
+
+    def free_bytes(self) -> int | None:
+        return shutil.disk_usage(self.path).free if self.path.is_dir() else None
+
+    def capacity_bytes(self) -> int | None:
+        """Of a folder that is a file system of its own."""
+        usage = shutil.disk_usage(self.path) if os.path.ismount(self.path) else None
+        return usage.used + usage.free if usage else None
+
+    def used_bytes(self) -> int | None:
+        """Bytes of the blocks of storelab's own folders.
+
+        Copies and parity that the file system keeps elsewhere are not in it: it does not tell.
+        """
+        os.sync()
+        own = self.path.glob(f"{self.settings.prefix}-*")
+        return sum(p.lstat().st_blocks * 512 for folder in own for p in folder.rglob("*"))

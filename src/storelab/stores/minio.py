@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from storelab.core.answers import DIFFERS, NO, Told
+from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
-from storelab.stores.managed import net
-from storelab.stores.managed.administration import KEYS, TOOL_S, listed
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.managed import network
+from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import OnDrives, SecureSettings
-from storelab.stores.managed.target import ASK_S
+from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, ListeningSettings
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ LIVE, WRITABLE = "/minio/health/live", "/minio/health/cluster"
 SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # data, parity
 
 
-class Settings(OnDrives, SecureSettings):
+class Settings(ListeningSettings):
     """A MinIO server on this machine, its drives are folders."""
 
+    tls: Boolean = TLS
+    drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["minio"]
     port: int = Field(23500, ge=1024, le=32000, description="Its port; the console takes the next one.")
     servers: int = Field(4, ge=1, le=16, description="Drives; one alone has no redundancy.")
@@ -75,7 +77,7 @@ class MinIO(Managed):
         version = super().ask_version(program) or golang.module_version(program, PROGRAM.module)
         return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
 
-    def drives(self) -> list[Path]:
+    def drive_folders(self) -> list[Path]:
         return [self.data / f"drive-{i}" for i in range(1, self.settings.servers + 1)]
 
     def make_ready(self) -> None:
@@ -87,7 +89,7 @@ class MinIO(Managed):
                 "set it to that, or give a new folder",
             )
         if not self.daemons.running():  # a drive that was taken from a running server stays away
-            for drive in self.drives():
+            for drive in self.drive_folders():
                 drive.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / "tls"
         for name, own in (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ():
@@ -116,7 +118,7 @@ class MinIO(Managed):
             "MINIO_UPDATE": "off",
             "MINIO_BROWSER": "off",
         }
-        argv += map(str, self.drives())
+        argv += map(str, self.drive_folders())
         return Daemon(name, tuple(argv), s.address, (s.port,), WRITABLE, 10.0, environ, tls=s.tls)
 
     def _parity(self) -> int:
@@ -130,7 +132,7 @@ class MinIO(Managed):
 
         A server that was started for another redundancy cannot; its command line does not show the redundancy.
         """
-        lives = net.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
+        lives = network.answers(daemon.host, daemon.ports[0], LIVE, 3.0, daemon.tls)
         return lives and self.daemons.records().get(daemon.name, {}).get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
@@ -163,7 +165,7 @@ class MinIO(Managed):
     # Faults
 
     def data_actors(self) -> list[str]:
-        return [drive.name for drive in self.drives()]
+        return [drive.name for drive in self.drive_folders()]
 
     def bears(self) -> int:
         return SHARDS.get(self.settings.redundancy, (0, 0))[1]
@@ -217,7 +219,7 @@ class MinIO(Managed):
 
     def reclaim(self) -> None:
         """Deleted objects lie in a folder of each drive that the server itself empties once in five minutes."""
-        for drive in self.drives():
+        for drive in self.drive_folders():
             for path in (drive / TRASH).glob("*"):
                 shutil.rmtree(path, ignore_errors=True)
 

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from storelab.core.config_types import Boolean
 from storelab.core.errors import UserError
 from storelab.install import debian
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import OnDrives, SecureSettings
+from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, ListeningSettings
 
 MODULES = [
     Path(p)
@@ -73,7 +74,7 @@ http {{
     }}
 }}
 """
-TLS = """        ssl_certificate "{chain}";
+HTTPS = """        ssl_certificate "{chain}";
         ssl_certificate_key "{key}";
         ssl_protocols TLSv1.2 TLSv1.3;
         ssl_session_cache shared:tls:10m;
@@ -81,9 +82,11 @@ TLS = """        ssl_certificate "{chain}";
 """
 
 
-class Settings(OnDrives, SecureSettings):
+class Settings(ListeningSettings):
     """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
 
+    tls: Boolean = TLS
+    drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["nginx"]
     port: int = Field(24000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 16.")
     processes: int = Field(2, ge=1, description="Worker processes.")
@@ -126,7 +129,7 @@ class Nginx(Managed):
             else "",  # else the workers could not enter folders that are root's alone
             module=self._module(),
             listen=f"{host}:{port}" + (" ssl" if s.tls else ""),
-            tls=TLS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",
+            tls=HTTPS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",
             run=self.folder / "run",
             data=self.data,
             temp=self.folder / "temp",

@@ -13,20 +13,22 @@ from typing import Literal
 
 from pydantic import Field
 
+from storelab.core.config_types import Boolean
 from storelab.install import golang
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import TLS, ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 
-class Settings(SecureSettings):
+class Settings(ListeningSettings):
     """A server that answers S3 at almost no cost and keeps nothing.
 
     What clients reach against it is their own ceiling. Only the workload `calibrate` uses it, and a campaign that is
     calibrated has one without naming it.
     """
 
+    tls: Boolean = TLS
     kind: Literal["nullserver"]
     port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
 

@@ -14,13 +14,14 @@ from xml.etree import ElementTree
 from pydantic import Field
 
 from storelab.core.answers import NO, Told
+from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host.folders import filesystem
 from storelab.install import golang
-from storelab.stores.managed.administration import KEYS, TOOL_S, listed
+from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.settings import OnDrives, SecureSettings
+from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, ListeningSettings
 
 PROGRAM = golang.Program(
     "versitygw",
@@ -32,9 +33,11 @@ PROGRAM = golang.Program(
 ROLE = "userplus"  # may make buckets; reaches none but its own
 
 
-class Settings(OnDrives, SecureSettings):
+class Settings(ListeningSettings):
     """A Versity S3 gateway over a folder, started and stopped by storelab; several gateways share the folder."""
 
+    tls: Boolean = TLS
+    drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["versitygw"]
     port: int = Field(23000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 32.")
 

@@ -14,7 +14,8 @@ import pytest
 import table
 import warp
 
-from storelab.core import records, stores
+from storelab import stores
+from storelab.core import records
 
 S = 10**9
 BEGIN = 1_760_000_000 * S

@@ -16,7 +16,8 @@ from campaigns import copied
 from storelab.analysis.figures import catalogue
 from storelab.analysis.parts import derived
 from storelab.cli import code, workflow
-from storelab.core import config, records
+from storelab.core import records
+from storelab.stores import config
 
 PACKAGE = ROOT / "src" / "storelab"
 PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())

@@ -10,7 +10,8 @@ from small_plan import configured
 
 from storelab.core import config, plan, yaml_text
 from storelab.core.errors import UserError
-from storelab.stores.s3.store import Settings
+from storelab.stores import config as stores_config
+from storelab.stores.s3 import Settings
 from storelab.workloads import WORKLOADS
 
 MAIN = """
@@ -79,14 +80,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def points(folder: Path, overrides: dict | None = None):
-    return plan.make(config.load(folder / "config.yaml", (), overrides or {}), WORKLOADS)
+    return plan.make(stores_config.load(folder / "config.yaml", (), overrides or {}), WORKLOADS)
 
 
 def test_layers_are_merged_and_lists_replaced(folder):
     assert len(points(folder)) == 4
     extra = folder / "extra.yaml"
     extra.write_text("sweeps: {up: {axes: {clients: [4]}}}\nlimits: {clients: 8}\n")
-    loaded = config.load(folder / "config.yaml", [extra], {"limits": {"clients": 9}})
+    loaded = stores_config.load(folder / "config.yaml", [extra], {"limits": {"clients": 9}})
     assert loaded.sweeps["up"].axes == {"object_size": "4 kB", "clients": [4]}
     assert loaded.limits.clients == 9
 
@@ -94,7 +95,7 @@ def test_layers_are_merged_and_lists_replaced(folder):
 def test_set_parses_nested_keys_and_booleans(folder):
     assert config.parse_set(["a.b=2", "a.c=true", "d=x"]) == {"a": {"b": 2, "c": True}, "d": "x"}
     for value, measure in ((True, True), ("true", True), ("false", False), (False, False)):
-        assert config.load(folder / "config.yaml", (), {"measure": value}).measure is measure
+        assert stores_config.load(folder / "config.yaml", (), {"measure": value}).measure is measure
 
 
 def test_mistakes_get_place_value_and_hint(folder):
@@ -118,7 +119,7 @@ def test_file_with_the_mistake_is_named(folder):
 
 def test_rebuild_needs_no_store(folder):
     (folder / "config.yaml").write_text("campaign: small\n")
-    assert config.load_rebuild(folder / "config.yaml").name == "small"
+    assert stores_config.load_rebuild(folder / "config.yaml").name == "small"
 
 
 def test_buckets_that_s3_allows():

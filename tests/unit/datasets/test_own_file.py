@@ -17,7 +17,6 @@ from paths import DATA, SHARED
 from root_truth import LINK, by_uproot, hold_against_uproot
 
 from storelab.core import plan, records
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets
@@ -26,6 +25,7 @@ from storelab.datasets.root.reader import SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
 from storelab.engines.root.client import RootClient
 from storelab.measure import check, plan_file
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import needs
 

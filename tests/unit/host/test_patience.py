@@ -15,7 +15,7 @@ from storelab.host import patience
 from storelab.stores.protocols.access import PatientAccess
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import FilesAccess
-from storelab.stores.s3.store import S3, Settings
+from storelab.stores.s3 import S3, Settings
 from storelab.workloads.probe.plain_http import Connection
 from storelab.workloads.staging import buckets, by_loadgen, upload
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storelab import install
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import debian
+from storelab.stores import recipes
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def root(monkeypatch):
 
 def test_only_root_builds_a_chroot(tmp_path, monkeypatch):
     monkeypatch.setattr(debian.os, "geteuid", lambda: 1000)
-    (part,) = install.parts("condor", tmp_path)
+    (part,) = recipes.parts("condor", tmp_path)
     assert not part.present()
     with pytest.raises(UserError, match="`storelab install condor` as root"):
         part.run(print)

@@ -17,6 +17,7 @@ from storelab.core import config
 from storelab.core.errors import UserError
 from storelab.host import environment
 from storelab.install import golang, project
+from storelab.stores import config as stores_config
 
 HOOK = runpy.run_path(str(ROOT / "hatch_build.py"))["Shipped"]
 PACKAGE = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -57,7 +58,7 @@ def test_project_has_all_files_of_the_rules(tmp_path):
 
 def test_new_project_has_a_campaign_to_measure(tmp_path):
     project.init(tmp_path)
-    ours, theirs = (config.load(root / "config.yaml") for root in (ROOT, tmp_path))
+    ours, theirs = (stores_config.load(root / "config.yaml") for root in (ROOT, tmp_path))
     assert (ours.campaign, theirs.campaign, theirs.name) == ("reference", "demo", "demo")
     assert theirs.stores == {n: s for n, s in ours.stores.items() if n != "nullserver"}, (
         "the demonstration is not calibrated"

@@ -218,7 +218,7 @@ def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: loaded.append(program))
     changed = lambda store, axes: (f"{store.name}+{axes['front_ends']}", axes["front_ends"])  # noqa: E731
     monkeypatch.setattr(check, "changed", changed)
-    store = SimpleNamespace(require=lambda: required.append("asked"), require_drives=lambda: None)
+    store = SimpleNamespace(require=lambda: required.append("asked"), drives=SimpleNamespace(require=lambda: None))
     monkeypatch.setattr(check, "make", lambda *given: store if given == ("a+1", 1, "") else None)
     config, points = made(tmp_path, sweep(engine=["obstore", "loadgen"], object_size=["4 kB", "1 MB"], front_ends=[1]))
     external = StoreOnPaper(config, "a")
@@ -246,7 +246,7 @@ def test_missing_null_server_may_be_left_out(tmp_path, monkeypatch):
 def test_rules_are_applied_cheapest_first(tmp_path, monkeypatch, disks):
     """Correct one mistake after the other: the next is reported."""
     monkeypatch.setattr(check.engines, "load", lambda program: lambda: None)
-    needs = SimpleNamespace(require=missing, require_drives=lambda: None)
+    needs = SimpleNamespace(require=missing, drives=SimpleNamespace(require=lambda: None))
     monkeypatch.setattr(check, "make", lambda *_: needs)
     disks[str(tmp_path / "storelab-")] = 10
     limits, nodes, rights = {"limits": {"clients": 1}}, {"clients_per_node": 1}, {"front_ends": 9}

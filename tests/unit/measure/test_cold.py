@@ -10,12 +10,12 @@ from refusals import NONE, check_refused, refusal
 from small_plan import URL
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.host import page_cache, proc
 from storelab.measure import check, cold
 from storelab.stores import all_stores
 from storelab.stores.base import Cooling
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 GET = {"workload": "get"}

@@ -1,7 +1,7 @@
 """`storelab doctor`: it looks at everything, and never raises."""
 
-from storelab.core.config import Config
 from storelab.measure import doctor
+from storelab.stores.config import Config
 
 
 def test_doctor_reports_each_finding_with_its_place(monkeypatch, tmp_path, capsys, port_block):

@@ -19,8 +19,8 @@ from storelab.engines.contract import Check
 from storelab.host import monitor
 from storelab.measure import faults
 from storelab.measure.faults import Runner
+from storelab.stores import faults as acts
 from storelab.stores.base import Condition
-from storelab.stores.faults import acts
 from storelab.stores.managed.daemon import Daemon
 
 S = 10**9
@@ -180,7 +180,7 @@ def test_version_that_does_not_start_is_taken_back(store):
 def test_killed_daemon_restarts_as_upgraded(store, monkeypatch):
     upgraded = threading.Event()
     store.daemons.healthy = upgraded.set
-    monkeypatch.setattr(acts.family, "kill", lambda whole: upgraded.wait(20) and "pid 7")
+    monkeypatch.setattr(acts, "kill", lambda whole: upgraded.wait(20) and "pid 7")
     kill = {"at": "20 ms", "act": "kill", "actor": "front.0"}
     restart = kill | {"at": "30 ms", "act": "restart"}
     run(store, UP | {"actor": "front.0"}, kill, restart, expected=3)

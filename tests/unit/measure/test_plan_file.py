@@ -5,9 +5,10 @@ from refusals import NONE, check_refused, refusal
 from small_plan import configured
 
 from campaigns import copied
-from storelab.core import config, plan, records
+from storelab.core import plan, records
 from storelab.host import environment
 from storelab.measure import plan_file
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 

@@ -4,11 +4,11 @@ import pytest
 import yaml
 from paths import ROOT
 
-from storelab.core import config, plan
+from storelab.core import plan
 from storelab.core.errors import UserError
 from storelab.measure import check
-from storelab.stores import all_stores
-from storelab.stores.s3.presets import PRESETS
+from storelab.stores import all_stores, config
+from storelab.stores.s3 import PRESETS
 from storelab.workloads import WORKLOADS
 
 CAMPAIGNS = sorted(p.stem for p in (ROOT / "campaigns").glob("*.yaml"))

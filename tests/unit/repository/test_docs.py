@@ -13,8 +13,8 @@ import campaigns
 from storelab.analysis.figures import catalogue
 from storelab.analysis.tables import TABLES
 from storelab.cli import cli
-from storelab.core import config, records
-from storelab.core.stores import KINDS
+from storelab.core import axes, config, records
+from storelab.stores import KINDS, load
 from storelab.workloads import WORKLOADS
 
 DOCS = ROOT / "docs"
@@ -51,6 +51,19 @@ def test_commands_and_campaigns_are_listed():
 def test_workloads_and_kinds_of_stores_are_documented():
     assert set(WORKLOADS) <= quoted(PAGES["campaigns.md"])
     assert set(KINDS) <= quoted(PAGES["stores.md"]) | quoted(PAGES["calibration.md"])
+
+
+def test_deployments_name_the_kinds_that_have_them():
+    _, _, section = PAGES["stores.md"].partition("## Deployments")
+    rows = {row.split("`")[1]: set(re.findall(r"\w+", row)) for row in re.findall(r"^\| `.*", section, re.MULTILINE)}
+    kinds = {kind: load(kind) for kind in KINDS if load(kind).managed and load(kind).keeps}
+    having = {a.name: {k for k, s in kinds.items() if a.setting in s.Settings.model_fields} for a in axes.DEPLOYMENT}
+    having |= {"accounts": {kind for kind, store in kinds.items() if store.most_accounts > 1}}
+    for name, known in having.items():
+        assert known == kinds.keys() or rows[name] & kinds.keys() == known, name
+    assert quoted(section.partition("Setting `drive_size`")[2].partition("\n")[0]) == {
+        kind for kind, store in kinds.items() if "drive_size" in store.Settings.model_fields
+    }
 
 
 @functools.cache

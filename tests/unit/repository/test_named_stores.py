@@ -10,6 +10,7 @@ from paths import ROOT
 
 from storelab.cli import cli, workflow
 from storelab.core import config, plan
+from storelab.stores import config as stores_config
 from storelab.workloads import WORKLOADS
 
 CAMPAIGNS = {p.stem: yaml.safe_load(p.read_text()) for p in sorted((ROOT / "campaigns").glob("*.yaml"))}
@@ -52,7 +53,7 @@ def test_campaigns_measure_the_named_store(tmp_path):
             wanted = block["use_stores"]
             main = configured(tmp_path / f"{page}-{number}", block)
             for campaign, text in CAMPAIGNS.items():
-                points = plan.make(config.load(main, (), {"campaign": campaign} | FEWER), WORKLOADS)
+                points = plan.make(stores_config.load(main, (), {"campaign": campaign} | FEWER), WORKLOADS)
                 measured = {p.store for p in points}
                 left_out = set(wanted) - measured
                 message = config.overruled(main, (), {"campaign": campaign})
@@ -74,14 +75,15 @@ def test_partial_blocks_are_settings_of_the_first_store():
     for page, settings in parts:
         ((name, store),) = WHOLE[page][0]["stores"].items()
         stores = {"stores": {name: store | settings}, "use_stores": [name], "campaign": "x", "name": "x"}
-        config.Config.model_validate(stores | {"sweeps": {"s": {"workload": "get"}}})
+        stores_config.Config.model_validate(stores | {"sweeps": {"s": {"workload": "get"}}})
 
 
 def test_stores_named_for_this_run_are_measured(main):
     more = main.with_name("more.yaml")
     more.write_text("use_stores: [mine]\n")
     for extra, over in (((), DEMO | {"use_stores": ["mine"]}), ((more,), DEMO)):
-        assert config.load(main, extra, over).use_stores == ["mine"] and config.overruled(main, extra, over) is None
+        assert stores_config.load(main, extra, over).use_stores == ["mine"]
+        assert config.overruled(main, extra, over) is None
 
 
 def test_wrong_overruled_stores_stop_nothing(main):

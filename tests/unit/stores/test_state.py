@@ -9,7 +9,7 @@ from small_plan import configured, folders
 from storelab import stores
 from storelab.core import records
 from storelab.gang.testbed.links import Network
-from storelab.stores.faults.journal import Journal
+from storelab.stores.faults import Journal
 from storelab.workloads.staging import left_over
 
 BROKEN = ("", "{", "[]", "7", "null", '"x"', "[[]]", "\x00\x00", "[" * 9000)
@@ -17,7 +17,7 @@ KEYS = {"access_key": "a", "secret_key": "hush"}
 
 
 def managed(tmp_path, kind):
-    store = stores.make("d", stores.stores.load(kind).Settings(kind=kind), tmp_path / "state")
+    store = stores.make("d", stores.load(kind).Settings(kind=kind), tmp_path / "state")
     store.folder.mkdir(parents=True)
     return store
 
@@ -29,9 +29,9 @@ def readers(tmp_path):
     weed, garage, ceph = (managed(tmp_path / k, k) for k in ("seaweedfs", "garage", "ceph"))
     gluster, links = managed(tmp_path / "glusterfs", "glusterfs"), Network(tmp_path)
     folder, work = weed.folder, config.campaign_dir / "work"
-    layout = {"servers": 1, "redundancy": "none", "nodes": 2}
+    accounts, layout = {"accounts": [KEYS], "used": 1}, {"servers": 1, "redundancy": "none", "nodes": 2}
     return {
-        folder / "accounts.json": (weed.keys, {"accounts": [KEYS], "used": 1}, [{}, {"accounts": [{}], "used": 1}]),
+        folder / "accounts.json": (weed.keyring.known, accounts, [{}, {"accounts": [{}], "used": 1}]),
         folder / "root.json": (weed.root_keys, KEYS, [{"access_key": "a"}, KEYS | {"secret_key": 3}]),
         stores._note(weed): (lambda: stores.deployments(weed), {}, [{"a": {}}, {"a": {"index": "1", "changes": {}}}]),
         garage.data / "layout.json": (garage._nodes, layout, [{}, layout | {"nodes": "2"}]),

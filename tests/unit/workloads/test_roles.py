@@ -12,9 +12,9 @@ from store_on_paper import StoreOnPaper
 
 from storelab import workloads
 from storelab.core import model, plan, records
-from storelab.core.config import load
 from storelab.core.model import Point
 from storelab.measure import check, deployment, jobs, plan_file, record
+from storelab.stores.config import load
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 from storelab.workloads.roles import files_of

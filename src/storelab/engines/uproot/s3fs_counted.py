@@ -18,7 +18,7 @@ import uproot.source.fsspec
 from storelab.core import clock
 from storelab.engines.common import s3_library
 from storelab.engines.common.wire import Counts, Wire
-from storelab.stores.protocols import botocore_options, filesystems
+from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Endpoint
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
@@ -111,8 +111,8 @@ def filesystem(endpoint: Endpoint, counter: Counter, chosen: dict[str, Any]) -> 
         secret=own.secret_key,
         token=own.session_token,
         endpoint_url=endpoint.url,
-        client_kwargs=botocore_options.client(endpoint),
-        config_kwargs=botocore_options.config(endpoint)
+        client_kwargs=s3_clients.client_options(endpoint),
+        config_kwargs=s3_clients.config_options(endpoint)
         | {
             "max_pool_connections": chosen["max_pool_connections"],
             "connect_timeout": chosen["connect_timeout_s"],

@@ -22,7 +22,7 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import program
-from storelab.stores.managed import net
+from storelab.stores.managed import network
 
 PLACE, MARK = "testbed", ".storelab-testbed"
 
@@ -192,7 +192,7 @@ class Cluster:
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
         for n in () if prefix else (port, *(node.port for node in nodes)):
-            if not net.free(head, n):
+            if not network.free(head, n):
                 raise UserError(f"{PLACE}.port", f"{head}:{n} is not free", "give another --port")
         self.conf.write_text(configuration(self.folder, head, port, nodes))
         try:

@@ -1,40 +1,50 @@
 """Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, a manager where asked for.
 
 `memory`: OSDs keep all in memory (memstore), and a cluster that lost more of them than its redundancy bears is made
-anew; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). See docs/stores.md.
+again; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). A cluster on disk is kept for life.
+`cluster.json`, which is with the data, holds what it is: fsid, port, shape, stamps of users, and `made` once its pools
+are there. See docs/stores.md.
 """
 
+import errno
 import json
+import os
+import re
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from storelab.core.answers import NO, YES, Told
 from storelab.core.config_types import Boolean, Size, at_least
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_as, write_json
 from storelab.host.folders import existing
 from storelab.install import debian, program
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
 from storelab.stores.ceph import conf
-from storelab.stores.ceph.admin import TCMALLOC
-from storelab.stores.ceph.watching import CephWatched
-from storelab.stores.managed.administration import KEYS, listed
-from storelab.stores.managed.base import LOOPBACK
+from storelab.stores.ceph.admin import TCMALLOC, Admin
+from storelab.stores.managed.accounts import KEYS, listed
+from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon, within
-from storelab.stores.managed.settings import SecureSettings
+from storelab.stores.managed.settings import TLS, ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
 LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
+CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
 
 
-class Settings(SecureSettings):
+class Settings(ListeningSettings):
     """A Ceph that storelab starts and stops on this machine: monitor, OSDs, 1..n RADOS gateways (S3)."""
 
+    tls: Boolean = TLS
     kind: Literal["ceph"]
     port: int = Field(
         20000,
@@ -55,7 +65,7 @@ class Settings(SecureSettings):
     )
 
 
-class Ceph(CephWatched):
+class Ceph(Managed):
     Settings = Settings
     system = "Ceph"
     binary = "radosgw"
@@ -70,6 +80,14 @@ class Ceph(CephWatched):
         ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
         "up to 96 packages, 73 MB to download, 290 MB on disk",
     ).parts
+    _whole_at = -1  # epoch of the map of OSDs in which all placement groups were seen active and clean
+
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
+        self.admin = Admin(self.folder, self.place)
+        self.osds = [f"osd-{i}" for i in range(settings.servers)]
+        self.memory = settings.backing == "memory"
+        self.back: list[str] = []  # OSDs that this `up` started
 
     def require(self) -> None:
         s = self.settings
@@ -78,6 +96,132 @@ class Ceph(CephWatched):
         self.require_servers(conf.OSDS[s.redundancy], "OSDs")
         if s.osd_size < LEAST_OSD:
             raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
+
+    # The cluster behind the daemons
+
+    def cluster(self) -> dict[str, Any]:
+        path = self.data / "cluster.json"
+        mend = f"restore it, or remove {self.data}, with the data in it"
+        return read_as(path, dict[str, Any], mend) if path.exists() else {}
+
+    def note(self, **facts: Any) -> None:
+        write_json(self.data / "cluster.json", self.cluster() | facts)
+
+    def _shape(self) -> dict[str, Any]:
+        """What a cluster keeps for life."""
+        s = self.settings
+        return {
+            "backing": "memory" if self.memory else "disk",
+            "servers": s.servers,
+            "redundancy": s.redundancy,
+            "osd_size": s.osd_size,
+        }
+
+    def make_ready(self) -> None:
+        self.back = []
+        cluster = self.cluster()
+        if cluster.get("made") and not self._lost(cluster):
+            self._check_shape(cluster["shape"])
+            if cluster["port"] != self.settings.port:
+                self._move()
+            self._write_conf(cluster["fsid"])
+        else:
+            self._make()
+
+    def _lost(self, cluster: dict[str, Any]) -> bool:
+        """True if nobody misses this cluster: it was in memory, and that is gone, or is to be of another shape."""
+        if cluster["shape"]["backing"] != "memory":
+            return False
+        if cluster["shape"] != self._shape() or cluster["port"] != self.settings.port:
+            return True
+        running = self.daemons.running()
+        gone = [n for n in self.osds if n not in running and not self.daemons.adopt(self.daemon(n))]
+        return len(gone) > conf.TOLERANCE[self.settings.redundancy]
+
+    def _check_shape(self, was: dict[str, Any]) -> None:
+        for key, value in self._shape().items():
+            if value != was[key]:
+                raise UserError(
+                    f"{self.place}.{key}",
+                    f"{value} asked, but the data in {self.data} are of a cluster with {was[key]}",
+                    "set it back, or give another `directory`, or remove that folder",
+                )
+
+    def _write_conf(self, fsid: str) -> None:
+        (self.folder / "ceph.conf").write_text(conf.conf(self.settings, fsid, self._way()))
+
+    def _way(self) -> str:
+        """From the store's folder to its data. Raises UserError where Ceph's settings cannot hold that path."""
+        way = os.path.relpath(self.data, self.folder)
+        if re.search(r"[\s,;#=$\"\\]", way):
+            raise UserError(
+                f"{self.place}.directory",
+                f"Ceph takes no path like {way}",
+                "give a folder without blanks and , ; # = $",
+            )
+        return way
+
+    def _wipe(self) -> None:
+        """Every trace of the cluster; the folder and storelab's marker in it stay."""
+        for path in (self.data / "cluster.json", self.data / "keyring", self.data / "monmap"):
+            path.unlink(missing_ok=True)
+        for path in (p for pattern in ("mon", "mgr", "osd-*") for p in self.data.glob(pattern)):
+            shutil.rmtree(path)
+
+    def _make(self) -> None:
+        """A new cluster: its keys, its monitor's and its OSDs' stores. Whatever ran here is stopped."""
+        self.daemons.stop()
+        self.daemons.sweep()
+        self._wipe()
+        if not self.memory:
+            self._check_direct()
+        s, fsid, osds = self.settings, str(uuid.uuid4()), [str(uuid.uuid4()) for _ in self.osds]
+        self.note(made=False, fsid=fsid, osds=osds, port=s.port, shape=self._shape(), users=[])
+        self._write_conf(fsid)
+        for name in ("mon", "mgr", *self.osds):
+            (self.data / name).mkdir(mode=0o700)
+        keyring, monmap = f"{self._way()}/keyring", f"{self._way()}/monmap"
+        with os.fdopen(os.open(self.folder / keyring, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+            f.write(conf.keyring(s.servers, self.most_front_ends))
+        self.admin.tool("monmaptool", "--create", "--fsid", fsid, "--addv", "a", self._monitor(), monmap)
+        mon, osd = (str(program(f"ceph-{kind}", "ceph", self.place)) for kind in ("mon", "osd"))
+        make = {"mon": [mon, "-c", self.admin.conf, "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", keyring]}
+        own = ["--monmap", monmap, "--no-mon-config"]
+        make |= {
+            name: [osd, "-c", self.admin.conf, "--mkfs", "-i", str(i), "--osd-uuid", osds[i], *own]
+            for i, name in enumerate(self.osds)
+        }
+        self.admin.together(make, self.daemons.logs)
+
+    def _monitor(self) -> str:
+        return f"v2:{LOOPBACK}:{self.settings.port + conf.MON}"
+
+    def _check_direct(self) -> None:
+        """Bluestore opens its file with O_DIRECT only, which tmpfs knows since Linux 6.6."""
+        probe = self.data / ".direct"
+        try:
+            os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise UserError(
+                f"{self.place}.backing",
+                f"the file system of {self.data} knows no direct I/O, which bluestore needs",
+                "use `memory` or `disk`",
+            ) from None
+        finally:
+            probe.unlink(missing_ok=True)
+
+    def _move(self) -> None:
+        """The same cluster at other ports: the monitor has its own written down."""
+        self.daemons.stop()
+        self.daemons.sweep()
+        monmap, store = f"{self._way()}/monmap", ("-i", "a")
+        self.admin.tool("ceph-mon", *store, "--extract-monmap", monmap)
+        self.admin.tool("monmaptool", "--rm", "a", monmap)
+        self.admin.tool("monmaptool", "--addv", "a", self._monitor(), monmap)
+        self.admin.tool("ceph-mon", *store, "--inject-monmap", monmap)
+        self.note(port=self.settings.port)
 
     # Daemons
 
@@ -158,8 +302,7 @@ class Ceph(CephWatched):
 
         Where a gateway was killed, that works only after its OSDs have given it up, 10 s later.
         """
-        from storelab.stores.protocols import access
-        from storelab.stores.protocols.open_access import open_access
+        from storelab.stores.protocols import access, open_access
 
         super().warm_up_one(endpoint)
         way, bucket = (
@@ -169,6 +312,90 @@ class Ceph(CephWatched):
         with suppress(access.BucketExists):
             way.make_bucket(bucket)
         way.drop_bucket(bucket)
+
+    def groups(self, timeout: float = 2.0) -> dict[str, str]:
+        """Placement group -> its state, of all pools."""
+        pools = {
+            name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
+        }  # in the order of their making
+        return self.admin.groups([n.replace("-", ".") for n in self.osds], pools, timeout)
+
+    def wait_clean(self) -> None:
+        """Wait until all copies of everything are there again, for CLEAN_S seconds at most.
+
+        Raises MeasurementFailed where data stay out of reach.
+        """
+        begun = time.monotonic()
+        while True:
+            states = self.groups()
+            asleep = {g: state for g, state in states.items() if not state.startswith("active")}
+            waited = time.monotonic() - begun
+            if all(state == "active+clean" for state in states.values()) or (waited > CLEAN_S and not asleep):
+                return
+            if asleep and waited > ACTIVE_S:
+                group, state = next(iter(asleep.items()))
+                raise MeasurementFailed(
+                    f"{self.place}: {len(asleep)} of {len(states)} placement groups are not active after "
+                    f"{ACTIVE_S:g} s, "
+                    f"the first is {group} ({state or 'unknown'})"
+                )
+            time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
+
+    def dismantle(self) -> None:
+        if self.memory and self.data.exists():
+            self._wipe()
+
+    # Faults
+
+    def data_actors(self) -> list[str]:
+        return list(self.osds)
+
+    def bears(self) -> int:
+        return conf.TOLERANCE[self.settings.redundancy]
+
+    def timeouts(self) -> dict[str, Any]:
+        return dict(conf.TIMEOUTS)
+
+    def require_full(self, actor: str, place: str) -> None:
+        if actor not in self.osds:
+            raise UserError(place, f"{actor} has no disk of its own that could be filled", "name an OSD")
+
+    def fill(self, actor: str) -> str:
+        """An OSD takes itself for full: Ceph's own way to try that."""
+        self._inject(actor, type="full", count=-1)
+        return "injectfull full"
+
+    def empty(self, actor: str) -> None:
+        with suppress(OSError):  # it ended meanwhile, and forgot
+            self._inject(actor, type="none")
+
+    def _inject(self, actor: str, **arguments: Any) -> None:
+        with suppress(ValueError):  # it answers nothing at all
+            self.admin.ask(actor.replace("-", "."), "injectfull", **arguments)
+
+    def condition(self) -> Condition:
+        """As the monitor counts OSDs, and as these tell the states of their placement groups.
+
+        The groups cost their OSDs some work, so they are asked only after the map of OSDs changed, until all are clean.
+        """
+        try:
+            told = self.admin.ask("mon.a", "perf dump", ASK_S)["cluster"]
+            up, epoch = told["num_osd_up"], told["osd_epoch"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return Condition(DOWN, "the monitor does not answer")
+        osds = f"monitor: {up} of {len(self.osds)} OSDs up"
+        if epoch == self._whole_at and up == len(self.osds):
+            return Condition(CLEAN, f"{osds}, all groups active+clean")
+        states = self.groups(ASK_S)
+        seen = list(states.values())
+        counts = ", ".join(f"{seen.count(s)} {s or 'unknown'}" for s in sorted(set(seen)))
+        detail = f"{osds}; groups: {counts}"[:200]
+        if all(s == "active+clean" for s in seen):
+            self._whole_at = epoch if up == len(self.osds) else -1
+            return Condition(CLEAN, detail)
+        if not any(s.startswith("active") for s in seen):
+            return Condition(DOWN, detail)
+        return Condition(DEGRADED if up < len(self.osds) else RECOVERING, detail)
 
     # What it tells
 

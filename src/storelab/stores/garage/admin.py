@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storelab.core.errors import MeasurementFailed
-from storelab.stores.managed import net
-from storelab.stores.managed.administration import TOOL_S
+from storelab.stores.managed import network
+from storelab.stores.managed.accounts import TOOL_S
 
 CAPACITY = 10**12  # of each node that holds data: a weight, no bound
 TOGETHER_S = 30.0  # until all nodes must know each other and the layout
@@ -32,7 +32,7 @@ class Node:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         what = f"{self.place}: {call.partition('?')[0]} of {self.name}"
         try:
-            status, answer = net.get(
+            status, answer = network.get(
                 self.host, self.port, f"/v2/{call}", seconds, method=method, body=data, headers=headers
             )
             if status >= 400:
@@ -45,7 +45,7 @@ class Node:
     def lives(self) -> bool:
         """Whether it answers at all: 503 is the word of a cluster that has no layout yet, or too few nodes."""
         try:
-            return net.get(self.host, self.port, "/health", 1.0)[0] in (200, 503)
+            return network.get(self.host, self.port, "/health", 1.0)[0] in (200, 503)
         except (OSError, http.client.HTTPException):
             return False
 

@@ -14,13 +14,12 @@ from typing import Any
 from storelab.core.answers import NO, Told
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
-from storelab.stores.base import CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
 from storelab.stores.garage import admin
 from storelab.stores.garage.settings import CONFIGURATION, COPIES, PROGRAM, Settings
-from storelab.stores.managed.administration import KEYS, listed
+from storelab.stores.managed.accounts import KEYS, listed
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.target import ASK_S
 
 NODES = 10  # the most: each has three ports of the block
 INLINE = 3072  # bytes: a smaller object lies with its metadata

@@ -1,45 +1,108 @@
 """HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, spoken to over WebHDFS.
 
 The NameNode is the one front-end; it sends every reader and writer on to a DataNode, so these listen on `address` too.
-Nothing asks who somebody is. Heartbeats come more often than by default, so that a lost DataNode is missed after 14 s.
+Nothing asks who somebody is. Options that differ from Hadoop's own defaults do so to start quickly, to miss a lost
+DataNode after 14 s, and to leave no maintenance to the middle of a point.
 """
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from xml.sax.saxutils import escape
+
+from pydantic import Field
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import Part, tools_folder
-from storelab.stores.hdfs import conf, recipe
-from storelab.stores.hdfs.settings import Settings, user_name
-from storelab.stores.hdfs.watching import HdfsWatched
-from storelab.stores.managed import net
-from storelab.stores.managed.base import LOOPBACK
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.hdfs import install
+from storelab.stores.managed import network
+from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon, environment
+from storelab.stores.managed.settings import ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
+BLOCK = 128 * 1024**2  # bytes; Hadoop's default
+SERVER = "org.apache.hadoop.hdfs.server"
+CORE = {
+    "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
+    "ipc.client.connect.max.retries": 100,
+    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
+    # No du over all blocks.
+    "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",
+}
+SITE = {
+    "dfs.permissions.enabled": "false",
+    "dfs.blocksize": BLOCK,
+    "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+    "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
+    "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
+    "dfs.namenode.stale.datanode.interval": 3000,  # ms: a silent one is asked last from then on
+    "dfs.namenode.avoid.read.stale.datanode": "true",
+    "dfs.namenode.avoid.write.stale.datanode": "true",
+    "dfs.client.socket-timeout": 5000,  # ms; a minute by default: so long an operation would wait for one that hangs
+    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # five minutes by default: so long a copy may be lost
+    "dfs.datanode.socket.write.timeout": 5000,  # ms; eight minutes by default
+    "dfs.namenode.redundancy.interval.seconds": 1,
+    "dfs.namenode.safemode.extension": 0,
+    "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
+    "dfs.datanode.scan.period.hours": -1,  # no maintenance in the middle of a point
+    "dfs.datanode.directoryscan.interval": -1,
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
+    "dfs.namenode.fs-limits.min-block-size": 4096,
+}
+# When a DataNode that is lost is noticed, by the NameNode and by those who wait for it.
+TIMEOUTS = (
+    "dfs.heartbeat.interval",
+    "dfs.namenode.heartbeat.recheck-interval",
+    "dfs.namenode.stale.datanode.interval",
+    "dfs.namenode.reconstruction.pending.timeout-sec",
+    "dfs.client.socket-timeout",
+    "dfs.datanode.socket.write.timeout",
+)
+LOGGING = """log4j.rootLogger=WARN,A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout
+log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
+"""
+FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
 ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
 )
-CLASSES = {"namenode": f"{conf.SERVER}.namenode.NameNode", "datanode": f"{conf.SERVER}.datanode.DataNode"}
+CLASSES = {"namenode": f"{SERVER}.namenode.NameNode", "datanode": f"{SERVER}.datanode.DataNode"}
 # Hadoop makes lists and URIs of paths, and a DataNode ends over a % in a URI: it takes that for a format.
 ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
-class HDFS(HdfsWatched):
+class Settings(ListeningSettings):
+    """An HDFS on this machine: NameNode and DataNodes as plain Java processes, spoken to over WebHDFS."""
+
+    kind: Literal["hdfs"]
+    port: int = Field(
+        21000,
+        ge=1024,
+        le=32000,
+        description="First of its ports: RPC, then WebHDFS, then three per DataNode; a block of 40.",
+    )
+    servers: int = Field(3, ge=1, le=7, description="DataNodes.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
+
+
+class HDFS(Managed):
     Settings = Settings
     system = "HDFS"
     protocol = "webhdfs"
@@ -48,10 +111,11 @@ class HDFS(HdfsWatched):
     start_timeout = 90.0
     stops = (("namenode-",), ("datanode-",))
     java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
+    _hurt = False  # copies were short, and some are still being made
 
     @staticmethod
     def recipe(tools: Path) -> list[Part]:
-        return recipe.parts(tools, HDFS)
+        return install.parts(tools, HDFS)
 
     @cached_property
     def tools(self) -> Path:
@@ -60,19 +124,19 @@ class HDFS(HdfsWatched):
 
     def require(self) -> None:
         address = self.settings.address
-        self.require_servers(conf.COPIES[self.settings.redundancy], "DataNodes")
+        self.require_servers(COPIES[self.settings.redundancy], "DataNodes")
         if ":" in address:
             raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {address} is none", f"use {LOOPBACK}")
         self.require_paths(ODD, self.data, self.folder, self.tools)
         self.program()
-        if not recipe.class_path(self.tools).exists():
-            raise UserError(self.place, f"Hadoop {recipe.HADOOP} is not installed", "run `storelab install hdfs`")
+        if not install.class_path(self.tools).exists():
+            raise UserError(self.place, f"Hadoop {install.HADOOP} is not installed", "run `storelab install hdfs`")
 
     def program(self) -> Path:
         """A Java that runs Hadoop."""
-        found = recipe.java()
+        found = install.java()
         if found is None:
-            oldest, newest = recipe.OLDEST, recipe.NEWEST
+            oldest, newest = install.OLDEST, install.NEWEST
             raise UserError(
                 self.place, f"there is no Java {oldest} to {newest} on this machine", "run `storelab install hdfs`"
             )
@@ -80,8 +144,39 @@ class HDFS(HdfsWatched):
 
     def version(self) -> str:
         """Of the jars that are installed."""
-        jars = recipe.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")
+        jars = install.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")
         return next((p.stem.removeprefix("hadoop-hdfs-") for p in jars), "")
+
+    # Daemons
+
+    def _datanodes(self) -> list[str]:
+        return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
+
+    def _port(self, name: str) -> int:
+        """First port of a daemon."""
+        kind, _, number = name.partition("-")
+        return self.settings.port + (FIRST_DATANODE + 3 * (int(number) - 1) if kind == "datanode" else 0)
+
+    def _http(self, name: str) -> int:
+        return self._port(name) + 1
+
+    def _state(self, name: str) -> str:
+        """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
+        try:
+            if name.startswith("namenode"):
+                return self._bean(name, "NameNode", "NameNodeStatus")["State"]
+            actors = json.loads(self._bean(name, "DataNode", "DataNodeInfo")["BPServiceActorInfo"])
+            return actors[0]["ActorState"] if actors else ""
+        except (MeasurementFailed, KeyError, ValueError):
+            return ""
+
+    def _bean(self, name: str, service: str, bean: str, timeout: float = 3.0) -> dict[str, Any]:
+        """Facts that a daemon tells of itself. Raises MeasurementFailed where it does not."""
+        try:
+            path = f"/jmx?qry=Hadoop:service={service},name={bean}"
+            return json.loads(network.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
+        except (OSError, ValueError, LookupError) as error:
+            raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         """All at once: a DataNode asks for its NameNode ten times a second, and most of a start is Java's."""
@@ -91,22 +186,22 @@ class HDFS(HdfsWatched):
     def _files(self) -> dict[str, str]:
         """The configuration that all daemons share, by name of file."""
         s, port = self.settings, self.settings.port
-        core = conf.CORE | {
+        core = CORE | {
             "fs.defaultFS": f"hdfs://{s.address}:{port}",
             "hadoop.tmp.dir": self.folder / "tmp",
             "hadoop.http.staticuser.user": user_name(),
         }
-        site = conf.SITE | {
-            "dfs.replication": conf.COPIES[s.redundancy],
+        site = SITE | {
+            "dfs.replication": COPIES[s.redundancy],
             "dfs.namenode.name.dir": f"file://{self.data}/namenode",
             "dfs.namenode.rpc-address": f"{s.address}:{port}",
             "dfs.namenode.http-address": f"{s.address}:{port + 1}",
             "dfs.datanode.hostname": s.address,
         }
         return {
-            "core-site.xml": conf.configuration(core),
-            "hdfs-site.xml": conf.configuration(site),
-            "log4j.properties": conf.LOGGING,
+            "core-site.xml": configuration(core),
+            "hdfs-site.xml": configuration(site),
+            "log4j.properties": LOGGING,
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
@@ -116,7 +211,7 @@ class HDFS(HdfsWatched):
         """
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
-        archive = recipe.class_archive(self.tools, program)
+        archive = install.class_archive(self.tools, program)
         return (
             str(program),
             *JAVA,
@@ -127,14 +222,14 @@ class HDFS(HdfsWatched):
             f"-Dstorelab.settings={settings}",
             *(
                 "-cp",
-                f"{recipe.class_path(self.tools)}:{self.folder}/conf",
+                f"{install.class_path(self.tools)}:{self.folder}/conf",
             ),  # an archive of classes knows no folder in front
         )
 
     def daemon(self, name: str) -> Daemon:
         """How `namenode-1` or `datanode-1` … runs."""
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
-        argv = (*self._java(name), CLASSES[kind]) if recipe.java() else ("java", CLASSES[kind])
+        argv = (*self._java(name), CLASSES[kind]) if install.java() else ("java", CLASSES[kind])
         if kind == "namenode":
             return Daemon(name, argv, address, (port + 1, port), lambda: self._state(name) == "active", 10.0, ENVIRON)
         own = {"data.dir": f"file://{self.data}/{name}"}
@@ -231,8 +326,8 @@ class HDFS(HdfsWatched):
             f"namenoderpcaddress={self.settings.address}:{self.settings.port}"
         )
         try:
-            return net.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
-        except (OSError, http.client.HTTPException):
+            return network.get(self.settings.address, self._http(name), path, 10.0)[0] == 404
+        except OSError:
             return False
 
     def resume(self) -> None:
@@ -244,11 +339,47 @@ class HDFS(HdfsWatched):
     def endpoint(self, name: str) -> Endpoint:
         return replace(super().endpoint(name), user=user_name())
 
+    # Faults
+
+    def data_actors(self) -> list[str]:
+        return self._datanodes()
+
+    def bears(self) -> int:
+        return COPIES[self.settings.redundancy] - 1
+
+    def drive_folder(self, actor: str) -> Path | None:
+        return self.data / actor if actor in self._datanodes() else None
+
+    def timeouts(self) -> dict[str, Any]:
+        return {name: SITE[name] for name in TIMEOUTS}
+
+    def condition(self) -> Condition:
+        """As the NameNode counts blocks that have too few copies, and DataNodes that are silent."""
+        try:
+            told = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # the others are 10 s old
+            live, dead, stale = (told[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
+            low, pending = (told[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
+        except (MeasurementFailed, LookupError):
+            return Condition(DOWN, "the NameNode does not answer")
+        detail = (
+            f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; blocks {low} short of copies, "
+            f"{pending} being copied"
+        )
+        if not live:
+            return Condition(DOWN, detail)
+        # A block that is being written is `pending` too, for a moment: that is no recovery.
+        self._hurt = bool(stale or low or (self._hurt and pending))
+        if stale or (low and not pending):
+            return Condition(DEGRADED, detail)
+        return Condition(RECOVERING if self._hurt else CLEAN, detail)
+
+    # What it tells
+
     def deployment(self) -> dict[str, Any]:
-        program = recipe.java()
+        program = install.java()
         return super().deployment() | {
-            "block_size_bytes": conf.BLOCK,
-            "java": recipe.java_version(program) if program else "",
+            "block_size_bytes": BLOCK,
+            "java": install.java_version(program) if program else "",
         }
 
     def used_bytes(self) -> int | None:
@@ -275,3 +406,19 @@ class HDFS(HdfsWatched):
             steady = steady + 1 if not pending and total == before else 0
             before = total
             time.sleep(1.1)  # more than one heartbeat: these carry what is to be deleted
+
+
+def configuration(properties: Mapping[str, Any]) -> str:
+    """Hadoop's XML of these properties."""
+    rows = (
+        f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items()
+    )
+    return "\n".join(('<?xml version="1.0" encoding="UTF-8"?>', "<configuration>", *rows, "</configuration>", ""))
+
+
+def user_name() -> str:
+    """Of whoever runs the daemons: HDFS's superuser."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "storelab"

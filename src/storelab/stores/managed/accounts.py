@@ -1,27 +1,42 @@
-"""Keys of a managed store's accounts and its certificate: made once, kept in the store's folder."""
+"""Accounts of a managed store: their keys and its certificate, made once and kept in its folder; what its own tools
+show of users and keys.
+
+What an evaluator meets who asks for users and their keys is asked by the coordinator, with the system's own tool,
+before the clients of a probe start. A second key that is made for the question is removed at once; no key is shown.
+"""
 
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storelab.core.answers import DIFFERS, NO, YES, Told
 from storelab.core.errors import UserError
 from storelab.core.records import read_as, write_json
-from storelab.stores.managed.facts import Facts
 from storelab.stores.protocols.endpoint import Credentials
+
+USERS, KEYS = QUESTIONS = ("users listed", "several keys per user")
+TOOL_S = 30.0  # seconds that a tool may take
 
 
 @dataclass
 class _Noted:
-    """What `accounts.json` holds."""
+    """Content of `accounts.json`."""
 
     accounts: list[Credentials]
     used: int
 
 
-class Accounts(Facts):
-    """Part of every managed store: `accounts.json` in its folder holds the keys, and how many accounts are in use."""
+class Accounts:
+    """Keys of the accounts of one store, and of its administrator.
+
+    `accounts.json` in the store's folder holds the keys, and how many accounts are in use.
+    """
+
+    def __init__(self, folder: Path, place: str, name: str):
+        self.folder, self.place, self.name = folder, place, name
 
     def _noted(self) -> dict[str, Any]:
         path = self.folder / "accounts.json"
@@ -30,73 +45,76 @@ class Accounts(Facts):
     def _restore(self, path: Path) -> str:
         return f"restore it, or `storelab down {self.name}` and remove {path.parent}, with the data in it"
 
-    def keys(self) -> list[dict[str, str]]:
-        """[{access_key, secret_key}] by account, as recorded."""
-        return self._noted()["accounts"]
-
-    def accounts(self) -> int:
-        """How many accounts were ever asked for."""
-        return self._noted()["used"]
-
     def _keep(self, name: str, value: Any) -> None:
-        """Write a JSON file into the store's folder that its owner alone can read."""
+        """Write a JSON file into the store's folder that only its owner can read."""
         old = os.umask(0o077)
         try:
             write_json(self.folder / name, value)
         finally:
             os.umask(old)
 
-    def make_keys(self, accounts: int) -> list[dict[str, str]]:
-        """Keys of the first `accounts` accounts; those that are missing are made."""
-        known = self.keys()
+    def known(self) -> list[dict[str, str]]:
+        """Return the recorded {access_key, secret_key} of each account."""
+        return self._noted()["accounts"]
+
+    def used(self) -> int:
+        """Return how many accounts were ever asked for."""
+        return self._noted()["used"]
+
+    def make(self, accounts: int) -> list[dict[str, str]]:
+        """Return the keys of the first `accounts` accounts; make those that are missing."""
+        known = self.known()
         known += [_new_keys() for _ in range(len(known), accounts)]
-        self._keep("accounts.json", {"accounts": known, "used": self.accounts()})
+        self._keep("accounts.json", {"accounts": known, "used": self.used()})
         return known[:accounts]
 
-    def root_keys(self) -> Credentials:
-        """Keys of the system's administrator, who is none of the accounts; made once, in a file of their own."""
+    def root(self) -> Credentials:
+        """Return the keys of the system's administrator, who is none of the accounts; make them once."""
         path = self.folder / "root.json"
         if not path.exists():
             self._keep(path.name, _new_keys())
         return Credentials(**read_as(path, Credentials, self._restore(path)))
 
-    def note_accounts(self, accounts: int) -> None:
-        """So many accounts are in use from now on (never fewer than before)."""
-        if accounts > self.accounts():
+    def use(self, accounts: int) -> None:
+        """Note that this number of accounts is in use from now on (never fewer than before)."""
+        if accounts > self.used():
             self._keep("accounts.json", self._noted() | {"used": accounts})
 
-    def credentials(self, account: int = 0) -> Credentials | None:
-        if self.protocol != "s3":
-            return None
-        known = self.keys()
+    def credentials(self, account: int) -> Credentials:
+        """Return the keys of an account. Raises UserError where it has none."""
+        known = self.known()
         if account >= len(known):
-            raise UserError(
-                self.place,
-                f"account {account} has no keys: it was never started with so many accounts",
-                "run `storelab up`",
-            )
+            problem = f"account {account} has no keys: it was never started with so many accounts"
+            raise UserError(self.place, problem, "run `storelab up`")
         return Credentials(**known[account])
-
-    def make_certificate(self) -> None:
-        """Make a certificate of our own for the store's addresses, once, where the setting `tls` wants one.
-
-        `tls/server.pem`: the chain; `tls/server.key`: its key; `tls/ca.pem` verifies it.
-        """
-        folder, s = self.folder / "tls", self.settings
-        if not getattr(s, "tls", False) or (folder / "ca.pem").exists():
-            return
-        import trustme
-
-        folder.mkdir(mode=0o700, exist_ok=True)
-        authority = trustme.CA()
-        names = [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
-        server = authority.issue_cert(*dict.fromkeys(names))
-        (folder / "server.pem").write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
-        (folder / "server.key").touch(mode=0o600)
-        (folder / "server.key").write_bytes(server.private_key_pem.bytes())
-        authority.cert_pem.write_to_path(str(folder / "ca.pem"))
 
 
 def _new_keys() -> dict[str, str]:
     """20 and 40 characters, as long as Amazon's: MinIO takes no longer ones."""
     return {"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)}
+
+
+def make_certificate(folder: Path, names: Iterable[str]) -> None:
+    """Make a certificate of storelab's own for these addresses, once.
+
+    `server.pem` in the folder: the chain; `server.key`: its key; `ca.pem` verifies it.
+    """
+    if (folder / "ca.pem").exists():
+        return
+    import trustme
+
+    folder.mkdir(mode=0o700, exist_ok=True)
+    authority = trustme.CA()
+    server = authority.issue_cert(*dict.fromkeys(names))
+    (folder / "server.pem").write_bytes(b"".join(blob.bytes() for blob in server.cert_chain_pems))
+    (folder / "server.key").touch(mode=0o600)
+    (folder / "server.key").write_bytes(server.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+
+
+def listed(tool: str, found: Iterable[str], own: Iterable[str]) -> Told:
+    """Return whether the users that a tool lists are those that storelab uses."""
+    found, own = set(found), set(own)
+    there = len(found & own)
+    answer = YES if there == len(own) else DIFFERS if there else NO
+    return Told(USERS, answer, f"{tool}: {len(found)} users, {there} of the {len(own)} that storelab uses")

@@ -1,43 +1,132 @@
-"""What all managed stores share: folder, data, start in stages, warm-up, stop, suspension.
+"""A store that storelab runs itself: folder, data, start in stages, warm-up, stop, suspension, faults.
 
-A managed store says which daemons it has and how each runs; this class starts what is missing, takes over what runs as
+A managed store says which daemons it has and how each runs. `Managed` starts what is missing, takes over what runs as
 wanted, stops everything again when a start fails, and never touches a data folder that is not storelab's.
 """
 
 import contextlib
+import hashlib
+import os
 import re
 import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from storelab.core import folders
 from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_as, write_json
+from storelab.host import processes
+from storelab.host.folders import existing, filesystem
 from storelab.host.page_cache import PageCache
-from storelab.stores.base import Cooling
-from storelab.stores.managed import elsewhere
-from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.disks import Disks
-from storelab.stores.managed.facts import SHARED
-from storelab.stores.protocols.endpoint import Endpoint
+from storelab.install import program
+from storelab.stores.base import Cooling, Status, Store
+from storelab.stores.managed import drives, network
+from storelab.stores.managed.accounts import Accounts, make_certificate
+from storelab.stores.managed.daemon import Daemon, environment
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+if TYPE_CHECKING:
+    from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
 MARKER = ".storelab"  # in the data folder: storelab made it
+SHARED = Path("/dev/shm")  # memory that outlives processes
 
 
-class Managed(Disks):
-    """A store of daemons."""
+class Managed(Store):
+    """A store of daemons. folder: the store's own; data: where its data are; keyring: the keys of its accounts;
+    drives: its drives that are file systems of their own."""
 
+    managed = True
+    tells_used = True
+    system = ""  # name for people
+    binary = ""  # program that tells the version; default: named after the kind
+    installed_by = ""  # name for `storelab install`; default: the kind
+    version_flag = "--version"  # of the program
+    version_pattern = r"(\S+)"  # the version is the first group in what the program then prints
+    front = "s3-"  # front-ends are the daemons whose names begin so, e.g. `s3-1`, `s3-2` …
+    most_front_ends = 1
+    most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
     # What is stopped together, by how the daemons' names begin. Front-ends first: then nothing is in flight any more.
     stops: Sequence[tuple[str, ...]] = ()
 
-    # What a store says of itself
+    def __init__(self, name: str, settings: Any, state: Path):
+        super().__init__(name, settings, state)
+        self.folder = Path(state).absolute() / name
+        self.data = self._data_folder()
+        self.keyring = Accounts(self.folder, self.place, name)
+        self.drives = drives.Drives(self)
+
+    def _data_folder(self) -> Path:
+        s = self.settings
+        if s.directory:
+            suffix = self.name.partition("+")[2]  # deployments of one store do not share their data
+            return Path(s.directory).expanduser().absolute() / suffix
+        if s.backing == "tmpfs":
+            return SHARED / f"storelab-{os.getuid()}-stores" / (f"{short_name(self.folder)}-{self.name}")
+        return self.folder / "data"
+
+    # What a kind of store says of itself
+
+    def program(self) -> Path:
+        """The program that tells the version. Raises UserError that says `storelab install …` where it is missing."""
+        kind = self.settings.kind
+        return program(self.binary or kind, self.installed_by or kind, self.place)
 
     def require(self) -> None:
         """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
         self.program()
+
+    @abstractmethod
+    def daemon(self, name: str) -> Daemon:
+        """How this daemon runs."""
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        """Names of daemons in stages, in the order of their start. front_ends: names of the front-ends."""
+        return (front_ends,)
+
+    @abstractmethod
+    def make_ready(self) -> None:
+        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
+
+        Idempotent.
+        """
+
+    def started(self, daemon: Daemon) -> None:
+        """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
+
+    def make_accounts(self, accounts: int) -> None:
+        """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
+
+    def warm_up_one(self, endpoint: Endpoint) -> None:
+        """Do one PUT and one GET in a bucket through a front-end.
+
+        Raises UserError, MeasurementFailed where the front-end is not usable (yet).
+        """
+        from storelab.stores.protocols import access, open_access
+
+        way = open_access(endpoint, self.credentials(), self.place)
+        with contextlib.suppress(access.BucketExists):
+            way.make_bucket("storelab-warmup")
+        key = f"warm-{re.split('[:/]', endpoint.url.rstrip('/'))[-1]}"
+        try:
+            way.write("storelab-warmup", key, b"warm")
+            if way.read("storelab-warmup", key) != b"warm":
+                raise MeasurementFailed(f"{self.place}: what was written at {endpoint.url} is not read back")
+        except (access.NoSuchBucket, access.AccessRefused) as error:
+            raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
+
+    def healthy(self, daemon: Daemon) -> bool:
+        """Whether a daemon that was started earlier can stay."""
+        return daemon.healthy(3.0)
+
+    def dismantle(self) -> None:
+        """Called when all daemons have stopped: remove namespaces, sockets, mounts."""
 
     def require_servers(self, copies: int, servers: str) -> None:
         """Raises UserError where there are fewer servers than copies. servers: what they are, for people."""
@@ -58,46 +147,76 @@ class Managed(Disks):
                     "use another folder",
                 )
 
-    @abstractmethod
-    def make_ready(self) -> None:
-        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
+    # Daemons and front-ends
 
-        Idempotent.
-        """
+    @cached_property
+    def daemons(self) -> "Daemons":
+        return self.daemons_of(self.folder)
 
-    def started(self, daemon: Daemon) -> None:
-        """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
+    def daemons_of(self, folder: Path) -> "Daemons":
+        """The daemons that are recorded in a store's folder."""
+        from storelab.stores.managed.daemons import Daemons  # here: planning needs no psutil, which is slow to import
 
-    def make_accounts(self, accounts: int) -> None:
-        """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
+        return Daemons(folder, self.place)
 
-    def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Do one PUT and one GET in a bucket through a front-end.
+    def actors(self) -> dict[str, int]:
+        """Daemons that run, and their workers."""
+        return self.daemons.everyone()
 
-        Raises UserError, MeasurementFailed where the front-end is not usable (yet).
-        """
-        from storelab.stores.protocols import access
-        from storelab.stores.protocols.open_access import open_access
+    def _number(self, name: str) -> int:
+        return int(name.removeprefix(self.front))
 
-        way = open_access(endpoint, self.credentials(), self.place)
-        with contextlib.suppress(access.BucketExists):
-            way.make_bucket("storelab-warmup")
-        key = f"warm-{re.split('[:/]', endpoint.url.rstrip('/'))[-1]}"
-        try:
-            way.write("storelab-warmup", key, b"warm")
-            if way.read("storelab-warmup", key) != b"warm":
-                raise MeasurementFailed(f"{self.place}: what was written at {endpoint.url} is not read back")
-        except (access.NoSuchBucket, access.AccessRefused) as error:
-            raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
+    def front_ends(self) -> list[str]:
+        """Names of the front-ends that run."""
+        return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
 
-    def healthy(self, daemon: Daemon) -> bool:
-        """Whether a daemon that was started earlier can stay."""
-        return daemon.healthy(3.0)
+    def address(self, front_end: int) -> str:
+        """The address that the front-end of this number (from 1) listens on."""
+        several = self.settings.front_end_addresses
+        return several[(front_end - 1) % len(several)] if several else self.settings.address
 
-    def dismantle(self) -> None:
-        """Called when all daemons have stopped: remove namespaces, sockets, mounts."""
+    def endpoint(self, name: str) -> Endpoint:
+        """How clients address this front-end."""
+        daemon = self.daemon(name)
+        ca_file = str(self.folder / "tls" / "ca.pem") if daemon.tls else None
+        host = getattr(self.settings, "advertise", None) or daemon.host
+        url = f"{'https' if daemon.tls else 'http'}://{host}:{daemon.ports[0]}"
+        return Endpoint(url, ca_file=ca_file, protocol=self.protocol)
 
-    # What follows from it
+    def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
+        names = self.front_ends()
+        if len(names) < front_ends:
+            raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
+        return [self.endpoint(n) for n in names[:front_ends]]
+
+    def most(self, axis: str) -> int:
+        return {"front_ends": self.most_front_ends, "accounts": self.most_accounts}[axis]
+
+    # Accounts
+
+    def accounts(self) -> int:
+        """How many accounts were ever asked for."""
+        return self.keyring.used()
+
+    def credentials(self, account: int = 0) -> Credentials | None:
+        return self.keyring.credentials(account) if self.protocol == "s3" else None
+
+    def make_keys(self, accounts: int) -> list[dict[str, str]]:
+        """Keys of the first `accounts` accounts; those that are missing are made."""
+        return self.keyring.make(accounts)
+
+    def root_keys(self) -> Credentials:
+        """Keys of the system's administrator, who is none of the accounts."""
+        return self.keyring.root()
+
+    def make_certificate(self) -> None:
+        """Make a certificate for the store's addresses in `tls/`, where the setting `tls` wants one."""
+        s = self.settings
+        if getattr(s, "tls", False):
+            names = [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
+            make_certificate(self.folder / "tls", names)
+
+    # Start and stop
 
     def prepare(self) -> None:
         """Raises UserError for a data folder that is not storelab's, or in use by another store."""
@@ -112,8 +231,8 @@ class Managed(Disks):
         for folder in (self.folder / "run", data):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (data / MARKER).write_text(str(self.folder))
-        if self.drive_size:
-            self.mount()
+        if self.drives.size:
+            self.drives.mount()
             (data / MARKER).write_text(str(self.folder))  # on the drive too, where it holds all data
         self.make_certificate()
         self.make_ready()
@@ -124,10 +243,10 @@ class Managed(Disks):
                 raise UserError(
                     self.place, f"{asked} {what.replace('_', '-')} asked", f"1 to {self.most(what)} are possible"
                 )
-        if self.daemons.elsewhere():
-            return elsewhere.look(self, front_ends, accounts)
+        if there := self.daemons.elsewhere():
+            return self._look(there, front_ends, accounts)
         self.require()
-        self.require_drives()
+        self.drives.require()
         self.mend()
         with self.daemons.lock():
             try:
@@ -141,15 +260,33 @@ class Managed(Disks):
             try:
                 self._start(front_ends)
                 self.make_accounts(accounts)
-                self.note_accounts(accounts)
+                self.keyring.use(accounts)
                 self._warm_up()
             except BaseException:
                 with contextlib.suppress(MeasurementFailed):
                     self._stop([n for n in self.daemons.records() if n not in before])
                     if not before:
                         self.dismantle()
-                        self.unmount()
+                        self.drives.unmount()
                 raise
+
+    def _look(self, there: str, front_ends: int, accounts: int) -> None:
+        """Raises UserError where a store that runs on another host has fewer front-ends or accounts, or one of them
+        does not answer. It is used, and never started, signalled or stopped from here."""
+        names = self.front_ends()
+        if len(names) < front_ends or self.accounts() < accounts:
+            raise UserError(
+                self.place,
+                f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {self.accounts()} are on "
+                f"{there}",
+                f"`storelab up` on {there}",
+            )
+        for name in names[:front_ends]:
+            try:
+                self.warm_up_one(self.endpoint(name))
+            except (UserError, MeasurementFailed, OSError) as error:
+                mend = f"`storelab up` on {there}; if that host is gone, remove {self.daemons.file}"
+                raise UserError(self.place, f"{name} on {there} does not answer: {error}", mend) from None
 
     def _start(self, front_ends: int) -> None:
         asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
@@ -163,7 +300,7 @@ class Managed(Disks):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # A daemon that lost the one it talks to tries again with growing pauses: starting it anew is quicker and
+            # A daemon that lost the one it talks to tries again with growing pauses: to start it again is quicker and
             # surer.
             fresh = fresh or bool(started)
 
@@ -201,12 +338,12 @@ class Managed(Disks):
     def down(self) -> list[int]:
         if not self.folder.exists() or self.daemons.elsewhere():
             return []
-        with contextlib.suppress(UserError):  # what cannot be mended keeps nobody from stopping it
+        with contextlib.suppress(UserError):  # an unrepairable fault must not prevent stopping the store
             self.mend()
         with self.daemons.lock():
             pids = self._stop(list(self.daemons.records())) + self.daemons.sweep()
             self.dismantle()
-            self.unmount()
+            self.drives.unmount()
             for path in (self.folder / "run").glob("*.sock"):
                 path.unlink(missing_ok=True)
             if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
@@ -220,7 +357,8 @@ class Managed(Disks):
         if there := self.daemons.elsewhere():
             return Cooling(why=f"its daemons run on {there}")
         stopped = len(self.down())
-        pages = PageCache([str(folder) for folder in (self.data, *([self.images] if self.disks() else []))])
+        images = [self.drives.images] if self.drives.folders() else []
+        pages = PageCache([str(folder) for folder in (self.data, *images)])
         pages.drop()
         self.up(front_ends, accounts)
         done = [f"{stopped} processes ended and started anew", f"pages of {pages.files} files dropped"]
@@ -241,3 +379,179 @@ class Managed(Disks):
         if self.daemons.resume():
             for name in self.front_ends():
                 self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
+
+    # State, version, room
+
+    def status(self) -> Status:
+        pids, there = self.daemons.running(), self.daemons.elsewhere()
+        missing = [n for stage in self.stages([f"{self.front}1"]) for n in stage if n not in pids]
+        state = "down" if not pids else "partly" if missing else "up"
+        detail = f"started on {there}" if there else f"missing: {', '.join(missing)}" if state == "partly" else ""
+        try:
+            version = self.version()
+        except (UserError, MeasurementFailed):
+            version = ""
+        urls = [self.endpoint(n).url for n in self.front_ends()]
+        return Status(self.name, self.settings.kind, state, version, urls, pids, detail)
+
+    def deployment(self) -> dict[str, Any]:
+        """System, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing and so on."""
+        names = list(self.daemons.running())
+        kinds = [n.rpartition("-")[0] or n for n in names]
+        out = {
+            "system": self.system,
+            "version": self.version(),
+            "daemons": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+            "front_ends": len(self.front_ends()),
+            "servers": getattr(self.settings, "servers", 1),
+            "redundancy": getattr(self.settings, "redundancy", "none"),
+            "backing": "memory" if self.settings.backing == "memory" else filesystem(self.data),
+            "tls": bool(getattr(self.settings, "tls", False)),
+            "accounts": self.accounts(),
+        }
+        if timeouts := self.timeouts():
+            out["timeouts"] = timeouts
+        if self.drives.folders():
+            out |= {"drive_size_bytes": self.drives.size, "drives_on": filesystem(self.drives.images)}
+        return out
+
+    @cached_property
+    def _version(self) -> str:
+        """Asked once for each installed program; kept in the store's folder."""
+        program, note = self.program(), self.folder / "version.json"
+        stamp = [str(program), program.stat().st_mtime_ns, program.stat().st_size]
+        with contextlib.suppress(UserError):
+            known = read_as(note, dict[str, Any], "")
+            if known.get("stamp") == stamp and isinstance(known.get("version"), str):
+                return known["version"]
+        version = self.ask_version(program)
+        if self.folder.exists():
+            write_json(note, {"stamp": stamp, "version": version})
+        return version
+
+    def ask_version(self, program: Path) -> str:
+        """What the program says of itself; '' where it tells none."""
+        done = processes.ask([program, self.version_flag], 30, environment(self.folder, {}))
+        found = re.search(self.version_pattern, done.stdout + done.stderr)
+        return found.group(1) if found else ""
+
+    def memory_only(self) -> bool:
+        return self.settings.backing == "memory" or filesystem(self.data) == "tmpfs" or self.drives.in_memory()
+
+    def data_folders(self) -> list[Path]:
+        return [self.data] if not self.memory_only() and not self.daemons.elsewhere() and self.data.exists() else []
+
+    def free_bytes(self) -> int | None:
+        return self.drives.free_bytes() if self.drives.folders() else shutil.disk_usage(existing(self.data)).free
+
+    def capacity_bytes(self) -> int | None:
+        """Room for objects on empty drives of its own; None where others use its disk too."""
+        return self.drives.capacity_bytes() if self.drives.folders() else None
+
+    def used_bytes(self) -> int | None:
+        """Blocks that the data folder takes (sparse files count what is there), once the kernel has written all."""
+        os.sync()
+        return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
+
+    # Faults, see docs/faults.md
+
+    def front_actors(self, front_ends: int) -> list[str]:
+        return [f"{self.front}{i}" for i in range(1, front_ends + 1)]
+
+    def data_actors(self) -> list[str]:
+        return [drives.WHOLE] if self.drives.size else []
+
+    def daemon_actors(self, front_ends: int | None = None) -> list[str]:
+        """Names of all daemons, with so many front-ends (default: the most that it can have)."""
+        fronts = self.front_actors(self.most_front_ends if front_ends is None else front_ends)
+        return [name for stage in self.stages(fronts) for name in stage]
+
+    def known_actors(self, front_ends: int) -> list[str]:
+        return list(dict.fromkeys([*self.daemon_actors(front_ends), *self.data_actors()]))
+
+    def mend(self) -> list[str]:
+        return [] if self.daemons.elsewhere() else super().mend()
+
+    def timeouts(self) -> dict[str, Any]:
+        """Settings that say when the system notices a loss, by their own names; {} where it has none that differ."""
+        return {}
+
+    def link(self, actor: str, place: str) -> network.Link:
+        """The network link of a daemon. Raises UserError where it has none of its own."""
+        if actor not in self.daemon_actors():
+            raise UserError(place, f"{actor} is a drive, and has no link", "name a daemon")
+        host = self.daemon(actor).host
+        others = [n for n in self.daemons.running() if n != actor and self.daemon(n).host == host]
+        if others and not host.startswith("127."):
+            raise UserError(
+                place, f"{actor} shares its address {host} with {others[0]}", "give it one of its own, or both the act"
+            )
+        return network.link_at(host, place, actor)
+
+    def drive_folder(self, actor: str) -> Path | None:
+        """The folder of an actor that is, or has, a drive which it misses when it is gone."""
+        return self.data if self.drives.size and actor == drives.WHOLE else None
+
+    def drive(self, actor: str, place: str) -> Path:
+        """The folder of an actor's drive. Raises UserError where none can be taken from it."""
+        if (folder := self.drive_folder(actor)) is None:
+            raise UserError(
+                place,
+                f"{actor} of store {self.name} (kind {self.settings.kind}) has no drive that can be taken from it",
+                "kill or hang a daemon instead",
+            )
+        return folder
+
+    def require_full(self, actor: str, place: str) -> None:
+        """Raises UserError where an actor's disk cannot be filled."""
+        if actor not in self.drives.folders():  # mounted or not yet: it will be
+            drives.require_full(self.drive(actor, place), place)
+
+    def fill(self, actor: str) -> str:
+        """Take all the room that an actor has; returns what there is to say of it."""
+        return f"{drives.fill(self.drive(actor, ''))} bytes"
+
+    def empty(self, actor: str) -> None:
+        """Undo `fill`."""
+        drives.empty(self.drive(actor, ""))
+
+    # Versions of its program, for upgrades
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """Daemons that run another version than the configured one, while a fault lasts."""
+        return {}
+
+    @cached_property
+    def _told_versions(self) -> dict[str, str]:
+        return {}
+
+    def program_of(self, version: str) -> Path:
+        """The program of this version. Raises UserError where there is none such."""
+        raise UserError(
+            self.place,
+            f"storelab has one version of {self.system} here, and no {version}",
+            "upgrade a store of kind seaweedfs, or write the act as a `command`",
+        )
+
+    def require_version(self, version: str, place: str) -> None:
+        """Raises UserError where no daemon can be upgraded to this version."""
+        try:
+            self.program_of(version)
+        except UserError as error:
+            raise UserError(place, error.problem, error.mend) from None
+
+    def version_of(self, actor: str) -> str:
+        """The version that a daemon runs."""
+        return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
+
+    def told_version(self, version: str) -> str:
+        """As the program of this version tells it; asked once, for it takes its time."""
+        if version not in self._told_versions:
+            self._told_versions[version] = self.ask_version(self.program_of(version))
+        return self._told_versions[version]
+
+
+def short_name(folder: Path) -> str:
+    """A short name that is this folder's alone, the same at every call: for namespaces and for folders on tmpfs."""
+    return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

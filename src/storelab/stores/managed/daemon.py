@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storelab.stores.managed.net import answers
+from storelab.stores.managed.network import answers
 
 
 @dataclass(frozen=True)

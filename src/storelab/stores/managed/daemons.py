@@ -1,18 +1,21 @@
-"""Daemons of a managed store: start, recognise, stop.
+"""Daemons of a managed store: start, recognise, stop; the processes that belong to one.
 
 Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else
 happens, and is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other
-processes of its session, share its fate. Callers hold `lock()` around what changes things.
+processes of its session, share its fate. Callers hold `lock()` around what changes things. A store that was started on
+another host which shares its folder is used, and never started, signalled or stopped from here.
 """
 
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
+import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +24,14 @@ import psutil
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import write_json
-from storelab.stores.managed import elsewhere, family
 from storelab.stores.managed.daemon import Daemon, environment, within
-from storelab.stores.managed.net import free
+from storelab.stores.managed.network import free
 
 LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
 TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process would never see the SIGTERM
 SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
+HELD_S = 1.0  # until a process that got SIGSTOP stands still
+STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 class Daemons:
@@ -85,7 +89,7 @@ class Daemons:
 
     def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
         """The recorded process if that very one still runs, on this host."""
-        if elsewhere.host({"": record}):
+        if other_host({"": record}):
             return None
         child = self._children.get(record["pid"])
         if child is not None and child.poll() is not None:
@@ -96,13 +100,13 @@ class Daemons:
                 return process  # unreaped, so nobody else has its pid; its title may be changing just now
             if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
                 return None
-            return process if family.runs_as(process.cmdline(), record["argv"]) else None
+            return process if runs_as(process.cmdline(), record["argv"]) else None
         except psutil.Error:
             return None
 
     def elsewhere(self) -> str:
         """The other host that these daemons run on, where several share the folder; '' where it is this one."""
-        return elsewhere.host(self.records())
+        return other_host(self.records())
 
     def running(self) -> dict[str, int]:
         """Name -> pid of the recorded daemons that run; all of those of another host, whose pids mean nothing here."""
@@ -112,7 +116,7 @@ class Daemons:
     def everyone(self) -> dict[str, int]:
         """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
-        workers = family.workers(leaders.values())
+        workers = workers_of(leaders.values())
         out = {name: p.pid for name, p in leaders.items()}
         return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
 
@@ -120,7 +124,7 @@ class Daemons:
         """The processes of a daemon, its leader first; none where it does not run."""
         record = self.records().get(name)
         leader = self.process(record) if record else None
-        return [leader, *family.workers([leader])[leader.pid]] if leader else []
+        return [leader, *workers_of([leader])[leader.pid]] if leader else []
 
     def log_tail(self, name: str, lines: int = 4) -> str:
         """The last lines of a daemon's log that say something, on one line."""
@@ -147,7 +151,7 @@ class Daemons:
                 if not usable:
                     raise UserError(
                         f"{self.place}.port",
-                        f"port {port} of {daemon.name} is taken{family.holder(port)}",
+                        f"port {port} of {daemon.name} is taken{holder(port)}",
                         f"stop that, or set {self.place}.port to another block",
                     )
 
@@ -158,7 +162,7 @@ class Daemons:
         """
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
-                same = family.runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
+                same = runs_as(process.info["cmdline"] or (), daemon.argv) and os.getuid() in (
                     0,
                     process.uids().real,
                 )
@@ -179,7 +183,7 @@ class Daemons:
             "grace": daemon.grace,
         }
         record |= {"host": daemon.host, "ports": list(daemon.ports)}
-        self._write({**self.records(), daemon.name: record | elsewhere.here()})
+        self._write({**self.records(), daemon.name: record | this_host()})
 
     def start(self, daemon: Daemon) -> int:
         """Start a daemon in a session of its own and record it; returns its pid.
@@ -229,19 +233,16 @@ class Daemons:
             time.sleep(0.02)
 
     def suspend(self) -> None:
-        """SIGSTOP to all, the last started first, before its workers; returns when they have stopped."""
+        """SIGSTOP to all, the last started first, before its workers; returns when they stand still."""
         leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
-        workers = family.workers(leaders)
-        for process in (p for leader in leaders for p in (leader, *workers[leader.pid])):
-            with contextlib.suppress(psutil.Error):
-                process.suspend()
-                while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-                    time.sleep(0.001)
+        workers = workers_of(leaders)
+        for leader in leaders:
+            hold([leader, *workers[leader.pid]])
 
     def resume(self) -> list[str]:
         """SIGCONT to all; returns the names of those that were suspended."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
-        workers, woken = family.workers(leaders.values()), []
+        workers, woken = workers_of(leaders.values()), []
         for name, leader in leaders.items():
             for process in (*workers[leader.pid], leader):
                 with contextlib.suppress(psutil.Error):
@@ -257,7 +258,7 @@ class Daemons:
         records = self.records()
         chosen = [n for n in (records if names is None else names) if n in records]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
-        workers = family.workers(alive.values())
+        workers = workers_of(alive.values())
         self._each(alive.values(), *TERMINATE)
         rest = [w for group in workers.values() for w in group]
         self._each(rest, psutil.Process.resume)
@@ -285,9 +286,7 @@ class Daemons:
         Returns the pids stopped.
         """
         wanted = None if names is None else set(names)
-        found = [
-            p for name, p in family.strays(self.logs, set(self.running().values())) if wanted is None or name in wanted
-        ]
+        found = [p for name, p in strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
         self._each(found, *TERMINATE)
         since = time.monotonic()
         for process in found:
@@ -322,3 +321,99 @@ class Daemons:
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)
+
+
+# Processes of a daemon: known by command line, by session, by where their output goes
+
+
+def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
+    """True if a process of this command line is `argv`.
+
+    Also if it is a prefix that is about to become it, or bears it in its title (nginx).
+    """
+    have, want = " ".join(cmdline).rstrip(), " ".join(argv)
+    return have == want or have.endswith(" " + want)
+
+
+def workers_of(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
+    """Pid of each leader of a session -> the other processes of its session, oldest first.
+
+    The leaders must be alive.
+    """
+    out: dict[int, list[psutil.Process]] = {p.pid: [] for p in leaders}
+    for pid in psutil.pids() if out else ():
+        with contextlib.suppress(OSError, psutil.Error):
+            if pid not in out and (session := os.getsid(pid)) in out:
+                out[session].append(psutil.Process(pid))
+    return {pid: sorted(found, key=lambda p: (p.create_time(), p.pid)) for pid, found in out.items()}
+
+
+def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
+    """(name of the daemon, process) of all that write to `logs`/<name>.log and read from nowhere.
+
+    sessions: those that are left out.
+    """
+    folder, out = f"{logs.resolve()}/", []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError, psutil.Error):
+            source, target = (str(Path(f"/proc/{pid}/fd/{fd}").readlink()) for fd in (0, 1))
+            if target.startswith(folder) and source == os.devnull and os.getsid(pid) not in sessions:
+                out.append((target.removeprefix(folder).partition(".log")[0], psutil.Process(pid)))
+    return out
+
+
+def holder(port: int) -> str:
+    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    try:
+        found = [
+            c.pid
+            for c in psutil.net_connections("tcp")
+            if c.laddr and c.laddr.port == port and c.status == psutil.CONN_LISTEN and c.pid
+        ]
+        return f" by {psutil.Process(found[0]).name()} (pid {found[0]})" if found else ""
+    except (psutil.Error, OSError):
+        return ""
+
+
+def kill(whole: Sequence[psutil.Process]) -> str:
+    """SIGKILL to a daemon and its workers; returns words for people."""
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    return f"pid {whole[0].pid}" if whole else ""
+
+
+def hold(whole: Sequence[psutil.Process]) -> str:
+    """SIGSTOP to a daemon and its workers; returns when they stand still, words for people."""
+    end = time.monotonic() + HELD_S
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
+    for process in whole:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while process.status() not in STILL and time.monotonic() < end:
+                time.sleep(0.001)
+    return f"pid {whole[0].pid}" if whole else ""
+
+
+def wake(whole: Sequence[psutil.Process]) -> None:
+    """SIGCONT, the workers first."""
+    for process in reversed(whole):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+
+
+@functools.cache
+def this_host() -> dict[str, str]:
+    """What a daemon's record says of its host: name, and boot id, which another host has not."""
+    return {"machine": platform.node(), "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
+
+
+def other_host(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """The other host that these daemons were started on; '' where it is this one.
+
+    A host that was booted anew has kept its name.
+    """
+    own = this_host()
+    others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])
+    return next((machine for machine in others if machine != own["machine"]), "")

@@ -1,12 +1,23 @@
-"""Settings that all managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
+"""Settings that managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.config_types import Boolean, Closed, FolderPath, Host, Once, Size, at_least
+from storelab.core.config_types import Closed, FolderPath, Host, Once, Size, at_least
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
+# Of some stores: `tls: Boolean = TLS` where front-ends may speak https, `drive_size: DriveSize = DRIVE_SIZE` where
+# drives may be file systems of their own.
+TLS: Any = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
+DriveSize = Annotated[Size | None, at_least("1 MiB")]
+DRIVE_SIZE: Any = Field(
+    None,
+    description=(
+        "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "
+        "root): it can be filled, and its fill level swept. Default: they share the disk of their folder."
+    ),
+)
 
 
 class ManagedSettings(Closed):
@@ -33,21 +44,3 @@ class ListeningSettings(ManagedSettings):
     advertise: Host | None = Field(
         None, description="Host name or address that clients are told in place of `address`."
     )
-
-
-class OnDrives(Closed):
-    """A managed store whose drives may be file systems of their own."""
-
-    drive_size: Annotated[Size | None, at_least("1 MiB")] = Field(
-        None,
-        description=(
-            "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "
-            "root): it can be filled, and its fill level swept. Default: they share the disk of their folder."
-        ),
-    )
-
-
-class SecureSettings(ListeningSettings):
-    """A managed store whose front-ends may speak https."""
-
-    tls: Boolean = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")

@@ -1,4 +1,28 @@
 """How storelab itself speaks with a store: endpoint and credentials, access over S3, files, WebDAV, WebHDFS.
 
-May import: `core`.
+May import: `host`, `core`. Client processes import this package: what is slow to import comes late.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storelab.stores.protocols.access import Access
+    from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+
+def open_access(
+    endpoint: "Endpoint", credentials: "Credentials | None", place: str, read_only: bool = False
+) -> "Access":
+    """Return the access that fits an endpoint's protocol.
+
+    place: place in the configuration, for messages; read_only: what would write raises UserError.
+    """
+    if endpoint.protocol == "s3":
+        from storelab.stores.protocols.s3 import S3Access
+        from storelab.stores.protocols.s3_clients import client
+
+        assert credentials is not None
+        return S3Access(client(endpoint, credentials, read_only=read_only), place)
+    from storelab.stores.protocols.files import FilesAccess
+
+    return FilesAccess(endpoint, place, read_only)

@@ -1,12 +1,16 @@
 """Access to a store of files and folders: POSIX, root:// and WebHDFS through fsspec, WebDAV."""
 
 import posixpath
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
+from xml.etree import ElementTree
+
+import urllib3
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.protocols import filesystems
@@ -19,6 +23,9 @@ from storelab.stores.protocols.access import (
 )
 from storelab.stores.protocols.endpoint import Endpoint
 
+ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/></prop></propfind>'
+CONNECTIONS = 16
+AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # methods that do the same when done twice
 UNREACHABLE = (
     *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
     *("unreachable", "no route", "timed out", "timeout", "expired"),
@@ -47,15 +54,6 @@ MISTAKES = (
 )
 
 
-def _namespace(endpoint: Endpoint) -> tuple[Any, str]:
-    """The file system, and what it calls the base folder. HTTP alone cannot list: WebDAV does."""
-    if endpoint.protocol == "http":
-        from storelab.stores.protocols.webdav import WebDav
-
-        return WebDav(endpoint), ""
-    return filesystems.data(endpoint, {}, 16), filesystems.base(endpoint)
-
-
 class FilesAccess(Access):
     """Buckets are folders below the endpoint's URL; keys are paths below them.
 
@@ -66,7 +64,11 @@ class FilesAccess(Access):
 
     def __init__(self, endpoint: Endpoint, place: str, read_only: bool = False):
         self.endpoint, self.place, self.read_only = endpoint, place, read_only
-        self.fs, self.base = _namespace(endpoint)
+        if endpoint.protocol == "http":  # HTTP alone cannot list: WebDAV does
+            self.fs: Any = WebDav(endpoint)
+            self.base = ""
+        else:
+            self.fs, self.base = filesystems.data(endpoint, {}, 16), filesystems.base(endpoint)
 
     def _path(self, bucket: str, key: str = "") -> str:
         return posixpath.join(self.base, bucket, key) if key else posixpath.join(self.base, bucket)
@@ -265,3 +267,118 @@ def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | Mea
         if any(sign in text.lower() for sign in signs):
             return UserError(f"{place}{key}", problem.format(host=host, text=text[:120]), mend)
     return MeasurementFailed(f"{place}: {text[:200]}")
+
+
+def _begin(answer: urllib3.BaseHTTPResponse, whole: bool) -> bytes:
+    """The first bytes of a body."""
+    if whole:
+        return answer.data[:500]
+    data = answer.read(500)
+    answer.close()
+    return data
+
+
+class WebDav:
+    """WebDAV as far as storelab needs it: facts, lists, whole objects, folders.
+
+    What servers do differently is dealt with here. No proxies; a request that finds its idle connection closed is tried
+    once more. Names are like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/' at
+    either end. Thread-safe.
+
+    Raises FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other status), and
+    urllib3's exceptions where no answer comes.
+    """
+
+    def __init__(self, endpoint: Endpoint):
+        self.url = endpoint.url.rstrip("/")
+        tls: dict[str, Any] = {"ssl_context": filesystems.tls_context(endpoint)} if self.url.startswith("https") else {}
+        self.pool = urllib3.PoolManager(
+            maxsize=CONNECTIONS,
+            headers=filesystems.authorization(endpoint),
+            timeout=urllib3.Timeout(connect=10, read=120),
+            retries=urllib3.Retry(connect=0, read=1, redirect=5, other=0, status=0, allowed_methods=AGAIN),
+            **tls,
+        )
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None = None, whole: bool = True, **headers: str
+    ) -> urllib3.BaseHTTPResponse:
+        """The answer; with `whole`, its body has been read."""
+        answer = self.pool.request(
+            method,
+            f"{self.url}/{quote(path)}",
+            body=body,
+            headers=dict(self.pool.headers) | headers,
+            redirect=method != "MKCOL",
+            preload_content=whole,
+        )
+        if answer.status < 300:
+            return answer
+        said = " ".join(re.sub(r"<[^>]*>", " ", _begin(answer, whole).decode(errors="replace")).split())[:100]
+        text = f"HTTP {answer.status} to {method} {self.url}/{path}" + (f" ({said})" if said else "")
+        if "not a directory" in said:  # XrdHttp answers 500 where others answer 404
+            raise NotADirectoryError(text)
+        if answer.status in (404, 410) or "no such file" in said:
+            raise FileNotFoundError(text)
+        raise {403: PermissionError, 405: FileExistsError if method == "MKCOL" else OSError}.get(
+            answer.status, OSError
+        )(text)
+
+    def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
+        """(components of its path, whether it is a folder, bytes) of a folder or object.
+
+        With depth `1`: of what is in the folder, too.
+        """
+        headers = {"Depth": depth, "Content-Type": "application/xml"}
+        for entry in ElementTree.fromstring(self._ask("PROPFIND", path, ASK, **headers).data).iter("{DAV:}response"):
+            place = re.sub(r"^https?://[^/]*", "", entry.findtext("{DAV:}href", "").strip())
+            folder = entry.find(".//{DAV:}resourcetype/{DAV:}collection") is not None
+            yield (
+                [c for c in unquote(place).split("/") if c],
+                folder,
+                int(entry.findtext(".//{DAV:}getcontentlength") or 0),
+            )
+
+    def info(self, path: str) -> dict[str, Any]:
+        _, folder, size = next(self._found(path, "0"))
+        return {"name": path, "type": "directory" if folder else "file", "size": size}
+
+    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
+        """What is in a folder. The folder itself is the entry with the shortest path, however the server spells it."""
+        path = path.strip("/")
+        found = list(self._found(path + "/" if path else "", "1"))
+        shortest = min((len(place) for place, _, _ in found), default=0)
+        return [
+            {"name": posixpath.join(path, place[-1]), "type": "directory" if folder else "file", "size": size}
+            for place, folder, size in found
+            if len(place) > shortest
+        ]
+
+    def server(self) -> str:
+        """What the server says of itself, e.g. `nginx/1.22.1`; '' where it is silent."""
+        return self.pool.request("OPTIONS", self.url + "/", redirect=False).headers.get("Server", "")
+
+    def cat_file(self, path: str, most: int | None = None) -> bytes:
+        if most is None:
+            return self._ask("GET", path).data
+        answer = self._ask("GET", path, whole=False)
+        try:
+            return answer.read(most)
+        finally:
+            answer.close()  # the rest of the object is not wanted
+
+    def pipe_file(self, path: str, data: bytes) -> None:
+        self._ask("PUT", path, data)
+
+    def rm_file(self, path: str) -> None:
+        self._ask("DELETE", path)
+
+    def mkdir(self, path: str) -> None:
+        """One level; nginx wants the '/'."""
+        self._ask("MKCOL", path + "/")
+
+    def rmdir(self, path: str) -> None:
+        """An empty folder. Many servers would remove a full one with all that is in it, so it is looked into first."""
+        if self.ls(path):
+            raise OSError(f"folder {self.url}/{path} is not empty")
+        self._ask("DELETE", path + "/")

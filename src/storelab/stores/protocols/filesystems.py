@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-from storelab.stores.protocols import botocore_options, tokens
+from storelab.stores.protocols import s3_clients, tokens
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 # XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but
@@ -63,8 +63,8 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
                 secret=environ["AWS_SECRET_ACCESS_KEY"],
                 token=environ.get("AWS_SESSION_TOKEN"),
                 endpoint_url=endpoint.url,
-                client_kwargs=botocore_options.client(endpoint),
-                config_kwargs=botocore_options.config(endpoint)
+                client_kwargs=s3_clients.client_options(endpoint),
+                config_kwargs=s3_clients.config_options(endpoint)
                 | {"max_pool_connections": connections, "http_session_cls": http_session()},
                 asynchronous=asynchronous,
                 **common,
@@ -132,8 +132,8 @@ def bare_session() -> Any:
     """Return a session of aiobotocore that reads nothing of the user, and whose clients are strict."""
     from aiobotocore.session import AioSession
 
-    session = AioSession(session_vars=botocore_options.session_variables())
-    botocore_options.strict(session)
+    session = AioSession(session_vars=s3_clients.session_variables())
+    s3_clients.strict(session)
     return session
 
 

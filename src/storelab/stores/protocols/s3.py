@@ -1,13 +1,33 @@
-"""Access to an S3 store through boto3. Retries are off."""
+"""Access to an S3 store through boto3, without retries; its errors on one line; whether S3 answers at an endpoint.
 
+A web server's page, a redirect and a server of another region answer too, and boto3 takes some of them for a store. So
+the first signed list must come back as S3's own XML; anything else is reported by its name.
+"""
+
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConfigParseError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
 
-from storelab.core.errors import MeasurementFailed
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.protocols.access import (
     DELETE_MARKER,
     OBJECT,
@@ -22,8 +42,44 @@ from storelab.stores.protocols.access import (
     Retention,
     StillHolds,
 )
-from storelab.stores.protocols.s3_mistakes import ERRORS, code, explain
 
+ERRORS = (BotoCoreError, ClientError, ResponseParserError)
+
+KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or the store's `profile`"
+REGION = "set the store's `region` to the server's"
+REDIRECTED = (
+    "redirected: the server sends requests for objects elsewhere",
+    "give the address that serves them as the store's `endpoint`",
+)
+# Error codes of S3 that a person mends: what is wrong, where to look.
+CODES = {
+    "InvalidAccessKeyId": ("the server does not know this access key", KEYS),
+    "SignatureDoesNotMatch": ("the secret key does not fit the access key (or a proxy alters the requests)", KEYS),
+    "InvalidToken": ("the session token is not valid", "log in again and set AWS_SESSION_TOKEN"),
+    "ExpiredToken": ("the session token has expired", "log in again and set AWS_SESSION_TOKEN"),
+    "RequestTimeTooSkewed": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
+    "RequestExpired": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
+    "AuthorizationHeaderMalformed": ("the signature is for another region", REGION),
+    "PermanentRedirect": ("the bucket lies in another region, or at another endpoint", REGION),
+    "IllegalLocationConstraintException": ("buckets of another region are asked for", REGION),
+    "InvalidLocationConstraint": ("the server has no such region", REGION),
+    "TemporaryRedirect": REDIRECTED,
+    **dict.fromkeys(("302", "303", "307", "308"), REDIRECTED),
+    "301": ("the bucket lies in another region, or at another endpoint", REGION),
+    "AccessDenied": (
+        "the server denies access (403)",
+        "check the rights of these credentials, or name the store's `bucket`",
+    ),
+    "AllAccessDisabled": ("the server denies access (403)", "check the rights of these credentials"),
+    "403": ("the server denies access (403)", "check credentials and their rights, or name the store's `bucket`"),
+    "NoSuchBucket": ("the bucket{} is not there", "check the store's `bucket`, or run `storelab stage`"),
+    "404": ("the bucket{} is not there, or this is no S3 server", "check the store's `endpoint` and `bucket`"),
+    "TooManyBuckets": (
+        "the account may have no more buckets",
+        "run `storelab clean`, lower `limits.buckets`, or name one `bucket`",
+    ),
+    "QuotaExceeded": ("the quota is used up", "run `storelab clean`, or ask for more"),
+}
 BUSY = (
     "SlowDown",
     "InternalError",
@@ -51,6 +107,8 @@ LISTINGS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "list_multipart_uploads": (("Uploads",), _UPLOADS),
     "list_buckets": (("Buckets",), {"ContinuationToken": "ContinuationToken"}),
 }
+LISTS = ("ListAllMyBucketsResult", "ListBucketResult")
+ADDRESS = "check address and port: the endpoint must be that of the S3 interface"
 
 
 class S3Access(Access):
@@ -301,3 +359,166 @@ class S3Access(Access):
 def _mark(name: str, entry: Mapping[str, Any]) -> str:
     """Return what tells an entry of a listing from all others."""
     return "\0".join([name, *(str(entry.get(member)) for member in ("Key", "Prefix", "Name", "VersionId", "UploadId"))])
+
+
+# What boto3 raises
+
+
+def code(error: Exception) -> str:
+    """The S3 error code, such as `NoSuchKey`; '' if the error is no answer of a server.
+
+    Where an answer has no code (to HEAD), its HTTP status.
+    """
+    return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
+
+
+def explain(error: Exception, place: str, bucket: str = "") -> UserError | MeasurementFailed:
+    """The exception to raise instead: UserError where a person can mend it, MeasurementFailed where the system fails.
+
+    place: place in the configuration, e.g. `stores.mine`; bucket: its name, where the request names one. Never shows
+    keys: only codes, the endpoint and the bucket.
+    """
+    url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "the endpoint"
+    host = re.sub(r"^(https?://[^/]+).*", r"\1", url)
+    spot = f"{place}.endpoint"
+    text = str(error)
+    match error:
+        case ConnectTimeoutError():
+            return UserError(spot, f"{host} does not answer (time-out)", "check address, port and firewall")
+        case EndpointConnectionError():
+            cause = str(getattr(error, "kwargs", {}).get("error", ""))
+            if re.search(r"resolve|Name or service|nodename|Temporary failure|getaddrinfo", cause):
+                return UserError(spot, f"the name in {host} cannot be resolved", "check the spelling and DNS")
+            why = "refuses the connection" if "refused" in cause else "cannot be reached"
+            return UserError(spot, f"{host} {why}", "check address and port, and that the server runs")
+        case SSLError():
+            if "WRONG_VERSION" in text or "record layer" in text:
+                return UserError(spot, f"{host} speaks no TLS", "write http:// instead of https://")
+            if "CERTIFICATE_VERIFY" in text:
+                why = re.search(r"verify failed: ([^(\"']+)", text)
+                problem = (
+                    f"the certificate of {host} is not trusted "
+                    f"({why.group(1).strip() if why else 'verification failed'})"
+                )
+                return UserError(spot, problem, "set the store's `ca_file`")
+            return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
+        case ReadTimeoutError():
+            return MeasurementFailed(f"{place}: {host} took the request, but does not answer (time-out)")
+        case ConnectionClosedError():
+            return MeasurementFailed(f"{place}: {host} closed the connection without an answer (an https port?)")
+        case ResponseParserError():
+            return UserError(spot, "what answers there is no S3 server", "check address and port")
+        case PartialCredentialsError():
+            lacks = str(getattr(error, "kwargs", {}).get("cred_var", "one of the two keys"))
+            return UserError(place, f"the credentials are half: {lacks} is missing", KEYS)
+        case ConfigParseError():
+            path = str(getattr(error, "kwargs", {}).get("path", "~/.aws"))
+            return UserError(
+                path, "is no file of AWS profiles", "write [profile] and `name = value` lines, or remove it"
+            )
+        case NoCredentialsError():
+            return UserError(place, "no credentials found", KEYS)
+        case ProfileNotFound():
+            return UserError(
+                f"{place}.profile", "there is no such AWS profile", "see ~/.aws/config and ~/.aws/credentials"
+            )
+        case ClientError():
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            name = code(error)
+            known = CODES.get(name) or CODES.get(str(status))
+            if known and status < 500:
+                problem = known[0].format(f" {bucket!r}" if bucket else "")
+                return UserError(place, f"{name}: {problem}" if not name.isdigit() else problem, known[1])
+            message = error.response.get("Error", {}).get("Message", "")[:200]
+            return MeasurementFailed(
+                f"{place}: {error.operation_name} failed with {name} (HTTP {status}) {message}".rstrip()
+            )
+    return MeasurementFailed(f"{place}: {type(error).__name__}: {text[:200]}")
+
+
+# Whether it is S3 that answers
+
+
+def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
+    """One signed list through a boto3 client; returns the `Server` header of the answer.
+
+    GET, because an answer to HEAD says no error code. bucket: the one given bucket, listed below `prefix`; else all
+    buckets are listed. Raises UserError that says what answers there.
+    """
+    answers: list[dict[str, Any]] = []
+    for operation in ("ListBuckets", "ListObjectsV2"):  # before botocore makes a 500 of what it does not like
+        s3.meta.events.register_first(
+            f"before-parse.s3.{operation}", lambda response_dict, **_: answers.append(dict(response_dict))
+        )
+    try:
+        if bucket:
+            s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        else:
+            s3.list_buckets()
+    except ERRORS as error:
+        if answers:
+            judge(answers[-1], place, s3.meta.endpoint_url, s3.meta.region_name)
+        plain = explain(error, place, bucket or "")
+        if isinstance(plain, UserError):
+            raise plain from None
+        problem = str(plain).removeprefix(f"{place}: ")
+        raise UserError(f"{place}.endpoint", problem, "check that it is an S3 server, and its state") from None
+    judge(answers[-1], place, s3.meta.endpoint_url, s3.meta.region_name)
+    return str(answers[-1]["headers"].get("server", ""))
+
+
+def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
+    """Raises UserError where the answer is none of S3, or of another region; errors that S3 itself tells pass.
+
+    answer: `status_code`, `headers`, `body`; url, region: the endpoint and the region that were asked.
+    """
+    status, headers = answer["status_code"], {k.lower(): v for k, v in answer["headers"].items()}
+    root = _root(answer["body"])
+    where = f"{place}.endpoint"
+    there = headers.get("x-amz-bucket-region") or (root.findtext("{*}Region") or "" if root is not None else "")
+    if root is not None and _tag(root) == "Error":
+        if there and there != region:
+            raise UserError(
+                f"{place}.region", f"the server's region is {there!r}, not {region!r}", f"set it to {there}"
+            )
+        if 300 <= status < 400:
+            other = root.findtext("{*}Endpoint") or ""
+            told = f"the bucket lies elsewhere: {other}" if other else "the bucket lies in another region"
+            raise UserError(where, told, "set `endpoint` and `region` to those of the bucket")
+        return
+    if 300 <= status < 400:
+        to = urlsplit(headers.get("location", ""))
+        named = f"{to.scheme}://{to.hostname}{f':{to.port}' if to.port else ''}{to.path}" if to.hostname else to.path
+        mend = "give that address, if S3 answers there" if to.hostname else ADDRESS
+        raise UserError(where, f"{url} answers with a redirect ({status}) to {named or 'nowhere'}, not with S3", mend)
+    if root is not None and status == 200 and _tag(root) in LISTS:
+        return
+    shown = "" if root is None and status == 500 else f" (HTTP {status})"  # botocore's own word for what it cannot read
+    raise UserError(where, f"{url} answers with {_named(answer['body'], headers, root)}{shown}, not with S3", ADDRESS)
+
+
+def _root(body: bytes) -> ElementTree.Element | None:
+    try:
+        return ElementTree.fromstring(body)
+    except (ElementTree.ParseError, ValueError, LookupError):
+        return None
+
+
+def _tag(root: ElementTree.Element) -> str:
+    return root.tag.rpartition("}")[2]
+
+
+def _named(body: bytes, headers: dict[str, str], root: ElementTree.Element | None) -> str:
+    """What this answer is, for people."""
+    text = body[:20_000].decode("utf-8", "replace")
+    server = re.sub(r"[^\w./ -]", "", headers.get("server", ""))[:40]
+    by = f" of {server}" if server else ""
+    if "html" in headers.get("content-type", "").lower() or re.search(r"<\s*(!doctype\s+html|html)\b", text, re.I):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.I | re.S)
+        shown = " ".join(re.sub(r"[^\w .,:;!?()'-]", " ", title.group(1)).split())[:60] if title else ""
+        return f"an HTML page{by}" + (f' titled "{shown}"' if shown else "")
+    if not body.strip():
+        return f"an empty body{by}"
+    if root is not None:
+        return f"XML of another kind{by}, <{_tag(root)[:40]}>"
+    return f"{headers.get('content-type', 'something').partition(';')[0][:40]}{by}"

@@ -27,16 +27,22 @@ class HdfsError(OSError):
     status = 0
 
 
-class HdfsAbsent(HdfsError, FileNotFoundError):
+class HdfsAbsent(FileNotFoundError):
     """There is no such path."""
 
+    kind = ""
+    status = 0
 
-class HdfsDenied(HdfsError, PermissionError):
+
+class HdfsDenied(PermissionError):
     """The user may not."""
+
+    kind = ""
+    status = 0
 
 
 def judged(answer: requests.Response) -> requests.Response:
-    """The answer itself where it is none of an error. Raises HdfsError."""
+    """Return the answer itself where it is none of an error. Raises HdfsError, HdfsAbsent, HdfsDenied."""
     if answer.status_code < 400:
         return answer
     try:

@@ -1,9 +1,15 @@
-"""What the daemons of an XRootD of ours are told, as text.
+"""Configuration of an XRootD of ours: the text that its daemons read, and its certificates.
 
 Waits that differ from XRootD's own defaults do so to start quickly, and to notice a loss within a campaign's run.
 """
 
+import ipaddress
 from collections.abc import Sequence
+from pathlib import Path
+
+from storelab.core.errors import MeasurementFailed
+from storelab.host import processes
+from storelab.install import program
 
 COMMON = """# {node} at {address}
 if exec xrootd
@@ -70,3 +76,46 @@ def proxy(node: str, address: str, port: int, origin: str, root: str, tls: bool)
 
 def timeouts() -> dict[str, int]:
     return {f"cms.delay {name}": seconds for name, seconds in WAITS.items()} | {"cms.conwait": CONNECT}
+
+
+def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None:
+    """Fill an empty folder: `ca.pem`, `server.pem` (the chain), `server.key`, and `authorities` with ca.pem by hash.
+
+    XRootD's clients look for the host of the URL among the DNS names of a certificate, also where that host is an
+    address; others look for it among the addresses. So every address is there twice, which `trustme` cannot do. And
+    XRootD's client before version 6 wants a folder of authorities, each under the hash of its name.
+    """
+    import trustme
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    authority = trustme.CA()
+    above = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    signer = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [x509.DNSName("localhost"), *map(x509.DNSName, addresses)]
+    names += [x509.IPAddress(ipaddress.ip_address(a)) for a in addresses]
+    issued = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "storelab xrootd")]))
+        .issuer_name(above.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(above.not_valid_before_utc)
+        .not_valid_after(above.not_valid_after_utc)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    plain = serialization.NoEncryption()
+    text = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    (folder / "server.pem").write_bytes(issued.public_bytes(serialization.Encoding.PEM))
+    (folder / "server.key").touch(mode=0o600)
+    (folder / "server.key").write_bytes(text)
+    (folder / "authorities").mkdir(exist_ok=True)
+    (folder / "authorities" / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    hashed = processes.ask([program("openssl", "xrootd", place), "rehash", folder / "authorities"])
+    if hashed.returncode:
+        raise MeasurementFailed(f"{place}: no folder of authorities could be made: {processes.words(hashed)}")
+    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())  # last: it says that all is there

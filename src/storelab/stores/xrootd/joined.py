@@ -6,21 +6,24 @@ the data servers themselves, as a site's own tools do; the redirector learns of 
 
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.stores.protocols.access import Access, BucketExists, NoSuchBucket
-from storelab.stores.protocols.files import FilesAccess
+
+if TYPE_CHECKING:  # it loads urllib3, which planning does not need
+    from storelab.stores.protocols.files import FilesAccess
 
 
 class JoinedAccess(Access):
     """ways: into each data server, in the order of their numbers."""
 
-    deletes_at_once = FilesAccess.deletes_at_once
+    deletes_at_once = 100  # as of FilesAccess
 
-    def __init__(self, ways: Sequence[FilesAccess], place: str):
+    def __init__(self, ways: "Sequence[FilesAccess]", place: str):
         self.ways, self.place = list(ways), place
 
-    def _from(self, bucket: str, key: str) -> list[FilesAccess]:
+    def _from(self, bucket: str, key: str) -> "list[FilesAccess]":
         """The servers in the order in which this key's are tried: a new file goes to the first."""
         first = zlib.crc32(f"{bucket}/{key}".encode()) % len(self.ways)
         return self.ways[first:] + self.ways[:first]
@@ -55,7 +58,7 @@ class JoinedAccess(Access):
                     seen.add(key)
                     yield key, size
 
-    def _with(self, bucket: str) -> list[FilesAccess]:
+    def _with(self, bucket: str) -> "list[FilesAccess]":
         """The servers that have this bucket. Raises NoSuchBucket where none has."""
         found = [way for way in self.ways if way.holds(bucket)]
         if not found:

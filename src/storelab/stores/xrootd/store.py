@@ -3,7 +3,7 @@
 It listens on all addresses whatever it is told, hence the namespaces, hence root. The servers themselves run as their
 package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, visible
 to it alone. One server has all the data; several have parts of them, and clients come in by a redirector or a proxy
-(`cluster.py`). See docs/stores.md.
+See docs/stores.md.
 """
 
 import contextlib
@@ -14,25 +14,35 @@ import pwd
 import shutil
 import socket
 import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import Field
+
+from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import debian, program
-from storelab.stores.managed import net
-from storelab.stores.managed.daemon import Daemon
-from storelab.stores.managed.facts import short_name
-from storelab.stores.managed.lan import Lan
-from storelab.stores.managed.netns import Namespace
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.managed import network
+from storelab.stores.managed.base import Managed, short_name
+from storelab.stores.managed.daemon import Daemon, within
+from storelab.stores.managed.network import INSIDE, Lan, Link, Namespace
+from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.access import Access, BucketExists, PatientAccess
 from storelab.stores.protocols.endpoint import Endpoint
-from storelab.stores.xrootd import asking, certificates
-from storelab.stores.xrootd.cluster import MOST_DOORS, Cluster
+from storelab.stores.protocols.filesystems import XROOTD
+from storelab.stores.xrootd import asking, conf
 from storelab.stores.xrootd.joined import JoinedAccess
-from storelab.stores.xrootd.settings import Settings
 
+MOST_SERVERS = 16
+MOST_DOORS = 4
+NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
+JOIN_S = 20.0  # until a redirector knows all data servers
 USERS = ("xrootd", "nobody")
 MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # a folder that is there and that everybody can reach
 # Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it.
@@ -64,11 +74,59 @@ raise SystemExit(0 if read == data else "what was written is not read back")
 """
 
 
-class XRootD(Cluster):
+class Settings(ManagedSettings):
+    """An XRootD server, or a redirector with several data servers, in network namespaces of its own (it listens on
+    all addresses); needs root."""
+
+    kind: Literal["xrootd"]
+    protocol: Literal["root", "http"] = Field("root", description="How clients talk to it: root:// or XrdHttp.")
+    servers: int = Field(
+        1,
+        ge=1,
+        le=MOST_SERVERS,
+        description="Data servers; from 2 on each has a namespace of its own, and clients come in by a door.",
+    )
+    door: Literal["redirector", "proxy"] = Field(
+        "redirector",
+        description="Of several data servers: a redirector sends clients on to one of them, a proxy moves the data "
+        "itself.",
+    )
+    jobs_on_servers: Boolean = Field(
+        False,
+        description="Client i runs on the host of data server i, in turn (launcher `local`, servers of 2 or more).",
+    )
+    tls: Boolean = Field(False, description="Speak TLS (roots://, https), with a certificate of storelab's own.")
+    port: int = Field(
+        10940,
+        ge=1024,
+        le=32000,
+        description="Port of root:// in its namespace; XrdHttp takes the next one (the same one, of several servers).",
+    )
+    subnet: str = Field(
+        "10.213.77.0/27",
+        description="Addresses of a network of its own: ours and the servers' (a /30 is enough for one server); must "
+        "not be in use.",
+        pattern=r"^[\d.]+/(2[4-9]|30)$",
+    )
+
+
+class XRootD(Managed):
+    """One server, or several data servers behind doors. `several`: whether there are such.
+
+    Each door and each data server is a node: a network namespace with an address of its own. A redirector is an xrootd
+    with a cmsd (the manager), a data server too; the cmsds tell each other which file is where.
+    """
+
     Settings = Settings
     system = "XRootD"
     version_flag, version_pattern = "-v", r"v(\d\S*)"
     protocol = "root"
+    stops = (("redirector-", "proxy-"), ("server-",))
+    recipe = debian.Packages(
+        ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
+        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+    ).parts
+    _asked = 1  # doors of this call of `up`
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
@@ -84,11 +142,6 @@ class XRootD(Cluster):
         if self.several:
             return Lan(name, self.settings.subnet, self.place, self.all_nodes())
         return Namespace(name, self.settings.subnet, self.place)
-
-    recipe = debian.Packages(
-        ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
-        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
-    ).parts
 
     def require(self) -> None:
         if self.settings.jobs_on_servers and not self.several:
@@ -118,9 +171,94 @@ class XRootD(Cluster):
 
         Its subnet lies behind those of the earlier ones.
         """
-        network = ipaddress.IPv4Network(settings.subnet, strict=False)
-        first = network.network_address + network.num_addresses * index
-        return settings.model_copy(update={"subnet": f"{first}/{network.prefixlen}"})
+        own = ipaddress.IPv4Network(settings.subnet, strict=False)
+        first = own.network_address + own.num_addresses * index
+        return settings.model_copy(update={"subnet": f"{first}/{own.prefixlen}"})
+
+    # Nodes and daemons
+
+    def node_of(self, name: str) -> str:
+        """The node of a daemon: `r1`, `p1`, `s1` …, `x1` of the one server."""
+        kind, _, number = name.rpartition("-")
+        return f"{NODES[kind]}{number}"
+
+    def all_nodes(self) -> list[str]:
+        """All that there may be, so that each has the same address every time."""
+        doors = [f"{kind}{i}" for kind in "rp" for i in range(1, MOST_DOORS + 1)]
+        return doors + [f"s{i}" for i in range(1, self.settings.servers + 1)]
+
+    def servers(self) -> list[str]:
+        return [f"server-{i}" for i in range(1, self.settings.servers + 1)]
+
+    def _redirectors(self) -> int:
+        """How many there are, or are to be now."""
+        if self.settings.door != "redirector":
+            return 1
+        return max([self._asked, *(self._number(n) for n in self.daemons.records() if n.startswith(self.front))])
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        """One that finds whom it needs missing waits for seconds before it tries again."""
+        if not self.several:
+            return (front_ends,)
+        numbers = [n.rpartition("-")[2] for n in front_ends] if self.settings.door == "redirector" else ["1"]
+        redirectors, managers = ([f"{kind}-{i}" for i in numbers] for kind in ("redirector", "manager"))
+        cmsds = [f"cmsd-{i}" for i in range(1, self.settings.servers + 1)]
+        out = [managers, cmsds, [*self.servers(), *redirectors]]
+        return out if self.settings.door == "redirector" else [*out, front_ends]
+
+    @property
+    def _manager_port(self) -> int:
+        return self.settings.port + 1
+
+    def text(self, node: str) -> str:
+        """The configuration of a node's daemons."""
+        s, here, root = self.settings, self.address_of(node), self.root()
+        if node.startswith("r"):
+            return conf.redirector(node, here, s.port, self._manager_port, root, s.tls)
+        if node.startswith("s"):
+            managers = [f"{self.address_of(f'r{i + 1}')}:{self._manager_port}" for i in range(self._redirectors())]
+            return conf.server(node, here, s.port, managers, root, s.tls)
+        if node.startswith("p"):
+            return conf.proxy(node, here, s.port, f"{self.address_of('r1')}:{s.port}", root, s.tls)
+        return conf.single(here, s.port, root, s.tls)
+
+    def environ_of(self, node: str) -> dict[str, str]:
+        """What a daemon needs besides; a proxy is a client too, and waits no longer than ours."""
+        out = {"HOME": self.root(), "TMPDIR": self.root()}
+        if node.startswith("p"):
+            out |= {f"XRD_{name.upper()}": str(value) for name, value in XROOTD.items()}
+            out |= {"X509_CERT_DIR": f"{self.root()}/authorities"} if self.settings.tls else {}
+        return out
+
+    def health_of(self, name: str) -> bool:
+        """Whether a daemon of several does its work."""
+        kind, node = name.rpartition("-")[0], self.node_of(name)
+        if kind == "manager":
+            with contextlib.suppress(OSError):
+                socket.create_connection((self.address_of(node), self._manager_port), 1.0).close()
+                return True
+            return False
+        if kind == "cmsd":  # it listens at no port
+            return (self.spool(node) / ".olb" / "olbd.admin").exists()
+        return asking.handshake(self.address_of(node), self.settings.port)
+
+    def ca_file(self) -> str | None:
+        return str(self.folder / "tls" / "ca.pem") if self.settings.tls else None
+
+    def make_accounts(self, accounts: int) -> None:
+        """Wait until every redirector would send clients to every data server."""
+        names = [n for n in self.daemons.running() if n.startswith("redirector-")]
+        if not within(JOIN_S, lambda: all(self._knows(n) >= self.settings.servers for n in names)):
+            told = ", ".join(f"{n} knows {self._knows(n)}" for n in names)
+            raise MeasurementFailed(f"{self.place}: of {self.settings.servers} data servers {told}")
+
+    def _knows(self, redirector: str) -> int:
+        """How many data servers a redirector would send clients to; -1 where it does not answer."""
+        try:
+            here = self.address_of(self.node_of(redirector))
+            return len(asking.servers_known(here, self.settings.port, self.ca_file(), ASK_S))
+        except MeasurementFailed:
+            return -1
 
     def root(self) -> str:
         """Where the servers find their folders."""
@@ -160,7 +298,7 @@ class XRootD(Cluster):
             (port,) if self.several else (port, port + 1),
             (lambda: self.health_of(name))
             if self.several
-            else (lambda: asking.handshake(host, port) and net.answers(host, port + 1, "/", tls=tls)),
+            else (lambda: asking.handshake(host, port) and network.answers(host, port + 1, "/", tls=tls)),
             environ=self.environ_of(node),
             prefix=(*(space.enter(node) if isinstance(space, Lan) else space.prefix), *enter),
             elsewhere=True,
@@ -173,7 +311,7 @@ class XRootD(Cluster):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700)
             nodes = self.all_nodes() if self.several else ["x1"]
-            certificates.make(folder, [self.address_of(node) for node in nodes], self.place)
+            conf.make_certificate(folder, [self.address_of(node) for node in nodes], self.place)
 
     def make_ready(self) -> None:
         """Stop what is of another form of this store: one server, or several."""
@@ -264,6 +402,55 @@ class XRootD(Cluster):
             done = processes.ask([sys.executable, "-c", PROBE, endpoint.url], 30, environ)
             if done.returncode:
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
+
+    def beside(self, client: int) -> tuple[str, ...]:
+        """Not by `ip netns exec`: a client needs no mounts of its own."""
+        if not (self.several and self.settings.jobs_on_servers):
+            return ()
+        server = self.servers()[client % self.settings.servers]
+        space = self.namespace.space(self.node_of(server))  # type: ignore[attr-defined]
+        return (str(program("nsenter", "xrootd", self.place)), f"--net=/run/netns/{space}")
+
+    # What they say of themselves
+
+    def data_actors(self) -> list[str]:
+        return self.servers() if self.several else []
+
+    def condition(self) -> Condition:
+        """As the first redirector has it: a file of a data server that it does not know is out of reach."""
+        if not self.several:
+            return super().condition()
+        known, wanted = self._knows("redirector-1"), self.settings.servers
+        if known < 0:
+            return Condition(DOWN, "the redirector does not answer")
+        detail = f"redirector: {known} of {wanted} data servers"
+        return Condition(DOWN if not known else DEGRADED if known < wanted else CLEAN, detail)
+
+    def timeouts(self) -> dict[str, Any]:
+        return conf.timeouts() if self.several else {}
+
+    def link(self, actor: str, place: str) -> Link:
+        if not self.several:
+            return {"device": INSIDE, "namespace": self.namespace.name}  # type: ignore[attr-defined]
+        return {"device": INSIDE, "namespace": self.namespace.space(self.node_of(actor))}  # type: ignore[attr-defined]
+
+    def answered(self) -> dict[str, dict[str, int] | None]:
+        """By their own count, all at once: one that hangs takes no time from the others."""
+        if not self.several:
+            return {}
+        if self.settings.door == "proxy":  # its connections stay
+            time.sleep(1.2 * conf.REPORT)
+        doors = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
+
+        def ask(name: str) -> dict[str, int] | None:
+            try:
+                return asking.served(self.address_of(self.node_of(name)), self.settings.port, self.ca_file())
+            except MeasurementFailed:
+                return None
+
+        names = [*doors, *self.servers()]
+        with ThreadPoolExecutor(len(names)) as pool:
+            return dict(zip(names, pool.map(ask, names), strict=True))
 
     def deployment(self) -> dict[str, Any]:
         told = super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}

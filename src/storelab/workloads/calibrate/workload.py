@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from storelab import stores
 from storelab.core import calibration
 from storelab.core.calibration import LOCAL, NETWORK
 from storelab.core.errors import UserError
@@ -79,6 +80,10 @@ def _names(point: Point) -> list[list[tuple[int, str]]]:
 
 
 class Calibrate(Workload):
+    def covers(self, kind: str) -> bool:
+        """Return whether the clients' ceiling, measured against the near-null server, holds for such a store."""
+        return stores.has_ceiling(kind)
+
     def client(self, job: Job) -> Client:
         if job.point.axes["target"] == NETWORK:
             return OPERATIONS[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))

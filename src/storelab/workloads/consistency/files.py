@@ -10,10 +10,9 @@ from typing import Any
 
 from storelab.core import clock
 from storelab.engines.common.error_classes import classify
-from storelab.stores.protocols import filesystems
+from storelab.stores.protocols import filesystems, open_access
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.stores.protocols.open_access import open_access
 from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen, View, listed
 
 _NOTHING = ".storelab-is-this-there"  # no object ever has this name

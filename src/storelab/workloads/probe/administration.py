@@ -4,7 +4,7 @@
 
 from storelab.core.answers import ERROR, NOT_TRIED, Told
 from storelab.stores.base import Store
-from storelab.stores.managed.administration import QUESTIONS
+from storelab.stores.managed.accounts import QUESTIONS
 
 
 def ask(store: Store) -> list[Told]:

@@ -20,6 +20,7 @@ from storelab.analysis.tables import build
 from storelab.cli import Settings, artefact
 from storelab.core import config, records
 from storelab.core.errors import UserError, without_tokens
+from storelab.stores import config as stores_config
 
 KINDS = {  # a member of each kind that a pack holds
     "results/c/raw/plan.json": b'{"points": [], "campaign": {}}\n',
@@ -295,7 +296,7 @@ def test_a_pack_is_a_project_folder_of_its_campaign(project, tmp_path):
         if isinstance(content, bytes):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(content)
-    again = config.load(tmp_path / "config.yaml")
+    again = stores_config.load(tmp_path / "config.yaml")
     assert (again.campaign, again.name, again.measure, again.repetitions) == ("example", "example", False, 1)
     assert again.campaign_dir == Path("results/example") and next(iter(again.stores)) == "alpha"
 

@@ -12,10 +12,10 @@ from throughput_rows import runs
 from storelab.analysis.records import published
 from storelab.analysis.tables import claims
 from storelab.analysis.tables import claims as table_of
-from storelab.core import config
 from storelab.core import plan as planning
 from storelab.core.axes import ALL
 from storelab.core.campaign.claims import NEEDS
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 

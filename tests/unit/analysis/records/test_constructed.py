@@ -23,7 +23,8 @@ from storelab.analysis.records import windows
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import knees, steadiness
 from storelab.analysis.tables import build
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6

@@ -12,13 +12,13 @@ from storelab.analysis.figures.draw import draw
 from storelab.analysis.latex import scaling as latex
 from storelab.analysis.records import selection as couplings
 from storelab.analysis.tables import throughput as of_rates
-from storelab.core import config as configuration
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.core.model import accounts_of
 from storelab.measure import check
 from storelab.stores import all_stores
+from storelab.stores import config as configuration
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 ROWS = [{"front_ends": n, "clients": 3 * n} for n in (1, 2, 3)]

@@ -9,7 +9,7 @@ from campaigns import built
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, guarantees
 from storelab.core import evidence, plan, records
-from storelab.core.config import Config
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 S = 10**9

@@ -9,7 +9,8 @@ from scipy.stats import binom
 
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build, guarantees
-from storelab.core import config, evidence, plan, records
+from storelab.core import evidence, plan, records
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 from storelab.workloads.consistency import ledger
 

@@ -17,8 +17,9 @@ from storelab.analysis.parts import words
 from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, points, roles
 from storelab.cli import measuring
-from storelab.core import config, plan
+from storelab.core import plan
 from storelab.core.errors import UserError
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 REPS = (1, 2, 3)

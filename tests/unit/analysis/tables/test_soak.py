@@ -17,9 +17,9 @@ from storelab.analysis.records.campaign import load
 from storelab.analysis.tables import build, guarantees, soak
 from storelab.analysis.tables.roles import step_ns
 from storelab.core import plan, records
-from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.measure import check
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 S = 10**9

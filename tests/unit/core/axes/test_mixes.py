@@ -10,8 +10,8 @@ from small_plan import URL, configured
 
 from storelab.core import plan
 from storelab.core.axes import mixes
-from storelab.core.config import Config
 from storelab.measure import plan_file
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}

@@ -10,9 +10,9 @@ from refusals import refusal
 
 from storelab.analysis.records import published as findings
 from storelab.analysis.statistics import judging
-from storelab.core import config
 from storelab.core import plan as planning
 from storelab.core.campaign.claims import NEEDS, Claim
+from storelab.stores import config
 from storelab.workloads import WORKLOADS
 
 PAGE = (ROOT / "docs" / "claims.md").read_text()

@@ -6,9 +6,9 @@ from functools import partial
 from fault_stores import STORES, acts
 from refusals import all_refused, check_refused, refusal
 
-from storelab.core import config as configuration
 from storelab.core.axes.faults import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
 from storelab.core.campaign.faults import most_lost, resolved
+from storelab.stores import config as configuration
 
 S = 10**9
 

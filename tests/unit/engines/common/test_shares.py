@@ -7,13 +7,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.model import Point
 from storelab.core.records import write_json
 from storelab.datasets import payload
 from storelab.engines.common.shares import Staged, folders, staged, to_delete
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Job
+from storelab.stores.config import Config
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
 

@@ -9,10 +9,10 @@ from small_plan import configured
 
 from storelab.cli import workflow
 from storelab.core import plan
-from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed
 from storelab.gang.launchers import choose, remote, srun
 from storelab.stores import all_stores
+from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
 
 

@@ -255,7 +255,7 @@ def test_administration_lists_users(asked, cluster, monkeypatch):
     monkeypatch.setattr(asked, "front_ends", lambda: ["node-2"])
     asked.folder.mkdir(parents=True)
     own = [k["access_key"] for k in asked.make_keys(2)]
-    asked.note_accounts(2)
+    asked.keyring.use(2)
     answers["ListKeys"] = (200, [{"id": key} for key in [*own, "another"]])
     users, keys = asked.administration()
     assert (users.answer, keys.answer) == (YES, NO) and "3 users, 2 of the 2" in users.evidence

@@ -14,8 +14,7 @@ from programs import python
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.managed import family
-from storelab.stores.managed.daemons import Daemon, Daemons
+from storelab.stores.managed.daemons import Daemon, Daemons, runs_as
 
 SERVER = """
 import http.server, sys
@@ -172,9 +171,9 @@ def master(daemons):
 def test_daemon_is_known_by_its_command_line():
     argv = ("/usr/sbin/nginx", "-c", "x.conf")
     for same in (argv, ["nginx:", "master", "process", *argv, ""], ["ip", "netns", "exec", "sl-1", *argv]):
-        assert family.runs_as(same, argv)
+        assert runs_as(same, argv)
     for other in (["/usr/sbin/nginx", "-c", "y.conf"], [], ["nginx: worker process", "", ""]):
-        assert not family.runs_as(other, argv)
+        assert not runs_as(other, argv)
 
 
 def test_workers_are_suspended_and_stopped_too(daemons, master):

@@ -8,7 +8,7 @@ from honest_s3 import FIRST, honest_s3
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed
-from storelab.stores.protocols import s3, s3_clients, s3_mistakes
+from storelab.stores.protocols import s3, s3_clients
 from storelab.stores.protocols.access import StillHolds
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
@@ -18,9 +18,9 @@ KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
 def test_silent_server_times_out(port_block):
     with socket.create_server(("127.0.0.1", port_block)):
         client = s3_clients.client(Endpoint(f"http://127.0.0.1:{port_block}"), KEYS, read_timeout=0.1)
-        with pytest.raises(s3_mistakes.ERRORS) as caught:
+        with pytest.raises(s3.ERRORS) as caught:
             client.list_buckets()
-    explained = s3_mistakes.explain(caught.value, "stores.mine")
+    explained = s3.explain(caught.value, "stores.mine")
     assert isinstance(explained, MeasurementFailed) and "time-out" in str(explained)
 
 

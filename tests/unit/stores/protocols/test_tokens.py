@@ -9,12 +9,12 @@ import pytest
 from refusals import NONE, check_refused, refusal
 
 from storelab.gang import credentials
-from storelab.stores.doors import Http, HttpSettings, Root, RootSettings
+from storelab.stores.external import Http, HttpSettings, Root, RootSettings
 from storelab.stores.protocols import tokens
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.stores.protocols.filesystems import authorization, tls_context
-from storelab.stores.s3.store import S3
-from storelab.stores.s3.store import Settings as S3Settings
+from storelab.stores.s3 import S3
+from storelab.stores.s3 import Settings as S3Settings
 
 SECRET = "eyJ.never-told"
 END = 1_700_000_000

@@ -18,12 +18,11 @@ from storelab.core.model import Point
 from storelab.engines.common.names import put_key
 from storelab.measure import check, deployment
 from storelab.stores import make
-from storelab.stores.protocols import s3
+from storelab.stores.protocols import open_access, s3
 from storelab.stores.protocols.access import Retention
 from storelab.stores.protocols.endpoint import Bucket as Place
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
-from storelab.stores.protocols.open_access import open_access
-from storelab.stores.s3.store import S3
+from storelab.stores.s3 import S3
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, left_over, stage, written
 

@@ -10,7 +10,7 @@ from storelab.core import plan
 from storelab.core.errors import MeasurementFailed
 from storelab.measure import deployment
 from storelab.stores import all_stores
-from storelab.stores.posix.directory import Directory
+from storelab.stores.external import Directory
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import filling, left_over, upload
 

@@ -21,7 +21,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.host import console, patience
 from storelab.stores.protocols.access import PatientAccess
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.stores.s3.store import S3, Settings
+from storelab.stores.s3 import S3, Settings
 from storelab.workloads.staging import by_loadgen, upload
 
 
@@ -60,7 +60,7 @@ def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
     code = f"""
         from pathlib import Path
         from storelab.stores.protocols.endpoint import Bucket
-        from storelab.stores.s3.store import S3, Settings
+        from storelab.stores.s3 import S3, Settings
         from storelab.workloads.staging import by_loadgen, upload
         store = S3("mine", Settings(kind="s3", endpoint={deaf!r}), Path("."))
         upload.put_items(store, "small", [(Bucket("b"), "k", Path({str(tmp_path / "body")!r}))])

@@ -12,8 +12,8 @@ from storelab.core.model import Point
 from storelab.engines.common.names import put_key
 from storelab.measure import deployment
 from storelab.stores import make
-from storelab.stores.posix.directory import Directory
-from storelab.stores.s3.store import S3
+from storelab.stores.external import Directory
+from storelab.stores.s3 import S3
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import buckets, left_over, stage, written
 

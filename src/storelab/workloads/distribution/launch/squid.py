@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import program
-from storelab.stores.managed import net
+from storelab.stores.managed import network
 
 ADDRESS, PORTS = "127.0.0.1", range(26500, 26600)
 MEMORY_MB, LARGEST_MB = 256, 64  # for objects; the largest of them that is kept
@@ -102,7 +102,7 @@ class Squid:
         parts = urlsplit(origin)
         if parts.scheme != "http":
             raise UserError(place, f"{parts.scheme} goes past an HTTP cache", "sweep scheme http, or http_cache none")
-        port = next((port for port in PORTS if net.free(ADDRESS, port)), None)
+        port = next((port for port in PORTS if network.free(ADDRESS, port)), None)
         if port is None:
             raise UserError(place, f"ports {PORTS[0]} to {PORTS[-1]} are all taken", "stop what holds them")
         self.port = port
@@ -150,7 +150,7 @@ class Squid:
 
     def _ready(self) -> None:
         end = time.monotonic() + READY_S
-        while not net.answers(ADDRESS, self.port, COUNTERS):
+        while not network.answers(ADDRESS, self.port, COUNTERS):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise MeasurementFailed(f"{self.place}: Squid is not usable; its log says: {self._said()}")
             time.sleep(0.05)
@@ -162,7 +162,7 @@ class Squid:
     def counters(self) -> dict[str, int]:
         """Since it started. Raises MeasurementFailed where it does not answer."""
         try:
-            return parsed(net.get(ADDRESS, self.port, COUNTERS, 10.0)[1].decode(errors="replace"))
+            return parsed(network.get(ADDRESS, self.port, COUNTERS, 10.0)[1].decode(errors="replace"))
         except (OSError, HTTPException, ValueError) as error:
             raise MeasurementFailed(f"{self.place}: Squid does not tell its counters: {error}") from None
 

@@ -1,0 +1,33 @@
+"""The configuration with the settings of its stores, each validated by the model of its kind."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator
+
+from storelab import stores
+from storelab.core import config
+from storelab.core.config_types import Name
+
+Store = Annotated[Any, PlainValidator(stores.parse)]
+
+
+class Config(config.Config):
+    """The whole configuration: config.yaml with the campaign file merged over it."""
+
+    stores: dict[Name, Store] = Field(min_length=1, description="Name: store (system under test).")
+
+    @classmethod
+    def keys_of_store(cls, kind: str) -> list[str]:
+        return list(stores.load(kind).Settings.model_fields)
+
+
+def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
+    """Load and validate files and overrides. Raises UserError that names file, key, value and mend."""
+    return config.load(main, extra, overrides, Config)
+
+
+def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> config.Rebuild:
+    """Load what a rebuild needs. Raises UserError, for a key of a wrong name anywhere, too."""
+    return config.load_rebuild(main, extra, overrides, Config)

@@ -1,0 +1,306 @@
+"""GlusterFS on this machine: the glusterd of its package, a brick for each server, and clients that mount the volume.
+
+glusterd makes the volume, starts bricks and the self-heal daemon, and starts them again when it starts. storelab finds
+these among the processes of the namespace and records them, so that each can be suspended, killed and hung; one that
+was killed is started again with glusterd's own words. See docs/stores/glusterfs.md.
+"""
+
+import itertools
+import os
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_as, write_json
+from storelab.host import processes
+from storelab.install import debian, program
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.managed.daemon import Daemon, environment, within
+from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
+
+VOLUME = "storelab"
+PORT = 24007  # of glusterd; bricks take theirs from 49152 on
+# Bricks of a set, and what `volume create` is told of it; how many of a set may be lost.
+SETS = {
+    "none": (1, (), 0),
+    "replica-2": (2, ("replica", "2"), 1),
+    "replica-3": (3, ("replica", "3"), 2),
+    "ec-2-1": (3, ("disperse", "3", "redundancy", "1"), 1),
+}
+TIMEOUTS = {"network.ping-timeout": "5"}  # seconds until a brick that is silent is given up; GlusterFS's own is 42
+TOOL_S = 60.0  # that glusterd's tool may take
+FOUND_S = 30.0  # until glusterd has started what belongs to the volume
+# Shell: three folders in the places that GlusterFS has for good, seen by what follows alone.
+ENTER = (
+    'mount --bind "$1" /var/lib/glusterd && mount --bind "$2" /run && mount --bind "$3" /var/log/glusterfs && shift 3 '
+    '&& exec "$@"'
+)
+CONFIGURATION = f"""volume management
+    type mgmt/glusterd
+    option working-directory /var/lib/glusterd
+    option transport-type socket
+    option transport.socket.keepalive-time 10
+    option transport.socket.keepalive-interval 2
+    option transport.socket.read-fail-log off
+    option transport.socket.listen-port {PORT}
+    option transport.address-family inet
+    option ping-timeout 0
+end-volume
+"""
+
+
+class Settings(MountedSettings):
+    """A GlusterFS volume whose bricks are processes of this machine, mounted through FUSE; needs root."""
+
+    kind: Literal["glusterfs"]
+    servers: int = Field(3, ge=1, le=12, description="Bricks; as many as the sets of `redundancy` take, or a multiple.")
+    redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1"] = Field(
+        "replica-3", description="Copies of every file, or two data and one of parity (dispersed)."
+    )
+    subnet: str = Field(
+        "10.213.85.0/30",
+        description="Two addresses of a link of its own: ours and the servers'; must not be in use.",
+        pattern=r"^[\d.]+/30$",
+    )
+
+
+class GlusterFS(Mounted):
+    Settings = Settings
+    system = "GlusterFS"
+    binary = "glusterd"
+    version_pattern = r"glusterfs (\d\S*)"
+    most_front_ends = 8
+    start_timeout = 60.0
+    stops = (("mount-",), ("heal-", "glusterd-"), ("brick-",))
+    recipe = debian.Packages(
+        ("glusterfs-server", "glusterfs-client", "iproute2"), "11 packages of its own, 34 MB to download"
+    ).parts
+
+    def require(self) -> None:
+        of_set, _, _ = SETS[self.settings.redundancy]
+        if self.settings.servers % of_set:
+            raise UserError(
+                f"{self.place}.servers",
+                f"{self.settings.servers} bricks make no whole sets of {of_set} ({self.settings.redundancy})",
+                f"set servers to {of_set} or a multiple",
+            )
+        super().require()
+        for name in ("gluster", "glusterfs", "glusterfsd"):
+            program(name, "glusterfs", self.place)
+
+    # Its daemons
+
+    def _bricks(self) -> list[str]:
+        return [f"brick-{i}" for i in range(1, self.settings.servers + 1)]
+
+    def _helpers(self) -> list[str]:
+        """The self-heal daemon, where there is something to heal."""
+        return [] if self.settings.redundancy == "none" else ["heal-1"]
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return (["glusterd-1"], [*self._bricks(), *self._helpers()], front_ends)
+
+    @property
+    def _spool(self) -> Path:
+        """What glusterd's programs keep while they run."""
+        return self.folder / "spool"
+
+    def daemon(self, name: str) -> Daemon:
+        host, kind = self.namespace.server, name.partition("-")[0]
+        if kind == "mount":
+            return self._mount(name)
+        if kind == "glusterd":
+            places = (self.data / "glusterd", self._spool / "run", self._spool / "log")
+            enter = ("/bin/sh", "-c", ENTER, "sh", *map(str, places))
+            log = ("-l", "/var/log/glusterfs/glusterd.log", "-L", "WARNING")
+            argv = (str(self.program()), "-N", "-f", str(self.folder / "glusterd.vol"), *log)
+            prefix = (*self.namespace.prefix, *enter)
+            return Daemon(name, argv, host, (PORT,), self._answers, 10.0, prefix=prefix, elsewhere=True)
+        # glusterd starts it as a daemon of its own: its words without the program are how it is known
+        words = self._started_by_glusterd().get(name, (f"--{name}-was-never-started",))
+        which = "glusterfsd" if kind == "brick" else "glusterfs"
+        prefix = (*self._inside(), str(program(which, "glusterfs", self.place)), "-N")
+        port = next((int(w) for before, w in itertools.pairwise(words) if before == "--brick-port"), 0)
+        health = (lambda: listens(host, port)) if port else (lambda: True)
+        return Daemon(name, words, host, (port,) if port else (), health, prefix=prefix, elsewhere=True)
+
+    def _mount(self, name: str) -> Daemon:
+        """A client of the volume, outside of the namespace: everybody sees what it mounts."""
+        place = self.mount_point(name)
+        argv = (
+            *(str(program("glusterfs", "glusterfs", self.place)), "-N", "--process-name", "fuse"),
+            *(f"--volfile-server={self.namespace.server}", f"--volfile-id={VOLUME}"),
+            *(f"--log-file={self._spool / 'log' / f'{name}.log'}", "--log-level=WARNING", str(place)),
+        )
+        return Daemon(name, argv, self.namespace.server, (), lambda: mounted(place), prefix=(*AFRESH, str(place)))
+
+    def make_ready(self) -> None:
+        super().make_ready()
+        folders = [self.data / name for name in ("glusterd", *self._bricks())]
+        folders += [self._spool / "run", self._spool / "log"]
+        folders += [self.mount_point(name) for name in self.front_actors(self.most_front_ends)]
+        for folder in folders:
+            if not mounted(folder):  # a mount whose program hangs answers nobody
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / "glusterd.vol").write_text(CONFIGURATION)
+        if "glusterd-1" not in self.daemons.running():
+            self._forget_the_dead()
+
+    def _forget_the_dead(self) -> None:
+        """glusterd takes who was killed for alive, by the number in a file, as long as nobody has reaped him."""
+        alive = {str(p.pid) for p in self.namespace.processes()}
+        for path in (self._spool / "run").rglob("*.pid"):
+            if path.read_text().strip() not in alive:
+                path.unlink()
+
+    def started(self, daemon: Daemon) -> None:
+        if daemon.name != "glusterd-1":
+            return
+        self._make_volume()
+        self._record_all()
+
+    # glusterd and its tool
+
+    def _inside(self) -> tuple[str, ...]:
+        """Command that enters the namespaces of glusterd, which those that it started are in too."""
+        pids = self.daemons.running()
+        pid = next((pids[n] for n in ("glusterd-1", *self._bricks(), "heal-1") if n in pids), 0)
+        return (str(program("nsenter", "glusterfs", self.place)), "--target", str(pid), "--mount", "--net", "--")
+
+    def _ask(self, *words: str, seconds: float = TOOL_S) -> subprocess.CompletedProcess[str]:
+        tool = (str(program("gluster", "glusterfs", self.place)), "--mode=script")
+        return processes.ask([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
+
+    def _told(self, *words: str) -> str:
+        """What the tool answers. Raises MeasurementFailed where it refuses."""
+        done = self._ask(*words)
+        if done.returncode:
+            raise MeasurementFailed(f"{self.place}: `gluster {' '.join(words[:2])}` failed: {processes.words(done)}")
+        return done.stdout
+
+    def _answers(self) -> bool:
+        return listens(self.namespace.server, PORT) and self._ask("pool", "list", seconds=5.0).returncode == 0
+
+    @cached_property
+    def _bricks_told(self) -> list[str]:
+        return [f"{self.namespace.server}:{self.data / name}" for name in self._bricks()]
+
+    def _make_volume(self) -> None:
+        """The volume, made once and started. Raises UserError where the data are of another one."""
+        told = self._ask("volume", "info", VOLUME)
+        if told.returncode:
+            how = SETS[self.settings.redundancy][1]
+            self._told("volume", "create", VOLUME, *how, *self._bricks_told, "force")
+            for key, value in TIMEOUTS.items():
+                self._told("volume", "set", VOLUME, key, value)
+            told = self._ask("volume", "info", VOLUME)
+        bricks, kind, state = facts(told.stdout)
+        if (bricks, kind) != (self._bricks_told, self._kind()):
+            raise UserError(
+                self.place,
+                f"the data are of a volume with {len(bricks)} bricks ({kind}) at {bricks[0] if bricks else '?'}",
+                f"set servers, redundancy and subnet back, or remove {self.data}",
+            )
+        if state != "Started":
+            self._told("volume", "start", VOLUME, "force")
+
+    def _kind(self) -> str:
+        """As glusterd calls it, e.g. `Distributed-Replicate`."""
+        of_set, words, _ = SETS[self.settings.redundancy]
+        name = {"replica": "Replicate", "disperse": "Disperse"}[words[0]] if words else "Distribute"
+        return f"Distributed-{name}" if words and self.settings.servers > of_set else name
+
+    # What glusterd started
+
+    @property
+    def _note(self) -> Path:
+        return self.folder / "started.json"
+
+    def _started_by_glusterd(self) -> dict[str, tuple[str, ...]]:
+        """Name of each brick and of the self-heal daemon -> its words, as glusterd started it last."""
+        if not self._note.exists():
+            return {}
+        found = read_as(self._note, dict[str, list[str]], f"`storelab down {self.name}`, then remove it")
+        return {n: tuple(words) for n, words in found.items()}
+
+    def _record_all(self) -> None:
+        """Wait until all are there, and record them. Raises MeasurementFailed where one is missing."""
+        wanted, found = {*self._bricks(), *self._helpers()}, {}
+        end = time.monotonic() + FOUND_S
+        while not wanted <= found.keys():
+            if time.monotonic() > end:
+                missing = ", ".join(sorted(wanted - found.keys()))
+                raise MeasurementFailed(f"{self.place}: glusterd did not start {missing} within {FOUND_S:g} s")
+            time.sleep(0.05)
+            found = {name: p for p in self.namespace.processes() if (name := self._name_of(p))}
+        write_json(self._note, {name: found[name].cmdline()[1:] for name in sorted(wanted)})
+        for name in sorted(wanted):
+            daemon = self.daemon(name)
+            if not within(FOUND_S, daemon.healthy):
+                raise MeasurementFailed(f"{self.place}: {name} takes no connections")
+            self.daemons.take(daemon, found[name])
+
+    def _name_of(self, process: Any) -> str:
+        """Of a process in the namespace: the name of the daemon; '' of what is none, or becomes one just now."""
+        import psutil
+
+        try:
+            words = process.cmdline()
+            if os.getsid(process.pid) != process.pid:  # who started it waits until it runs
+                return ""
+        except (OSError, psutil.Error):
+            return ""
+        if "--brick-name" in words:
+            return Path(words[words.index("--brick-name") + 1]).name
+        return "heal-1" if "glustershd" in words else ""
+
+    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+        """What glusterd has just started itself stays."""
+        return super()._taken_over(daemon, stale and daemon.name.startswith("mount-"))
+
+    # Faults, see docs/faults.md
+
+    _hurt = False  # a brick was lost, and files are still to be healed
+
+    def data_actors(self) -> list[str]:
+        return self._bricks()
+
+    def bears(self) -> int:
+        return SETS[self.settings.redundancy][2]
+
+    def timeouts(self) -> dict[str, Any]:
+        return dict(TIMEOUTS)
+
+    def condition(self) -> Condition:
+        """As processes run, and as bricks list files that another one of their set has missed."""
+        pids = self.daemons.running()
+        alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
+        pending = sum(map(self._pending, self._bricks()))
+        detail = f"bricks {len(alive)} of {self.settings.servers} serve; files to be healed {pending}"
+        if not alive:
+            return Condition(DOWN, detail)
+        # A file that is being written is listed too, for a moment: that is no recovery.
+        lost = len(alive) < self.settings.servers
+        self._hurt = lost or (self._hurt and pending > 0)
+        return Condition(DEGRADED if lost else RECOVERING if self._hurt else CLEAN, detail)
+
+    def _pending(self, brick: str) -> int:
+        folder = self.data / brick / ".glusterfs" / "indices" / "xattrop"
+        try:
+            return sum(not p.name.startswith("xattrop-") for p in folder.iterdir())
+        except OSError:
+            return 0
+
+
+def facts(told: str) -> tuple[list[str], str, str]:
+    """Bricks, kind and state of a volume from what `gluster volume info` prints."""
+    bricks = re.findall(r"^Brick\d+: (\S+)", told, re.MULTILINE)
+    kind, state = (re.search(rf"^{key}: (.+)$", told, re.MULTILINE) for key in ("Type", "Status"))
+    return bricks, kind.group(1).strip() if kind else "", state.group(1).strip() if state else ""

@@ -1,0 +1,223 @@
+"""Installing Java programs from Maven's repository: HDFS.
+
+`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars lie in one folder below the
+tools folder, made whole or not at all, with an archive of their loaded classes: Java then starts them in half the
+time.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host.processes import ask
+from storelab.install import Part, Progress, debian, project
+from storelab.install.running import told
+
+HADOOP = "3.4.1"
+PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
+OLDEST, NEWEST = 17, 23  # Java from 24 on has no security manager, which Hadoop 3.4 asks for
+JVMS = Path("/usr/lib/jvm")  # where Debian keeps them
+
+
+def java() -> Path | None:
+    """A Java that runs Hadoop: of JAVA_HOME, of PATH, of Debian; None without one."""
+    home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = [Path(home, "bin", "java")] if home else []
+    candidates += [Path(found)] if found else []
+    candidates += sorted(JVMS.glob("*/bin/java"))
+    return next((c.resolve() for c in candidates if c.exists() and OLDEST <= major(java_version(c)) <= NEWEST), None)
+
+
+def java_version(program: Path) -> str:
+    """E.g. `17.0.15+6`, '' where it tells none. Every JDK has it in a file; the program takes a good while to tell."""
+    with contextlib.suppress(OSError):
+        text = (program.resolve().parents[1] / "release").read_text(errors="replace")
+        if found := re.search(r'^JAVA_(?:RUNTIME_)?VERSION="([\w.+]+)', text, re.MULTILINE):
+            return found.group(1)
+    found = re.search(r'version "([\w.+]+)', ask([program, "-version"], 30).stderr)
+    return found.group(1) if found else ""
+
+
+def major(version: str) -> int:
+    digits = re.match(r"\d+", version)
+    return int(digits.group()) if digits else 0
+
+
+def hdfs_folder(tools: Path) -> Path:
+    """Folder of the jars."""
+    return tools / f"hdfs-{HADOOP}"
+
+
+def class_path(tools: Path) -> Path:
+    """A jar without classes that names all others."""
+    return hdfs_folder(tools) / "hdfs.jar"
+
+
+def class_archive(tools: Path, program: Path) -> Path:
+    """Archive of loaded classes for this Java; a Java that finds another one does without."""
+    return hdfs_folder(tools) / f"classes-{java_version(program)}.jsa"
+
+
+def parts(tools: Path, trial: type[Any]) -> list[Part]:
+    """trial: the store that is started once, to note its classes."""
+    return [
+        Part(
+            f"Java {OLDEST} to {NEWEST}",
+            "Debian package openjdk-17-jre-headless, 45 MB to download, 190 MB on disk; root or sudo",
+            lambda: java() is not None,
+            lambda progress: debian.install(["openjdk-17-jre-headless"], progress),
+        ),
+        Part(
+            f"Hadoop {HADOOP} (HDFS)",
+            (
+                "118 jars, 64 MB, with Maven (82 MB to download; the Debian package maven, root or sudo, where "
+                "there is "
+                "no mvn)"
+            ),
+            lambda: _complete(tools),
+            lambda progress: _get(tools, progress),
+        ),
+        Part(
+            f"archive of Hadoop's classes for {java_version(java() or Path('java')) or 'this Java'}",
+            "nothing to download; starts HDFS once, some 30 s, 90 MB on disk",
+            lambda: (program := java()) is not None and class_archive(tools, program).exists(),
+            lambda progress: _archive(tools, trial, progress),
+        ),
+    ]
+
+
+def _pins() -> str:
+    try:
+        return (PINS / "SHA256SUMS").read_text()
+    except OSError:
+        raise UserError(
+            "install", f"{PINS} is missing", "install a wheel of storelab that has it, or run it from a checkout"
+        ) from None
+
+
+def _complete(tools: Path) -> bool:
+    """The folder is made whole, or not at all: what it was verified with tells."""
+    noted = hdfs_folder(tools) / "SHA256SUMS"
+    return noted.exists() and class_path(tools).exists() and noted.read_text() == _pins()
+
+
+def _temporary(tools: Path) -> "tempfile.TemporaryDirectory[str]":
+    """A folder beside the final one, so that a rename does; gone afterwards."""
+    tools.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=".hdfs-", dir=tools, ignore_cleanup_errors=True)
+
+
+def _get(tools: Path, progress: Progress) -> None:
+    pins = _pins()
+    if not (mvn := shutil.which("mvn")):
+        debian.install(["maven"], progress)
+        mvn = shutil.which("mvn") or "/usr/bin/mvn"
+    with _temporary(tools) as temporary:
+        work = Path(temporary)
+        jars = work / "jars"
+        progress(f"downloading Hadoop {HADOOP} and what it needs")
+        # Maven keeps all that it downloads below the temporary folder: nothing is left in the home folder.
+        command = [mvn, "-B", "-q", "-f", f"{PINS}/pom.xml", f"-Dmaven.repo.local={work}/repository"]
+        command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
+        told(command, "Maven", 1200)
+        progress("comparing the jars with their pinned sums")
+        verify(jars, pins)
+        _name_all(jars, pins)
+        (jars / "SHA256SUMS").write_text(pins)
+        jars.chmod(0o755)
+        final = hdfs_folder(tools)
+        if final.exists():  # of other pins; what runs from it keeps its files open
+            final.rename(work / "old")
+        jars.rename(final)
+
+
+def verify(folder: Path, sums: str) -> None:
+    """Raises MeasurementFailed where the files of `folder` are not exactly those of `sums` (lines of sha256sum)."""
+    wanted = {name: digest for digest, name in (line.split(maxsplit=1) for line in sums.splitlines() if line)}
+    have = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
+    if wrong := sorted(name for name in wanted.keys() | have.keys() if wanted.get(name) != have.get(name)):
+        raise MeasurementFailed(
+            f"install: {len(wrong)} of {len(wanted)} jars are not those that are pinned, e.g. {wrong[0]}"
+        )
+
+
+def _name_all(jars: Path, sums: str) -> None:
+    """Write the jar that names all others, in the order of their sums' file.
+
+    An archive of classes holds for one order only.
+    """
+    entry = "Class-Path: " + " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
+    lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
+    with zipfile.ZipFile(jars / "hdfs.jar", "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(("Manifest-Version: 1.0", *lines, "", "")))
+
+
+def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
+    """Starts a small HDFS, notes which classes its daemons load, has Java archive them.
+
+    That is also the proof that it runs.
+    """
+    program = java()
+    if program is None:
+        raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one")
+    final = class_archive(tools, program)
+    with _temporary(tools) as temporary:
+        work = Path(temporary)
+        progress("starting HDFS once")
+        _trial(tools, trial, work)
+        lines = {line for path in work.glob("*.classes") for line in path.read_text().splitlines()}
+        classes = {line for line in lines if not line.startswith("#")}
+        (work / "classes").write_text("\n".join(sorted(classes)))
+        progress(f"archiving {len(classes)} classes")
+        options = [
+            "-Xshare:dump",
+            "-XX:-UsePerfData",
+            "-XX:+UseSerialGC",
+            f"-XX:SharedClassListFile={work}/classes",
+            f"-XX:SharedArchiveFile={work}/jsa",
+        ]
+        said = told([str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600)
+        if not (work / "jsa").exists():
+            raise MeasurementFailed(f"install: Java made no archive of classes: {said.strip()[-300:]}")
+        (work / "jsa").chmod(0o644)
+        (work / "jsa").replace(final)
+
+
+def _trial(tools: Path, trial: type[Any], work: Path) -> None:
+    """Runs a small HDFS below `work`: writes, reads, appends, lists, removes. Leaves `<daemon>.classes`.
+
+    Raises UserError, MeasurementFailed where it does not work.
+    """
+    from storelab.stores.managed import network
+    from storelab.stores.managed.base import LOOPBACK
+    from storelab.stores.protocols import filesystems
+
+    first = next(
+        (b for b in range(21000, 32000, trial.port_block) if all(network.free(LOOPBACK, p) for p in range(b, b + 8))),
+        None,
+    )
+    if first is None:
+        raise UserError("install", "no 8 free ports in a row between 21000 and 32000", "stop what listens there")
+    store = trial("trial", trial.Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")
+    store.tools = tools
+    store.java_options = (f"-XX:DumpLoadedClassList={work}/%s.classes",)
+    try:
+        store.up()
+        way, (endpoint,) = store.access(), store.endpoints()
+        way.make_bucket("trial")
+        way.write("trial", "a/b", b"first")
+        with filesystems.data(endpoint, {}, 1).open("/trial/a/b", "ab") as f:
+            f.write(b" second")
+        if way.read("trial", "a/b") != b"first second" or [k for k, _ in way.keys("trial")] != ["a/b"]:
+            raise MeasurementFailed("install: HDFS does not give back what was written")
+        way.delete("trial", ["a/b"])
+        way.drop_bucket("trial")
+    finally:
+        store.down()

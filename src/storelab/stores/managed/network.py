@@ -1,0 +1,381 @@
+"""Networks of managed stores: ports and small HTTP answers, namespaces with a link, faults of links.
+
+A server that listens on all addresses gets a network namespace: one pair of virtual interfaces with two addresses, ours
+outside, the server's inside (`Namespace`). Several servers that talk to each other are behind one switch (`Lan`), a
+bridge in a namespace of its own; a link leads from it to this host, and one to each node. Clients on this host reach
+the servers without entering; nobody beyond this machine does. Links are slowed by tc and cut by taking their interface
+down, which needs root.
+"""
+
+import contextlib
+import errno
+import http.client
+import ipaddress
+import json
+import os
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.host import processes
+from storelab.install import program
+
+if TYPE_CHECKING:
+    import psutil
+
+NAMES = Path("/run/netns")  # where iproute2 keeps the names of namespaces
+INSIDE, SWITCH = "eth0", "sw"  # names of interfaces in namespaces
+HANDLE = "5109:"  # of our queueing discipline
+LATENCY, LEAST_BURST = "50ms", 16_384  # of a token bucket
+Link = Mapping[str, str]  # device, and the name of its namespace ('' where it is this one)
+
+
+def get(
+    host: str,
+    port: int,
+    path: str,
+    timeout: float,
+    tls: bool = False,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, bytes]:
+    """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate;
+    timeout: in seconds.
+
+    Raises OSError, also where the answer is no HTTP.
+    """
+    wire = http.client.HTTPConnection(host, port, timeout=timeout)
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        wire = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    try:
+        with closing(wire):
+            wire.request(method, path, body, headers or {})
+            answer = wire.getresponse()
+            return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bool = False) -> bool:
+    """True if `get` answers 200."""
+    try:
+        return get(host, port, path, timeout, tls)[0] == 200
+    except OSError:
+        return False
+
+
+def free(host: str, port: int) -> bool:
+    """True if `port` can be listened at. Raises OSError where the address itself is wrong."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+class Namespace:
+    """A network namespace and its link.
+
+    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30 or larger;
+    place: of the store in the configuration, and kind: what installs iproute2, for messages.
+    """
+
+    def __init__(self, name: str, subnet: str, place: str, kind: str = "xrootd"):
+        self.name, self.place, self.kind = name, place, kind
+        try:
+            self.network = ipaddress.IPv4Network(subnet)
+        except ValueError as error:
+            raise UserError(
+                f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30"
+            ) from None
+        self.ours, self.server = (str(self.network.network_address + i) for i in (1, 2))
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """Command that enters the namespace, and a mount namespace of its own, and becomes what follows."""
+        return (str(self._ip()), "netns", "exec", self.name)
+
+    def _ip(self) -> Path:
+        return program("ip", self.kind, self.place)
+
+    def _run(self, *arguments: str, batch: str | None = None) -> str:
+        done = processes.ask([self._ip(), *arguments, *(["-batch", "-"] if batch else [])], feed=batch or "")
+        if done.returncode:
+            raise MeasurementFailed(
+                f"{self.place}: `{' '.join(['ip', *arguments])}` failed: {' '.join(done.stderr.split())[:200]}"
+            )
+        return done.stdout
+
+    def _json(self, *arguments: str) -> list[dict[str, Any]]:
+        return json.loads(self._run("-j", "-4", *arguments) or "[]")
+
+    def exists(self) -> bool:
+        """True if any part of it is there."""
+        return (NAMES / self.name).exists() or Path("/sys/class/net", self.name).exists()
+
+    def processes(self) -> "list[psutil.Process]":
+        """All that run in it."""
+        import psutil  # here: planning needs none, and it is slow to import
+
+        out: list[psutil.Process] = []
+        try:
+            own = (NAMES / self.name).stat()
+        except OSError:
+            return out
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError, psutil.Error):  # it ended meanwhile
+                theirs = Path(f"/proc/{pid}/ns/net").stat()
+                if (theirs.st_dev, theirs.st_ino) == (own.st_dev, own.st_ino):
+                    out.append(psutil.Process(pid))
+        return out
+
+    def _has(self, address: str, device: str, *where: str) -> bool:
+        """True if a device is up and has this address. where: `-n` and the namespace, of one elsewhere."""
+        try:
+            links = self._json(*where, "addr", "show", "dev", device)
+        except (MeasurementFailed, ValueError):
+            return False
+        return any(
+            a.get("local") == address and "UP" in link["flags"] for link in links for a in link.get("addr_info", [])
+        )
+
+    def complete(self) -> bool:
+        """True if both ends of the link are up and have their addresses."""
+        return self._has(self.ours, self.name) and self._has(self.server, INSIDE, "-n", self.name)
+
+    def _check_subnet(self) -> None:
+        """Raises UserError where an address or a route of this machine lies in the subnet, or it in one of theirs."""
+        taken = [
+            (f"{a['local']}/{a['prefixlen']}", link["ifname"])
+            for link in self._json("addr", "show")
+            for a in link.get("addr_info", [])
+        ]
+        taken += [(r["dst"], r.get("dev", r.get("type", "?"))) for r in self._json("route", "show")]
+        for text, device in taken:
+            if (
+                text != "default"
+                and device != self.name
+                and ipaddress.ip_network(text, strict=False).overlaps(self.network)
+            ):
+                raise UserError(
+                    f"{self.place}.subnet",
+                    f"{self.network} is in use ({text} at {device})",
+                    f"set {self.place}.subnet to another /{self.network.prefixlen}",
+                )
+
+    def up(self) -> None:
+        """Make it, or what is missing of it. Idempotent.
+
+        Raises UserError where the subnet is in use, MeasurementFailed.
+        """
+        if self.exists() and self.complete():
+            return
+        self._check_subnet()
+        self.down()
+        bits = self.network.prefixlen
+        try:
+            self._run("netns", "add", self.name)
+            outside = [
+                f"link add {self.name} type veth peer name {INSIDE} netns {self.name}",
+                f"addr add {self.ours}/{bits} dev {self.name}",
+                f"link set {self.name} up",
+            ]
+            self._run(batch="\n".join(outside) + "\n")
+            inside = ["link set lo up", f"addr add {self.server}/{bits} dev {INSIDE}", f"link set {INSIDE} up"]
+            self._run("-n", self.name, batch="\n".join(inside) + "\n")
+        except BaseException:
+            with contextlib.suppress(MeasurementFailed, UserError):
+                self.down()
+            raise
+
+    def down(self) -> None:
+        """Remove it. Idempotent; processes in it keep a namespace without a name, until they end."""
+        if Path("/sys/class/net", self.name).exists():
+            self._run("link", "delete", self.name)
+        if (NAMES / self.name).exists():
+            self._run("netns", "delete", self.name)
+
+
+class Lan(Namespace):
+    """Network namespaces behind one switch.
+
+    name: begins the names of its namespaces (`<name>-<node>`), and is that of the link's end on this host; nodes: all
+    that there may be; each has the same address every time.
+    """
+
+    def __init__(self, name: str, subnet: str, place: str, nodes: Sequence[str] = ()):
+        super().__init__(name, subnet, place)
+        hosts = [str(address) for address in self.network.hosts()]
+        if len(hosts) <= len(nodes):
+            raise UserError(
+                f"{place}.subnet",
+                f"{subnet} has {len(hosts)} addresses, and {len(nodes) + 1} are needed",
+                f"write {self.network.network_address}/{32 - (len(nodes) + 2).bit_length()}",
+            )
+        self.addresses = dict(zip(nodes, hosts[1:], strict=False))
+
+    def space(self, node: str) -> str:
+        """Name of a node's namespace."""
+        return f"{self.name}-{node}"
+
+    def enter(self, node: str) -> tuple[str, ...]:
+        """Command that enters a node's namespace, and a mount namespace of its own, and becomes what follows."""
+        return (str(self._ip()), "netns", "exec", self.space(node))
+
+    def spaces(self) -> list[str]:
+        """Names of its namespaces that are there."""
+        return sorted(p.name for p in NAMES.glob(f"{self.name}-*")) if NAMES.is_dir() else []
+
+    def exists(self) -> bool:
+        return bool(self.spaces()) or Path("/sys/class/net", self.name).exists()
+
+    def attach(self, nodes: list[str]) -> None:
+        """Make it with these nodes, or what is missing of it. Idempotent.
+
+        Raises UserError where the subnet is in use, MeasurementFailed.
+        """
+        bits = self.network.prefixlen
+        try:
+            if not self._has(self.ours, self.name) or self.space(SWITCH) not in self.spaces():
+                self._check_subnet()
+                self.down()
+                self._run("netns", "add", self.space(SWITCH))
+                self._run("-n", self.space(SWITCH), batch=f"link add {SWITCH} type bridge\nlink set {SWITCH} up\n")
+                self._run(
+                    batch=f"link add {self.name} type veth peer name ours netns {self.space(SWITCH)}\n"
+                    f"addr add {self.ours}/{bits} dev {self.name}\nlink set {self.name} up\n"
+                )
+                self._run("-n", self.space(SWITCH), batch=f"link set ours master {SWITCH} up\n")
+            for node in nodes:
+                self._attach(node, bits)
+        except BaseException:
+            with contextlib.suppress(MeasurementFailed, UserError):
+                self.down()
+            raise
+
+    def _attach(self, node: str, bits: int) -> None:
+        space, switch, address = self.space(node), self.space(SWITCH), self.addresses[node]
+        if space in self.spaces():
+            if self._has(address, INSIDE, "-n", space):
+                return
+            self._run("netns", "delete", space)
+        self._run("netns", "add", space)
+        self._run("-n", switch, batch=f"link add {node} type veth peer name {INSIDE} netns {space}\n")
+        self._run("-n", switch, batch=f"link set {node} master {SWITCH} up\n")
+        inside = ["link set lo up", f"addr add {address}/{bits} dev {INSIDE}", f"link set {INSIDE} up"]
+        self._run("-n", space, batch="\n".join(inside) + "\n")
+
+    def down(self) -> None:
+        """Remove it. Idempotent; processes in it keep a namespace without a name, until they end."""
+        if Path("/sys/class/net", self.name).exists():
+            self._run("link", "delete", self.name)
+        for space in self.spaces():
+            self._run("netns", "delete", space)
+
+
+# Faults of a link: only a daemon with an interface of its own has one
+
+
+def require_root(place: str) -> None:
+    if os.geteuid() != 0:
+        raise UserError(place, "slowing or cutting a link needs root", "run as root, or leave the act out")
+
+
+def link_at(address: str, place: str, who: str) -> Link:
+    """The link at an address of this network namespace. Raises UserError where it has none of its own."""
+    if address.startswith("127.") or address in ("::1", "localhost"):
+        raise UserError(
+            place,
+            f"{who} listens on {address}, which all programs here share: it has no link of its own",
+            "give it an address of its own (`front_end_addresses` in a testbed), or leave the act out",
+        )
+    for link in json.loads(_run("ip", "-j", "addr", "show") or "[]"):
+        if any(a.get("local") == address for a in link.get("addr_info", [])):
+            return {"device": link["ifname"], "namespace": ""}
+    raise UserError(place, f"no interface of this machine has {who}'s address {address}", "leave the act out")
+
+
+def require_slow(how: Mapping[str, Any], place: str) -> None:
+    """Raises UserError where this kernel cannot slow a link so: tried in a network namespace that goes at once."""
+    command = ["tc", "qdisc", "add", "dev", "lo", "root", *_discipline(how)]
+    done = processes.ask(["unshare", "--net", *command])
+    if done.returncode:
+        mend = "give `rate` alone, or use a kernel with netem" if "netem" in command else "use another kernel"
+        raise UserError(place, f"this kernel slows no link so ({processes.words(done)})", mend)
+
+
+def _discipline(how: Mapping[str, Any]) -> list[str]:
+    """The words for tc: a token bucket where only the rate is bounded."""
+    rate = how.get("rate_bytes_per_s")
+    bits = [f"{8 * rate}bit"] if rate else []
+    if "delay_ns" not in how and "loss_percent" not in how:
+        burst = max(LEAST_BURST, (rate or 0) // 250)
+        return ["tbf", "rate", *bits, "burst", str(burst), "latency", LATENCY]
+    out = ["netem"]
+    out += ["delay", f"{max(1, how['delay_ns'] // 1000)}us"] if "delay_ns" in how else []
+    out += ["loss", f"{how['loss_percent']:g}%"] if "loss_percent" in how else []
+    return out + (["rate", *bits] if bits else [])
+
+
+def slow(link: Link, how: Mapping[str, Any]) -> None:
+    """What leaves by this link is slowed, behind whatever shapes it already."""
+    _tc(link, "qdisc", "add", "dev", link["device"], *_place(link), "handle", HANDLE, *_discipline(how))
+
+
+def _place(link: Link) -> Sequence[str]:
+    """Behind the token bucket of a shaped link, else at the root."""
+    rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
+    root = next((r for r in rows if r.get("root")), {})
+    return ("parent", f"{root['handle']}1") if root.get("kind") == "tbf" else ("root",)
+
+
+def quick(link: Link) -> None:
+    """Undo `slow`; does nothing where it is undone."""
+    rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
+    for row in rows:
+        if row.get("handle") == HANDLE:
+            where = ("root",) if row.get("root") else ("parent", row["parent"])
+            _tc(link, "qdisc", "del", "dev", link["device"], *where)
+
+
+def routes(link: Link) -> list[str]:
+    """Routes that go when the interface does, and come not back with it."""
+    found = _ip(link, "route", "show", "table", "all", "dev", link["device"]).splitlines()
+    return [line.strip() for line in found if "proto kernel" not in line and line.strip()]
+
+
+def cut(link: Link) -> None:
+    _ip(link, "link", "set", link["device"], "down")
+
+
+def join(link: Link, lost: Sequence[str]) -> None:
+    """Undo `cut`. lost: the `routes` that it had."""
+    _ip(link, "link", "set", link["device"], "up")
+    for route in lost:
+        _ip(link, "route", "replace", *route.split(), "dev", link["device"])
+
+
+def _ip(link: Link, *words: str) -> str:
+    return _run("ip", *(["-n", link["namespace"]] if link["namespace"] else []), *words)
+
+
+def _tc(link: Link, *words: str) -> str:
+    return _run("tc", *(["-n", link["namespace"]] if link["namespace"] else []), *words)
+
+
+def _run(*command: str) -> str:
+    done = processes.ask(command)
+    if done.returncode:
+        raise MeasurementFailed(f"`{' '.join(command)}` failed: {processes.words(done)}")
+    return done.stdout

@@ -1,0 +1,254 @@
+"""OpenAFS on this machine: a cell of one server, and a client in user space (`afsd.fuse`) that mounts it.
+
+The servers look at fixed places only (/etc/openafs, /var/lib/openafs, /vicepa), so each runs in a root of its own: the
+system's folders, with the store's in these places. They start in the order in which they ask each other, without
+`bosserver`: a file server that asks for rights too early waits 30 s. Nobody proves who he is (no Kerberos), and
+everybody may do all in the cell's volume. See docs/stores/openafs.md.
+"""
+
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from storelab.core.errors import MeasurementFailed
+from storelab.host import processes
+from storelab.install import debian, program
+from storelab.stores.base import CLEAN, DOWN, Condition
+from storelab.stores.managed.daemon import Daemon, environment, within
+from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, mounted
+
+CELL = "storelab.test"
+VOLUME, TEMPLATE = "root.cell", "template"
+SERVERS = Path("/usr/lib/openafs")  # where Debian keeps them
+# Port and words of each server; Debian's own advice for the file server.
+PORTS = {"ptserver": 7002, "vlserver": 7003, "fileserver": 7000, "volserver": 7005}
+WORDS = {
+    "ptserver": ("ptserver",),
+    "vlserver": ("vlserver",),
+    "fileserver": (
+        *("dafileserver", "-p", "23", "-busyat", "600", "-rxpck", "400", "-s", "1200", "-l", "1200"),
+        *("-cb", "65535", "-b", "240", "-vc", "1200"),
+    ),
+    "salvager": ("salvageserver",),
+    "volserver": ("davolserver", "-p", "16"),
+}
+CACHE_KB = 100_000  # of the client's memory
+TOOL_S = 30.0  # that one of its tools may take
+READY_S = 60.0  # until its servers know each other
+QUIT_S = 30.0  # until a file server has put its volumes off-line
+ADMINISTRATORS, ANYBODY = (struct.pack("!i", number) for number in (-204, -101))  # as access lists name them
+# Shell: a root made of the system's folders, with the store's own in the places that OpenAFS has for good.
+ENTER = """set -e
+root=$1 own=$2 data=$3
+shift 3
+mount -t tmpfs -o mode=755 storelab "$root"
+for name in bin dev etc lib lib32 lib64 libx32 proc sbin usr var; do
+    if [ -L "/$name" ]; then cp -P "/$name" "$root/$name"
+    elif [ -d "/$name" ]; then mkdir "$root/$name"; mount --bind "/$name" "$root/$name"; fi
+done
+mkdir "$root/tmp" "$root/vicepa"
+mount --bind "$own/etc" "$root/etc/openafs"
+mount --bind "$data/lib" "$root/var/lib/openafs"
+mount --bind "$own/log" "$root/var/log/openafs"
+mount --bind "$data/vicepa" "$root/vicepa"
+exec chroot "$root" "$@"
+"""
+
+
+def answers(host: str, port: int, timeout: float = 1.0) -> bool:
+    """Whether a server of Rx tells its version there."""
+    asked = struct.pack("!5I4B2H", 0x1000, 0, 0, 0, 0, 13, 1 | 4, 0, 0, 0, 0) + b"\0"  # 13: version; first and last
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.settimeout(timeout)
+            s.connect((host, port))
+            s.send(asked)
+            return len(s.recv(1500)) > 28
+    except OSError:
+        return False
+
+
+class Settings(MountedSettings):
+    """An OpenAFS cell of one server on this machine, mounted through FUSE; needs root."""
+
+    kind: Literal["openafs"]
+    subnet: str = Field(
+        "10.213.89.0/30",
+        description="Two addresses of a link of its own: ours and the servers'; must not be in use.",
+        pattern=r"^[\d.]+/30$",
+    )
+
+
+class OpenAFS(Mounted):
+    Settings = Settings
+    system = "OpenAFS"
+    binary = "afsd.fuse"
+    start_timeout = 60.0
+    stops = (("mount-",), ("volserver-", "salvager-"), ("fileserver-",), ("vlserver-", "ptserver-"))
+    needs = (*Mounted.needs, "chroot")
+    recipe = debian.Packages(
+        ("openafs-fileserver", "openafs-dbserver", "openafs-fuse", "iproute2"), "12 packages of its own"
+    ).parts
+
+    def require(self) -> None:
+        super().require()
+        for name in ("afsd.fuse", "vos"):
+            program(name, "openafs", self.place)
+        for words in WORDS.values():
+            program(str(SERVERS / words[0]), "openafs", self.place)
+
+    def ask_version(self, program: Path) -> str:
+        """As it stands in the program: its tools tell none without a cell of this machine's own."""
+        found = re.search(rb"OpenAFS +(\d[\w.+~-]*)", program.read_bytes())
+        return found.group(1).decode() if found else ""
+
+    # Its daemons
+
+    def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
+        return (["ptserver-1", "vlserver-1"], ["fileserver-1", "salvager-1"], ["volserver-1"], front_ends)
+
+    @property
+    def _own(self) -> Path:
+        """What its programs keep while they run, and what they are told."""
+        return self.folder / "spool"
+
+    def daemon(self, name: str) -> Daemon:
+        host, kind = self.namespace.server, name.partition("-")[0]
+        if kind == "mount":
+            return self._mount(name)
+        places = (self._own / "root", self._own, self.data)
+        enter = ("/bin/sh", "-c", ENTER, "sh", *map(str, places))
+        server, *words = WORDS[kind]
+        argv = (str(SERVERS / server), *words)
+        health = (lambda: answers(host, PORTS[kind])) if kind in PORTS else (lambda: True)
+        ports = (PORTS[kind],) if kind in PORTS else ()
+        return Daemon(name, argv, host, ports, health, prefix=(*self.namespace.prefix, *enter), elsewhere=True)
+
+    def _mount(self, name: str) -> Daemon:
+        """The client, in the servers' network and this machine's folders: everybody sees what it mounts."""
+        place = self.mount_point(name)
+        argv = (
+            *(str(program("afsd.fuse", "openafs", self.place)), "-dynroot", "-fakestat", "-memcache"),
+            *("-blocks", str(CACHE_KB), "-confdir", str(self._own / "etc"), "-mountdir", str(place), "-f"),
+        )
+        network = (str(program("nsenter", "openafs", self.place)), f"--net=/run/netns/{self.namespace.name}", "--")
+        prefix = (*AFRESH, str(place), *network)
+        return Daemon(name, argv, self.namespace.server, (), lambda: self._shows(place), prefix=prefix, elsewhere=True)
+
+    def _shows(self, place: Path) -> bool:
+        """Asked from a process of its own: a mount that hangs would hold this one."""
+        return mounted(place) and processes.ask(["stat", str(self.shown(place))], 5.0).returncode == 0
+
+    def shown(self, mount: Path) -> Path:
+        """The cell's volume, to be written."""
+        return mount / f".{CELL}"
+
+    def make_ready(self) -> None:
+        super().make_ready()
+        own, server = self._own, self.namespace.server
+        folders = [own / "root", own / "log", own / "etc" / "server", self.data / "vicepa"]
+        folders += [self.data / "lib" / name for name in ("local", "db")]
+        if not mounted(self.mount_point()):  # a mount whose program hangs answers nobody
+            folders.append(self.mount_point())
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for etc in (own / "etc", own / "etc" / "server"):
+            (etc / "ThisCell").write_text(f"{CELL}\n")
+            (etc / "CellServDB").write_text(f">{CELL} #made by storelab\n{server} #afsdb\n")
+        (own / "etc" / "cacheinfo").write_text(f"{self.mount_point()}:{own}/cache:{CACHE_KB}\n")
+        (self.data / "vicepa" / "AlwaysAttach").touch()
+        (self.data / "lib" / "local" / "NetInfo").write_text(f"{server}\n")
+        (self.data / "lib" / "local" / "NoAuth").touch()
+
+    def started(self, daemon: Daemon) -> None:
+        if daemon.name == "vlserver-1":
+            self._await("pts", "listentries")
+            self._await("vos", "listaddrs")
+        if daemon.name == "volserver-1":
+            self._make_volume()
+
+    def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
+        """A file server finds the others again by itself."""
+        return super()._taken_over(daemon, stale and not daemon.name.startswith("fileserver-"))
+
+    def _stop(self, names: list[str]) -> list[int]:
+        """A file server that is only killed leaves volumes that must be salvaged: it is told to quit first."""
+        clients = [n for n in names if n.startswith(self.front)]
+        pids = super()._stop(clients)
+        for process in self.daemons.family_of("fileserver-1") if "fileserver-1" in names else ():
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGQUIT)
+                os.kill(process.pid, signal.SIGCONT)
+        within(QUIT_S, lambda: "fileserver-1" not in names or "fileserver-1" not in self.daemons.running())
+        return pids + super()._stop([n for n in names if n not in clients])
+
+    # Its tools
+
+    def _ask(self, tool: str, *words: str, seconds: float = TOOL_S) -> subprocess.CompletedProcess[str]:
+        """Run one in the network and the root of its servers."""
+        pids = self.daemons.running()
+        inside = ("--target", str(pids.get("vlserver-1", 0)), "--mount", "--net", "--root", "--wd=/", "--")
+        command = (str(program("nsenter", "openafs", self.place)), *inside, tool, *words, "-noauth")
+        return processes.ask(command, seconds, environment(self.folder, {}))
+
+    def _told(self, tool: str, *words: str) -> str:
+        """What a tool answers. Raises MeasurementFailed where it refuses."""
+        done = self._ask(tool, *words)
+        if done.returncode:
+            raise MeasurementFailed(f"{self.place}: `{tool} {words[0]}` failed: {processes.words(done)}")
+        return done.stdout
+
+    def _await(self, tool: str, *words: str, has: str = "") -> None:
+        """Ask until it answers, with `has` in the answer. Raises MeasurementFailed."""
+        end = time.monotonic() + READY_S
+        while (done := self._ask(tool, *words)).returncode or has not in done.stdout:
+            if time.monotonic() > end:
+                why = processes.words(done)
+                raise MeasurementFailed(f"{self.place}: `{tool} {words[0]}` does not answer as it should: {why}")
+            time.sleep(0.1)
+
+    def _make_volume(self) -> None:
+        """The cell's volume, made once: everybody may do all in it, and it has no quota.
+
+        A client of FUSE cannot change access lists, so that the list of a volume is changed in its dump.
+        """
+        server = self.namespace.server
+        self._await("vos", "listaddrs", has=server)
+        if self._ask("vos", "examine", VOLUME).returncode:
+            if not self._ask("vos", "examine", TEMPLATE).returncode:  # of a start that was cut short
+                self._told("vos", "remove", server, "a", TEMPLATE)
+            dump = self.data / "lib" / "template.dump"
+            self._told("vos", "create", server, "a", TEMPLATE)
+            self._told("vos", "dump", TEMPLATE, "-file", f"/var/lib/openafs/{dump.name}")
+            closed = dump.read_bytes()
+            if ADMINISTRATORS not in closed:
+                raise MeasurementFailed(f"{self.place}: a new volume's access list is not as storelab knows it")
+            dump.write_bytes(closed.replace(ADMINISTRATORS, ANYBODY))
+            self._told("vos", "restore", server, "a", VOLUME, "-file", f"/var/lib/openafs/{dump.name}")
+            self._told("vos", "setfields", VOLUME, "-maxquota", "0")
+            self._told("vos", "remove", server, "a", TEMPLATE)
+            dump.unlink()
+        self._await("vos", "examine", VOLUME, has="On-line")
+
+    # Faults, see docs/faults.md
+
+    def data_actors(self) -> list[str]:
+        return ["fileserver-1"]
+
+    def condition(self) -> Condition:
+        """Whether the one file server tells its version."""
+        serves = answers(self.namespace.server, PORTS["fileserver"], 0.5)
+        return Condition(CLEAN, "the file server answers") if serves else Condition(DOWN, "the file server is silent")
+
+    def deployment(self) -> dict[str, Any]:
+        return super().deployment() | {"client_cache_kb": CACHE_KB}

@@ -1,0 +1,66 @@
+"""`rclone serve s3` on this machine: one server over one folder, as a contrast to systems that are made for S3.
+
+Objects are plain files. All keys reach all buckets: it has one name space and no owners. One front-end, because a
+second one would not see for minutes what the first one wrote. See docs/stores/rclone.md.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from storelab.core.config_types import Boolean
+from storelab.install import wheels
+from storelab.stores.managed import network
+from storelab.stores.managed.base import Managed
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import TLS, ListeningSettings
+
+ACCOUNTS = 32  # keys that the server is told at its start
+
+
+class Settings(ListeningSettings):
+    """`rclone serve s3` over a folder, started and stopped by storelab."""
+
+    tls: Boolean = TLS
+    kind: Literal["rclone"]
+    port: int = Field(26500, ge=1024, le=32000, description="Its port.")
+
+
+class Rclone(Managed):
+    Settings = Settings
+    system = "rclone serve s3"
+    version_flag, version_pattern = "version", r"rclone v(\S+)"
+    most_accounts = ACCOUNTS
+    port_block = 16
+    recipe = wheels.rclone
+
+    def program(self) -> Path:
+        return wheels.rclone_program(self.place)
+
+    def make_ready(self) -> None:
+        (self.data / "objects").mkdir(exist_ok=True, mode=0o700)
+        self.make_keys(ACCOUNTS)
+
+    def daemon(self, name: str) -> Daemon:
+        """How the one server `s3-1` runs.
+
+        The keys come by the environment, since all users see a command line. Empty folders stay: a bucket is one.
+        """
+        s = self.settings
+        host, port = self.address(self._number(name)), s.port
+        argv = [str(self.program()), "--config=", "serve", "s3", f"--addr={host}:{port}"]
+        argv += ["--cache-dir", str(self.folder / "run" / "cache")]
+        if s.tls:
+            argv += [f"--cert={self.folder}/tls/server.pem", f"--key={self.folder}/tls/server.key"]
+        pairs = ",".join(f'"{keys["access_key"]},{keys["secret_key"]}"' for keys in self.keyring.known())
+
+        def answers() -> bool:
+            """It has no health check; without keys, whatever is asked is refused."""
+            try:
+                return network.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
+            except OSError:
+                return False
+
+        environ = {"RCLONE_AUTH_KEY": pairs}
+        return Daemon(name, (*argv, str(self.data / "objects")), host, (port,), answers, environ=environ, tls=s.tls)

@@ -1,1 +1,0 @@
-"""SeaweedFS: the store and its settings. May import: what `stores` may."""

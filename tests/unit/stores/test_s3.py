@@ -1,0 +1,233 @@
+"""External S3 stores: settings, credentials, and what else may answer at an endpoint."""
+
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from answer_server import answering
+from refusals import NONE, refusal
+
+from storelab.stores import make
+from storelab.stores.protocols.endpoint import Bucket, Credentials
+from storelab.stores.s3 import Settings
+
+KEYS = Credentials("AKIDNOTREAL", "SECRETNOTREAL")
+LIST = (
+    b'<?xml version="1.0"?><ListAllMyBucketsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
+    b"<Buckets/></ListAllMyBucketsResult>"
+)
+
+
+def store(**settings):
+    return make("mine", Settings(**{"kind": "s3", "endpoint": "http://127.0.0.1:9", **settings}), Path("none"))
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEYS.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS.secret_key)
+
+
+def test_endpoint_must_be_a_url():
+    urls = "s3.example.org ftp://x http:// https://x/path http://u:pw@x http://x:port http://x?y=1"
+    for url in urls.split():
+        message = refusal(store(endpoint=url).endpoints)
+        assert message.startswith("stores.mine.endpoint: ") and "pw" not in message, url
+
+
+def test_front_ends_are_counted():
+    two = store(endpoint=["http://a:1", "http://b:2/"])
+    assert [e.url for e in two.endpoints(2)] == ["http://a:1", "http://b:2"]
+    assert "3 front-ends asked, 2 known" in refusal(two.endpoints, 3)
+
+
+def test_resolve_all_gives_an_endpoint_for_each_address(monkeypatch):
+    addresses = [(socket.AF_INET, (a, 80)) for a in ("192.0.2.2", "192.0.2.1", "192.0.2.1")]
+    addresses.append((socket.AF_INET6, ("2001:db8::1", 80, 0, 0)))
+    found = [(family, 1, 6, "", at) for family, at in addresses]
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
+        ends = store(endpoint="http://s3.example.org:8080", resolve_all=True).endpoints(3)
+    assert [e.url for e in ends] == ["http://192.0.2.1:8080", "http://192.0.2.2:8080", "http://[2001:db8::1]:8080"]
+    for settings, text in (
+        ({"endpoint": "https://localhost:1"}, "certificate"),
+        ({"endpoint": "http://localhost:1", "addressing": "virtual"}, "`virtual`"),
+        ({"endpoint": ["http://a", "http://b"]}, "2 URLs"),
+        ({"endpoint": "http://no-such-host.invalid"}, "resolved"),
+    ):
+        assert text in refusal(store(resolve_all=True, **settings).endpoints), settings
+
+
+def test_names_of_buckets_are_valid():
+    assert store().bucket("Run.1", 7) == Bucket("storelab-run-1-0007")
+    assert store(bucket="given", prefix="lab").bucket("Run.1", 7) == Bucket("given", "lab/Run.1/b0007/")
+    assert "longer than 63" in refusal(store().bucket, "c" * 60, 0)
+
+
+def test_presets_decide_about_multipart_uploads():
+    found = [store(preset=f"huawei-uds-{n}").endpoints()[0].multipart for n in (1, 2)]
+    assert found == [False, True]
+
+
+def test_credentials_come_from_environment(keys, monkeypatch):
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "TOKEN")
+    found = store().credentials()
+    assert (found.access_key, found.secret_key, found.session_token) == (KEYS.access_key, KEYS.secret_key, "TOKEN")
+    assert "NOTREAL" not in repr(found)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    assert "AWS_ACCESS_KEY_ID" in refusal(store().credentials)
+
+
+def test_credentials_come_from_a_profile(keys, monkeypatch, tmp_path):
+    (tmp_path / "credentials").write_text(
+        "[lab]\naws_access_key_id = PA\naws_secret_access_key = PS\naws_session_token = PT\n[bare]\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    found = store(profile="lab").credentials()
+    assert (found.access_key, found.secret_key, found.session_token) == ("PA", "PS", "PT")
+    for profile in ("other", "bare"):
+        message = refusal(store(profile=profile).credentials)
+        assert message.startswith("stores.mine.profile: ") and (profile == "other" or "'bare'" in message)
+
+
+# What answers
+
+HTML = {"Content-Type": "text/html", "Server": "nginx/1.24.0"}
+NGINX = b"<html>\n<head><title>Welcome to nginx!</title></head><body><h1>Welcome</h1></body></html>"
+BAD = b"<html><head><title>404 Not Found</title></head><body><hr>nginx/1.24.0</body></html>"
+LOGIN = {"Location": "https://login.example.org/sso?token=abc"}
+REGION = b"<Error><Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-1</Region></Error>"
+ELSEWHERE = b"<Error><Code>PermanentRedirect</Code><Endpoint>b.s3.example.org</Endpoint></Error>"
+# (status, headers, body) of an answer, and what the message contains
+STRANGERS = [
+    ((200, HTML, NGINX), 'nginx/1.24.0 titled "Welcome to nginx!" (HTTP 200)'),
+    ((404, HTML, BAD), 'nginx/1.24.0 titled "404 Not Found" (HTTP 404)'),
+    ((403, {"Content-Type": "text/html"}, b"<html><title>Access denied</title>"), '"Access denied" (HTTP 403)'),
+    ((503, HTML, BAD), "an HTML page of nginx/1.24.0"),
+    ((200, {}, b""), "an empty body (HTTP 200)"),
+    ((200, {"Content-Type": "application/json"}, b'{"ok": true}'), "application/json"),
+    ((200, {}, b"<feed><entry/></feed>"), "<feed>"),
+    ((302, LOGIN, b""), "(302) to https://login.example.org/sso,"),
+    ((301, {"Location": "/web/"}, b""), "(301) to /web/,"),
+    ((400, {}, REGION), "stores.mine.region: the server's region is 'eu-west-1', not 'us-east-1'; set it to eu-west-1"),
+    ((301, {"x-amz-bucket-region": "eu-west-1"}, ELSEWHERE), "the server's region is 'eu-west-1'"),
+    ((307, {}, ELSEWHERE), "b.s3.example.org"),
+    ((500, {}, b"<Error><Code>InternalError</Code></Error>"), "InternalError (HTTP 500)"),
+]
+REFUSALS = [
+    (403, "SignatureDoesNotMatch", "the secret key does not fit"),
+    (403, "InvalidAccessKeyId", "does not know this access key"),
+    (403, "AccessDenied", "denies access"),
+    (403, "SomethingOfTheirOwn", "denies access"),
+    (403, "RequestTimeTooSkewed", "clock of this machine"),
+    (400, "ExpiredToken", "expired"),
+    (400, "AuthorizationHeaderMalformed", "`region`"),
+    (301, "PermanentRedirect", "region"),
+    (404, "NoSuchBucket", "bucket"),
+    (503, "SlowDown", "SlowDown"),
+]
+
+
+@pytest.fixture
+def server(keys):
+    """A function that returns how `up` refuses a store whose server gives one answer to everything."""
+    answer = [(200, {}, LIST)]
+    with answering(lambda request: answer[0]) as port:
+
+        def refused(given, **settings):
+            answer[0] = given
+            return refusal(store(endpoint=f"http://127.0.0.1:{port}", **settings).up)
+
+        yield refused
+
+
+def test_answer_of_s3_is_accepted(keys):
+    with answering(lambda request: (200, {"Server": "Ceph"}, LIST)) as port:
+        found = store(endpoint=f"http://127.0.0.1:{port}")
+        found.up()
+        assert found.version() == "Ceph"
+
+
+def test_other_answers_are_named(server):
+    assert server((200, {}, b"<ListBucketResult><Name>b</Name></ListBucketResult>"), bucket="given") == NONE
+    for answer, text in STRANGERS:
+        for message in (server(answer, bucket=bucket) for bucket in (None, "given")):
+            assert text in message and message.startswith("stores.mine") and "; " in message, (answer, message)
+            assert "token" not in message, (answer, message)
+
+
+def test_errors_of_s3_are_explained_without_keys(server):
+    for status, code, text in REFUSALS:
+        key = f"<AWSAccessKeyId>{KEYS.access_key}</AWSAccessKeyId>"
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>m</Message>{key}</Error>"
+        message = server((status, {}, body.encode()))
+        assert text in message and message.startswith("stores.mine") and "NOTREAL" not in message, (code, message)
+
+
+def test_unreachable_endpoints_are_named(keys, port_block):
+    url = f"http://127.0.0.1:{port_block}"
+    assert refusal(store(endpoint=url).up).startswith(f"stores.mine.endpoint: {url} refuses")
+    far = store(endpoint="http://no-such-host.invalid")
+    assert "http://no-such-host.invalid cannot be resolved" in refusal(far.up)
+    assert far.status().state == "external"
+    with answering(lambda request: (200, {}, b"")) as port:
+        assert "http://" in refusal(store(endpoint=f"https://127.0.0.1:{port}").up), "it speaks no TLS"
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl, which makes the certificate, is not installed")
+def test_certificates_are_verified(keys, tmp_path):
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost"
+    more = ["-addext", "subjectAltName=DNS:localhost", "-keyout", "key", "-out", "crt"]
+    subprocess.run([*command.split(), *more], cwd=tmp_path, check=True, capture_output=True)
+    both = tmp_path / "both.pem"
+    both.write_text((tmp_path / "key").read_text() + (tmp_path / "crt").read_text())
+    with answering(lambda request: (200, {}, LIST), both) as port:
+        url = f"https://localhost:{port}"
+        message = refusal(store(endpoint=url).up)
+        assert url in message and "`ca_file`" in message
+        store(endpoint=url, ca_file=str(tmp_path / "crt")).up()
+        store(endpoint=url, verify_tls=False).up()
+
+
+def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
+    """Half a pair, a file that is no file of profiles, a character that no header has: a mistake, not a failure."""
+    credentials = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    for name, other in (("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"), ("SECRET_ACCESS_KEY", "ACCESS_KEY_ID")):
+        monkeypatch.setenv(f"AWS_{name}", "hush")
+        monkeypatch.delenv(f"AWS_{other}", raising=False)
+        assert refusal(store().credentials).startswith(
+            f"stores.mine: AWS_{name} is set, AWS_{other} is not; set AWS_ACC"
+        )
+    for access, secret, name in (("a\nb", "s", "access key"), ("a", "hush\r", "secret key"), ("ä", "s", "access key")):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        message = refusal(store().credentials)
+        assert message.startswith(f"stores.mine: the {name} holds a line break") and "hush" not in message
+    for text, message in (
+        (
+            b"[mine]\naws_access_key_id = hush\n",
+            "stores.mine: the credentials are half: aws_secret_access_key is missing",
+        ),
+        (b"garbage\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
+        (b"\x00\xff[[[ =\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
+    ):
+        credentials.write_bytes(text)
+        for act in ("credentials", "require") if b"[mine]" not in text else ("credentials",):
+            told = refusal(getattr(store(profile="mine"), act))
+            assert told.startswith(message) and "hush" not in told, told
+
+
+def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):
+    for text in ("nonsense::::", "http://no such", "socks5://x:1", "127.0.0.1:99999", "x:0"):
+        monkeypatch.setenv("http_proxy", text)
+        assert "is not the URL of an HTTP proxy; write http://host:port" in refusal(
+            store(endpoint="http://s3.example.org", proxy="environment").require
+        )
+        assert refusal(store(endpoint="http://s3.example.org").require) == NONE
