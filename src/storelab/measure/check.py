@@ -148,7 +148,7 @@ def _within(config: Config, what: str, value: int, problem: str, show: Callable[
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
     """What a store cannot or may not do. Raises UserError."""
     for p in in_parts(_own_first(points)):
-        settings = config.stores[p.store]
+        settings: Any = config.stores[p.store]  # of its kind
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
                 f"sweeps.{p.sweep}",
@@ -301,7 +301,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
             try:
                 made = make(name, settings, store.state)
                 made.require()
-                made.drives.require()
+                made.drives.require()  # type: ignore[attr-defined]  # a managed store
             except UserError as error:
                 if store.keeps:
                     raise
