@@ -19,15 +19,12 @@ import uproot
 
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
-from storelab.datasets.root.baskets import Baskets
-from storelab.datasets.root.branches import branches_of
+from storelab.datasets.root.baskets import Baskets, branches_of
 from storelab.datasets.root.by_uproot import decoder
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.pages import PageReader, Pages
-from storelab.datasets.root.reader import SelectionReader
-from storelab.datasets.root.steps import PageSteps, StepReader
+from storelab.datasets.root.pages import PageReader, Pages, PageSteps
+from storelab.datasets.root.reader import Header, SelectionReader, StepReader
 from storelab.datasets.root.trial import LINK, LocalRanges
-from storelab.engines.uproot.reader import Reader, TupleReader
+from storelab.engines.uproot import Reader, TupleReader
 
 READERS = ("planned", "events", "uproot-s3fs")
 STEPS = 7  # of `events` through a file

@@ -20,7 +20,7 @@ from laboratory import anything, bucket_for, missing
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
-from storelab.engines.davix import program as davix
+from storelab.engines import davix_program as davix
 from storelab.stores.protocols import s3_clients
 from storelab.workloads.probe import workload
 from storelab.workloads.probe.questions import checks

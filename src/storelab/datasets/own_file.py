@@ -14,7 +14,7 @@ from typing import Any
 
 from storelab.core.errors import UserError, said, shown
 from storelab.datasets.root import baskets
-from storelab.datasets.root.branches import branches_of
+from storelab.datasets.root.baskets import branches_of
 
 Step = Callable[[int], None]  # told of each branch that is tried next: the number of all
 TREES = ("TTree", "TNtuple", "TNtupleD")

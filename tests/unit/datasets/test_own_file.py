@@ -21,10 +21,9 @@ from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.datasets.root.reader import Header, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
-from storelab.engines.root.client import RootClient
+from storelab.engines.root import RootClient
 from storelab.measure import check_axes, plan_file
 from storelab.workloads import WORKLOADS
 from storelab.workloads.staging import needs

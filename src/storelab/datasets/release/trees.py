@@ -16,10 +16,9 @@ from typing import Any
 from storelab.core.campaign.release import KINDS
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import of_system
-from storelab.datasets.release import catalogs, content, nightly, objects, tree
-from storelab.datasets.release.known import Known
+from storelab.datasets.release import catalogs, nightly, objects, tree
 from storelab.datasets.release.objects import File, Kept
-from storelab.datasets.release.state import FILE, FOLDER, LINK, State
+from storelab.datasets.release.state import FILE, FOLDER, LINK, Known, State
 
 GONE, REPLACED = ".wh.", ".wh..wh..opq"
 ODD = (b".wh.", b".cvmfsgraft-")  # begins of names that mean something to the tool
@@ -123,7 +122,7 @@ class Trees:
         if source is not None:
             return _read(b"%b/%b" % (source, file.path))
         assert file.kind is not None
-        return content.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
+        return objects.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
 
     def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
         """Folders down to `catalog_depth` get a catalog of their own; so does the night."""

@@ -11,10 +11,8 @@ from typing import Any
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common.error_classes import NOBODY, named
-from storelab.engines.common.guard import Guard
-from storelab.engines.common.names import put_key
-from storelab.engines.common.shares import Staged
-from storelab.engines.common.told import Teller
+from storelab.engines.common.guard import Guard, Teller
+from storelab.engines.common.objects import Staged, put_key
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 

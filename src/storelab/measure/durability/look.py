@@ -1,6 +1,6 @@
 """Looks at the objects of one account's ledgers and judges each: `python -m storelab.measure.durability.look`.
 
-A process of its own: the library may abort at its exit (see engines/obstore/loop.py), and keys stay in its environment.
+A process of its own: the library may abort at its exit (see engines/obstore), and keys stay in its environment.
 It reads one JSON object on standard input, and writes one on standard output.
 """
 

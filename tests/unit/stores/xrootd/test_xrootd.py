@@ -10,7 +10,7 @@ from memory_access import MemoryAccess
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.engines.fsspec.answered import Answered
+from storelab.engines.fsspec import Answered
 from storelab.stores.managed import netns
 from storelab.stores.managed.answered import difference
 from storelab.stores.managed.lan import Lan
