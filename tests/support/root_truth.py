@@ -10,7 +10,7 @@ from memory_transport import Memory
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import branches_of
-from storelab.datasets.root.by_uproot import decoder
+from storelab.datasets.root.by_uproot import Decoder
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import BATCH, Header, SelectionReader, Spent
 from storelab.engines.uproot import Reader, TupleReader
@@ -24,7 +24,7 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
     opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
     if isinstance(opened, uproot.TTree):
         reader = SelectionReader(
-            Header.of(opened, {}), memory, link, batch, foreign=decoder({n: branches_of(opened)[n] for n in names})
+            Header.of(opened, {}), memory, link, batch, foreign=Decoder({n: branches_of(opened)[n] for n in names})
         )
     else:
         reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from storelab.core import clock
 from storelab.datasets.root.pages import PageReader
 from storelab.datasets.root.reader import SelectionReader, Spent
 from storelab.engines import davix_program
-from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
+from storelab.engines.common.transfers import TransferClient
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Check
 from storelab.engines.davix_program import Program
@@ -166,10 +165,8 @@ class DavixGet(FsspecGet):
         self.answers += answer is not None
         super()._note(row, task, bytes(answer) if wanted else None)
 
-    def _sample(self) -> None:
-        while (now := clock.now_ns()) < self.deadline_ns:
-            self.samples.append((now, sum(one.spent.open for one in self.systems)))
-            clock.sleep_until(min(now + SAMPLE_NS, self.deadline_ns))
+    def open_connections(self) -> int:
+        return sum(one.spent.open for one in self.systems)
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
         done, sent = len(self.rows), sum(one.spent.requests for one in self.systems) - self.before

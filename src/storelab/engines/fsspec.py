@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 from storelab.core import clock
 from storelab.core.records import HUNG
-from storelab.datasets import payload
 from storelab.engines.common import ledger, objects
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import LimitExceeded
@@ -162,7 +161,10 @@ class FsspecClient(TransferClient):
         if self.loop is not None:
             self.loop.run_until_complete(self._together())
         else:
-            threads = [threading.Thread(target=self._alone, args=(i,), daemon=True) for i in range(self.workers)]
+            threads = [
+                threading.Thread(target=lambda i=i: asyncio.run(self._work(i)), daemon=True)
+                for i in range(self.workers)
+            ]
             for t in threads:
                 t.start()
             for t in threads:
@@ -172,10 +174,7 @@ class FsspecClient(TransferClient):
             self.closed = True
         if self.stop:
             raise self.stop
-        self._give_up()
-
-    def _give_up(self) -> None:
-        """Operations still in flight hung."""
+        # Operations still in flight hung.
         begins = [begun for _, begun in self.flying.values()]
         self.hung = {"hung": len(begins), "hung_s": sum(max(0, self.deadline_ns - b) for b in begins) / 1e9}
         if begins:
@@ -191,9 +190,6 @@ class FsspecClient(TransferClient):
         for task in late:
             task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-
-    def _alone(self, worker: int) -> None:
-        asyncio.run(self._work(worker))
 
     async def _work(self, worker: int) -> None:
         """One worker: a task of the loop, or alone in a thread with a file system of its own."""
@@ -242,10 +238,13 @@ class FsspecClient(TransferClient):
             self.stop = limit.because(self.messages.values())
 
     def _sample(self) -> None:
-        """Count this process's open sockets five times a second."""
+        """Count the open connections five times a second."""
         while (now := clock.now_ns()) < self.deadline_ns:
-            self.samples.append((now, proc.sockets(os.getpid()) or 0))
+            self.samples.append((now, self.open_connections()))
             clock.sleep_until(min(now + SAMPLE_NS, self.deadline_ns))
+
+    def open_connections(self) -> int:
+        return proc.sockets(os.getpid()) or 0
 
     def result(self) -> Result:
         columns = list(zip(*self.rows, strict=True)) or [[] for _ in range(7)]
@@ -290,8 +289,7 @@ class FsspecPut(FsspecClient):
     op = "PUT"
 
     def prepare_tasks(self) -> None:
-        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
-        self.bodies = [f.read_bytes() for f in files]
+        self.bodies = [f.read_bytes() for f in self.body_files()]
         if self.job.point.axes.get("ledger") == "kept":
             self.book = ledger.Book(ledger.begin(self.job, rewritten=False))
         # s3fs uploads in parts above twice its chunk size; a server without multipart uploads gets one PUT.
@@ -375,8 +373,7 @@ class FsspecGetRange(FsspecGet):
     def prepare_tasks(self) -> None:
         super().prepare_tasks()
         self.length = self.job.point.axes["range_size"]
-        files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
-        self.bodies = [f.read_bytes() for f in files]
+        self.bodies = [f.read_bytes() for f in self.body_files(self.manifest["dataset"]["seed"])]
 
     def tasks(self) -> Iterator[Transfer]:
         rng = self.rng()

@@ -24,7 +24,7 @@ from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, ledger, objects
 from storelab.engines.common.guard import Guard, LimitExceeded, Teller
-from storelab.engines.common.objects import fixed_offset, put_key
+from storelab.engines.common.objects import fixed_offset, put_folder
 from storelab.engines.common.timing import drain_s
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check, Job, Result, Written
@@ -118,6 +118,15 @@ class LoadgenClient(TransferClient):
     def told(self) -> dict[str, Any]:
         """The job's entries for the operation: objects, contents, ranges."""
 
+    def uploads(self) -> dict[str, Any]:
+        """The job's entries for uploads: contents, where to, and the first number."""
+        self.files, name = self.body_files(), put_folder(self.job.attempt, self.job.client)
+        return {
+            "bodies": [str(f) for f in self.files],
+            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
+            "first_put": self.job.client,
+        }
+
     def payload(self) -> str:
         chosen = self.job.point.axes.get("payload", "default")
         return "unsigned" if chosen == "default" else chosen
@@ -202,15 +211,8 @@ class LoadgenPut(LoadgenClient):
     op = "PUT"
 
     def told(self) -> dict[str, Any]:
-        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
-        name = put_key(self.job.attempt, self.job.client, 0).removesuffix("00000000")
         kept = self.job.point.axes.get("ledger") == "kept"
-        return {
-            "bodies": [str(f) for f in files],
-            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
-            "first_put": self.job.client,
-            **({"ledger": str(ledger.begin(self.job, rewritten=False))} if kept else {}),
-        }
+        return self.uploads() | ({"ledger": str(ledger.begin(self.job, rewritten=False))} if kept else {})
 
 
 class LoadgenGet(LoadgenClient):
@@ -220,7 +222,7 @@ class LoadgenGet(LoadgenClient):
 
     def told(self) -> dict[str, Any]:
         self.manifest, own = objects.staged_objects(self.job)
-        self.files = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
+        self.files = self.body_files(self.manifest["dataset"]["seed"])
         reads = {"objects": objects.job_columns(own), "once": objects.read_once(self.job)}
         return {"bodies": [str(f) for f in self.files], "verify": VERIFY_EVERY, **reads}
 
@@ -305,19 +307,14 @@ class LoadgenMix(LoadgenClient):
 
     def told(self) -> dict[str, Any]:
         point = self.job.point
-        self.files = payload.body_files(self.job.scratch.parent, point.fixed["data_seed"], self.size)
-        name = put_key(self.job.attempt, self.job.client, 0).removesuffix("00000000")
         weights = point.fixed["mix"]
-        return {
+        return self.uploads() | {
             "operations": [{"op": op.upper(), "share": share} for op, share in weights.items() if share],
             "population": {
                 "start": objects.sizes_at_start(point, self.job.client),
                 "most": objects.objects_at_a_time(point, self.job.client),
             },
             "sizes": point.fixed["sizes"],
-            "bodies": [str(f) for f in self.files],
-            "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
-            "first_put": self.job.client,
             "page_size": point.axes["page_size"],
             "verify": VERIFY_EVERY,
             "seed": derive_seed(point.seed, self.job.client),

@@ -353,11 +353,11 @@ class PlannedClient(PlannedBase):
         if not missing:
             return None
         from storelab.datasets.root.baskets import branches_of
-        from storelab.datasets.root.by_uproot import decoder
+        from storelab.datasets.root.by_uproot import Decoder
 
         tree = self.tree(self.transport) if tree is None else tree
         branches = branches_of(tree)
-        return decoder({name: branches[name] for name in missing})
+        return Decoder({name: branches[name] for name in missing})
 
     def keep_header(self) -> None:
         """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""

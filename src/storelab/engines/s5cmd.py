@@ -376,7 +376,7 @@ class S5cmdPut(S5cmdClient):
     op = "PUT"
 
     def prepare_files(self) -> None:
-        self.files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
+        self.files = self.body_files()
 
     def commands(self) -> Iterator[str]:
         option = part_option(self.job.endpoint, self.size, self.part_size, self.parallel)

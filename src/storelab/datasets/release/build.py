@@ -83,11 +83,6 @@ def read_day(folder: Path) -> Day:
     return Day(folder, facts)
 
 
-def kind_of(name: str) -> str:
-    """Of an object by its name."""
-    return names.KINDS[name[40:]]
-
-
 FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
 
 
@@ -223,7 +218,7 @@ class Release:
     def _items(self, state: State, sent: list[catalogs.Catalog], log: int, text: int) -> Iterator[Item]:
         repository = self.settings.repository
         for name, size in state.objects():
-            yield Item(names.key(repository, name), size, kind_of(name))
+            yield Item(names.key(repository, name), size, names.KINDS[name[40:]])
         for catalog in sent:
             yield Item(names.key(repository, catalog.name), catalog.bytes, "catalog")
         yield Item(f"{repository}/{names.REFLOG}", log, "reflog")

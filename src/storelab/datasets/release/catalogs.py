@@ -219,10 +219,6 @@ def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
 Fetch = Callable[[str], bytes]  # raises LookupError or OSError where the object is not there
 
 
-def _never(_: str) -> bool:
-    return False
-
-
 @contextmanager
 def opened(blob: bytes) -> Iterator[sqlite3.Connection]:
     """An SQLite file from memory. Raises sqlite3.DatabaseError where it is none."""
@@ -236,7 +232,9 @@ def opened(blob: bytes) -> Iterator[sqlite3.Connection]:
         db.close()
 
 
-def references(root: str, fetch: Fetch, repository: str, skip: Callable[[str], bool] = _never) -> Iterator[str]:
+def references(
+    root: str, fetch: Fetch, repository: str, skip: Callable[[str], bool] = lambda _: False
+) -> Iterator[str]:
     """Keys of all that a root catalog needs: each catalog before what it names, its files and chunks, then the nested
     ones. A catalog is walked once; the key of a file may come again.
 

@@ -6,6 +6,7 @@ matter how many there are: SQLite looks each up in a tree sorted by hash, in the
 May import: `core`, `objects`.
 """
 
+import contextlib
 import fcntl
 import json
 import sqlite3
@@ -261,18 +262,13 @@ class State:
         all_files = self.db.execute("SELECT count(*) FROM night WHERE type = ?", (FILE,)).fetchone()[0]
         return {"new_files": files, "raw_bytes": int(raw), "new_bytes": int(stored), "files": all_files}
 
-    def transaction(self) -> "Transaction":
-        return Transaction(self.db)
-
-
-class Transaction:
-    """BEGIN … COMMIT, or ROLLBACK where something is raised."""
-
-    def __init__(self, db: sqlite3.Connection):
-        self.db = db
-
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """BEGIN … COMMIT, or ROLLBACK where something is raised."""
         self.db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            yield
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")

@@ -55,7 +55,9 @@ class Trees:
         name = self._of.night(self.settings, n)
         for gone in [other for other, day in self.nights.items() if day <= n - self.settings.nights and other != name]:
             del self.nights[gone]
-            self._mark_gone(gone)
+            shutil.rmtree(self.changed / gone, ignore_errors=True)
+            if (self.there / gone).exists():
+                (self.changed / f"{GONE}{gone}").touch()
         night = self.changed / name
         shutil.rmtree(night, ignore_errors=True)  # of a day that was not published
         night.mkdir()
@@ -66,11 +68,6 @@ class Trees:
             with state.transaction():
                 self._of.begin(state, n)
             return self._write(state, n, night)
-
-    def _mark_gone(self, name: str) -> None:
-        shutil.rmtree(self.changed / name, ignore_errors=True)
-        if (self.there / name).exists():
-            (self.changed / f"{GONE}{name}").touch()
 
     def _write(self, state: State, n: int, night: Path) -> dict[str, int]:
         folders = _rows(state, FOLDER)

@@ -23,9 +23,14 @@ def put_prefix(attempt: str) -> str:
     return f"{PUT_PREFIX}{attempt}/"
 
 
+def put_folder(attempt: str, client: int) -> str:
+    """What the keys of all uploads of a client begin with, below the bucket's own prefix."""
+    return f"{PUT_PREFIX}{attempt}/{client}/"
+
+
 def put_key(attempt: str, client: int, n: int) -> str:
     """Key, below the bucket's own prefix, of a client's `n`-th upload; its content is body n mod `payload.BODIES`."""
-    return f"{put_prefix(attempt)}{client}/{n:08d}"
+    return f"{put_folder(attempt, client)}{n:08d}"
 
 
 def put_keys(attempt: str) -> str:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from storelab.core.model import derive_seed
@@ -52,6 +53,11 @@ class TransferClient(Client):
         number = self.own[(self.job.client + n) % len(self.own)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
+
+    def body_files(self, seed: int | None = None) -> list[Path]:
+        """Files of the bodies on tmpfs. seed: of the data set that is read; default: that of what is uploaded."""
+        seed = self.job.point.fixed["data_seed"] if seed is None else seed
+        return payload.body_files(self.job.scratch.parent, seed, self.size)
 
     def outcome(
         self,

@@ -197,6 +197,7 @@ class Loop:
 FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
 GRACE_S = 30.0  # after the drain, for writing results
 READ_TIMEOUT = "30s"
+ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
 
 
 class ObstoreClient(TransferClient):
@@ -257,6 +258,17 @@ class ObstoreClient(TransferClient):
     @abstractmethod
     def do(self, task: Task, keep: bool) -> Outcome:
         """The operation, blocking; keep: return the content too. Raises WrongAnswer."""
+
+    def download(self, task: Task, keep: bool, part: tuple[int, int] | None = None) -> tuple[int, list[bytes], int]:
+        """(when the head of the answer came (ns), chunks if kept, bytes) of one request; part: (begin, end)."""
+        options = None if part is None else {"range": part}
+        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
+        first, size, chunks = clock.now_ns(), 0, []
+        for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
+            size += len(chunk)
+            if keep:
+                chunks.append(bytes(chunk))
+        return first, chunks, size
 
     @abstractmethod
     def names(self, keys: Any) -> list[str | None]:

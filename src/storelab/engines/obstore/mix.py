@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from storelab.core import clock
 from storelab.core.axes import mixes
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.datasets.payload import WrongListing
 from storelab.engines.common import objects
-from storelab.engines.common.objects import Deck, Sizes, put_key
+from storelab.engines.common.objects import Deck, Sizes, put_folder, put_key
 from storelab.engines.contract import Job, Result
 from storelab.engines.obstore.client import Outcome, Task
-from storelab.engines.obstore.transfers import ANY_CHUNK, PAGE, ObstoreClient, mapped
+from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
 from storelab.readplan.transports import WrongAnswer
 
 MOST_DOUBTED = 1_000_000
@@ -268,9 +267,8 @@ class ObstoreMix(ObstoreClient):
 
     def prepare_tasks(self) -> None:
         job, point = self.job, self.job.point
-        self.files = payload.body_files(job.scratch.parent, point.fixed["data_seed"], self.size)
-        self.bodies = [mapped(f) for f in self.files]
-        name = put_key(job.attempt, job.client, 0).removesuffix("00000000")
+        self.bodies = [mapped(f) for f in self.body_files()]
+        name = put_folder(job.attempt, job.client)
         self.objects = Population(
             point.fixed["mix"],
             objects.Sizes(point.fixed["sizes"]),
@@ -315,7 +313,10 @@ class ObstoreMix(ObstoreClient):
             self.obstore.put(store, task.path, content, use_multipart=False)
             return Outcome(1, given.size, 0)
         if given.op == "GET":
-            return self._get(store, task, keep)
+            first, chunks, size = self.download(task, keep)
+            if size != task.end:
+                raise WrongAnswer(f"{size} B instead of {task.end} B")
+            return Outcome(1, size, first, b"".join(chunks) if keep else None)
         if given.op == "HEAD":
             if (told := self.obstore.head(store, task.path)["size"]) != given.size:
                 raise WrongAnswer(f"a size of {told} B instead of {given.size} B")
@@ -326,17 +327,6 @@ class ObstoreMix(ObstoreClient):
             page = next(iter(pages), [])
             self.objects.holds(given, ((found["path"], found["size"]) for found in page), len(page) >= PAGE)
         return Outcome(1, 0, 0)
-
-    def _get(self, store: Any, task: Task, keep: bool) -> Outcome:
-        answer = self.obstore.get(store, task.path)
-        first, size, chunks = clock.now_ns(), 0, []
-        for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
-            size += len(chunk)
-            if keep:
-                chunks.append(bytes(chunk))
-        if size != task.end:
-            raise WrongAnswer(f"{size} B instead of {task.end} B")
-        return Outcome(1, size, first, b"".join(chunks) if keep else None)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
         good = sum(bytes(memoryview(self.bodies[task.body])[: task.end]) == content for task, content in kept)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storelab.core import clock
 from storelab.datasets import payload
 from storelab.engines.common import ledger, objects
 from storelab.engines.common.objects import range_begins
@@ -18,8 +17,6 @@ from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient, Outcome, Task
 from storelab.readplan.transports import WrongAnswer
 
-ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
-
 
 class ObstorePut(ObstoreClient):
     """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
@@ -27,8 +24,7 @@ class ObstorePut(ObstoreClient):
     op = "PUT"
 
     def prepare_tasks(self) -> None:
-        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
-        self.bodies = [mapped(f) for f in files]
+        self.bodies = [mapped(f) for f in self.body_files()]
         if self.job.point.axes.get("ledger") == "kept":
             self.ledger = ledger.begin(self.job, rewritten=False)
         self.in_parts = bool(self.part_size) and self.size > self.part_size
@@ -78,27 +74,17 @@ class ObstoreGet(ObstoreClient):
         # One pool for all workers: each uses it for at most `parallel_parts` requests at a time.
         self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
 
-    def fetch(self, task: Task, begin: int, end: int, whole: bool, keep: bool) -> tuple[int, list[bytes], int]:
-        """(when the head of the answer came (ns), chunks if kept, bytes) of one request."""
-        options = None if whole else {"range": (begin, end)}
-        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
-        first, size, chunks = clock.now_ns(), 0, []
-        for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
-            size += len(chunk)
-            if keep:
-                chunks.append(bytes(chunk))
-        return first, chunks, size
-
     def do(self, task: Task, keep: bool) -> Outcome:
         wanted = task.end - task.begin
         if not self.parts:
-            first, chunks, got = self.fetch(task, task.begin, task.end, wanted == self.size, keep)
+            part = None if wanted == self.size else (task.begin, task.end)
+            first, chunks, got = self.download(task, keep, part)
         else:
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
                 a
                 for i in range(0, len(edges), self.parallel)
-                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), edges[i : i + self.parallel])
+                for a in self.pool.map(lambda e: self.download(task, keep, e), edges[i : i + self.parallel])
             ]
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]
@@ -132,7 +118,7 @@ class ObstoreGetRange(ObstoreGet):
     def prepare_tasks(self) -> None:
         super().prepare_tasks()
         self.length, self.offset = self.job.point.axes["range_size"], self.job.point.axes["offset"]
-        self.bodies = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
+        self.bodies = self.body_files(self.manifest["dataset"]["seed"])
 
     def tasks(self, worker: int) -> Iterator[Task]:
         rng = self.rng(worker, "ranges")

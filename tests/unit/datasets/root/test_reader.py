@@ -17,7 +17,7 @@ from storelab.datasets.root import baskets, by_uproot, decode, generated, pages,
 from storelab.datasets.root import reader as header
 from storelab.datasets.root import reader as steps
 from storelab.datasets.root.baskets import Baskets, branches_of
-from storelab.datasets.root.by_uproot import decoder
+from storelab.datasets.root.by_uproot import Decoder
 from storelab.datasets.root.reader import Header, SelectionReader, Spent
 from storelab.readplan import Link
 
@@ -124,7 +124,7 @@ def shuffled(tree, seed):
         offset[row] = len(data)
         data += raw[old.offset[row] : old.offset[row] + old.size[row]] + bytes(int(rng.integers(3)) * 50)
     layout = Baskets(old.names, old.branch, old.basket, old.entry_start, old.entry_stop, offset, old.size)
-    return Header(head.tree, head.entries, layout, head.forms, {}), data, by_uproot.decoder(branches_of(opened))
+    return Header(head.tree, head.entries, layout, head.forms, {}), data, by_uproot.Decoder(branches_of(opened))
 
 
 def test_entries_ascend_in_any_order_of_baskets(tree):
@@ -143,7 +143,7 @@ def test_entries_ascend_in_any_order_of_baskets(tree):
 def test_file_in_order_is_read_in_order(tree):
     path, opened = tree
     head, memory = Header.of(opened, {}), Memory(path.read_bytes())
-    foreign = by_uproot.decoder(branches_of(opened))
+    foreign = by_uproot.Decoder(branches_of(opened))
     read(SelectionReader(head, memory, LINK, 1000, foreign=foreign), ["x", "y", "s"], np.arange(N))
     assert memory.log == sorted(memory.log) and len(memory.log) > 1
 
@@ -163,7 +163,7 @@ def test_phases_separate_unpacking_from_interpreting(tree, monkeypatch):
     monkeypatch.setattr(by_uproot, "basket", slowly(4, unpack))
     monkeypatch.setattr(by_uproot, "interpret", slowly(100, interpret))
     monkeypatch.setattr(reader, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    head, foreign, spent = Header.of(opened, {}), by_uproot.decoder(branches_of(opened)), Spent()
+    head, foreign, spent = Header.of(opened, {}), by_uproot.Decoder(branches_of(opened)), Spent()
     raw = path.read_bytes()
     read(SelectionReader(head, Memory(raw), LINK, foreign=foreign), ["s"], np.arange(N), spent)
     assert (spent.decompress_s, spent.deserialise_s) == (4 * PARTS, 100)
@@ -303,7 +303,7 @@ def test_embedded_baskets_are_never_missing():
         inside = known.layout.offset < 0
         names = [n for i, n in enumerate(known.layout.names) if (known.layout.branch == i).any()]
         missing = [n for n in names if known.forms[known.layout.names.index(n)] is None]
-        reader = steps.StepReader(known, names, decoder({n: tree[n] for n in missing}))
+        reader = steps.StepReader(known, names, Decoder({n: tree[n] for n in missing}))
         fetched, decoded = go_through(np.fromfile(path, np.uint8), reader, known.entries, 70)
     assert inside.any() and not inside[fetched].any() and len(set(fetched)) == (~inside).sum()
     assert decoded == known.entries * len(names)
