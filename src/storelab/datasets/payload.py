@@ -19,6 +19,7 @@ from storelab.core.model import derive_seed
 
 BODIES = 4
 _CHUNK = 16 * 2**20
+MOST_KEYS = 10**6  # keys of a folder
 
 
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
@@ -61,9 +62,6 @@ def objects(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
         "bucket": [i % buckets for i in range(n)],
         "body": [i % BODIES for i in range(n)],
     }
-
-
-MOST_KEYS = 10**6  # keys of a folder
 
 
 def key_digits(keys: int) -> int:

@@ -26,6 +26,9 @@ from storelab.engines.planned import PlannedClient
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 
+TIMEOUT_S = 120.0  # of one operation, as for the engine fsspec
+KEPT_EVERY = 8  # answers: every so many one is kept for the content check, and the first
+
 
 class DavixTransport:
     """An object through one program. `fetch` as of `readplan.transports`; `vector` gives views of its memory."""
@@ -128,10 +131,6 @@ class DavixClient(PlannedClient):
         if hasattr(self, "transport"):
             self.transport.close()
         super().close()
-
-
-TIMEOUT_S = 120.0  # of one operation, as for the engine fsspec
-KEPT_EVERY = 8  # answers: every so many one is kept for the content check, and the first
 
 
 class DavixGet(FsspecGet):

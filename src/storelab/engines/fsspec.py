@@ -35,6 +35,11 @@ from storelab.host import proc
 from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
 
+ASYNCHRONOUS = ("s3", "http")
+DISTRIBUTION = {"s3": "s3fs", "http": "fsspec", "root": "fsspec-xrootd", "webhdfs": "fsspec", "file": "fsspec"}
+REQUESTS = {"s3": 1, "http": 1}  # per operation; not known for other protocols
+KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
+
 
 @cache
 def is_local(host: str) -> bool:
@@ -77,12 +82,6 @@ def data_server_of_read(fs: Any, path: str) -> str:
     """The data server that `cat_file` of fsspec-xrootd just read from: it keeps the last file open."""
     item = fs._readonly_filehandle_cache._cache.get(fs.unstrip_protocol(path))
     return data_server(item.handle) if item else ""
-
-
-ASYNCHRONOUS = ("s3", "http")
-DISTRIBUTION = {"s3": "s3fs", "http": "fsspec", "root": "fsspec-xrootd", "webhdfs": "fsspec", "file": "fsspec"}
-REQUESTS = {"s3": 1, "http": 1}  # per operation; not known for other protocols
-KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
 
 
 class Transfer(NamedTuple):

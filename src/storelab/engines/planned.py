@@ -38,6 +38,9 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
 SIGNED_FOR = timedelta(days=1)
+PARALLEL = 64
+PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
+APART = 1000  # bytes between baskets in one request: a server may merge near ranges
 
 
 class Counted:
@@ -153,11 +156,6 @@ def _store(endpoint: Endpoint, bucket: Bucket, timeout_s: float) -> Any:
 
 def _versions(*names: str) -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in names}
-
-
-PARALLEL = 64
-PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
-APART = 1000  # bytes between baskets in one request: a server may merge near ranges
 
 
 class PlannedBase(SelectionClient):

@@ -28,6 +28,25 @@ from storelab.engines.contract import Check, Job
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.filesystems import XROOTD
 
+# Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
+CACHE = 40_000_000
+LATE = -1_000_000_000
+COMPARED = 16  # branches whose content is compared after the window
+AGAIN = 256_000_000  # bytes of baskets that are read again for it, at most
+TYPES = {
+    "Bool_t": "?",
+    "Char_t": "i1",
+    "UChar_t": "u1",
+    "Short_t": ">i2",
+    "UShort_t": ">u2",
+    "Int_t": ">i4",
+    "UInt_t": ">u4",
+    "Long64_t": ">i8",
+    "ULong64_t": ">u8",
+    "Float_t": ">f4",
+    "Double_t": ">f8",
+}
+
 
 @cache
 def root_library() -> Any:
@@ -129,26 +148,6 @@ def _branches(parent: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _array(found: Any) -> np.ndarray:
     return np.array(found, np.uint8) if len(found) else np.empty(0, np.uint8)
-
-
-# Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
-CACHE = 40_000_000
-LATE = -1_000_000_000
-COMPARED = 16  # branches whose content is compared after the window
-AGAIN = 256_000_000  # bytes of baskets that are read again for it, at most
-TYPES = {
-    "Bool_t": "?",
-    "Char_t": "i1",
-    "UChar_t": "u1",
-    "Short_t": ">i2",
-    "UShort_t": ">u2",
-    "Int_t": ">i4",
-    "UInt_t": ">u4",
-    "Long64_t": ">i8",
-    "ULong64_t": ">u8",
-    "Float_t": ">f4",
-    "Double_t": ">f8",
-}
 
 
 def installed() -> None:

@@ -44,6 +44,14 @@ from storelab.host import proc, processes
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
+Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
+LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # of a silence before the deadline that tells that operations hung
+_STATUS = re.compile(r"status code: (\d{3})")
+_CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
+PART_SIZE = 50 * 2**20
+STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
+SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
+
 
 def object_url(bucket: str, key: str) -> str:
     """Return how s5cmd addresses an object."""
@@ -69,12 +77,6 @@ def copy_line(source: str | Path, target: str | Path, options: str = "") -> str:
 def encoded(lines: str) -> bytes:
     """Return the bytes of lines. Names of files need not be text: these letters become their bytes again."""
     return lines.encode(errors="surrogateescape")
-
-
-Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
-LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # of a silence before the deadline that tells that operations hung
-_STATUS = re.compile(r"status code: (\d{3})")
-_CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 
 
 @dataclass
@@ -170,11 +172,6 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
         "error": errors,
     }
     return Output(ops, summary, messages)
-
-
-PART_SIZE = 50 * 2**20
-STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
-SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
 
 
 @cache

@@ -20,6 +20,12 @@ STEP = 1.08  # ratio of successive numbers of requests that are tried: the loss 
 FEW = 64  # runs; up to so many, the ways near the best one are tried
 
 Ways = tuple[list[np.ndarray], np.ndarray]  # cuts of k ways to merge; lengths of their requests (k, m), 0: none
+PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # a long request may be split at these: 1 to 32 MiB
+COARSE = 4  # of many runs: every how many of these lengths are tried with each gap, and all with the best
+EVERY = 10  # runs; up to so many, all ways to merge them are tried
+STEPS = 8  # a way to merge or to split is improved by one gap or split more or less, at most so many times
+LONG = 8  # requests, the longest, whose splits are changed one by one
+NEAR = 1.01  # most seconds, over those with equal parts, for a cut where a range begins
 
 
 class Runs:
@@ -81,14 +87,6 @@ class Runs:
             counts = np.unique((STEP ** np.arange(np.log(len(self.gaps)) / np.log(STEP) + 1)).astype("i8"))
             found = np.unique(np.sort(self.gaps)[::-1][np.minimum(counts, len(self.gaps)) - 1])
         return np.concatenate(([0], found))
-
-
-PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # a long request may be split at these: 1 to 32 MiB
-COARSE = 4  # of many runs: every how many of these lengths are tried with each gap, and all with the best
-EVERY = 10  # runs; up to so many, all ways to merge them are tried
-STEPS = 8  # a way to merge or to split is improved by one gap or split more or less, at most so many times
-LONG = 8  # requests, the longest, whose splits are changed one by one
-NEAR = 1.01  # most seconds, over those with equal parts, for a cut where a range begins
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,17 @@ from storelab.readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
 HEADER_BYTES = 700  # of an answer's head on the wire and the frames around it, if not measured
+LEAST_SIZE = 4096  # bytes of an object to measure with
+SMALL = 64  # bytes of a range that only asks
+STREAM = 8 * 2**20  # bytes of the trial with one connection
+SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, most ranges together
+FEWEST = 2  # ranges together, of a size that is tried
+ROUNDS = 8
+MANY = 64  # least number of small ranges together, if few may be in flight
+APART = 1200  # bytes between the begins of ranges that the server must not merge
+MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
+BELIEVED = 4  # times the fastest rate that was seen
+QUICKEST = 1e-6  # seconds; no trial and no request is believed to take less
 
 
 @dataclass(frozen=True)
@@ -110,19 +121,6 @@ class Link:
         moving = (self.busy(lengths) * counts).sum(-1) + (total - asked) / self.bandwidth
         longest = np.where(counts, lengths, 0).max(-1) / self.stream
         return (answering + np.maximum(np.maximum(moving, total / (first * self.stream)), longest))[()]
-
-
-LEAST_SIZE = 4096  # bytes of an object to measure with
-SMALL = 64  # bytes of a range that only asks
-STREAM = 8 * 2**20  # bytes of the trial with one connection
-SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, most ranges together
-FEWEST = 2  # ranges together, of a size that is tried
-ROUNDS = 8
-MANY = 64  # least number of small ranges together, if few may be in flight
-APART = 1200  # bytes between the begins of ranges that the server must not merge
-MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
-BELIEVED = 4  # times the fastest rate that was seen
-QUICKEST = 1e-6  # seconds; no trial and no request is believed to take less
 
 
 class _Trials:

@@ -18,6 +18,10 @@ from typing import Any, Protocol
 
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
+PARALLEL = 64  # requests in flight, by default
+TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
+MOST_HEAD = 600  # bytes of a part's head, with a gap that a server may send along
+FEW = 3  # ranges of the first question
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,6 @@ def parse(body: bytes, mark: str) -> list[Part]:
         if body[at : at + 2] != b"\r\n":
             raise Malformed(f"part {len(parts)} is longer than its Content-Range")
         at += 2
-
-
-PARALLEL = 64  # requests in flight, by default
-TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
 
 
 class WrongAnswer(OSError):
@@ -236,10 +236,6 @@ class FsspecTransport:
             from fsspec.asyn import sync as wait
 
             wait(self.fs.loop, self.fs.s3.__aexit__, None, None, None)
-
-
-MOST_HEAD = 600  # bytes of a part's head, with a gap that a server may send along
-FEW = 3  # ranges of the first question
 
 
 def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> list[slice]:

@@ -21,6 +21,7 @@ from storelab.datasets.release import catalogs, names, nightly, objects, tree
 from storelab.datasets.release.state import Known, State
 
 FILE = "day.json"
+FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
 
 
 class Item(NamedTuple):
@@ -81,9 +82,6 @@ def read_day(folder: Path) -> Day:
         ) from None
     del facts["objects"]
     return Day(folder, facts)
-
-
-FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
 
 
 class Release:

@@ -43,6 +43,7 @@ CREATE TABLE refs (hash TEXT, type INTEGER, timestamp INTEGER, CONSTRAINT pk_ref
 CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
 """
 OF_CATALOG = 0  # type of what a reflog names
+Fetch = Callable[[str], bytes]  # raises LookupError or OSError where the object is not there
 
 
 @dataclass
@@ -214,9 +215,6 @@ def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
     blob = with_it.serialize()
     with_it.close()
     return blob
-
-
-Fetch = Callable[[str], bytes]  # raises LookupError or OSError where the object is not there
 
 
 @contextmanager

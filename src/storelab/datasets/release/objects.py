@@ -35,6 +35,12 @@ from storelab.datasets.release import names
 
 WINDOW = 32
 _MAGIC = 2**31 - 1
+PIECE = 32 * 1024  # bytes from one place of the pool: as far as zlib looks back
+BLOCK = 2**20
+_POOL = 4 * 2**20
+_WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
+_OWN = 6  # fewer bytes than that stand between two sequences
+_ENDS = (b"\n", b";\n    ", b", ", b"(")
 
 
 def sums(data: bytes | memoryview) -> Any:
@@ -84,14 +90,6 @@ def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, st
             return
         else:
             looked = max(looked, end)
-
-
-PIECE = 32 * 1024  # bytes from one place of the pool: as far as zlib looks back
-BLOCK = 2**20
-_POOL = 4 * 2**20
-_WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
-_OWN = 6  # fewer bytes than that stand between two sequences
-_ENDS = (b"\n", b";\n    ", b", ", b"(")
 
 
 def ratio(body: str, stored: float) -> float:

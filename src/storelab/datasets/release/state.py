@@ -20,6 +20,23 @@ from storelab.core.errors import UserError, of_system
 from storelab.datasets.release.objects import File, Kept
 
 _CACHE_KIB = 64 * 1024
+FOLDER, FILE, LINK = 0, 1, 2  # type of an entry of a night
+BATCH_FILES, BATCH_BYTES = 256, 8_000_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS night (path BLOB PRIMARY KEY, type INTEGER, kind INTEGER, size INTEGER, mode INTEGER,
+  mtime INTEGER, hash BLOB, target BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS parts (path BLOB, offset INTEGER, size INTEGER, hash BLOB, PRIMARY KEY (path, offset))
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS work (batch INTEGER, place INTEGER, path BLOB, size INTEGER, kind INTEGER,
+  PRIMARY KEY (batch, place)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done (batch INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS objects (name TEXT PRIMARY KEY, bytes INTEGER, place INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS skipped (path BLOB PRIMARY KEY, why TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS nights (name BLOB PRIMARY KEY, day INTEGER, hash TEXT, size INTEGER, counts TEXT)
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reflog (hash TEXT PRIMARY KEY, day INTEGER) WITHOUT ROWID;
+"""
 
 
 def _packed(name: str) -> bytes:
@@ -86,25 +103,6 @@ class Known:
     def bytes(self) -> int:
         """Of all objects that are known."""
         return int(self.db.execute("SELECT total(bytes) FROM known").fetchone()[0])
-
-
-FOLDER, FILE, LINK = 0, 1, 2  # type of an entry of a night
-BATCH_FILES, BATCH_BYTES = 256, 8_000_000
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS night (path BLOB PRIMARY KEY, type INTEGER, kind INTEGER, size INTEGER, mode INTEGER,
-  mtime INTEGER, hash BLOB, target BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS parts (path BLOB, offset INTEGER, size INTEGER, hash BLOB, PRIMARY KEY (path, offset))
-  WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS work (batch INTEGER, place INTEGER, path BLOB, size INTEGER, kind INTEGER,
-  PRIMARY KEY (batch, place)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS done (batch INTEGER PRIMARY KEY);
-CREATE TABLE IF NOT EXISTS objects (name TEXT PRIMARY KEY, bytes INTEGER, place INTEGER) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS skipped (path BLOB PRIMARY KEY, why TEXT) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS nights (name BLOB PRIMARY KEY, day INTEGER, hash TEXT, size INTEGER, counts TEXT)
-  WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS reflog (hash TEXT PRIMARY KEY, day INTEGER) WITHOUT ROWID;
-"""
 
 
 class State:

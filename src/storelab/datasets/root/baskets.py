@@ -30,6 +30,15 @@ import pyarrow.parquet as pq
 
 from storelab.core import records
 
+SCHEMA = pa.schema(
+    [
+        ("branch", pa.dictionary(pa.int32(), pa.string())),
+        ("basket", pa.int32()),
+        *((name, pa.int64()) for name in ("entry_start", "entry_stop", "offset", "size")),
+        ("crc32", pa.uint32()),
+    ]
+)
+
 
 def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Name -> branch of (path, branch) in the order of the tree; no name is given twice."""
@@ -47,16 +56,6 @@ def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 def branches_of(tree: Any) -> dict[str, Any]:
     """Name -> branch of uproot's TTree, parents before what they hold."""
     return by_place(tree.iteritems(recursive=True, full_paths=True))
-
-
-SCHEMA = pa.schema(
-    [
-        ("branch", pa.dictionary(pa.int32(), pa.string())),
-        ("basket", pa.int32()),
-        *((name, pa.int64()) for name in ("entry_start", "entry_stop", "offset", "size")),
-        ("crc32", pa.uint32()),
-    ]
-)
 
 
 @dataclass(frozen=True)

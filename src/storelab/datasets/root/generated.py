@@ -34,6 +34,41 @@ from storelab.core.model import derive_seed
 
 UUID = uuid.UUID(int=0x73746F72656C6162)
 TIME = datetime.datetime(2015, 4, 13, 9, 0, 0)  # uproot stores naive local times
+TREE = "CollectionTree"
+BASENAME = "storelab.root"  # uproot writes it into the file: constant, whatever the caller's path
+CODECS = ("zstd", "lz4", "zlib")
+CONTAINERS = (
+    "AnalysisJetsAuxDyn",
+    "AntiKt4EMPFlowJetsAuxDyn",
+    "AntiKt10UFOCSSKSoftDropBeta100Zcut10JetsAuxDyn",
+    "BTagging_AntiKt4EMPFlowAuxDyn",
+    "ElectronsAuxDyn",
+    "EventInfoAuxDyn",
+    "InDetTrackParticlesAuxDyn",
+    "MET_Core_AnalysisMETAuxDyn",
+    "MuonsAuxDyn",
+    "PhotonsAuxDyn",
+    "TauJetsAuxDyn",
+    "TruthBosonsWithDecayParticlesAuxDyn",
+)
+VARIABLES = (
+    "DFCommonElectronsLHTightPileupCorrection",
+    "EnergyPerSampling",
+    "JetConstitScaleMomentum_pt",
+    "NumTrkPt500PV",
+    "SumPtChargedPFOPt500PV",
+    "definingParametersCovMatrixDiag",
+    "ethad1",
+    "eta",
+    "m",
+    "momentumBalanceSignificance",
+    "numberOfPixelHoles",
+    "phi",
+    "pt",
+    "ptvarcone30_Nonprompt_All_MaxWeightTTVA_pt1000",
+    "topoetcone20",
+    "truthParticleLink",
+)
 
 
 class TotalList(list):
@@ -124,9 +159,6 @@ def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
 if TYPE_CHECKING:
     import numpy as np
 
-TREE = "CollectionTree"
-BASENAME = "storelab.root"  # uproot writes it into the file: constant, whatever the caller's path
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -160,39 +192,6 @@ SCALES = {
     "M": Scale(entries=4000, branches=2000, clusters=8, bytes_per_entry=20_000.0, named=True),
     "L": Scale(entries=11_918, branches=5860, clusters=23, bytes_per_entry=67_700.0, named=True, slots=54),
 }
-CODECS = ("zstd", "lz4", "zlib")
-CONTAINERS = (
-    "AnalysisJetsAuxDyn",
-    "AntiKt4EMPFlowJetsAuxDyn",
-    "AntiKt10UFOCSSKSoftDropBeta100Zcut10JetsAuxDyn",
-    "BTagging_AntiKt4EMPFlowAuxDyn",
-    "ElectronsAuxDyn",
-    "EventInfoAuxDyn",
-    "InDetTrackParticlesAuxDyn",
-    "MET_Core_AnalysisMETAuxDyn",
-    "MuonsAuxDyn",
-    "PhotonsAuxDyn",
-    "TauJetsAuxDyn",
-    "TruthBosonsWithDecayParticlesAuxDyn",
-)
-VARIABLES = (
-    "DFCommonElectronsLHTightPileupCorrection",
-    "EnergyPerSampling",
-    "JetConstitScaleMomentum_pt",
-    "NumTrkPt500PV",
-    "SumPtChargedPFOPt500PV",
-    "definingParametersCovMatrixDiag",
-    "ethad1",
-    "eta",
-    "m",
-    "momentumBalanceSignificance",
-    "numberOfPixelHoles",
-    "phi",
-    "pt",
-    "ptvarcone30_Nonprompt_All_MaxWeightTTVA_pt1000",
-    "topoetcone20",
-    "truthParticleLink",
-)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from storelab.readplan.transports import Transport
 
 VERSION = 3
 COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
+BATCH = 128_000_000  # compressed bytes in memory at one time
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,6 @@ def _read(told: list[Any]) -> Form:
     kind, base, shape, header, how = told
     dtype, packed = np.dtype((base, tuple(shape))) if shape else np.dtype(base), Packed(*how) if how else None
     return Flat(dtype, packed) if kind == "flat" else Lists(dtype, header, packed)
-
-
-BATCH = 128_000_000  # compressed bytes in memory at one time
 
 
 class NotHere(ValueError):

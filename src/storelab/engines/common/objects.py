@@ -16,6 +16,10 @@ from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket
 
 PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload
+ROUND = 1000  # cards that are shuffled together
+# Limits that do not hold for a mix: what it puts is never more than its objects, however much it moves.
+NO_ROOM = {"room_bytes": None, "disk_bytes": None}
+WAITING = 100  # cards, at most, that wait for their operation to be possible
 
 
 def put_prefix(attempt: str) -> str:
@@ -112,12 +116,6 @@ def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Ite
 def fixed_offset(offset: str) -> int:
     """The axis' value in bytes, 0 for `random` and `sequential`."""
     return 0 if offset in ("random", "sequential") else units.parse(offset, "size", "offset")
-
-
-ROUND = 1000  # cards that are shuffled together
-# Limits that do not hold for a mix: what it puts is never more than its objects, however much it moves.
-NO_ROOM = {"room_bytes": None, "disk_bytes": None}
-WAITING = 100  # cards, at most, that wait for their operation to be possible
 
 
 class Sizes:

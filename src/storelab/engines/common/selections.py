@@ -26,6 +26,12 @@ from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
 
+# A read in flight at the deadline gets 20 % of the duration more, and no less than five seconds: otherwise a short
+# window on a busy machine loses its only read.
+GRACE, GRACE_S = 0.2, 5.0
+BACK_OFF_NS = 50_000_000
+SAMPLE_NS = 200_000_000
+
 
 @dataclass
 class Done:
@@ -91,13 +97,6 @@ class Tally:
                 f"{self.wrong_bytes} of {reads} reads got other than what the plan asks for",
             ),
         ]
-
-
-# A read in flight at the deadline gets 20 % of the duration more, and no less than five seconds: otherwise a short
-# window on a busy machine loses its only read.
-GRACE, GRACE_S = 0.2, 5.0
-BACK_OFF_NS = 50_000_000
-SAMPLE_NS = 200_000_000
 
 
 def allowed_s(duration_s: float) -> float:

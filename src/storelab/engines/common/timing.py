@@ -23,6 +23,8 @@ from storelab.core import clock
 # flight then hung. In a window that is long enough (`steadiness`: 5 operations for each in flight), none is so slow.
 DRAIN, LEAST_DRAIN_S, MOST_DRAIN_S = 0.2, 5.0, 30.0
 IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
+TICK_NS, FROM_NS = 10_000_000, 20_000_000  # a tick; how late it has to be
+MOST = 100  # pauses kept one by one, the longest
 
 
 def drain_s(window_ns: int) -> float:
@@ -100,10 +102,6 @@ class Poisson(Open):
         while self.due() < self.deadline_ns:  # those that nobody took
             pass
         return max(0, self.within - self.begun)
-
-
-TICK_NS, FROM_NS = 10_000_000, 20_000_000  # a tick; how late it has to be
-MOST = 100  # pauses kept one by one, the longest
 
 
 class Watch:

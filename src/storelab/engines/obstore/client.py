@@ -43,6 +43,10 @@ from storelab.stores.protocols.endpoint import Bucket
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
 FAILED = ("status", "error")  # HTTP status; 0, or 1 + the place of the error's class in `messages`
+FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
+GRACE_S = 30.0  # after the drain, for writing results
+READ_TIMEOUT = "30s"
+ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
 
 
 class Task(NamedTuple):
@@ -192,12 +196,6 @@ class Loop:
 
         names = COLUMNS + FAILED
         np.savez(path, **{n: np.concatenate([np.frombuffer(p[n], np.int64) for p in self.parts]) for n in names})
-
-
-FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
-GRACE_S = 30.0  # after the drain, for writing results
-READ_TIMEOUT = "30s"
-ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
 
 
 class ObstoreClient(TransferClient):

@@ -23,6 +23,8 @@ from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
 from storelab.readplan.transports import WrongAnswer
 
 MOST_DOUBTED = 1_000_000
+OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
+WAIT_S = 0.001  # where nothing of the mix is possible
 
 
 @dataclass
@@ -248,10 +250,6 @@ class Population:
             "overwritten": self.overwritten,
             "lost": lost,
         }
-
-
-OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
-WAIT_S = 0.001  # where nothing of the mix is possible
 
 
 class ObstoreMix(ObstoreClient):

@@ -17,6 +17,8 @@ from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient, Outcome, Task
 from storelab.readplan.transports import WrongAnswer
 
+PAGE = 1000
+
 
 class ObstorePut(ObstoreClient):
     """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
@@ -180,9 +182,6 @@ class ObstoreDelete(ObstoreClient):
         out.engine["left"] = left  # objects that no operation reached before the deadline
         out.checks.append(Check("no object twice", left >= 0, f"{left} objects left"))
         return out
-
-
-PAGE = 1000
 
 
 class ObstoreList(ObstoreClient):
