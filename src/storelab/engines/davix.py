@@ -84,7 +84,7 @@ class DavixClient(PlannedClient):
     def connect(self, root: dict[str, Any]) -> None:
         """Sends nothing."""
         self.link, self.gone, self.header = None, [], "read"
-        self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+        self.identity = self.identify(root)
         self.transport = self.make()
         self.settings = {
             "retries": 0,

@@ -23,11 +23,10 @@ from typing import Any, NamedTuple
 
 from storelab.core import clock
 from storelab.core.records import HUNG
-from storelab.engines.common import ledger, objects
+from storelab.engines.common import ledger
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import LimitExceeded
-from storelab.engines.common.ledger import NEW, Book
-from storelab.engines.common.objects import put_key, range_begins
+from storelab.engines.common.objects import put_key, range_begins, read_once, staged_objects
 from storelab.engines.common.timing import IN_FLIGHT, Watch, drain_s
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient, orders
 from storelab.engines.contract import Check, Job, Result
@@ -100,7 +99,7 @@ class FsspecClient(TransferClient):
     """Common part: workers take tasks from an endless list until the deadline. A record takes 6 numbers in memory."""
 
     engine = "fsspec"
-    book: Book | None = None  # the ledger
+    book: ledger.Book | None = None  # the ledger
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -203,7 +202,7 @@ class FsspecClient(TransferClient):
                 return
             if note:
                 try:
-                    note(task.number, 1, NEW, begun)
+                    note(task.number, 1, ledger.NEW, begun)
                 except LimitExceeded as limit:  # what cannot be noted is not sent
                     self.stop = limit
                     return
@@ -332,13 +331,13 @@ class FsspecGet(FsspecClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, own = objects.staged_objects(self.job)
+        self.manifest, own = staged_objects(self.job)
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
         # Else s3fs asks for the size of whole objects first, and cuts large ones into ranges.
         self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 
     def tasks(self) -> Iterator[Transfer]:
-        return orders(self.objects, self.rng(), objects.read_once(self.job))
+        return orders(self.objects, self.rng(), read_once(self.job))
 
     async def do(self, fs: Any, task: Transfer) -> bytes:
         if self.asynchronous:
@@ -376,7 +375,7 @@ class FsspecGetRange(FsspecGet):
 
     def tasks(self) -> Iterator[Transfer]:
         rng = self.rng()
-        for task in orders(self.objects, rng, objects.read_once(self.job)):
+        for task in orders(self.objects, rng, read_once(self.job)):
             for begin in range_begins(self.job.point.axes["offset"], self.size, self.length, rng):
                 yield task._replace(begin=begin, end=begin + self.length)
 

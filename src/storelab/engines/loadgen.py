@@ -24,7 +24,6 @@ from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common import bins, ledger, objects
 from storelab.engines.common.guard import Guard, LimitExceeded, Teller
-from storelab.engines.common.objects import fixed_offset, put_folder
 from storelab.engines.common.timing import drain_s
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check, Job, Result, Written
@@ -120,7 +119,7 @@ class LoadgenClient(TransferClient):
 
     def uploads(self) -> dict[str, Any]:
         """The job's entries for uploads: contents, where to, and the first number."""
-        self.files, name = self.body_files(), put_folder(self.job.attempt, self.job.client)
+        self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
             "uploads": [{"bucket": i, "prefix": self.job.buckets[i].prefix + name} for i in self.own],
@@ -246,9 +245,10 @@ class LoadgenGetRange(LoadgenGet):
     op = "GET_RANGE"
 
     def told(self) -> dict[str, Any]:
-        axes = self.job.point.axes
-        offset = axes["offset"] if axes["offset"] in ("random", "sequential") else str(fixed_offset(axes["offset"]))
-        return super().told() | {"range": {"length": axes["range_size"], "offset": offset}}
+        length, offset = (self.job.point.axes[name] for name in ("range_size", "offset"))
+        if offset not in ("random", "sequential"):
+            offset = str(objects.fixed_offset(offset))
+        return super().told() | {"range": {"length": length, "offset": offset}}
 
 
 class LoadgenStat(LoadgenClient):

@@ -27,7 +27,7 @@ from storelab.core import folders
 from storelab.datasets.root.pages import PageReader, Pages
 from storelab.datasets.root.reader import Header, SelectionReader, Spent
 from storelab.engines.common import s3_library
-from storelab.engines.common.selections import Done, SelectionClient, WrongData, allowed_s, as_staged
+from storelab.engines.common.selections import KEPT_BY_XROOTD, Done, SelectionClient, WrongData, allowed_s, as_staged
 from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
 from storelab.engines.contract import Job
 from storelab.readplan import Link, measure, transports
@@ -178,7 +178,7 @@ class PlannedBase(SelectionClient):
         endpoint = self.job.endpoint
         self.transport = self.make()
         if endpoint.protocol == "root":
-            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+            self.reconnects = KEPT_BY_XROOTD
         self.settings = {
             "retries": 0,
             "protocol": endpoint.protocol,
@@ -291,13 +291,17 @@ class PlannedClient(PlannedBase):
         super().connect(root)
         self.header = self.job.point.axes.get("header", "read")
         self.settings["header"] = self.header
-        self.identity = {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+        self.identity = self.identify(root)
         name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
         self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
         with contextlib.suppress(Exception):  # the first read reports the error
             if self.header == "cached":
                 self.keep_header()
             self.calibrate()
+
+    def identify(self, root: dict[str, Any]) -> dict[str, Any]:
+        """What tells the file's bytes from those of another file under its name."""
+        return {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
 
     def open_file(self) -> None:
         """By uproot through the transport, or from the kept header.

@@ -22,7 +22,7 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import by_place
-from storelab.engines.common.selections import Done, Late, SelectionClient, not_staged
+from storelab.engines.common.selections import KEPT_BY_XROOTD, Done, Late, SelectionClient, not_staged
 from storelab.engines.common.wire import Counts, port_wire
 from storelab.engines.contract import Check, Job
 from storelab.stores.protocols import filesystems
@@ -175,7 +175,7 @@ class RootClient(SelectionClient):
             filesystems.trust(endpoint)
             self.url = f"{endpoint.url.rstrip('/')}/{self.url}"
             self.wire = port_wire(endpoint)
-            self.reconnects = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+            self.reconnects = KEPT_BY_XROOTD
         self.settings = {
             "protocol": endpoint.protocol,
             "library": "ROOT",

@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from storelab.core import records
 
+COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")  # of `Baskets`
 SCHEMA = pa.schema(
     [
         ("branch", pa.dictionary(pa.int32(), pa.string())),

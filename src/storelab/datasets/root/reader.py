@@ -23,7 +23,6 @@ from storelab.readplan.source import fetch
 from storelab.readplan.transports import Transport
 
 VERSION = 3
-COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")
 BATCH = 128_000_000  # compressed bytes in memory at one time
 
 
@@ -62,7 +61,7 @@ class Header:
             "forms": known,
             "form": [-1 if f is None else code[_told(f)] for f in self.forms],
         }
-        table = pa.table({k: getattr(self.layout, k) for k in COLUMNS}).replace_schema_metadata(
+        table = pa.table({k: getattr(self.layout, k) for k in baskets.COLUMNS}).replace_schema_metadata(
             {"storelab": json.dumps(facts)}
         )
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +78,7 @@ class Header:
         if facts.get("version") != VERSION or facts.get("file") != file:
             return None
         forms = [_read(told) for told in facts["forms"]]
-        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in COLUMNS))
+        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in baskets.COLUMNS))
         return cls(facts["tree"], facts["entries"], layout, [None if i < 0 else forms[i] for i in facts["form"]], file)
 
 

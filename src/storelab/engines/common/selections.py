@@ -19,7 +19,6 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
-from storelab.datasets.root.reader import COLUMNS
 from storelab.engines.common.error_classes import classify, named, words
 from storelab.engines.common.guard import Guard, Teller
 from storelab.engines.common.wire import Counts, ProcessWire, Wire
@@ -30,6 +29,7 @@ from storelab.host.page_cache import PageCache
 # window on a busy machine loses its only read.
 GRACE, GRACE_S = 0.2, 5.0
 BACK_OFF_NS = 50_000_000
+KEPT_BY_XROOTD = "kept: the XRootD client has one for the life of the process; the file is opened anew"
 SAMPLE_NS = 200_000_000
 
 
@@ -118,7 +118,9 @@ class WrongData(Exception):
 
 def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
     """Compare what the file `where` says of its baskets with the side-car; crc: of `staged`. Raises WrongData."""
-    if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+    if found.names != staged.names or not all(
+        np.array_equal(getattr(found, k), getattr(staged, k)) for k in baskets.COLUMNS
+    ):
         raise not_staged(where)
     for row in found.inside:
         if found.inside_crc(row) != crc[row]:

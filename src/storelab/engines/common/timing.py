@@ -24,7 +24,7 @@ from storelab.core import clock
 DRAIN, LEAST_DRAIN_S, MOST_DRAIN_S = 0.2, 5.0, 30.0
 IN_FLIGHT = "still in flight when the time for operations in flight at the deadline was over"
 TICK_NS, FROM_NS = 10_000_000, 20_000_000  # a tick; how late it has to be
-MOST = 100  # pauses kept one by one, the longest
+MAX_PAUSES = 100  # pauses kept one by one, the longest
 
 
 def drain_s(window_ns: int) -> float:
@@ -130,7 +130,7 @@ class Watch:
         """A pause."""
         self.count += 1
         self.sum_ns += length_ns
-        keep = heapq.heappush if len(self.longest) < MOST else heapq.heappushpop
+        keep = heapq.heappush if len(self.longest) < MAX_PAUSES else heapq.heappushpop
         keep(self.longest, (length_ns, begin_ns))
 
     def stop(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Watch:
 
 def merge_pauses(told: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the processes of a client: the sums of the one that paused most, and the longest pauses of any of them."""
-    kept = sorted((tuple(p) for t in told for p in t["longest"]), key=lambda p: -p[1])[:MOST]
+    kept = sorted((tuple(p) for t in told for p in t["longest"]), key=lambda p: -p[1])[:MAX_PAUSES]
     return max(told, key=lambda t: t["sum_ns"]) | {
         "longest_ns": max(t["longest_ns"] for t in told),
         "longest": sorted(kept),

@@ -15,9 +15,6 @@ from functools import reduce
 from typing import Any
 from urllib.parse import urlsplit
 
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-
 from storelab.stores.protocols.endpoint import Endpoint
 
 PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
@@ -185,6 +182,9 @@ class HttpWire(Wire):
 
     def pools(self) -> dict[str, Any]:
         """For `PoolManager.pool_classes_by_scheme`."""
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+        from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
         plain = type("Plain", (_Told, HTTPConnection), {"wire": self})
         secure = type("Secure", (_Told, HTTPSConnection), {"wire": self})
         return {

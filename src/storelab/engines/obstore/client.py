@@ -30,11 +30,10 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, of_memory
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
-from storelab.engines.common import bins, ledger, s3_library, timing
+from storelab.engines.common import bins, ledger, s3_library
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, Teller
-from storelab.engines.common.ledger import Book
-from storelab.engines.common.timing import IN_FLIGHT, Closed, Open, Poisson, drain_s
+from storelab.engines.common.timing import IN_FLIGHT, Closed, Open, Poisson, Watch, drain_s, merge_pauses
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc, processes
@@ -87,7 +86,7 @@ class Loop:
     size: int  # bytes of an object; limits how many answers are kept
     requests: int  # HTTP requests of one operation
     guard: Guard
-    book: Book | None = None  # the ledger
+    book: ledger.Book | None = None  # the ledger
     told: Path | None = None  # where it tells what is done so far
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
@@ -342,7 +341,7 @@ class ObstoreClient(TransferClient):
             arrivals = Open(*paced)
             if self.job.point.axes.get("arrivals") == "poisson":
                 arrivals = Poisson(*paced, derive_seed(self.job.point.seed, first, "arrivals"))
-        watch = timing.Watch()
+        watch = Watch()
         watch.start()
         loop.run(start_ns, deadline_ns, arrivals)
         paused = watch.stop()
@@ -394,7 +393,7 @@ class ObstoreClient(TransferClient):
             dict.fromkeys(self.performs or (self.op,), self.requests()),
             checks,
             **{name: sum(f[name] for f in self.facts) for name in ("hung", "hung_s", "not_begun")},
-            pauses=timing.merge_pauses([f["pauses"] for f in self.facts]),
+            pauses=merge_pauses([f["pauses"] for f in self.facts]),
         )
 
     def _columns(self, columns: dict[str, Any], errors: Any, statuses: Any) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from storelab.core.axes import mixes
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.datasets.payload import WrongListing
-from storelab.engines.common import objects
-from storelab.engines.common.objects import Deck, Sizes, put_folder, put_key
+from storelab.engines.common.objects import NO_ROOM, Deck, Sizes, objects_at_a_time, put_folder, put_key, sizes_at_start
 from storelab.engines.contract import Job, Result
 from storelab.engines.obstore.client import Outcome, Task
 from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
@@ -261,7 +260,7 @@ class ObstoreMix(ObstoreClient):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.processes = 1  # its threads share what they know of the objects
-        self.job = replace(job, limits=job.limits | objects.NO_ROOM)
+        self.job = replace(job, limits=job.limits | NO_ROOM)
 
     def prepare_tasks(self) -> None:
         job, point = self.job, self.job.point
@@ -269,9 +268,9 @@ class ObstoreMix(ObstoreClient):
         name = put_folder(job.attempt, job.client)
         self.objects = Population(
             point.fixed["mix"],
-            objects.Sizes(point.fixed["sizes"]),
-            objects.sizes_at_start(point, job.client),
-            objects.objects_at_a_time(point, job.client),
+            Sizes(point.fixed["sizes"]),
+            sizes_at_start(point, job.client),
+            objects_at_a_time(point, job.client),
             lambda n: (job.client + n) % len(self.own),
             self.key,
             [job.buckets[i].prefix + name for i in self.own],

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from storelab.datasets import payload
-from storelab.engines.common import ledger, objects
-from storelab.engines.common.objects import range_begins
+from storelab.engines.common import ledger
+from storelab.engines.common.objects import deletions, key_folders, range_begins, read_once, staged_objects
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check, Result
 from storelab.engines.obstore.client import ObstoreClient, Outcome, Task
@@ -56,11 +56,11 @@ class ObstoreGet(ObstoreClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, self.objects = objects.staged_objects(self.job)
+        self.manifest, self.objects = staged_objects(self.job)
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
-        own = range(worker, len(self.objects), self.workers) if (once := objects.read_once(self.job)) else None
+        own = range(worker, len(self.objects), self.workers) if (once := read_once(self.job)) else None
         for i in orders(range(len(self.objects)) if own is None else own, self.rng(worker), once):
             staged = self.objects[i]
             yield Task(i, staged.number, self.paths[staged.number] + staged.key, staged.body, 0, self.size)
@@ -159,7 +159,7 @@ class ObstoreDelete(ObstoreClient):
         self.batch = self.job.point.axes["batch"]
         self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
         self.multi_delete = self.batch > 1
-        self.pieces = objects.deletions(self.job, self.batch)
+        self.pieces = deletions(self.job, self.batch)
 
     def tasks(self, worker: int) -> Iterator[Task]:
         for i in range(worker, len(self.pieces), self.workers):
@@ -193,7 +193,7 @@ class ObstoreList(ObstoreClient):
     def prepare_tasks(self) -> None:
         axes = self.job.point.axes
         self.keys, self.depth = axes["keys"], axes["prefix_depth"]
-        self.folders = objects.key_folders(self.job)
+        self.folders = key_folders(self.job)
 
     def tasks(self, worker: int) -> Iterator[Task]:
         at = worker

@@ -187,7 +187,7 @@ def test_header_is_kept_for_one_file(tmp_path, tiny_file):
     found = Header.load(path, known)
     kept = (found.tree, found.entries, found.forms, found.layout.names)
     assert kept == (made.tree, 103, made.forms, made.layout.names)
-    assert all(np.array_equal(getattr(found.layout, k), getattr(made.layout, k)) for k in reader.COLUMNS)
+    assert all(np.array_equal(getattr(found.layout, k), getattr(made.layout, k)) for k in baskets.COLUMNS)
     assert Header.load(path, {**known, "etag": "2"}) is None and Header.load(tmp_path / "none.parquet", known) is None
     path.write_bytes(b"PAR1 cut off")
     assert Header.load(path, known) is None
