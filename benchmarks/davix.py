@@ -17,7 +17,7 @@ from pathlib import Path
 import sparse
 from common import options, report, run, say, sized
 
-from storelab.engines.davix import program
+from storelab.engines import davix_program
 
 WAYS = {"davix": {"way": "davix"}, "planned": {"way": "planned"}}
 MEASURED = (("vs_davix", "seconds"), ("requests", "requests"), ("wire", "wire_bytes"))
@@ -25,7 +25,7 @@ MEASURED = (("vs_davix", "seconds"), ("requests", "requests"), ("wire", "wire_by
 
 def main() -> None:
     args = options(__doc__)
-    program.binary()
+    davix_program.binary()
     n = sized(args, 5, 2, 1)
     values: dict[str, list[float]] = {}
     rng = random.Random(sparse.SEED)

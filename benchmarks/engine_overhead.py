@@ -18,10 +18,10 @@ from common import laboratory, options, report, run, say, sized
 
 from storelab.core import plan
 from storelab.core.model import Point
-from storelab.engines.common.names import put_prefix
+from storelab.engines import s5cmd
+from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Job
-from storelab.engines.s5cmd import client as s5cmd
-from storelab.engines.s5cmd.transfers import S5cmdGet, S5cmdPut
+from storelab.engines.s5cmd import S5cmdGet, S5cmdPut
 from storelab.host import scratch
 from storelab.measure import point as measure
 from storelab.stores import config, make

@@ -19,15 +19,12 @@ import uproot
 
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
-from storelab.datasets.root.baskets import Baskets
-from storelab.datasets.root.branches import branches_of
-from storelab.datasets.root.by_uproot import decoder
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.pages import PageReader, Pages
-from storelab.datasets.root.reader import SelectionReader
-from storelab.datasets.root.steps import PageSteps, StepReader
+from storelab.datasets.root.baskets import Baskets, branches_of
+from storelab.datasets.root.by_uproot import Decoder
+from storelab.datasets.root.pages import PageReader, Pages, PageSteps
+from storelab.datasets.root.reader import Header, SelectionReader, StepReader
 from storelab.datasets.root.trial import LINK, LocalRanges
-from storelab.engines.uproot.reader import Reader, TupleReader
+from storelab.engines.uproot import Reader, TupleReader
 
 READERS = ("planned", "events", "uproot-s3fs")
 STEPS = 7  # of `events` through a file
@@ -59,7 +56,7 @@ class File:
         ranges = LocalRanges(self.path)
         with ranges.file:
             if self.plain:
-                reader = SelectionReader(Header.of(self.tree, {}), ranges, LINK, foreign=decoder(self.branches))
+                reader = SelectionReader(Header.of(self.tree, {}), ranges, LINK, foreign=Decoder(self.branches))
             else:
                 reader = PageReader(Pages.of(self.tree), self.entries, ranges, LINK)
             yield from reader.read(names, entries)
@@ -82,7 +79,7 @@ class File:
         """Only the counts: the workload drops what it decodes. Raises ValueError for another count."""
         header = Header.of(self.tree, {}) if self.plain else None
         reader: Any = (
-            StepReader(header, names, decoder(self.branches)) if header else PageSteps(Pages.of(self.tree), names)
+            StepReader(header, names, Decoder(self.branches)) if header else PageSteps(Pages.of(self.tree), names)
         )
         ranges, step = LocalRanges(self.path), -(-self.entries // STEPS)
         with ranges.file:

@@ -21,7 +21,7 @@ from typing import Any
 import ports
 from common import absent, options, report, run, say, sized
 
-from storelab.engines.loadgen import client
+from storelab.engines import loadgen
 from storelab.install import program
 from storelab.stores import all_stores
 from storelab.stores.config import Config
@@ -74,7 +74,7 @@ def drive(
     } | more
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     keyed = dict(os.environ, **Credentials("any", "body").environ())
-    process = subprocess.Popen([client.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
+    process = subprocess.Popen([loadgen.binary()], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=keyed, text=True)
     _, said = process.communicate(json.dumps(job))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     summary = json.loads(said.splitlines()[-1]).get("summary") if process.returncode == 0 else None

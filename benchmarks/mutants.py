@@ -49,17 +49,16 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     "compare": ("analysis/compare/sides.py",),
     "plan": ("core/plan/*", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
     "calibration": ("core/calibration.py", "workloads/calibrate/*"),
-    "readplan": ("readplan/[clmrst]*.py",),
+    "readplan": ("readplan/[clst]*.py",),
     "decoding": ("datasets/root/[bdhprs]*.py",),
     "measuring": (
         *(
-            "engines/common/[abgrw]*.py",
-            "engines/common/s[eh]*.py",
-            "engines/common/tally.py",
+            "engines/common/[bgw]*.py",
+            *("engines/common/objects.py", "engines/common/selections.py", "engines/common/timing.py"),
             "measure/check*.py",
             "measure/record.py",
         ),
-        *("gang/nodes.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd/output.py"),
+        *("gang/nodes.py", "host/monitor.py", "workloads/reading/*", "engines/s5cmd.py"),
     ),
 }
 NEED_SERVERS = (  # little of them runs without a server: not in the room `stores`

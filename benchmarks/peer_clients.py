@@ -174,7 +174,9 @@ def s5cmd(job: Job, put: bool) -> Times:
     """It tells no times: a line of its output is stamped on arrival, and an operation begins when an earlier one
     ends.
     """
-    from storelab.engines.s5cmd import client, commands, output
+    from storelab.engines import s5cmd
+    from storelab.engines import s5cmd as commands
+    from storelab.engines import s5cmd as output
     from storelab.stores.protocols import environment
     from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
@@ -183,9 +185,11 @@ def s5cmd(job: Job, put: bool) -> Times:
     listed = scratch / "commands"
     with listed.open("w") as f:
         for n in range(job["most"]):
-            there = commands.url(job["bucket"], key_of(job, put, n))
-            f.write(commands.copy(job["body"], there) if put else commands.copy(there, scratch / str(n % slots)))
-    command = ["timeout", "-s", "INT", str(job["run_s"]), *client.command(endpoint, job["workers"]), str(listed)]
+            there = commands.object_url(job["bucket"], key_of(job, put, n))
+            f.write(
+                commands.copy_line(job["body"], there) if put else commands.copy_line(there, scratch / str(n % slots))
+            )
+    command = ["timeout", "-s", "INT", str(job["run_s"]), *s5cmd.command(endpoint, job["workers"]), str(listed)]
     env = environment.client(os.environ, endpoint, Credentials.found(os.environ))
     env |= {"GOGC": "800"}  # less CPU for collecting what it threw away
     with (scratch / "errors").open("w+b") as errors:
@@ -197,7 +201,7 @@ def s5cmd(job: Job, put: bool) -> Times:
             chunks.append((clock.now_ns(), data))
         process.wait()
         errors.seek(0)
-        found = output.parse(0, "PUT" if put else "GET", job["size"], chunks, [(clock.now_ns(), errors.read())])
+        found = output.parse_output(0, "PUT" if put else "GET", job["size"], chunks, [(clock.now_ns(), errors.read())])
     if found.messages:
         raise SystemExit(f"s5cmd failed: {found.first_message}")
     ends = sorted(found.ops["end_ns"])

@@ -19,7 +19,7 @@ from common import say
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.datasets.release.build import Release
-from storelab.datasets.release.known import Known
+from storelab.datasets.release.state import Known
 
 FILES = 162_000  # of a day at factor 1
 STORED = {"mean": 20_950, "small": 2000}  # bytes of an object: files of 46 kB and of 4 kB

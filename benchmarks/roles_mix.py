@@ -18,7 +18,7 @@ import ports
 import pyarrow.parquet as pq
 from common import say
 
-from storelab.engines.loadgen import client
+from storelab.engines import loadgen
 from storelab.host import processes
 from storelab.stores import all_stores
 from storelab.stores.config import Config
@@ -32,7 +32,7 @@ def drive(folder: Path, url: str, body: Path, seconds: float, **more: Any) -> tu
     """(summary, rows) of one run of a mix; `rate`, `arrivals`, `seed` as of the job."""
     now, records = time.time_ns(), folder / "ops.parquet"
     job = {
-        "schema": client.SCHEMA,
+        "schema": loadgen.SCHEMA,
         "endpoints": [{"url": url, "region": "us-east-1", "addressing": "path", "verify": True}],
         "buckets": ["bench"],
         "operations": [{"op": op, "share": share} for op, share in MIX.items()],
@@ -43,13 +43,13 @@ def drive(folder: Path, url: str, body: Path, seconds: float, **more: Any) -> tu
         # The last but one part of a key names the body that the near-null server has for it.
         "uploads": [{"bucket": 0, "prefix": f"put/{body.name}/"}],
         "workers": WORKERS,
-        "verify": client.VERIFY_EVERY,
+        "verify": loadgen.VERIFY_EVERY,
         "records": str(records),
         "start_ns": now + 500_000_000,
         "deadline_ns": now + 500_000_000 + int(seconds * 1e9),
     } | more
     run = subprocess.run(
-        [client.binary()],
+        [loadgen.binary()],
         input=json.dumps(job),
         stderr=subprocess.PIPE,
         text=True,

@@ -43,8 +43,7 @@ def main() -> None:
     way, entries = job["way"], np.array(job.get("entries", []), "i8")
     import uproot  # noqa: F401 - imports are measured on no side
 
-    from storelab.datasets.root.header import Header
-    from storelab.datasets.root.reader import SelectionReader, Spent
+    from storelab.datasets.root.reader import Header, SelectionReader, Spent
     from storelab.readplan import measure
 
     fetch = transport(job)

@@ -132,7 +132,7 @@ class Davix:
     """davix's vector read of the ranges as they come; the connection is there."""
 
     def __init__(self, job: dict[str, Any]):
-        from storelab.engines.davix.program import Program
+        from storelab.engines.davix_program import Program
         from storelab.stores.protocols.endpoint import Endpoint
 
         self.url = f"{job['url']}/{job['bucket']}/{job['key']}"

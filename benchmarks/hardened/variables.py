@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 CLIENTS = ("boto", "obstore", "fsspec", "uproot", "s5cmd", "presigned")
 COORDINATOR = ("boto", "fsspec", "s5cmd")  # also run in the user's own environment: staging, checks, clean-up
-PROGRAMS = {"loadgen": "storelab.engines.loadgen.client:binary", "davix": "storelab.engines.davix.program:binary"}
+PROGRAMS = {"loadgen": "storelab.engines.loadgen:binary", "davix": "storelab.engines.davix_program:binary"}
 
 
 def figures(args: argparse.Namespace) -> dict[str, float]:

@@ -29,7 +29,7 @@ from laboratory import missing, needs_xrootd
 from process_table import watched
 
 from storelab.core.errors import UserError
-from storelab.engines.davix import program
+from storelab.engines import davix_program
 from storelab.stores.nginx import Nginx
 from storelab.stores.nginx import Settings as NginxSettings
 from storelab.stores.protocols import tokens
@@ -74,7 +74,7 @@ def written(folder, secrets, but=()):
 
 def engines(*names):
     """Return these, and davix where it is installed."""
-    return [*names] if missing(program.binary) else [*names, "davix"]
+    return [*names] if missing(davix_program.binary) else [*names, "davix"]
 
 
 def small(workload="get", **axes):

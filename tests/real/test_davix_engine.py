@@ -11,8 +11,8 @@ from laboratory import missing, needs_xrootd
 from staged_root import failed, prepared, read, staged_root
 from store_clients import for_store
 
-from storelab.engines.davix import program
-from storelab.engines.davix.program import DavixError, Program, url_of
+from storelab.engines import davix_program
+from storelab.engines.davix_program import DavixError, Program, url_of
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.protocols.filesystems import path
 from storelab.workloads.probe import multirange
@@ -20,7 +20,7 @@ from storelab.workloads.probe import multirange
 BUCKET = "storelab-davix"
 
 
-MISSING = missing(program.binary)
+MISSING = missing(davix_program.binary)
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.skipif(bool(MISSING), reason=MISSING or "-")]
 SYSTEMS = {
     "seaweedfs": {"kind": "seaweedfs"},

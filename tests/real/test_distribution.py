@@ -7,7 +7,7 @@ from laboratory import configured
 from storelab.analysis.tables import build
 from storelab.core import evidence, records
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
@@ -53,7 +53,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
             fetch = proof.reader(stores[store].access(0), bucket, f"put/{run['attempt']}/")
             fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
             assert fields["S"] == "4"
-            read[stratum] = {key: fetch(key) for key in walk.references(fields["C"], fetch, REPOSITORY)}
+            read[stratum] = {key: fetch(key) for key in catalogs.references(fields["C"], fetch, REPOSITORY)}
         assert read[0] == read[1] and len(read[0]) > 100
         ops = pq.read_table(config.raw / chosen.key / "ops.0.parquet").to_pylist()
         assert {r["error"] for r in ops} == {None} and {r["op"] for r in ops} >= {"PUT", "HEAD"}
@@ -103,8 +103,8 @@ def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeyp
         begin = f"put/{run['attempt']}-{rank}/"
         fetch = proof.reader(access, bucket, begin)
         fields = names.manifest_fields(fetch(f"{REPOSITORY}/{names.MANIFEST}"))
-        assert fields["S"] == "5" and walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}")) == [fields["C"]]
-        alive = set(walk.references(fields["C"], fetch, REPOSITORY))
+        assert fields["S"] == "5" and catalogs.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}")) == [fields["C"]]
+        alive = set(catalogs.references(fields["C"], fetch, REPOSITORY))
         listed = {key.partition(begin)[2] for key, _ in access.keys(bucket.name, bucket.prefix + begin)}
         assert listed == alive | {f"{REPOSITORY}/{name}" for name in (names.MANIFEST, names.REFLOG)}
     evidence.write_sums(config.raw)

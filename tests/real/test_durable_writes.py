@@ -17,7 +17,7 @@ from serving import serving
 from storelab.core.model import Point
 from storelab.engines.common import ledger
 from storelab.engines.contract import Job
-from storelab.engines.loadgen.client import LoadgenPut
+from storelab.engines.loadgen import LoadgenPut
 from storelab.measure.durability import Readings
 from storelab.measure.look import FAULTS
 from storelab.stores.protocols.endpoint import Bucket, Endpoint

@@ -15,8 +15,8 @@ from delay_server import DelayServer
 from laboratory import needs_loadgen
 
 from storelab.core.errors import UserError
+from storelab.engines import loadgen
 from storelab.engines.common import bins
-from storelab.engines.loadgen import client
 from storelab.stores.protocols.endpoint import Credentials
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_loadgen]
@@ -42,7 +42,7 @@ def started(values: dict, environ=None) -> subprocess.Popen:
     now, pipe = time.time_ns(), subprocess.PIPE
     values = {"start_ns": now + 200_000_000, "deadline_ns": now + 60_000_000_000} | values
     variables = os.environ | (KEYS if environ is None else environ)
-    process = subprocess.Popen([client.binary()], stdin=pipe, stderr=pipe, env=variables)
+    process = subprocess.Popen([loadgen.binary()], stdin=pipe, stderr=pipe, env=variables)
     process.stdin.write(json.dumps(values).encode())
     process.stdin.close()
     process.stdin = None
@@ -185,4 +185,4 @@ def test_the_program_is_missing(monkeypatch, tmp_path):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match=r"loadgen is not installed.*storelab install loadgen"):
-        client.binary()
+        loadgen.binary()

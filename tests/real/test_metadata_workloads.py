@@ -3,7 +3,7 @@
 import pytest
 
 from storelab.core.errors import MeasurementFailed
-from storelab.datasets import keys as named
+from storelab.datasets import payload as named
 from storelab.workloads.staging import many_keys
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -50,7 +50,7 @@ def test_changed_keys_are_errors_by_name(lab, external, keys, engine, monkeypatc
 
         def stage(store, ways, places, dataset, body, change=change):
             whole(store, ways, places, dataset, body)
-            change(ways[0], places[0].name, places[0].prefix + named.folder(dataset))
+            change(ways[0], places[0].name, places[0].prefix + named.keys_folder(dataset))
 
         monkeypatch.setattr(many_keys, "stage", stage)
         axes = {"engine": engine, "keys": count, "workers": 2}

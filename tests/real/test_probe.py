@@ -21,7 +21,7 @@ from store_clients import for_store
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
-from storelab.engines.davix import program as davix
+from storelab.engines import davix_program as davix
 from storelab.workloads.probe import workload
 from storelab.workloads.probe.questions import checks
 from storelab.workloads.staging import buckets, written

@@ -20,7 +20,7 @@ from storelab.analysis.tables import build
 from storelab.core import evidence
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import MeasurementFailed
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.build import Release
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
@@ -115,7 +115,7 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
     shown = restore(fields["C"], lambda key: fetch(f"{REPOSITORY}/{key}"), by_the_tool=True)
     wanted = shown_by_the_generator(tmp_path)
     assert {p: e for p, e in shown.items() if not p.endswith(MARKER)} == wanted and len(wanted) > 100
-    roots = walk.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}"))
+    roots = catalogs.reflog_roots(fetch(f"{REPOSITORY}/{names.REFLOG}"))
     assert len(roots) == 4 and fields["C"] in roots  # that of the empty repository, too
 
     # What the program counted is what went over the wire, and what is stored; storelab itself asked for the rest.

@@ -74,7 +74,7 @@ def test_local_files_are_read(client):
 
 def test_values_are_those_of_uproot(client, local):
     """Read jagged and flat branches, some of which have a counter that was not chosen."""
-    from storelab.engines.root import loop
+    from storelab.engines import root
 
     one = client(volume_fraction=50.0)
     with uproot.open(local[2] / "s.root") as file:
@@ -88,7 +88,7 @@ def test_values_are_those_of_uproot(client, local):
             array = tree[one.branches[i]].array(library="np")[entries]
             flat = np.concatenate([np.atleast_1d(a) for a in array])
             assert one.tree.values(i, entries).tobytes() == flat.tobytes(), one.branches[i]
-    assert one.tree.counters > 0 and loop.version().startswith("ROOT 6")
+    assert one.tree.counters > 0 and root.root_version().startswith("ROOT 6")
 
 
 def test_changed_byte_fails_check(client):

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from counting_proxy import CountingProxy
 
-from storelab.engines.s5cmd import client
+from storelab.engines import s5cmd
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.staging import buckets
@@ -31,7 +31,7 @@ def place(seaweedfs, tmp_path_factory):
 
         def run(lines: list[str]) -> int:
             proxy.reset()
-            command = [*client.command(endpoint, 4)]
+            command = [*s5cmd.command(endpoint, 4)]
             done = subprocess.run(
                 command,
                 input="\n".join(lines) + "\n",
@@ -56,9 +56,9 @@ def test_put_and_get_cost_declared_requests(place):
     folder, bucket, run = place
     for file, size, many in (("small", 4000, 30), ("big", BIG, 3)):
         put = per_operation(run, lambda i, file=file: f"cp {folder}/{file} s3://{bucket}/{file}/{i}", 1, many)
-        assert put == client.requests_per_operation("PUT", size)
+        assert put == s5cmd.requests_per_operation("PUT", size)
         get = per_operation(run, lambda i, file=file: f"cp s3://{bucket}/{file}/{i} {folder}/down{i}", 1, many)
-        assert get == client.requests_per_operation("GET", size)
+        assert get == s5cmd.requests_per_operation("GET", size)
 
 
 def test_other_modes_cost_other_requests(place):
@@ -70,7 +70,7 @@ def test_other_modes_cost_other_requests(place):
 
 def test_server_without_multipart_gets_one_put(place):
     folder, bucket, run = place
-    option = client.part_option(Endpoint("http://uds", multipart=False), BIG)
+    option = s5cmd.part_option(Endpoint("http://uds", multipart=False), BIG)
     assert per_operation(run, lambda i: f"cp {option}{folder}/big s3://{bucket}/whole/{i}", 1, 3) == 1
-    assert client.requests_per_operation("PUT", BIG, multipart=False) == 1
-    assert client.part_option(Endpoint("http://other"), BIG) == ""
+    assert s5cmd.requests_per_operation("PUT", BIG, multipart=False) == 1
+    assert s5cmd.part_option(Endpoint("http://other"), BIG) == ""

@@ -136,7 +136,7 @@ def test_missing_object_and_dead_server_are_errors(reader, proxy):
 
 def test_missing_credentials_are_user_error(reader, staged, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    for kind in ("uproot.client.UprootClient", "common.selections.SelectionClient"):
+    for kind in ("uproot.UprootClient", "common.selections.SelectionClient"):
         monkeypatch.setattr(f"storelab.engines.{kind}.close", lambda self: None)
     for axes in (UPROOT, PLANNED):
         with pytest.raises(UserError, match="no credentials"):

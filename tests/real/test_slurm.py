@@ -29,7 +29,7 @@ from cluster_lab import (
 )
 from common import BIN, environ, laboratory
 
-from storelab.engines.s5cmd import client
+from storelab.engines import s5cmd
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.xdist_group("testbed")]
 testbed = four_nodes()
@@ -74,7 +74,7 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
     done = on(testbed, lab, "salloc", "-N4", str(BIN / "storelab"), "doctor", "--nodes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(f"node{i}" in done.stdout for i in range(1, 5)) and " ms" in done.stdout
-    assert done.stdout.count("1 of 1") == done.stdout.count(client.version()) == 4
+    assert done.stdout.count("1 of 1") == done.stdout.count(s5cmd.version()) == 4
     storelab(lab, "down", "seaweedfs")
     path = lab / "config.yaml"
     data = yaml.safe_load(path.read_text())

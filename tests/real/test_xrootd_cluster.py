@@ -24,7 +24,7 @@ NET = f"10.{150 + os.getpid() % 40}.{os.getpid() // 40 % 250}"
 # Writes, reads back, and reads two ranges through a door; in a separate process, for XRootD's client has threads.
 CLIENT = """
 import json, sys
-from storelab.engines.fsspec.answered import of_read_file
+from storelab.engines.fsspec import of_read_file
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 end, folder, names = Endpoint(**json.loads(sys.argv[1])), sys.argv[2], sys.argv[3:]

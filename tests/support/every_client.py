@@ -76,18 +76,18 @@ def by_fsspec(end: Endpoint, keys: Credentials) -> None:
 
 
 def by_uproot(end: Endpoint, keys: Credentials) -> None:
-    from storelab.engines.uproot import s3fs_counted
+    from storelab.engines import uproot
 
-    counter = s3fs_counted.Counter()
-    fs = s3fs_counted.filesystem(end, counter, s3fs_counted.settings(end, 1, 10))
+    counter = uproot.TrafficCounter()
+    fs = uproot.filesystem(end, counter, uproot.settings(end, 1, 10))
     fs.pipe_file("b/uproot", BODY)
     assert fs.cat_file("b/uproot") == BODY
 
 
 def by_presigned(end: Endpoint, keys: Credentials) -> None:
-    from storelab.engines.planned import counted
+    from storelab.engines import planned
 
-    transport = counted.make(end, Bucket("b"), "boto", "obstore", 1, 10, "http")
+    transport = planned.counted_transport(end, Bucket("b"), "boto", "obstore", 1, 10, "http")
     try:
         transport.size()
     except WrongAnswer as answer:
@@ -95,13 +95,13 @@ def by_presigned(end: Endpoint, keys: Credentials) -> None:
 
 
 def by_s5cmd(end: Endpoint, keys: Credentials) -> None:
-    from storelab.engines.s5cmd import client
+    from storelab.engines import s5cmd
 
     with tempfile.NamedTemporaryFile() as body:
         body.write(BODY)
         body.flush()
         done = subprocess.run(
-            client.command(end, 1),
+            s5cmd.command(end, 1),
             input=f"cp {body.name} s3://b/s5cmd\n",
             env=environment.client(os.environ, end, keys),
             capture_output=True,
@@ -112,7 +112,7 @@ def by_s5cmd(end: Endpoint, keys: Credentials) -> None:
 
 
 def by_loadgen(end: Endpoint, keys: Credentials) -> None:
-    from storelab.engines.loadgen import client
+    from storelab.engines import loadgen
     from storelab.workloads.staging import by_loadgen
 
     now = time.time_ns()
@@ -120,8 +120,8 @@ def by_loadgen(end: Endpoint, keys: Credentials) -> None:
         body = Path(folder) / "body"
         body.write_bytes(BODY)
         job = {
-            "schema": client.SCHEMA,
-            "endpoints": client.described([end]),
+            "schema": loadgen.SCHEMA,
+            "endpoints": loadgen.described([end]),
             "buckets": ["b"],
             "operations": [{"op": "PUT"}],
             "objects": {"key": ["loadgen"], "bucket": [0], "body": [0], "size": [len(BODY)]},
@@ -138,9 +138,9 @@ def by_loadgen(end: Endpoint, keys: Credentials) -> None:
 
 
 def by_davix(end: Endpoint, keys: Credentials) -> None:
-    from storelab.engines.davix import client
+    from storelab.engines import davix
 
-    transport = client.DavixTransport(end, "b/boto", 10)
+    transport = davix.DavixTransport(end, "b/boto", 10)
     assert bytes(transport.vector([0], [len(BODY)])[0]) == BODY
     transport.close()
 

@@ -9,12 +9,11 @@ from memory_transport import Memory
 
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode
-from storelab.datasets.root.branches import branches_of
-from storelab.datasets.root.by_uproot import decoder
-from storelab.datasets.root.header import Header
+from storelab.datasets.root.baskets import branches_of
+from storelab.datasets.root.by_uproot import Decoder
 from storelab.datasets.root.pages import PageReader, Pages
-from storelab.datasets.root.reader import BATCH, SelectionReader, Spent
-from storelab.engines.uproot.reader import Reader, TupleReader
+from storelab.datasets.root.reader import BATCH, Header, SelectionReader, Spent
+from storelab.engines.uproot import Reader, TupleReader
 from storelab.readplan import Link
 
 LINK = Link(1e-3, 1e-4, 1e-4, 1e8, 1e8, 8)
@@ -25,7 +24,7 @@ def by_the_decoder(path, tree, names, entries, link=LINK, batch=BATCH):
     opened, memory = uproot.open(path)[tree], Memory(path.read_bytes())
     if isinstance(opened, uproot.TTree):
         reader = SelectionReader(
-            Header.of(opened, {}), memory, link, batch, foreign=decoder({n: branches_of(opened)[n] for n in names})
+            Header.of(opened, {}), memory, link, batch, foreign=Decoder({n: branches_of(opened)[n] for n in names})
         )
     else:
         reader = PageReader(Pages.of(opened), int(opened.num_entries), memory, link, batch=batch)

@@ -55,7 +55,7 @@ _REPLAY = Use("storelab.workloads.replay.client:ReplayClient", ("max_range_gap",
 
 
 def _loadgen(name: str, *obeys: str) -> Use:
-    return Use(f"storelab.engines.loadgen.client:Loadgen{name}", (*obeys, *_TIMED, "balance"))
+    return Use(f"storelab.engines.loadgen:Loadgen{name}", (*obeys, *_TIMED, "balance"))
 
 
 def _reader(client: str, *obeys: str) -> dict[str, Use]:
@@ -67,12 +67,12 @@ ALL = (
         "s5cmd",
         S3,
         {
-            "put": Use("storelab.engines.s5cmd.transfers:S5cmdPut", _PARTS),
-            "get": Use("storelab.engines.s5cmd.transfers:S5cmdGet", _PARTS),
-            "space": Use("storelab.engines.s5cmd.transfers:S5cmdPut"),
+            "put": Use("storelab.engines.s5cmd:S5cmdPut", _PARTS),
+            "get": Use("storelab.engines.s5cmd:S5cmdGet", _PARTS),
+            "space": Use("storelab.engines.s5cmd:S5cmdPut"),
         },
         packages=("s5cmd",),
-        program="storelab.engines.s5cmd.client:binary",
+        program="storelab.engines.s5cmd:binary",
         through_files=True,
         part_unit=MIB,
         addressings=("path",),
@@ -82,10 +82,10 @@ ALL = (
         "fsspec",
         EVERY,
         {
-            "put": Use("storelab.engines.fsspec.transfers:FsspecPut", ("ledger",)),
-            "get": Use("storelab.engines.fsspec.transfers:FsspecGet"),
-            "get_range": Use("storelab.engines.fsspec.transfers:FsspecGetRange"),
-            "space": Use("storelab.engines.fsspec.transfers:FsspecPut"),
+            "put": Use("storelab.engines.fsspec:FsspecPut", ("ledger",)),
+            "get": Use("storelab.engines.fsspec:FsspecGet"),
+            "get_range": Use("storelab.engines.fsspec:FsspecGetRange"),
+            "space": Use("storelab.engines.fsspec:FsspecPut"),
             "replay": _REPLAY,
             "events": Use("storelab.workloads.events.client:CachedEvents", ("cache", "read_ahead")),
             "consistency": Use("storelab.workloads.consistency.client:FsspecClient"),
@@ -103,9 +103,9 @@ ALL = (
             "get_range": Use("storelab.engines.obstore.transfers:ObstoreGetRange", _TIMED),
             "delete": Use("storelab.engines.obstore.transfers:ObstoreDelete", _TIMED),
             "stat": Use("storelab.engines.obstore.transfers:ObstoreStat", _TIMED),
-            "list": Use("storelab.engines.obstore.listings:ObstoreList", _TIMED),
-            "rewrite": Use("storelab.engines.obstore.rewrite:ObstoreRewrite", _TIMED),
-            "mix": Use("storelab.engines.obstore.mixed:ObstoreMix", _TIMED),
+            "list": Use("storelab.engines.obstore.transfers:ObstoreList", _TIMED),
+            "rewrite": Use("storelab.engines.obstore.transfers:ObstoreRewrite", _TIMED),
+            "mix": Use("storelab.engines.obstore.mix:ObstoreMix", _TIMED),
             "space": Use("storelab.engines.obstore.transfers:ObstorePut"),
             "replay": _REPLAY,
             "publish": Use("storelab.workloads.distribution.client:ObstorePublishClient"),
@@ -125,16 +125,16 @@ ALL = (
             "delete": _loadgen("Delete"),
             "stat": _loadgen("Stat"),
             "list": _loadgen("List", "page_size"),
-            "rewrite": Use("storelab.engines.loadgen.rewrite:LoadgenRewrite", (*_TIMED, "balance")),
-            "mix": Use("storelab.engines.loadgen.mixed:LoadgenMix", ("page_size", "payload", *_TIMED, "balance")),
-            "space": Use("storelab.engines.loadgen.client:LoadgenPut"),
+            "rewrite": Use("storelab.engines.loadgen:LoadgenRewrite", (*_TIMED, "balance")),
+            "mix": Use("storelab.engines.loadgen:LoadgenMix", ("page_size", "payload", *_TIMED, "balance")),
+            "space": Use("storelab.engines.loadgen:LoadgenPut"),
         },
-        program="storelab.engines.loadgen.client:binary",
+        program="storelab.engines.loadgen:binary",
     ),
     Engine(
         "uproot-s3fs",
         S3,
-        _reader("storelab.engines.uproot.client:UprootClient", "max_range_gap", "connections", "split"),
+        _reader("storelab.engines.uproot:UprootClient", "max_range_gap", "connections", "split"),
         packages=(*_DECODES, "fsspec", "s3fs"),
         merges="gap",
         one_thread=True,
@@ -143,7 +143,7 @@ ALL = (
     Engine(
         "planned",
         EVERY,
-        _reader("storelab.engines.planned.client:PlannedClient", *_PLANS, "header")
+        _reader("storelab.engines.planned:PlannedClient", *_PLANS, "header")
         | {"events": Use("storelab.workloads.events.client:PlannedEvents", _PLANS)},
         packages=(*_DECODES, "obstore", *_EVERY_PROTOCOL),
         merges="planned",
@@ -152,20 +152,20 @@ ALL = (
     Engine(
         "root",
         ("root", "file"),
-        _reader("storelab.engines.root.client:RootClient"),
+        _reader("storelab.engines.root:RootClient"),
         packages=("root", "xrootd"),
-        program="storelab.engines.root.client:installed",
+        program="storelab.engines.root:installed",
     ),
     Engine(
         "davix",
         ("s3", "http"),
         {
-            "get": Use("storelab.engines.davix.transfers:DavixGet"),
-            "get_range": Use("storelab.engines.davix.transfers:DavixGetRange"),
-            **_reader("storelab.engines.davix.client:DavixClient"),
+            "get": Use("storelab.engines.davix:DavixGet"),
+            "get_range": Use("storelab.engines.davix:DavixGetRange"),
+            **_reader("storelab.engines.davix:DavixClient"),
         },
         packages=_DECODES,
-        program="storelab.engines.davix.program:binary",
+        program="storelab.engines.davix_program:binary",
         addressings=("path",),
     ),
     Engine(

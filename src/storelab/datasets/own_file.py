@@ -14,7 +14,7 @@ from typing import Any
 
 from storelab.core.errors import UserError, said, shown
 from storelab.datasets.root import baskets
-from storelab.datasets.root.branches import branches_of
+from storelab.datasets.root.baskets import branches_of
 
 Step = Callable[[int], None]  # told of each branch that is tried next: the number of all
 TREES = ("TTree", "TNtuple", "TNtupleD")
@@ -147,6 +147,8 @@ def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> t
             table, unreadable = _tree(held, path, step) if kind == "TTree" else _ntuple(held, path, step)
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise _damaged(name, path, chosen, error) from None
+    # Without folders of this machine.
+    unreadable = {branch: why.replace(str(path), path.name) for branch, why in unreadable.items()}
     if not (known := set(table["branch"].unique().to_pylist())) - set(unreadable):
         reason = next((f": {branch}: {why}" for branch, why in unreadable.items()), "")
         said_of = f"none of its {len(known)} branches can be read{reason}" if known else "it holds no branch with data"
@@ -219,7 +221,7 @@ def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, 
 
     pages, entries = Pages.of(ntuple), int(ntuple.num_entries)
     unreadable = pages_tried(pages, entries, path, step)
-    return baskets.table_of(pages.layout, path, ntuple.name, entries), _plain(unreadable, path)
+    return baskets.table_of(pages.layout, path, ntuple.name, entries), unreadable
 
 
 def _tree(tree: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
@@ -229,9 +231,4 @@ def _tree(tree: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]
     objects = branches_of(tree)
     layout = baskets.Baskets.from_tree(objects)
     unreadable = tried(tree, objects, layout, path, step)
-    return baskets.table_of(layout, path, tree.name, int(tree.num_entries)), _plain(unreadable, path)
-
-
-def _plain(unreadable: dict[str, str], path: Path) -> dict[str, str]:
-    """The reasons without folders of this machine."""
-    return {branch: why.replace(str(path), path.name) for branch, why in unreadable.items()}
+    return baskets.table_of(layout, path, tree.name, int(tree.num_entries)), unreadable

@@ -1,4 +1,4 @@
-"""Engines: what moves the bytes. `contract` has Job, Client and Result; each engine has a folder.
+"""Engines: what moves the bytes. `contract` has Job, Client and Result; each engine has a module or a folder.
 
 `common` has what several engines share.
 

@@ -44,9 +44,9 @@ def look(folder: Path, number: int) -> None:
         **measure_offset(ask["clock"]).told(),
     }
     try:
-        from storelab.engines.s5cmd import client
+        from storelab.engines import s5cmd
 
-        about["s5cmd"] = client.version()  # runs the program on this node
+        about["s5cmd"] = s5cmd.version()  # runs the program on this node
     except (UserError, OSError, subprocess.SubprocessError) as error:
         about["s5cmd_missing"] = str(error)
     about["endpoints"] = {url: _reach(url) for url in ask["endpoints"]}

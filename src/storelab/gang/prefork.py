@@ -73,7 +73,7 @@ def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], 
             break
         if not (pid := os.fork()):
             _become(folder, rank, here, environs[rank % len(environs)])
-            # Everything is written then. At a usual exit obstore may abort (engines/obstore/loop.py), and ROOT is slow.
+            # Everything is written then. At a usual exit obstore may abort (engines/obstore), and ROOT is slow.
             os._exit(work(folder, rank))
         running[pid] = rank
         _tell(rank, "pid", pid)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from storelab import engines, workloads
 from storelab.core import calibration, folders, plan, records, units

@@ -19,7 +19,7 @@ from storelab import stores
 from storelab.core import units
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.engines.s5cmd import client
+from storelab.engines import s5cmd
 from storelab.host import processes
 from storelab.stores import make
 
@@ -70,7 +70,7 @@ def _python() -> Iterator[Finding]:
 def _programs() -> Iterator[Finding]:
     programs = {"s5cmd": Path("s5cmd"), "weed": Path(sys.executable).parent / "weed"}
     with contextlib.suppress(UserError):
-        programs["s5cmd"] = client.binary()
+        programs["s5cmd"] = s5cmd.binary()
     for name, path in programs.items():
         done = processes.ask([path, "version"])
         said = done.stdout.strip().partition("\n")[0]

@@ -1,6 +1,6 @@
 """Look at the objects of one account's ledgers and judge each: `python -m storelab.measure.look`.
 
-It is a separate process: the library may abort at its exit (see engines/obstore/loop.py), and keys stay in its
+It is a separate process: the library may abort at its exit (see engines/obstore), and keys stay in its
 environment. It reads one JSON object on standard input, and writes one on standard output.
 
 A ledger has one writer, which does one operation at a time. An operation that was acknowledged took effect between its

@@ -22,7 +22,7 @@ from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, said
 from storelab.core.plan import series
-from storelab.engines.common import told
+from storelab.engines.common import guard
 from storelab.host import console
 from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
@@ -107,8 +107,8 @@ class State:
         self.folder, self.on = config.campaign_dir, not off()
         self.duration_ns: int = chosen.fixed["duration_ns"]
         self.lock, self.work = threading.Lock(), Path()
-        self.counts: dict[str, told.Done] = {}
-        self.before: tuple[int, told.Done, int, Used] | None = None
+        self.counts: dict[str, guard.Done] = {}
+        self.before: tuple[int, guard.Done, int, Used] | None = None
         self.seconds: deque[tuple[float | None, ...]] = deque(maxlen=live.KEPT)
         self.state: dict[str, Any] = {
             **live.process(os.getpid()),
@@ -152,7 +152,7 @@ class State:
         """The clients start at this time (UTC ns)."""
         with self.lock:
             self.state |= {"stage": "measuring", "start_ns": t0_ns}
-            self.before = (t0_ns, told.Done(0, 0, 0), t0_ns, Used(0.0))
+            self.before = (t0_ns, guard.Done(0, 0, 0), t0_ns, Used(0.0))
         self.tell()
 
     def second(self, used_ns: int, used: Used) -> None:
@@ -163,8 +163,8 @@ class State:
     def _second(self, used_ns: int, used: Used) -> None:
         if not self.on:
             return
-        self.counts = told.of_gang(self.work, self.counts)
-        now_ns, done = clock.now_ns(), told.total(self.counts.values())
+        self.counts = guard.gang_progress(self.work, self.counts)
+        now_ns, done = clock.now_ns(), guard.total_progress(self.counts.values())
         with self.lock:
             if self.before is None:
                 return

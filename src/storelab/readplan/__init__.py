@@ -7,10 +7,8 @@ May import: nothing of storelab, so that it can be used outside; numpy; uproot, 
 from typing import Any
 
 from storelab.readplan.choose import Front, Requests, front, plan
-from storelab.readplan.cost import Link
-from storelab.readplan.link import measure
-from storelab.readplan.several import HttpTransport, VectorTransport
-from storelab.readplan.transports import FsspecTransport, ObstoreTransport, WrongAnswer
+from storelab.readplan.link import Link, measure
+from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, VectorTransport, WrongAnswer
 
 __all__ = [
     "Front",

@@ -1,27 +1,33 @@
-"""A short calibration: what one client sees of a store, as `readplan.cost.Link`, through the transport that will read.
+"""What reads cost: the time model of the read planner (`Link`), and the calibration that measures it.
 
-The time of requests is measured with ranges of a few bytes far apart: one alone, as many as may be in flight, and eight
-times as many. The time of bytes is measured with ranges of growing size, several together, and one large range alone.
-It takes about 1100 requests (150 if one is in flight at a time, and fewer of a small object), and at most 105 MB and at
-most the bytes of the object. If the transport puts several ranges into a request, all this uses one range each, and
-then the cost of a further range is measured.
+The model is piecewise linear, because that is how clients behave. In the number of requests: the first `parallel` leave
+together and cost one round trip, and `first_s` for each but one; each further one costs `request_s`, be it CPU of the
+client or the server, or the round trip shared by those in flight. In the bytes of a request: `curve`, because a server
+has different rates for different sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
+
+The calibration goes through the transport that will read. The time of requests is measured with ranges of a few bytes
+far apart: one alone, as many as may be in flight, and eight times as many. The time of bytes is measured with ranges of
+growing size, several together, and one large range alone. It takes about 1100 requests (150 if one is in flight at a
+time, and fewer of a small object), and at most 105 MB and at most the bytes of the object. If the transport puts
+several ranges into a request, all this uses one range each, and then the cost of a further range is measured.
 
 What moves bytes is a difference of two times, and on a busy machine a difference may be anything. So nothing is
 believed to be more than `BELIEVED` times as fast as the fastest trial was, waiting included; what was, stands in
-`Link.doubtful`.
+`Link.doubtful`. May import: numpy, `readplan.transports`.
 """
 
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from storelab.readplan.cost import HEADER_BYTES, Link
 from storelab.readplan.transports import Transport
 
+POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
+HEADER_BYTES = 700  # of an answer's head on the wire and the frames around it, if not measured
 LEAST_SIZE = 4096  # bytes of an object to measure with
 SMALL = 64  # bytes of a range that only asks
 STREAM = 8 * 2**20  # bytes of the trial with one connection
@@ -33,6 +39,90 @@ APART = 1200  # bytes between the begins of ranges that the server must not merg
 MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
 BELIEVED = 4  # times the fastest rate that was seen
 QUICKEST = 1e-6  # seconds; no trial and no request is believed to take less
+
+
+@dataclass(frozen=True)
+class Link:
+    """What one client sees of a store. Times in seconds, bandwidths in bytes per second.
+
+    rtt_s: from sending a request for a few bytes to having them, on an idle connection; first_s, request_s: see above;
+    bandwidth: all connections together; stream: one connection; parallel: requests in flight beyond which more do not
+    help; curve: ((bytes, seconds), …) ascending: what a request of so many bytes costs beyond one for a few, all
+    connections busy (beyond the last, or without a curve: by bandwidth); header_bytes: wire bytes of an answer besides
+    its body; ranges: that one request may ask for, if the server really answers several (else 1); part_bytes, part_s:
+    what one more range in such a request costs; doubtful: those of these values that noise made impossible, and that
+    stand at the bound of what was seen; `all` where the object was too small to measure with.
+    """
+
+    rtt_s: float
+    first_s: float
+    request_s: float
+    bandwidth: float
+    stream: float
+    parallel: int
+    curve: tuple[tuple[int, float], ...] = ()
+    header_bytes: int = HEADER_BYTES
+    ranges: int = 1
+    part_bytes: int = 0
+    part_s: float = 0.0
+    doubtful: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name not in ("curve", "doubtful") and not (value > 0 if name in POSITIVE else value >= 0):
+                raise ValueError(f"{name} = {value} of a link: {'more than 0' if name in POSITIVE else 'at least 0'}")
+        edges = [0, *(size for size, _ in self.curve)]
+        if any(not (a < b and s >= 0) for a, b, (_, s) in zip(edges, edges[1:], self.curve, strict=False)):
+            raise ValueError(f"curve = {self.curve} of a link: ascending sizes, seconds of at least 0")
+
+    @property
+    def occupied_s(self) -> float:
+        """What one more request takes of what readers share, mainly the server: `request_s` without the round trip."""
+        return max(0.0, self.request_s - self.rtt_s / self.parallel)
+
+    def shared(self, pieces: Any, asked_wire: Any) -> Any:
+        """Seconds that requests for so many pieces and wire bytes take of what readers share: link and server."""
+        return asked_wire / self.bandwidth + self._requests(np.asarray(pieces)) * self.occupied_s
+
+    def _requests(self, pieces: np.ndarray) -> np.ndarray:
+        together = np.clip(-(-pieces // self.parallel), 1, self.ranges)
+        heads: np.ndarray = -(-pieces // together)
+        return heads
+
+    def requests(self, pieces: int) -> int:
+        """Requests for so many pieces: fewer, if one asks for several ranges, but still `parallel` ones in flight."""
+        return int(self._requests(np.asarray(pieces)))
+
+    def wire(self, pieces: Any, asked: Any) -> Any:
+        """Wire bytes of so many pieces with so many bytes in total: numbers, or arrays of one shape."""
+        pieces = np.asarray(pieces)
+        heads = self._requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
+        return (asked + heads)[()]
+
+    def busy(self, lengths: np.ndarray) -> np.ndarray:
+        """Seconds that requests of so many bytes cost beyond small ones, all connections busy; shape as given."""
+        if not self.curve or self.ranges > 1:
+            return np.asarray(lengths / self.bandwidth)
+        sizes, seconds = (np.array([0, *column], "f8") for column in zip(*self.curve, strict=True))
+        more = np.maximum(0, lengths - sizes[-1]) / self.bandwidth
+        return np.asarray(np.interp(lengths, sizes, seconds) + more)
+
+    def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> Any:
+        """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each.
+
+        Of several plans at once, shape (…, n) for both: an array of shape (…); a piece with count 0 is none.
+        """
+        counts = np.broadcast_to(counts, lengths.shape)
+        pieces, asked = counts.sum(-1), (lengths * counts).sum(-1)
+        requests = self._requests(pieces)
+        first = np.minimum(requests, self.parallel)
+        answering = self.rtt_s + (first - 1) * self.first_s + (requests - first) * self.request_s
+        if self.ranges > 1:
+            answering = answering + pieces * self.part_s
+        total = self.wire(pieces, asked)
+        moving = (self.busy(lengths) * counts).sum(-1) + (total - asked) / self.bandwidth
+        longest = np.where(counts, lengths, 0).max(-1) / self.stream
+        return (answering + np.maximum(np.maximum(moving, total / (first * self.stream)), longest))[()]
 
 
 class _Trials:

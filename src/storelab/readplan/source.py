@@ -10,8 +10,7 @@ import uproot.source.chunk
 from uproot.source.futures import TrivialFuture
 
 from storelab.readplan.choose import Requests, plan
-from storelab.readplan.cost import Link
-from storelab.readplan.link import LEAST_SIZE, assumed, measure
+from storelab.readplan.link import LEAST_SIZE, Link, assumed, measure
 from storelab.readplan.transports import Transport, messages
 
 

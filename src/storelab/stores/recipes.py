@@ -13,7 +13,7 @@ OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "squid": ("storelab.install.debian", "squid"),
     "condor": ("storelab.install.debian", "condor"),
-    "davix": ("storelab.engines.davix.program", "recipe"),
+    "davix": ("storelab.engines.davix_program", "recipe"),
     "loadgen": ("storelab.install.golang", "loadgen"),
     "root": ("storelab.install.wheels", "root"),
     "slurm-plugin": ("storelab.install.wheels", "slurm_plugin"),

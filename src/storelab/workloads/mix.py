@@ -15,8 +15,8 @@ from storelab.core import axes, records
 from storelab.core.axes import mixes
 from storelab.core.errors import UserError
 from storelab.core.model import Point, accounts_of
-from storelab.engines.common import mixing
-from storelab.engines.common.names import put_key, put_keys, put_prefix
+from storelab.engines.common import objects
+from storelab.engines.common.objects import put_key, put_keys, put_prefix
 from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
@@ -55,7 +55,7 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
     out = []
     for client in range(point.axes["clients"]):
         own = places(point, job, client)
-        for n, size in enumerate(mixing.start(point, client)):
+        for n, size in enumerate(objects.sizes_at_start(point, client)):
             out.append((own[n % len(own)], put_key(job.attempt, client, n), n % BODIES, size))
     return out
 

@@ -20,10 +20,9 @@ from storelab.core import plan, records
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.datasets.root.reader import Header, SelectionReader, Spent
 from storelab.engines.common.selections import WrongData
-from storelab.engines.root.client import RootClient
+from storelab.engines.root import RootClient
 from storelab.measure import check, plan_file
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS

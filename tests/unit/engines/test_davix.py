@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from storelab.core.errors import UserError
+from storelab.engines import davix_program
 from storelab.engines.common.error_classes import classify
-from storelab.engines.davix import program
-from storelab.engines.davix.program import DavixError, Program, facts, spent_of, url_of
+from storelab.engines.davix_program import DavixError, Program, facts, spent_of, url_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import path
 from storelab.workloads.probe import answers
 from storelab.workloads.probe import davix as probing
 
-# Speaks as davix.cpp does: an object of 1000 bytes, byte i is i % 251. It counts one request for each question, and
-# one for each range of a vector.
+# Speaks as davix_program.cpp does: an object of 1000 bytes, byte i is i % 251. It counts one request for each question,
+# and one for each range of a vector.
 FAKE = """#!{python}
 import mmap, os, sys
 number = int(sys.argv[1])
@@ -64,7 +64,7 @@ def fake(tmp_path, monkeypatch):
     log, script = tmp_path / "log", tmp_path / "fake"
     script.write_text(FAKE.format(python=sys.executable, log=str(log)))
     script.chmod(0o755)
-    monkeypatch.setattr(program, "binary", lambda: script)
+    monkeypatch.setattr(davix_program, "binary", lambda: script)
     made = []
 
     def make(endpoint=END, environ=KEYS):
@@ -94,7 +94,7 @@ def test_program_reads_objects_ranges_and_vectors(fake):
 
 
 def test_memory_grows_with_the_answer(fake, monkeypatch):
-    monkeypatch.setattr(program, "LEAST", 16)
+    monkeypatch.setattr(davix_program, "LEAST", 16)
     one = fake[0]()
     kept = bytes(one.read("u", 0, 10))
     assert bytes(one.read("u", 100, 400)) == expected(100, 400)
@@ -148,14 +148,14 @@ def test_urls_are_quoted_once():
 def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     monkeypatch.setenv("STORELAB_TOOLS", str(tmp_path))
     with pytest.raises(UserError, match="storelab install davix"):
-        program.binary()
+        davix_program.binary()
     context = SimpleNamespace(endpoint=END, bucket=Bucket("b"), known="known", body=b"")
     found = answers.ask(probing.CHECKS[0], context, 2**62)
     assert found.answer == "not tried" and "storelab install davix" in found.evidence
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / program.NAME).write_text("x")
-    (tmp_path / "bin" / f"{program.NAME}.json").write_text('{"source": "of another day", "bytes": 1}')
-    assert not program.present(tmp_path), "a program of an older source does not count"
+    (tmp_path / "bin" / davix_program.NAME).write_text("x")
+    (tmp_path / "bin" / f"{davix_program.NAME}.json").write_text('{"source": "of another day", "bytes": 1}')
+    assert not davix_program.present(tmp_path), "a program of an older source does not count"
 
 
 class Answering:

@@ -183,7 +183,7 @@ def test_classes_of_all_roles_are_loaded_before_forks(tmp_path, monkeypatch):
     client.preload(tmp_path, range(5))
     assert loaded[0] == "pyarrow" and sorted(loaded[1:]) == [
         "storelab.engines.obstore.transfers:ObstorePut",
-        "storelab.engines.s5cmd.transfers:S5cmdGet",
+        "storelab.engines.s5cmd:S5cmdGet",
     ]
 
 

@@ -151,9 +151,9 @@ print(json.dumps({"summary": {"operations": 4, "errors": 0}}), file=sys.stderr, 
     import sys
 
     monkeypatch.setattr(by_loadgen.subprocess, "Popen", _popen(by_loadgen.subprocess.Popen))
-    monkeypatch.setattr(by_loadgen.client, "binary", lambda: [sys.executable, "-c", script, "slow"])
+    monkeypatch.setattr(by_loadgen.loadgen, "binary", lambda: [sys.executable, "-c", script, "slow"])
     assert by_loadgen._run(job, {}, steps.append, "staging", 1.0)["operations"] == 4 and sum(steps) == 4
-    monkeypatch.setattr(by_loadgen.client, "binary", lambda: [sys.executable, "-c", script, "stuck"])
+    monkeypatch.setattr(by_loadgen.loadgen, "binary", lambda: [sys.executable, "-c", script, "stuck"])
     with pytest.raises(MeasurementFailed, match="staging: nothing moved for 1 s, 3 of 4 objects are done"):
         by_loadgen._run(job, {}, steps.append, "staging", 1.0)
 

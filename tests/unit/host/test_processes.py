@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from storelab.engines.s5cmd import client
+from storelab.engines import s5cmd
 from storelab.host import proc, processes
 
 
@@ -66,7 +66,7 @@ def test_reason_of_a_go_program_that_crashed():
 
 
 def test_words_of_a_go_program_that_has_no_memory():
-    done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', client.binary()])
+    done = processes.ask(["bash", "-c", 'ulimit -v 400000; exec "$0" version', s5cmd.binary()])
     assert done.returncode and "memory" in processes.words(done) and "runtime/" not in processes.words(done)
 
 

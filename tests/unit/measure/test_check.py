@@ -224,7 +224,7 @@ def test_programs_of_used_engines_are_required(tmp_path, monkeypatch):
     external = StoreOnPaper(config, "a")
     check.programs(points, {"a": external})
     assert external.required == 1
-    assert loaded == ["storelab.engines.loadgen.client:binary", "storelab.engines.s5cmd.client:binary"] and not required
+    assert loaded == ["storelab.engines.loadgen:binary", "storelab.engines.s5cmd:binary"] and not required
     check.programs(points, {"a": StoreOnPaper(config, "a", managed=True)})
     assert required == ["asked"]
 

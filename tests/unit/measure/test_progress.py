@@ -15,7 +15,7 @@ from small_plan import configured
 from storelab.core import plan
 from storelab.core.campaign import live
 from storelab.core.errors import MeasurementFailed
-from storelab.engines.common import told
+from storelab.engines.common import guard
 from storelab.host import console
 from storelab.host.monitor import Used
 from storelab.measure import display, given_up, jobs, progress
@@ -78,7 +78,7 @@ def test_rates_and_cores_of_each_second(config, points, tmp_path, monkeypatch):
         for second in range(1, 71):
             at[0] = T0 + second * S + 50 * MS
             for name, rate in (("0", 50), ("1.0", 25), ("1.1", 25)):
-                teller = told.Teller(work / f"told.{name}")
+                teller = guard.Teller(work / f"told.{name}")
                 teller.note(at[0], rate * second, second * (name == "0"), 4000 * rate * second)
             used = Used(10 + 2.5 * second, 0.5 * second, 2.0 * second, 10**8, 10**9)
             now.second(T0 + second * S, used)

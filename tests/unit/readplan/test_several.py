@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from link_model import PROPERTY, up
 from range_server import range_server
 
-from storelab.readplan import HttpTransport, VectorTransport, multipart
-from storelab.readplan.several import grouped, probe
-from storelab.readplan.transports import WrongAnswer
+from storelab.readplan import HttpTransport, VectorTransport, transports
+from storelab.readplan.transports import WrongAnswer, grouped, probe
 
 DATA = bytes(np.random.default_rng(3).integers(0, 256, 300_000, dtype=np.uint8))
 RIGHT = {"ranges": 1, "answer": "right"}
@@ -82,7 +81,7 @@ def test_multipart_answer_is_read_back(parts, known, preamble):
         size = len(data + end)
         place = f"bytes {first}-{first + size - 1}/{first + size + 9 if known else '*'}"
         body += f"--{mark}\r\nContent-Type: x\r\nContent-Range: {place}\r\n\r\n".encode() + data + end + b"\r\n"
-    found = multipart.parse(body + f"--{mark}--".encode(), mark)
+    found = transports.parse(body + f"--{mark}--".encode(), mark)
     assert [(p.first, p.body) for p in found] == [(first, data + end) for first, data in parts]
     assert all(p.last == p.first + len(p.body) - 1 and p.total == (p.last + 10 if known else None) for p in found)
 
@@ -90,7 +89,7 @@ def test_multipart_answer_is_read_back(parts, known, preamble):
 def test_content_range_at_its_edges():
     right = {"0-0/1": (0, 0, 1), "3-9/10": (3, 9, 10), "4-4/*": (4, 4, None)}
     for text, found in (right | {"3-9/9": None, "4-3/9": None}).items():
-        assert multipart.content_range(f"bytes {text}") == found, text
+        assert transports.content_range(f"bytes {text}") == found, text
 
 
 class Server:

@@ -10,7 +10,7 @@ from memory_access import MemoryAccess
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.engines.fsspec.answered import Answered
+from storelab.engines.fsspec import Answered
 from storelab.stores.base import difference
 from storelab.stores.managed import network
 from storelab.stores.managed.network import Lan

@@ -14,7 +14,7 @@ explains it.
   operations, each of these with the time that it lasted at least; of TTFB nothing is known there, so it is null.
   Operations that hung count whenever they began, up to the window's end.
 * paused_percent: of the operations that took longer than p99, those in flight while their own client did not run (its
-  longest pauses, see `engines.common.pauses`): so much of the tail the client's host may explain.
+  longest pauses, see `engines.common.timing`): so much of the tail the client's host may explain.
 """
 
 from typing import Any

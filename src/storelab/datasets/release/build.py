@@ -1,7 +1,7 @@
-"""Makes the days of a release: their new objects, catalogs, reflog and manifest, in a folder each.
+"""The days of a release, in a folder each: new objects, catalogs, reflog and manifest, in the order they are sent in.
 
 A day that is interrupted is finished by the next call; nothing names a day before it is whole.
-May import: `campaign.release`, `errors`, the other modules of this folder.
+May import: `core`, the other modules of this folder.
 """
 
 import contextlib
@@ -11,18 +11,77 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError, of_system
 from storelab.datasets.release import catalogs, names, nightly, objects, tree
-from storelab.datasets.release import day as days
-from storelab.datasets.release.day import Day, Item
-from storelab.datasets.release.known import Known
-from storelab.datasets.release.state import State
+from storelab.datasets.release.state import Known, State
 
+FILE = "day.json"
 FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
+
+
+class Item(NamedTuple):
+    """An object. kind: data, chunk, catalog, reflog or manifest."""
+
+    key: str  # with the repository
+    bytes: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class Day:
+    """A whole day. facts: `day.json` without its objects."""
+
+    folder: Path
+    facts: dict[str, Any]
+
+    @property
+    def n(self) -> int:
+        return int(self.facts["day"])
+
+    def objects(self) -> Iterator[Item]:
+        """All objects, in their order; one at a time is in memory."""
+        with open(self.folder / FILE, encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("["):
+                    yield Item(*json.loads(line.rstrip(",\n")))
+
+    def path(self, item: Item) -> Path:
+        """The file with the bytes of an object."""
+        return self.folder / item.key.partition("/")[2]
+
+
+def write_day(folder: Path, facts: dict[str, Any], objects: Iterable[Item]) -> None:
+    """`day.json`: the facts, then one object a line."""
+    with open(folder / FILE, "w", encoding="utf-8") as file:
+        file.write(json.dumps(facts, ensure_ascii=True)[:-1] + ', "objects": [')
+        for i, item in enumerate(objects):
+            file.write((",\n" if i else "\n") + json.dumps(list(item)))
+        file.write("\n]}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def folder_of(folder: Path, n: int) -> Path:
+    return folder / f"day-{n:04d}"
+
+
+def read_day(folder: Path) -> Day:
+    """Raises UserError where the folder holds no whole day."""
+    try:
+        with open(folder / FILE, encoding="utf-8") as file:
+            head = file.readline()
+        facts = json.loads(head.rstrip("\n") + "]}")
+    except (OSError, ValueError):
+        raise UserError(
+            folder.name, "holds no whole day of a release", "make it again, or name another folder"
+        ) from None
+    del facts["objects"]
+    return Day(folder, facts)
 
 
 class Release:
@@ -43,7 +102,7 @@ class Release:
         with State(folder, self.settings) as state, _disk(folder):
             while state.day < n:
                 self._make(state, state.day + 1)
-        return days.read(days.folder_of(folder, n))
+        return read_day(folder_of(folder, n))
 
     def last(self, folder: Path) -> int:
         """The last day that is whole; 0: none."""
@@ -62,18 +121,18 @@ class Release:
                 state.db.executemany("DELETE FROM reflog WHERE hash = ?", ((digest,) for digest in roots))
 
     def _make(self, state: State, n: int) -> None:
-        whole = days.folder_of(state.folder, n)
+        whole = folder_of(state.folder, n)
         part = whole.with_suffix(".part")
         if state.get("working") != n:
             for left in (whole, part):  # by a state that is gone
                 shutil.rmtree(left, ignore_errors=True)
             with state.transaction():
                 self._of.begin(state, n)
-        if not (whole / days.FILE).exists():
+        if not (whole / FILE).exists():
             self._objects(state, n, part)
             self._rest(state, n, part)
             part.rename(whole)
-        facts = days.read(whole).facts
+        facts = read_day(whole).facts
         with state.transaction():
             _keep(state, facts)
             state.put("day", n)
@@ -152,12 +211,12 @@ class Release:
             "zlib_level": self.settings.zlib_level,
             "night_catalog": [own.name, own.size, own.counts],
         }
-        days.write(part, facts, self._items(state, sent, len(log), len(text)))
+        write_day(part, facts, self._items(state, sent, len(log), len(text)))
 
     def _items(self, state: State, sent: list[catalogs.Catalog], log: int, text: int) -> Iterator[Item]:
         repository = self.settings.repository
         for name, size in state.objects():
-            yield Item(names.key(repository, name), size, days.kind_of(name))
+            yield Item(names.key(repository, name), size, names.KINDS[name[40:]])
         for catalog in sent:
             yield Item(names.key(repository, catalog.name), catalog.bytes, "catalog")
         yield Item(f"{repository}/{names.REFLOG}", log, "reflog")

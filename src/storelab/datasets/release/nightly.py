@@ -1,8 +1,8 @@
-"""The generated tree: how much is new on a day, which files change, come and go. By seed and day alone.
+"""The generated tree: how much is new on a day, which files change, come and go.
 
-Files of a day and their mean size are log-normal and independent of each other, so that files and bytes of a day have
-the means and deviations of the settings; the bytes of the files of a day are those of their kinds, scaled to the day's.
-May import: numpy in functions, `campaign.release`, `model`, `content`, `objects`, `state`.
+All of it follows from seed and day. Files of a day and their mean size are log-normal and independent of each other,
+so that files and bytes of a day have the means and deviations of the settings; the bytes of the files of a day are
+those of their kinds, scaled to the day's. May import: numpy in functions, `core`, `objects`, `state`.
 """
 
 import hashlib
@@ -12,8 +12,7 @@ from typing import Any
 
 from storelab.core.campaign.release import KINDS, Release
 from storelab.core.model import derive_seed
-from storelab.datasets.release import content
-from storelab.datasets.release.objects import File
+from storelab.datasets.release.objects import File, raw_size
 from storelab.datasets.release.state import FILE, FOLDER, LINK, State
 
 EPOCH = 1_428_883_200  # 13 April 2015: no clock of this machine enters a release
@@ -92,7 +91,7 @@ def begin(state: State, day: int) -> None:
     db.execute("DELETE FROM night WHERE path IN (SELECT CAST(path || ? AS BLOB) FROM gone)", (LINK_SUFFIX,))
     db.execute("DELETE FROM parts WHERE path IN (SELECT path FROM gone)")
     for of, kind, size in db.execute("SELECT path, kind, stored FROM draft ORDER BY place"):
-        state.wanted(File(of, content.raw_size(KINDS[kind].body, size * stored / total), kind))
+        state.wanted(File(of, raw_size(KINDS[kind].body, size * stored / total), kind))
     db.execute("DROP TABLE draft")
     db.execute("DROP TABLE gone")
     state.put("removed_files", removed)

@@ -1,23 +1,175 @@
-"""Files become objects: compressed, named by the SHA-1 of the compressed bytes, big ones cut. Runs in many processes.
+"""Files become objects: their content (of generated ones), cut where they are big, compressed, named by their SHA-1.
 
-May import: zlib-ng in functions, `campaign.release`, `cutting`, `content`, `names`, `errors`.
+Content is text, code or noise, by the file's name, day and seed alone. Each process makes one pool of each body (some
+MB, from the seed); a file is a line of its own and pieces of the pool, whose begins follow from its name. So a file
+costs little more than a copy, and no two files are alike.
+
+A big file is cut into chunks where its last 32 bytes say so, as CvmFS does it (xor32). The rolling sum of byte i is the
+exclusive or of the bytes i-31 ... i, byte i-k shifted left by k. A cut falls before byte i where the sum, read as a
+signed number, is within 2^32 / average of 2^31 - 1 (going round at 2^32), at least `minimum` and at most `maximum`
+bytes behind the last cut. (https://github.com/cvmfs/cvmfs, `chunk_detector.h`)
+
+Objects are named by the SHA-1 of their compressed bytes. All this runs in many processes.
+May import: numpy and zlib-ng in functions, `core`, `names`.
 """
 
 import contextlib
 import hashlib
+import math
 import multiprocessing
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from multiprocessing import connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from storelab.core.campaign.release import KINDS, Release
+from storelab.core.campaign.release import BODIES, KINDS, Release
 from storelab.core.errors import of_system
-from storelab.datasets.release import content, cutting, names
+from storelab.core.model import derive_seed
+from storelab.datasets.release import names
+
+WINDOW = 32
+_MAGIC = 2**31 - 1
+PIECE = 32 * 1024  # bytes from one place of the pool: as far as zlib looks back
+BLOCK = 2**20
+_POOL = 4 * 2**20
+_WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
+_OWN = 6  # fewer bytes than that stand between two sequences
+_ENDS = (b"\n", b";\n    ", b", ", b"(")
+
+
+def sums(data: bytes | memoryview) -> Any:
+    """uint32, shape (len(data) - 31,): rolling sums of the bytes 31, 32, ..."""
+    import numpy as np
+
+    total = np.frombuffer(data, np.uint8).astype(np.uint32)
+    for step in (1, 2, 4, 8, 16):  # of windows of `step` bytes, those of twice as many
+        total = total[step:] ^ (total[:-step] << np.uint32(step))
+    return total
+
+
+def first_cut(data: bytes | memoryview, average: int) -> int | None:
+    """Index of the first byte (31 or later) before which a cut falls; None: there is none."""
+    import numpy as np
+
+    threshold = (2**32 - 1) // average
+    away = (sums(data) - np.uint32(_MAGIC)).view(np.int32)
+    near = np.flatnonzero((away < threshold) & (away > -threshold))
+    return int(near[0]) + WINDOW - 1 if near.size else None
+
+
+def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, step: int = 2**20) -> Iterator[bytes]:
+    """The chunks of a stream of blocks. Never more than `maximum` bytes and a block are held."""
+    stream, held, ended = iter(blocks), bytearray(), False
+    looked = minimum  # no cut falls before byte `looked` of what is held
+    while True:
+        while not ended and len(held) <= min(looked + step, maximum):  # a byte more: a cut at the end is none
+            block = next(stream, None)
+            ended = block is None
+            held += block or b""
+        end = min(looked + step, maximum, len(held))
+        cut = None
+        if looked < end:
+            begin = looked - WINDOW + 1
+            found = first_cut(bytes(held[begin:end]), average)
+            cut = None if found is None else begin + found
+        if cut is None and end == maximum < len(held):
+            cut = maximum
+        if cut is not None:
+            yield bytes(held[:cut])
+            del held[:cut]
+            looked = minimum
+        elif end == len(held):
+            if held:
+                yield bytes(held)
+            return
+        else:
+            looked = max(looked, end)
+
+
+def ratio(body: str, stored: float) -> float:
+    """Bytes before compression over `stored` bytes after it."""
+    table = BODIES[body]
+    for (low, first), (high, last) in pairwise(table):
+        if stored < high:
+            share = math.log(max(stored, low) / low) / math.log(high / low)
+            return first + (last - first) * share
+    return table[-1][1]
+
+
+def raw_size(body: str, stored: float) -> int:
+    """Bytes of a file that takes about `stored` bytes when it is compressed."""
+    return max(1, round(stored * ratio(body, stored)))
+
+
+def _ranked(rng: Any, n: int, size: int, power: float = 1.0) -> Any:
+    """Numbers below n, shape (size,), number k as often as 1 / (k + 1)^power tells."""
+    import numpy as np
+
+    weights = np.cumsum(1 / np.arange(1, n + 1) ** power)
+    return np.searchsorted(weights / weights[-1], rng.random(size), side="right").clip(0, n - 1)
+
+
+def _text(rng: Any) -> bytes:
+    """Words in phrases in lines: both as frequent as their rank tells."""
+    lengths = rng.integers(2, 11, _WORDS).tolist()
+    words = [rng.integers(97, 123, n, dtype="u1").tobytes() for n in lengths]
+    phrases = [
+        b" ".join(words[i] for i in _ranked(rng, _WORDS, n)) + _ENDS[end]
+        for n, end in zip(rng.integers(2, 7, _PHRASES).tolist(), rng.integers(0, 4, _PHRASES).tolist(), strict=True)
+    ]
+    out = bytearray()
+    while len(out) < _POOL:
+        out += b"".join(phrases[i] for i in _ranked(rng, _PHRASES, 20_000))
+    return bytes(out[:_POOL])
+
+
+def _code(rng: Any) -> bytes:
+    """Instructions in sequences that come again, as frequent as their rank tells, some bytes of their own between, and
+    now and then nothing but zeros."""
+    sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
+    out = bytearray()
+    while len(out) < _POOL:
+        ranks, own = _ranked(rng, _SEQUENCES, 20_000).tolist(), rng.integers(0, _OWN, 20_000).tolist()
+        addresses = rng.bytes(_OWN * 20_000)
+        for i, (rank, n) in enumerate(zip(ranks, own, strict=True)):
+            out += sequences[rank] + addresses[_OWN * i : _OWN * i + n]
+        out += bytes(2000)
+    return bytes(out[:_POOL])
+
+
+@lru_cache(maxsize=6)
+def pool(seed: int, body: str) -> bytes:
+    """4 MiB of a body."""
+    import numpy as np
+
+    rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "release", body)))
+    return {"text": _text, "code": _code}[body](rng) if body != "noise" else rng.bytes(_POOL)
+
+
+def blocks(seed: int, path: bytes, day: int, body: str, size: int) -> Iterator[bytes]:
+    """The content of a file, in blocks."""
+    held = pool(seed, body)
+    digest = hashlib.blake2b(b"%d %d " % (seed, day) + path, digest_size=16).digest()
+    state = int.from_bytes(digest[:8], "big")
+    block = bytearray(b"# " + digest.hex().encode() + b"\n")[:size]
+    left = size - len(block)
+    while left:
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64  # Knuth's MMIX
+        begin = (state >> 32) % (_POOL - PIECE)
+        piece = min(PIECE, left)
+        block += held[begin : begin + piece]
+        left -= piece
+        if len(block) >= BLOCK:
+            yield bytes(block)
+            block.clear()
+    if block:
+        yield bytes(block)
 
 
 class File(NamedTuple):
@@ -60,7 +212,7 @@ def read(path: bytes) -> Iterator[bytes]:
     with os.fdopen(handle, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError("it is no regular file any more")
-        while block := file.read(content.BLOCK):
+        while block := file.read(BLOCK):
             yield block
 
 
@@ -86,12 +238,12 @@ class Writer:
     def _blocks(self, file: File) -> Iterator[bytes]:
         if file.kind is None:
             return read(b"%b/%b" % (self.source, file.path))
-        return content.blocks(self.settings.seed, file.path, self.day, KINDS[file.kind].body, file.size)
+        return blocks(self.settings.seed, file.path, self.day, KINDS[file.kind].body, file.size)
 
     def file(self, file: File) -> Kept:
         """Raises UserError where objects cannot be written; a file that cannot be read is a `problem`."""
         kept, cut = Kept(file.path), self.settings.chunks
-        pieces = cutting.chunks(self._blocks(file), cut.minimum, cut.average, cut.maximum)
+        pieces = chunks(self._blocks(file), cut.minimum, cut.average, cut.maximum)
         first = b""
         try:
             first = next(pieces, b"")

@@ -16,10 +16,9 @@ from typing import Any
 from storelab.core.campaign.release import KINDS
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import of_system
-from storelab.datasets.release import catalogs, content, nightly, objects, tree
-from storelab.datasets.release.known import Known
+from storelab.datasets.release import catalogs, nightly, objects, tree
 from storelab.datasets.release.objects import File, Kept
-from storelab.datasets.release.state import FILE, FOLDER, LINK, State
+from storelab.datasets.release.state import FILE, FOLDER, LINK, Known, State
 
 GONE, REPLACED = ".wh.", ".wh..wh..opq"
 ODD = (b".wh.", b".cvmfsgraft-")  # begins of names that mean something to the tool
@@ -56,7 +55,9 @@ class Trees:
         name = self._of.night(self.settings, n)
         for gone in [other for other, day in self.nights.items() if day <= n - self.settings.nights and other != name]:
             del self.nights[gone]
-            self._mark_gone(gone)
+            shutil.rmtree(self.changed / gone, ignore_errors=True)
+            if (self.there / gone).exists():
+                (self.changed / f"{GONE}{gone}").touch()
         night = self.changed / name
         shutil.rmtree(night, ignore_errors=True)  # of a day that was not published
         night.mkdir()
@@ -67,11 +68,6 @@ class Trees:
             with state.transaction():
                 self._of.begin(state, n)
             return self._write(state, n, night)
-
-    def _mark_gone(self, name: str) -> None:
-        shutil.rmtree(self.changed / name, ignore_errors=True)
-        if (self.there / name).exists():
-            (self.changed / f"{GONE}{name}").touch()
 
     def _write(self, state: State, n: int, night: Path) -> dict[str, int]:
         folders = _rows(state, FOLDER)
@@ -123,7 +119,7 @@ class Trees:
         if source is not None:
             return _read(b"%b/%b" % (source, file.path))
         assert file.kind is not None
-        return content.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
+        return objects.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
 
     def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
         """Folders down to `catalog_depth` get a catalog of their own; so does the night."""

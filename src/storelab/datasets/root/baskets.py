@@ -1,12 +1,15 @@
 """Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
 
-May import: numpy, pyarrow, `datasets.root.branches`, `core`; uproot in functions. The selections follow Arsuaga-Rios
-et al., "Using S3 cloud storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on
-volume; by entries: Table 2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the
-tree's header (small files, and the last entries of some) have no range: they come with the header, and no read needs
-further bytes for them. Their rows have offset -1, and size and CRC-32 of their content in the unpacked header
-(values, then offsets of the entries). That size is uncompressed, because the header is packed as a whole. It is their
-part of the volume, so that branches can be ordered; `ranges()`, and so needed bytes, leave them out.
+May import: numpy, pyarrow, `core`; uproot in functions. The selections follow Arsuaga-Rios et al., "Using S3 cloud
+storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table
+2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small files,
+and the last entries of some) have no range: they come with the header, and no read needs further bytes for them. Their
+rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of the entries).
+That size is uncompressed, because the header is packed as a whole. It is their part of the volume, so that branches can
+be ordered; `ranges()`, and so needed bytes, leave them out.
+
+A branch is called by its full path (`a/b` where split). Of several with one path, the first in the tree keeps it, the
+others follow as `path#2`, `path#3` …: neither a dictionary of paths nor `tree[path]` tells them apart.
 """
 
 import itertools
@@ -15,7 +18,7 @@ import math
 import os
 import random
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -26,8 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from storelab.core import records
-from storelab.datasets.root.branches import branches_of
 
+COLUMNS = ("branch", "basket", "entry_start", "entry_stop", "offset", "size")  # of `Baskets`
 SCHEMA = pa.schema(
     [
         ("branch", pa.dictionary(pa.int32(), pa.string())),
@@ -36,6 +39,24 @@ SCHEMA = pa.schema(
         ("crc32", pa.uint32()),
     ]
 )
+
+
+def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Name -> branch of (path, branch) in the order of the tree; no name is given twice."""
+    pairs = list(found)
+    taken, times, out = {path for path, _ in pairs}, dict[str, int](), dict[str, Any]()
+    for path, branch in pairs:
+        name = path
+        while name in out or (name != path and name in taken):
+            times[path] = times.get(path, 1) + 1
+            name = f"{path}#{times[path]}"
+        out[name] = branch
+    return out
+
+
+def branches_of(tree: Any) -> dict[str, Any]:
+    """Name -> branch of uproot's TTree, parents before what they hold."""
+    return by_place(tree.iteritems(recursive=True, full_paths=True))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,3 @@ class Decoder:
 
     def array(self, name: str, found: list[Any], edges: np.ndarray) -> Any:
         return interpret(self.branches[name], found, edges)
-
-
-def decoder(branches: Mapping[str, Any]) -> Decoder:
-    return Decoder(branches)

@@ -18,10 +18,9 @@ import numpy as np
 import xxhash
 
 from storelab.core.errors import said
-from storelab.datasets.root import decode
+from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import Baskets
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.datasets.root.reader import Header, SelectionReader, Spent
 
 SUM_BYTES = 8  # behind a page
 
@@ -227,3 +226,30 @@ class PageReader(SelectionReader):
             spent.decoded += len(array)
             yield name, array
             begun = clock()
+
+
+class PageSteps:
+    """`StepReader` of an RNTuple: the pages of the last cluster are kept unpacked."""
+
+    def __init__(self, pages: Pages, branches: Sequence[str]):
+        self.pages, self.layout, self.branches = pages, pages.layout, list(branches)
+        self.kept: dict[int, np.ndarray] = {}  # by offset in the file
+
+    def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """As StepReader's."""
+        rows, _, _ = baskets.ranges(self.layout, self.branches, np.arange(first, stop))
+        return rows, np.array([row for row in rows.tolist() if int(self.layout.offset[row]) not in self.kept], "i8")
+
+    def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
+        """Decompress these pages. Raises decode.Broken, and codec errors."""
+        self.kept |= self.pages.unpack(rows, data)
+
+    def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
+        """As StepReader's; uproot makes the arrays, of a whole cluster each time."""
+        decoded = sum(len(array) for _, array in self.pages.arrays(self.branches, self.kept, np.arange(first, stop)))
+        last = rows[self.layout.entry_stop[rows] >= stop]
+        self.kept = {offset: self.kept[offset] for offset in self.layout.offset[last].tolist()}
+        return decoded
+
+    def forget(self) -> None:
+        self.kept.clear()

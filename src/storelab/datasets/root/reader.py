@@ -1,25 +1,104 @@
-"""Selections of a tree by planned requests, decoded in place, in bounded memory.
+"""Reading a TTree by planned requests, decoded in place, in bounded memory: its header, selections, steps of a job.
 
-May import: numpy, `datasets.root.{baskets,decode,header}`, `readplan`. Phases, timed separately: plan (which baskets,
-which requests), transfer, decompress, deserialise. A selection of more than `batch` bytes takes several transfers, in
-the order of the file; a branch then comes in several arrays.
+May import: numpy, pyarrow, `datasets.root.{baskets,decode}`, `readplan`, `core`.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from storelab.core import records
 from storelab.datasets.root import baskets, decode
-from storelab.datasets.root.header import Header
+from storelab.datasets.root.baskets import Baskets, branches_of, write
+from storelab.datasets.root.decode import Flat, Form, Lists, Packed, form_of_branch
 from storelab.readplan.choose import plan
-from storelab.readplan.cost import Link
+from storelab.readplan.link import Link
 from storelab.readplan.source import fetch
 from storelab.readplan.transports import Transport
 
+VERSION = 3
 BATCH = 128_000_000  # compressed bytes in memory at one time
+
+
+@dataclass(frozen=True)
+class Header:
+    """A tree: its name, number of entries, baskets, and how each branch's baskets are decoded (None: only uproot can).
+
+    file: identity of the bytes (`{"url", "size", "etag"}` or similar): another file under the same name differs.
+    """
+
+    tree: str
+    entries: int
+    layout: Baskets
+    forms: list[Form | None]
+    file: dict[str, Any]
+
+    @classmethod
+    def of(cls, tree: Any, file: dict[str, Any]) -> "Header":
+        """From an open uproot TTree. A branch without an interpretation in uproot gets no form."""
+        objects = branches_of(tree)
+        layout = Baskets.from_tree(objects)
+        return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all; not if the header embeds baskets, whose content would be missing."""
+        if self.layout.embedded:
+            return
+        known = sorted({_told(f) for f in self.forms if f is not None})
+        code = {told: i for i, told in enumerate(known)}
+        facts = {
+            "version": VERSION,
+            "tree": self.tree,
+            "entries": self.entries,
+            "file": self.file,
+            "names": self.layout.names,
+            "forms": known,
+            "form": [-1 if f is None else code[_told(f)] for f in self.forms],
+        }
+        table = pa.table({k: getattr(self.layout, k) for k in baskets.COLUMNS}).replace_schema_metadata(
+            {"storelab": json.dumps(facts)}
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(table, path)
+
+    @classmethod
+    def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":
+        """The saved header; None if there is none of this version and this file, or if it cannot be read."""
+        try:
+            table = records.read_table(path)
+            facts = json.loads(table.schema.metadata[b"storelab"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if facts.get("version") != VERSION or facts.get("file") != file:
+            return None
+        forms = [_read(told) for told in facts["forms"]]
+        layout = Baskets(facts["names"], *(table[k].to_numpy() for k in baskets.COLUMNS))
+        return cls(facts["tree"], facts["entries"], layout, [None if i < 0 else forms[i] for i in facts["form"]], file)
+
+
+def _form(branch: Any) -> Form | None:
+    try:
+        return form_of_branch(branch)
+    except Exception:  # noqa: BLE001 - whatever uproot cannot interpret is left to it, which will say so
+        return None
+
+
+def _told(form: Form) -> tuple[str, str, tuple[int, ...], int, tuple[Any, ...]]:
+    base, shape = form.dtype.subdtype or (form.dtype, ())
+    packed = astuple(form.packed) if form.packed else ()
+    return form.kind, base.str, tuple(shape), getattr(form, "header", 0), packed
+
+
+def _read(told: list[Any]) -> Form:
+    kind, base, shape, header, how = told
+    dtype, packed = np.dtype((base, tuple(shape))) if shape else np.dtype(base), Packed(*how) if how else None
+    return Flat(dtype, packed) if kind == "flat" else Lists(dtype, header, packed)
 
 
 class NotHere(ValueError):
@@ -168,3 +247,70 @@ def _goes_back(branch: np.ndarray, first: np.ndarray) -> bool:
     """Whether a branch's first entries do not ascend in this order; shapes (n,)."""
     order = np.argsort(branch, kind="stable")
     return bool(((np.diff(branch[order]) == 0) & (np.diff(first[order]) < 0)).any())
+
+
+class StepReader:
+    """The kept baskets of some branches of a tree.
+
+    One step: `rows()`, then `unpack()` with the bytes of the missing ones, then `arrays()`. foreign: as of
+    `reader.SelectionReader`, for branches without a form. Embedded baskets came with the header and are never missing.
+    """
+
+    def __init__(self, header: Header, branches: Sequence[str], foreign: Any):
+        self.header, self.foreign = header, foreign
+        self.layout = layout = header.layout
+        wanted = np.isin(np.array(layout.names, dtype=object), list(branches))[layout.branch]
+        chosen = np.flatnonzero(wanted & (layout.entry_stop > layout.entry_start))  # some baskets hold no entry
+        self.chosen = chosen[np.argsort(layout.offset[chosen], kind="stable")]
+        self.start, self.stop = layout.entry_start[self.chosen], layout.entry_stop[self.chosen]
+        self.last = np.full(len(layout.names), -1)  # by branch: row of the kept basket
+        self.contents: dict[int, Any] = {}  # by row: kept baskets, and those of this step
+
+    def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of the baskets with events [first, stop), and of the missing ones; by ascending offset."""
+        rows = self.chosen[(self.start < stop) & (self.stop > first)]
+        return rows, rows[(self.last[self.layout.branch[rows]] != rows) & (self.layout.offset[rows] >= 0)]
+
+    def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
+        """Decompress these baskets. Raises decode.Broken, and codec errors."""
+        layout = self.layout
+        for row, code, part in zip(rows.tolist(), layout.branch[rows].tolist(), data, strict=True):
+            if self.header.forms[code] is None:
+                (self.contents[row],) = self.foreign.unpack(layout.names[code], [int(layout.basket[row])], [part])
+            else:
+                self.contents[row] = decode.unpack(part)
+
+    def _held(self, row: int, form: Any) -> Any:
+        inside = self.layout.inside.get(row)
+        if inside is None:
+            return self.contents[row]
+        return inside if form is None else decode.embedded(inside)
+
+    def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
+        """Make the arrays of the events [first, stop) by branch, and drop them; keep the last basket of each branch.
+
+        rows: all baskets of these events. Returns the entries decoded, over all branches. Raises decode.Broken.
+        """
+        layout, forms, decoded = self.layout, self.header.forms, 0
+        begins, ends = layout.entry_start[rows].tolist(), layout.entry_stop[rows].tolist()
+        for code, positions in baskets.by_branch(layout, rows):
+            places = positions.tolist()
+            numbers = rows[positions]
+            form = forms[code]
+            held = [self._held(row, form) for row in numbers.tolist()]
+            wanted = [np.arange(max(first, begins[p]) - begins[p], min(stop, ends[p]) - begins[p]) for p in places]
+            if form is None:
+                counts = [ends[p] - begins[p] for p in places]
+                decoded += len(self.foreign(layout.names[code], layout.basket[numbers].tolist(), held, counts, wanted))
+            else:
+                array = decode.take(form, held, wanted)
+                decoded += len(array) if isinstance(form, decode.Flat) else len(array[0]) - 1
+            for row in {int(self.last[code]), *numbers[:-1].tolist()} - {int(numbers[-1])}:
+                self.contents.pop(row, None)
+            self.last[code] = numbers[-1]
+        return decoded
+
+    def forget(self) -> None:
+        """Keep nothing: the next file begins, or an error left the state unknown."""
+        self.last[:] = -1
+        self.contents.clear()

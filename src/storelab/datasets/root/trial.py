@@ -21,10 +21,8 @@ from uproot.interpretation.strings import AsStrings
 from storelab.core.errors import said
 from storelab.datasets.root import baskets, by_uproot, decode
 from storelab.datasets.root.baskets import Baskets
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.reader import SelectionReader
-from storelab.datasets.root.steps import StepReader
-from storelab.readplan.cost import Link
+from storelab.datasets.root.reader import Header, SelectionReader, StepReader
+from storelab.readplan.link import Link
 
 READERS = ("planned", "events", "uproot-s3fs")  # the engines that decode as they are tried here
 TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at one time

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.engines.common.guard import LimitExceeded
-from storelab.engines.common.names import put_key
+from storelab.engines.common.objects import put_key
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket
 

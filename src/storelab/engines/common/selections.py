@@ -1,4 +1,4 @@
-"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors.
+"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors, sums, checks.
 
 Read 0 of a client is its first access: it opens the file, and its row includes the opening's time, requests and bytes.
 A read in flight at the deadline may end within a grace (`allowed_s`), and is then a read like any other (its `end_ns`
@@ -10,7 +10,7 @@ import gc
 import importlib.metadata
 import json
 from abc import abstractmethod
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,8 @@ from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
 from storelab.datasets.root import baskets
-from storelab.datasets.root.header import COLUMNS
 from storelab.engines.common.error_classes import classify, named, words
-from storelab.engines.common.guard import Guard
-from storelab.engines.common.tally import Done, Tally
-from storelab.engines.common.told import Teller
+from storelab.engines.common.guard import Guard, Teller
 from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
@@ -32,7 +29,74 @@ from storelab.host.page_cache import PageCache
 # window on a busy machine loses its only read.
 GRACE, GRACE_S = 0.2, 5.0
 BACK_OFF_NS = 50_000_000
+KEPT_BY_XROOTD = "kept: the XRootD client has one for the life of the process; the file is opened anew"
 SAMPLE_NS = 200_000_000
+
+
+@dataclass
+class Done:
+    """One selection that was read: its content, its planned requests and bytes asked, and its phases in ns."""
+
+    branches: int
+    baskets: int
+    decoded: int  # entries, over all branches
+    needed_bytes: int
+    requests: int
+    asked_bytes: int
+    plan_ns: int
+    transfer_ns: int
+    verify_ns: int
+    decompress_ns: int
+    deserialise_ns: int
+
+
+@dataclass
+class Tally:
+    """Sums over completed reads: baskets, entries, ns of verifying; and the reads whose traffic was not as planned."""
+
+    baskets: int = 0
+    entries: int = 0
+    verify_ns: int = 0
+    wrong_requests: int = 0
+    wrong_bytes: int = 0
+
+    def add(self, spent: Counts, done: Done) -> None:
+        """Add a read. spent: its traffic without the opening, which must be as planned: asked and answered in full."""
+        self.baskets += done.baskets
+        self.entries += done.decoded
+        self.verify_ns += done.verify_ns
+        self.wrong_requests += spent.requests != done.requests
+        nothing_sent = not spent.requests  # everything came with the header
+        wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or nothing_sent
+        self.wrong_bytes += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
+
+    def checks(self, reads: int, failed: list[str], messages: dict[str, str], late: int, opened: bool) -> list[Check]:
+        """reads: completed; failed: error classes of the others; messages: the first of each class; late: abandoned."""
+        wrong = {k: failed.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
+        said = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
+        summary = f"{reads} completed, {len(failed)} failed"
+        summary += f", {late} not done in the grace after the deadline" if late else ""
+        kind, text = next(iter(messages.items()), ("", ""))
+        summary += f"; first error {text if kind in text else f'{kind}: {text}'}" if failed else ""
+        compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"
+        crc32, entries = wrong["ChecksumMismatch"], wrong["EntriesMismatch"]
+        right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{said['ChecksumMismatch']}"
+        return [
+            Check("reads", reads > 0, summary),
+            Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or compared),
+            Check("crc32", not crc32, right),
+            Check("entries decoded", not entries, f"{self.entries} of all branches{said['EntriesMismatch']}"),
+            Check(
+                "requests",
+                not self.wrong_requests,
+                f"{self.wrong_requests} of {reads} reads sent other requests than were planned",
+            ),
+            Check(
+                "bytes",
+                not self.wrong_bytes,
+                f"{self.wrong_bytes} of {reads} reads got other than what the plan asks for",
+            ),
+        ]
 
 
 def allowed_s(duration_s: float) -> float:
@@ -54,7 +118,9 @@ class WrongData(Exception):
 
 def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
     """Compare what the file `where` says of its baskets with the side-car; crc: of `staged`. Raises WrongData."""
-    if found.names != staged.names or not all(np.array_equal(getattr(found, k), getattr(staged, k)) for k in COLUMNS):
+    if found.names != staged.names or not all(
+        np.array_equal(getattr(found, k), getattr(staged, k)) for k in baskets.COLUMNS
+    ):
         raise not_staged(where)
     for row in found.inside:
         if found.inside_crc(row) != crc[row]:

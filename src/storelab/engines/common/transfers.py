@@ -6,15 +6,14 @@ import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from storelab.core.model import derive_seed
 from storelab.datasets import payload
 from storelab.engines.common.error_classes import NOBODY, named
-from storelab.engines.common.guard import Guard
-from storelab.engines.common.names import put_key
-from storelab.engines.common.shares import Staged
-from storelab.engines.common.told import Teller
+from storelab.engines.common.guard import Guard, Teller
+from storelab.engines.common.objects import Staged, put_key
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 
@@ -54,6 +53,11 @@ class TransferClient(Client):
         number = self.own[(self.job.client + n) % len(self.own)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
+
+    def body_files(self, seed: int | None = None) -> list[Path]:
+        """Files of the bodies on tmpfs. seed: of the data set that is read; default: that of what is uploaded."""
+        seed = self.job.point.fixed["data_seed"] if seed is None else seed
+        return payload.body_files(self.job.scratch.parent, seed, self.size)
 
     def outcome(
         self,

@@ -1,8 +1,8 @@
-"""Bytes on the wire, from the kernel's count of each TCP connection. Standard library only.
+"""Bytes on the wire, from the kernel's count of each TCP connection. Standard library; urllib3 in a function.
 
-`Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `ProcessWire`
-looks at all connections of this process to an endpoint, for libraries that make their own. Its count is exact
-while these stay open between two looks; it reports the ones that it lost.
+`Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `HttpWire` does so
+for urllib3, with or without TLS. `ProcessWire` looks at all connections of this process to an endpoint, for libraries
+that make their own. Its count is exact while these stay open between two looks; it reports the ones that it lost.
 """
 
 import contextlib
@@ -153,3 +153,41 @@ def port_wire(endpoint: Endpoint) -> ProcessWire | None:
     """All connections to the endpoint's port; None without a wire, or if servers elsewhere send the bytes (WebHDFS)."""
     parts = urlsplit(endpoint.url)
     return ProcessWire(parts.port or PORTS[parts.scheme]) if endpoint.protocol in ("s3", "http", "root") else None
+
+
+class _Told:
+    """Added to urllib3's connections: `wire` knows each socket while it is open."""
+
+    wire: Wire
+    sock: Any
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]
+        self.wire.adopt(self.sock)
+
+    def getresponse(self) -> Any:
+        """If the end of the connection ends the answer, urllib3 closes it before the body: these bytes are unknown."""
+        answer = super().getresponse()  # type: ignore[misc]
+        self.wire.lost += self.sock is None
+        return answer
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.wire.retire(self.sock)
+        super().close()  # type: ignore[misc]
+
+
+class HttpWire(Wire):
+    """The sockets of the pools that it makes."""
+
+    def pools(self) -> dict[str, Any]:
+        """For `PoolManager.pool_classes_by_scheme`."""
+        from urllib3.connection import HTTPConnection, HTTPSConnection
+        from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+        plain = type("Plain", (_Told, HTTPConnection), {"wire": self})
+        secure = type("Secure", (_Told, HTTPSConnection), {"wire": self})
+        return {
+            "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
+        }

@@ -1,24 +1,23 @@
-"""Uploads, downloads, ranges, HEAD and deletions by the engine `obstore`, and the checks of what was moved."""
+"""Operations of the engine `obstore` on objects of one size, one class each, and the checks of what was moved."""
 
 import hashlib
 import itertools
 import mmap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storelab.core import clock
 from storelab.datasets import payload
-from storelab.engines.common import ledger, shares
-from storelab.engines.common.ranges import begins
+from storelab.engines.common import ledger
+from storelab.engines.common.objects import deletions, key_folders, range_begins, read_once, staged_objects
 from storelab.engines.common.transfers import orders
 from storelab.engines.contract import Check, Result
-from storelab.engines.obstore.client import ObstoreClient
-from storelab.engines.obstore.loop import Outcome, Task
+from storelab.engines.obstore.client import ObstoreClient, Outcome, Task
 from storelab.readplan.transports import WrongAnswer
 
-ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
+PAGE = 1000
 
 
 class ObstorePut(ObstoreClient):
@@ -27,8 +26,7 @@ class ObstorePut(ObstoreClient):
     op = "PUT"
 
     def prepare_tasks(self) -> None:
-        files = payload.body_files(self.job.scratch.parent, self.job.point.fixed["data_seed"], self.size)
-        self.bodies = [mapped(f) for f in files]
+        self.bodies = [mapped(f) for f in self.body_files()]
         if self.job.point.axes.get("ledger") == "kept":
             self.ledger = ledger.begin(self.job, rewritten=False)
         self.in_parts = bool(self.part_size) and self.size > self.part_size
@@ -58,11 +56,11 @@ class ObstoreGet(ObstoreClient):
     op = "GET"
 
     def prepare_tasks(self) -> None:
-        self.manifest, self.objects = shares.staged(self.job)
+        self.manifest, self.objects = staged_objects(self.job)
         self.parts = self.part_size if self.part_size and self.size > self.part_size else 0
 
     def orders(self, worker: int) -> Iterator[Task]:
-        own = range(worker, len(self.objects), self.workers) if (once := shares.once(self.job)) else None
+        own = range(worker, len(self.objects), self.workers) if (once := read_once(self.job)) else None
         for i in orders(range(len(self.objects)) if own is None else own, self.rng(worker), once):
             staged = self.objects[i]
             yield Task(i, staged.number, self.paths[staged.number] + staged.key, staged.body, 0, self.size)
@@ -78,27 +76,17 @@ class ObstoreGet(ObstoreClient):
         # One pool for all workers: each uses it for at most `parallel_parts` requests at a time.
         self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
 
-    def fetch(self, task: Task, begin: int, end: int, whole: bool, keep: bool) -> tuple[int, list[bytes], int]:
-        """(when the head of the answer came (ns), chunks if kept, bytes) of one request."""
-        options = None if whole else {"range": (begin, end)}
-        answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
-        first, size, chunks = clock.now_ns(), 0, []
-        for chunk in answer.stream(min_chunk_size=ANY_CHUNK):
-            size += len(chunk)
-            if keep:
-                chunks.append(bytes(chunk))
-        return first, chunks, size
-
     def do(self, task: Task, keep: bool) -> Outcome:
         wanted = task.end - task.begin
         if not self.parts:
-            first, chunks, got = self.fetch(task, task.begin, task.end, wanted == self.size, keep)
+            part = None if wanted == self.size else (task.begin, task.end)
+            first, chunks, got = self.download(task, keep, part)
         else:
             edges = [(a, min(a + self.parts, task.end)) for a in range(task.begin, task.end, self.parts)]
             answers = [
                 a
                 for i in range(0, len(edges), self.parallel)
-                for a in self.pool.map(lambda e: self.fetch(task, *e, False, keep), edges[i : i + self.parallel])
+                for a in self.pool.map(lambda e: self.download(task, keep, e), edges[i : i + self.parallel])
             ]
             first, got = min(a[0] for a in answers), sum(a[2] for a in answers)
             chunks = [c for a in answers for c in a[1]]
@@ -132,12 +120,12 @@ class ObstoreGetRange(ObstoreGet):
     def prepare_tasks(self) -> None:
         super().prepare_tasks()
         self.length, self.offset = self.job.point.axes["range_size"], self.job.point.axes["offset"]
-        self.bodies = payload.body_files(self.job.scratch.parent, self.manifest["dataset"]["seed"], self.size)
+        self.bodies = self.body_files(self.manifest["dataset"]["seed"])
 
     def tasks(self, worker: int) -> Iterator[Task]:
         rng = self.rng(worker, "ranges")
         for task in self.orders(worker):
-            for begin in begins(self.offset, self.size, self.length, rng):
+            for begin in range_begins(self.offset, self.size, self.length, rng):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
@@ -171,7 +159,7 @@ class ObstoreDelete(ObstoreClient):
         self.batch = self.job.point.axes["batch"]
         self.op = "DELETE" if self.batch == 1 else "DELETE_MULTI"
         self.multi_delete = self.batch > 1
-        self.pieces = shares.to_delete(self.job, self.batch)
+        self.pieces = deletions(self.job, self.batch)
 
     def tasks(self, worker: int) -> Iterator[Task]:
         for i in range(worker, len(self.pieces), self.workers):
@@ -194,3 +182,95 @@ class ObstoreDelete(ObstoreClient):
         out.engine["left"] = left  # objects that no operation reached before the deadline
         out.checks.append(Check("no object twice", left >= 0, f"{left} objects left"))
         return out
+
+
+class ObstoreList(ObstoreClient):
+    """Whole folders, page after page, the account's buckets in turn; every key is held against what was staged."""
+
+    op = "LIST"
+    store_per_bucket = True
+
+    def prepare_tasks(self) -> None:
+        axes = self.job.point.axes
+        self.keys, self.depth = axes["keys"], axes["prefix_depth"]
+        self.folders = key_folders(self.job)
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        at = worker
+        while True:
+            bucket, folder = self.folders[at % len(self.folders)]
+            yield Task(-1, bucket, folder, count=self.keys)
+            at += 1
+
+    def names(self, numbers: Any) -> list[str | None]:
+        return [None] * len(numbers)
+
+    def do(self, task: Task, keep: bool) -> Outcome:
+        chunks = self.obstore.list(self.stores[task.bucket], task.path, chunk_size=PAGE)
+        listed = ((found["path"], found["size"]) for chunk in chunks for found in chunk)
+        payload.check_listing(task.path, self.keys, self.depth, self.size, listed)
+        return Outcome(self.keys, 0, 0)
+
+    def requests(self) -> int:
+        return -(-self.keys // PAGE)
+
+
+@dataclass
+class Slot:
+    """A place for one object of a worker. Its key is left alone after an operation whose outcome nobody knows: what
+    such an operation may still do then cannot disturb what is expected of a later one."""
+
+    number: int
+    generation: int = 0
+    there: bool = False
+    acknowledged: bool = True
+
+
+class ObstoreRewrite(ObstorePut):
+    performs = ("PUT", "DELETE")
+
+    def prepare_tasks(self) -> None:
+        super().prepare_tasks()
+        self.in_parts = False
+        self.ledger = ledger.begin(self.job, rewritten=True)
+        self.mark = ledger.mark(self.job.attempt, self.job.client)
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        """A task's key is twice the key's number, and one more for a deletion."""
+        axes, rng = self.job.point.axes, self.rng(worker, "rewrite")
+        numbers = itertools.count(worker, self.workers)
+        slots = [Slot(next(numbers)) for _ in range(axes["keys_per_worker"])]
+        while True:
+            at = rng.randrange(len(slots))
+            slot = slots[at]
+            kind = ledger.NEW
+            if slot.there:
+                kind = ledger.DELETE if rng.random() * 100 < axes["deletions"] else ledger.OVERWRITE
+            slot.generation += 1
+            slot.acknowledged, deletes = False, kind == ledger.DELETE
+            to, note = self.upload(slot.number), (slot.number, slot.generation, kind)
+            path = self.paths[to.number] + to.key
+            body = (slot.number + slot.generation) % len(self.bodies)
+            yield Task(2 * slot.number + deletes, to.number, path, body, note=note, slot=slot)
+            slot.there = not deletes
+            if not slot.acknowledged:
+                slots[at] = Slot(next(numbers))
+
+    def do(self, task: Task, keep: bool) -> Outcome:
+        number, generation, kind = task.note
+        if kind == ledger.DELETE:
+            self.obstore.delete(self.stores[task.bucket], task.path)
+        else:
+            rest = memoryview(self.bodies[task.body])[ledger.STAMP :]
+            data = b"".join((ledger.stamp(self.mark, number, generation), rest))
+            self.obstore.put(self.stores[task.bucket], task.path, data, use_multipart=False)
+        task.slot.acknowledged = True
+        return Outcome(1, 0 if kind == ledger.DELETE else self.size, 0)
+
+    def names(self, keys: Any) -> list[str | None]:
+        return super().names(keys // 2)
+
+    def operations(self, keys: Any) -> Any:
+        import numpy as np
+
+        return np.where(keys % 2, "DELETE", "PUT").astype(object)

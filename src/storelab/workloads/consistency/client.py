@@ -15,7 +15,7 @@ from typing import ClassVar
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import derive_seed
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Check, Client, Result
 from storelab.stores.protocols.endpoint import Endpoint
 from storelab.workloads.consistency import rounds

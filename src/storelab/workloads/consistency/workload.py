@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes
 from storelab.core.model import Point
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.workloads.base import Made, Workload

@@ -15,7 +15,7 @@ from storelab.core import clock, records
 from storelab.core.axes.distribution import NOWHERE, days_of
 from storelab.core.model import derive_seed
 from storelab.engines.common.guard import Guard
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads.distribution import patterns, publisher

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any
 
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.engines.contract import Check
 from storelab.workloads.distribution import proof
 from storelab.workloads.distribution.proof import MOST_SHOWN, THREADS
@@ -23,7 +23,7 @@ def look(
     staged: Staged,
     keep: int,
     repository: str,
-    fetch: walk.Fetch,
+    fetch: catalogs.Fetch,
     listed: Callable[[], Iterable[str]],
     later_s: float | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -67,7 +67,7 @@ def _with(told: str, examples: list[str]) -> str:
 
 
 def _there(
-    dead: set[str], asked: list[str], fetch: walk.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
+    dead: set[str], asked: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
 ) -> tuple[set[str], set[str]]:
     """(dead ones that are listed or answer, keys that are listed and not known)."""
     keys = set(listed())
@@ -84,11 +84,11 @@ def _there(
     return (keys & dead) | answered, keys - known
 
 
-def _wrong_ends(staged: Staged, keep: int, repository: str, fetch: walk.Fetch) -> Iterable[str]:
+def _wrong_ends(staged: Staged, keep: int, repository: str, fetch: catalogs.Fetch) -> Iterable[str]:
     """What is wrong with manifest and reflog: the last day, and the days that are kept."""
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
-        roots = walk.reflog_roots(fetch(f"{repository}/{names.REFLOG}"))
+        roots = catalogs.reflog_roots(fetch(f"{repository}/{names.REFLOG}"))
     except (LookupError, OSError, ValueError) as error:
         yield f"manifest or reflog: {error}"
         return

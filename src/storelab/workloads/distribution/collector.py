@@ -15,7 +15,7 @@ from itertools import islice
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.workloads.distribution.replicator import Other
 from storelab.workloads.distribution.stratum import Stratum, spread
 
@@ -57,7 +57,7 @@ class Collector:
         for level in reversed(self._levels):
             self._sweep(level, min(self.workers, len(level)))
         key = f"{self.repository}/{names.REFLOG}"
-        self.stratum.put(key, walk.reflog_without(log, set(self.found.dropped)), always=True)
+        self.stratum.put(key, catalogs.reflog_without(log, set(self.found.dropped)), always=True)
         return self.found
 
     def _choose(self) -> bytes:
@@ -68,7 +68,7 @@ class Collector:
             if fields["N"] != self.repository:
                 raise Other(f"{where}: the stratum holds the repository {fields['N']!r}, not {self.repository!r}")
             log = self.stratum.get(f"{self.repository}/{names.REFLOG}")
-            roots = walk.reflog_roots(log)
+            roots = catalogs.reflog_roots(log)
         except (LookupError, OSError, ValueError) as error:
             raise NotWhole(f"{where}: manifest or reflog cannot be read, nothing is deleted: {error}") from None
         if fields["C"] not in roots:
@@ -81,7 +81,7 @@ class Collector:
         alive = self.found.alive
         try:
             for root in self.found.kept:
-                for key in walk.references(root, self.stratum.get, self.repository, alive.__contains__):
+                for key in catalogs.references(root, self.stratum.get, self.repository, alive.__contains__):
                     alive.add(key)
         except (LookupError, OSError, ValueError) as error:
             where = self.stratum.endpoint.url
@@ -106,7 +106,7 @@ class Collector:
                 here.append(catalog)
                 self.found.dead += 1
                 for key in self._named(catalog, blob):
-                    if walk.is_catalog(key):
+                    if catalogs.is_catalog(key):
                         if key not in seen:
                             seen.add(key)
                             below.append(key)
@@ -118,7 +118,7 @@ class Collector:
 
     def _named(self, catalog: str, blob: bytes) -> Iterator[str]:
         try:
-            yield from walk.contents(catalog, blob, self.repository)
+            yield from catalogs.contents(catalog, blob, self.repository)
         except ValueError as error:
             raise NotWhole(f"{self.stratum.endpoint.url}: a catalog cannot be read: {error}") from None
 

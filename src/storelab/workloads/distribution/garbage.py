@@ -11,7 +11,7 @@ from storelab.core import axes
 from storelab.core.axes.distribution import TUNED
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket

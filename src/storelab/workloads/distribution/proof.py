@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.engines.contract import Check
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Bucket
@@ -18,7 +18,7 @@ THREADS, BLOCK = 8, 200  # readers; keys that each takes at a time
 MOST_SHOWN = 3
 
 
-def reader(access: Access, bucket: Bucket, prefix: str) -> walk.Fetch:
+def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
     """Reads objects of a repository by key. It raises FileNotFoundError for one that is not there."""
 
     def fetch(key: str) -> bytes:
@@ -30,7 +30,7 @@ def reader(access: Access, bucket: Bucket, prefix: str) -> walk.Fetch:
     return fetch
 
 
-def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Iterable[str] = ()) -> dict[str, Any]:
+def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: Iterable[str] = ()) -> dict[str, Any]:
     """The check of one stratum, as fields of `contract.Check`. day: the last one that was published to it, 0 for none;
     sent: keys that were acknowledged, all of which are read too."""
     title = f"{name} whole"
@@ -38,7 +38,9 @@ def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Itera
         return asdict(Check(title, True, "no day was published"))
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
-        needed = dict.fromkeys([*walk.references(fields["C"], fetch, repository), *names.beside(repository, fields)])
+        needed = dict.fromkeys(
+            [*catalogs.references(fields["C"], fetch, repository), *names.beside(repository, fields)]
+        )
     except (LookupError, OSError, ValueError) as error:
         return asdict(Check(title, False, f"{type(error).__name__}: {error}"))
     every = list(
@@ -52,12 +54,12 @@ def stratum(name: str, fetch: walk.Fetch, repository: str, day: int, sent: Itera
     return asdict(Check(title, not problems, told))
 
 
-def verified(fetch: walk.Fetch, keys: list[str]) -> Iterable[str]:
+def verified(fetch: catalogs.Fetch, keys: list[str]) -> Iterable[str]:
     """The problems of all keys, by several readers."""
     left = iter(keys)
     blocks = iter(lambda: list(islice(left, BLOCK)), [])
     with ThreadPoolExecutor(THREADS) as pool:
-        for problems in pool.map(lambda block: list(walk.verify(fetch, block)), blocks):
+        for problems in pool.map(lambda block: list(catalogs.verify(fetch, block)), blocks):
             yield from problems
 
 

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from storelab.datasets.release import names
-from storelab.datasets.release.day import Day, Item
+from storelab.datasets.release.build import Day, Item
 from storelab.workloads.distribution.stratum import Stratum, spread
 
 DATA = ("data", "chunk")

@@ -10,7 +10,7 @@ from contextlib import closing
 from graphlib import TopologicalSorter
 
 from storelab.core.errors import MeasurementFailed
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.workloads.distribution.stratum import Failed, Stratum, spread
 
 
@@ -57,7 +57,7 @@ class Replicator:
 
         def data() -> Generator[str]:
             nonlocal looked
-            for key in walk.references(fields["C"], fetch, self.repository, self._there):
+            for key in catalogs.references(fields["C"], fetch, self.repository, self._there):
                 looked += 1
                 if (names.parts(key) or ("", ""))[1] != names.CATALOG and key not in self.known:
                     self.known.add(key)
@@ -89,7 +89,7 @@ class Replicator:
                 return catalog != key
 
             root = (names.parts(key) or ("", ""))[0]
-            for _ in walk.references(root, blobs.__getitem__, self.repository, other):
+            for _ in catalogs.references(root, blobs.__getitem__, self.repository, other):
                 pass
         return iter(TopologicalSorter(below).static_order())
 

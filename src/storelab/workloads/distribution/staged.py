@@ -11,9 +11,8 @@ from pathlib import Path
 
 from storelab.core import units
 from storelab.core.campaign.release import Release as Settings
-from storelab.datasets.release import names, walk
-from storelab.datasets.release.build import Release
-from storelab.datasets.release.day import Day
+from storelab.datasets.release import catalogs, names
+from storelab.datasets.release.build import Day, Release
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.distribution import proof
@@ -70,7 +69,7 @@ def days(
     upload.report(f"    staged {count} days of a release in {store.name}: {len(objects)} objects, {size}")
     fetch, alive = proof.reader(store.access(bucket.account), bucket, prefix), set[str]()
     for root in roots[-keep:]:
-        for key in walk.references(root, fetch, settings.repository, alive.__contains__):
+        for key in catalogs.references(root, fetch, settings.repository, alive.__contains__):
             alive.add(key)
     return Staged(objects, roots, frozenset(alive))
 

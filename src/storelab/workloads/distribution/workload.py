@@ -12,7 +12,7 @@ from storelab.core import axes, records
 from storelab.core.axes.distribution import CVMFS, NOWHERE, TUNED, days_of
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload

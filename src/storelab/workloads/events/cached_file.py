@@ -12,8 +12,8 @@ from typing import Any
 from fsspec.caching import caches
 from fsspec.spec import AbstractBufferedFile
 
+from storelab.engines import planned as transports
 from storelab.engines.common import s3_library
-from storelab.engines.planned import counted as transports
 from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Endpoint

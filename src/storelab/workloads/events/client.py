@@ -1,7 +1,7 @@
 """Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the
 read planner.
 
-The baskets last used stay with the reader (`datasets/root/steps.py`): needed bytes of a step are those of the baskets
+The baskets last used stay with the reader (`datasets/root/reader.py`): needed bytes of a step are those of the baskets
 that it has to fetch. After as many steps as lead through the file once, a pass, the job goes on as if it had opened its
 next file: with an empty cache, and no basket; but the header is read once only.
 """
@@ -17,15 +17,14 @@ import numpy as np
 from storelab.core import clock
 from storelab.core.errors import UserError
 from storelab.core.model import derive_seed
-from storelab.datasets.root.header import Header
-from storelab.datasets.root.pages import Pages
-from storelab.datasets.root.steps import PageSteps, StepReader
-from storelab.engines.common import shares
+from storelab.datasets.root.pages import Pages, PageSteps
+from storelab.datasets.root.reader import Header, StepReader
+from storelab.engines import planned
+from storelab.engines.common import objects
 from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
-from storelab.engines.planned import counted
-from storelab.engines.planned.client import PlannedClient
+from storelab.engines.planned import PlannedClient
 from storelab.readplan.choose import plan
 from storelab.readplan.source import fetch
 from storelab.workloads.events import cached_file
@@ -59,7 +58,7 @@ class Steps(PlannedClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.cold = False  # the file is opened once; what is cold is the store, before the start
-        self.once = shares.once(job)
+        self.once = objects.read_once(job)
 
     def connect(self, root: dict[str, Any]) -> None:
         axes = self.job.point.axes
@@ -182,7 +181,7 @@ class CachedEvents(Steps):
         super().begin_pass()
         self.stale = self.opening is not None
 
-    def make(self) -> counted.Counted:
+    def make(self) -> planned.Counted:
         return cached_file.ranges_of(self.job.endpoint, self.bucket, self.object, self.size)
 
     def source(self) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.datasets import keys
+from storelab.datasets import payload
 from storelab.workloads.base import Workload
 
 MOST_PAGE = 1000  # keys of one page (Amazon S3 API reference)
@@ -22,12 +22,12 @@ class List(Workload):
     def possible(self, point: Point) -> None:
         """Raises UserError for more keys, longer pages or deeper folders than there can be."""
         place, values = f"sweeps.{point.sweep}.axes", point.axes
-        if values["keys"] > keys.MOST:
-            raise UserError(f"{place}.keys", f"{values['keys']} keys are too many", f"at most {keys.MOST}")
+        if values["keys"] > payload.MOST_KEYS:
+            raise UserError(f"{place}.keys", f"{values['keys']} keys are too many", f"at most {payload.MOST_KEYS}")
         if values["page_size"] > MOST_PAGE:
             problem = f"a page has no {values['page_size']} keys"
             raise UserError(f"{place}.page_size", problem, f"at most {MOST_PAGE}")
-        if values["prefix_depth"] >= (most := keys.digits(values["keys"])):
+        if values["prefix_depth"] >= (most := payload.key_digits(values["keys"])):
             problem = f"{values['keys']} keys do not fill folders {values['prefix_depth']} levels deep"
             raise UserError(f"{place}.prefix_depth", problem, f"at most {most - 1}, or more `keys`")
 

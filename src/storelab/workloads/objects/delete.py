@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import axes
 from storelab.core.errors import UserError
 from storelab.core.model import Point, accounts_of
-from storelab.engines.common.names import put_key, put_prefix
+from storelab.engines.common.objects import put_key, put_prefix
 from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.workloads.objects.put import Put, succeeded

@@ -5,7 +5,7 @@ from dataclasses import replace
 from storelab.core import axes, units
 from storelab.core.errors import UserError
 from storelab.core.model import Point
-from storelab.engines.common.ranges import fixed
+from storelab.engines.common.objects import fixed_offset
 from storelab.workloads.base import ACCESS, Workload, each_once
 
 
@@ -17,7 +17,7 @@ class GetRange(Workload):
         if length > size:
             problem = f"{units.format_size(length)} is more than the object"
             raise UserError(f"{place}.range_size", problem, "make it smaller than `object_size`")
-        if length and fixed(offset) + length > size:
+        if length and fixed_offset(offset) + length > size:
             problem = f"a range of {units.format_size(length)} at {offset} ends behind the object"
             raise UserError(f"{place}.offset", problem, "begin earlier")
         each_once(point)

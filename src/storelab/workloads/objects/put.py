@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from storelab.core import records
 from storelab.core.model import Point
 from storelab.engines.common import ledger
-from storelab.engines.common.names import put_keys, put_prefix
+from storelab.engines.common.objects import put_keys, put_prefix
 from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket

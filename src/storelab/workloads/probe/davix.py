@@ -4,7 +4,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from storelab.core.errors import UserError
-from storelab.engines.davix.program import DavixError, Program, facts, url_of
+from storelab.engines.davix_program import DavixError, Program, facts, url_of
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes

@@ -3,7 +3,7 @@ S3 and WebDAV. RFC 9110, 13 and 14."""
 
 from contextlib import closing
 
-from storelab.readplan.multipart import Range, range_header
+from storelab.readplan.transports import Range, range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import NO, Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp

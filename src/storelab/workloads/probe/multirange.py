@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storelab.readplan.multipart import Malformed, Range, boundary, content_range, parse
+from storelab.readplan.transports import Malformed, Range, boundary, content_range, parse
 from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer
 from storelab.workloads.probe.plain_http import error_code
 

@@ -13,7 +13,7 @@ from XRootD import client
 from XRootD.client.flags import OpenFlags, QueryCode
 
 from storelab.engines.contract import Job
-from storelab.readplan.multipart import Range
+from storelab.readplan.transports import Range
 from storelab.stores.protocols import filesystems
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, Refuted, demand, yes

@@ -14,7 +14,7 @@ from storelab.core.errors import UserError
 from storelab.datasets.root import baskets
 from storelab.engines.common.selections import Done
 from storelab.engines.contract import Job
-from storelab.engines.planned.client import PlannedBase
+from storelab.engines.planned import PlannedBase
 from storelab.readplan.choose import Requests, plan
 from storelab.readplan.source import fetch
 

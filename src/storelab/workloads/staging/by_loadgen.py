@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from storelab import install
 from storelab.core import records
 from storelab.core.errors import MeasurementFailed
-from storelab.engines.loadgen import client
+from storelab.engines import loadgen
 from storelab.host import patience, processes
 from storelab.host.patience import Patience
 from storelab.install import golang
@@ -78,8 +78,8 @@ def _round(
     with tempfile.TemporaryDirectory(prefix="storelab-staging-", dir=bodies[0].parent) as folder:
         ops = Path(folder) / "ops.parquet"
         job = {
-            "schema": client.SCHEMA,
-            "endpoints": client.described(store.endpoints(1)[:1]),
+            "schema": loadgen.SCHEMA,
+            "endpoints": loadgen.described(store.endpoints(1)[:1]),
             "buckets": [place.name for place in places],
             "operations": [{"op": "PUT"}],
             "objects": {
@@ -94,7 +94,7 @@ def _round(
             "records": str(ops),
             "start_ns": now,
             "deadline_ns": now + LONGEST_S * 10**9,
-            "timeout_s": client.TIMEOUT_S,
+            "timeout_s": loadgen.TIMEOUT_S,
         }
         seconds = patience.STALLED_S + job["workers"] * max(item.size for item in items) / SLOWEST
         summary = _run(job, keys.environ(), step, f"staging {name} into {store.name}", seconds)
@@ -118,7 +118,7 @@ def _run(
     Raises MeasurementFailed, also where no object is stored for `seconds`: errors are no progress.
     """
     run = subprocess.Popen(
-        [client.binary()],
+        [loadgen.binary()],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment.explicit(os.environ) | keys,

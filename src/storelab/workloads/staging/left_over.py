@@ -108,7 +108,7 @@ def remove(config: "Config", store: Store, always: bool = False) -> int:
     many = was["objects"] >= MOST_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))
     if not was["buckets"] or not (always or many):
         return 0
-    from storelab.engines.common.names import PUT_PREFIX
+    from storelab.engines.common.objects import PUT_PREFIX
     from storelab.workloads.staging import buckets, stage, written
 
     places = {b for accounts in was["accounts"] for b in stage.buckets_of(config, store, was["buckets"], accounts)}

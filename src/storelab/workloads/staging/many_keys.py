@@ -10,7 +10,7 @@ from typing import Any
 
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed
-from storelab.datasets import keys
+from storelab.datasets import payload
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access
 from storelab.stores.protocols.endpoint import Bucket
@@ -25,7 +25,7 @@ def stage(
     """Every folder holds its keys and nothing else. Raises MeasurementFailed."""
     there = [_there(ways[place.account], place, dataset) for place in places]
     missing = (
-        (place, keys.folder(dataset) + keys.name(dataset["keys"], dataset["depth"], n), body)
+        (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
         for place, known in zip(places, there, strict=True)
         for n in range(dataset["keys"])
         if not known[n]
@@ -43,9 +43,9 @@ def stage(
 
 def _there(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
     """For each number, 1 where its object is listed with its size. Raises MeasurementFailed for any other key."""
-    found, below = bytearray(dataset["keys"]), place.prefix + keys.folder(dataset)
-    for key, size in buckets.list_keys(access, place, keys.folder(dataset)):
-        n = keys.number(dataset["keys"], dataset["depth"], key.removeprefix(below))
+    found, below = bytearray(dataset["keys"]), place.prefix + payload.keys_folder(dataset)
+    for key, size in buckets.list_keys(access, place, payload.keys_folder(dataset)):
+        n = payload.key_number(dataset["keys"], dataset["depth"], key.removeprefix(below))
         if n is None:
             raise MeasurementFailed(f"staging: {place.name}/{key} lies among the keys of {dataset['name']}")
         found[n] = size == dataset["object_size"]

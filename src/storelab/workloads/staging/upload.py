@@ -139,12 +139,15 @@ def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], la
 
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
-    from storelab.engines.s5cmd import client, commands
+    from storelab.engines import s5cmd
+    from storelab.engines import s5cmd as commands
 
     endpoint = store.endpoints(1)[0]
     lines = [
-        commands.copy(
-            path, commands.url(bucket.name, bucket.prefix + key), client.part_option(endpoint, path.stat().st_size)
+        commands.copy_line(
+            path,
+            commands.object_url(bucket.name, bucket.prefix + key),
+            s5cmd.part_option(endpoint, path.stat().st_size),
         )
         for bucket, key, path in items
     ]
@@ -155,11 +158,11 @@ def _copy_items(
     store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown
 ) -> None:
     """Copies made by the store itself (CopyObject)."""
-    from storelab.engines.s5cmd import commands
+    from storelab.engines import s5cmd
 
     bucket, key, _ = source
-    origin = commands.url(bucket.name, bucket.prefix + key)
-    lines = [commands.copy(origin, commands.url(place.name, place.prefix + name)) for place, name, _ in items]
+    origin = s5cmd.object_url(bucket.name, bucket.prefix + key)
+    lines = [s5cmd.copy_line(origin, s5cmd.object_url(place.name, place.prefix + name)) for place, name, _ in items]
     if lines:
         seconds = patience.STALLED_S + max(path.stat().st_size for _, _, path in items) / COPY_RATE
         _run_s5cmd(store, bucket.account, lines, shown, seconds)
@@ -170,7 +173,8 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, secon
 
     Raises MeasurementFailed where a line fails, or nothing moves any more.
     """
-    from storelab.engines.s5cmd import client, commands
+    from storelab.engines import s5cmd
+    from storelab.engines import s5cmd as commands
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
@@ -180,7 +184,7 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, secon
         script.write(commands.encoded("".join(lines)))
         script.seek(0)
         run = subprocess.Popen(
-            client.command(endpoint, 16),
+            s5cmd.command(endpoint, 16),
             stdin=script,
             stdout=PIPE,
             stderr=errors,

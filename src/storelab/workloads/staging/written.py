@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from storelab.core.errors import shown
 from storelab.core.model import Point
-from storelab.datasets import keys, payload
+from storelab.datasets import payload
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made
@@ -85,7 +85,7 @@ class Written:
         for key, b, body in zip(found["key"], found["bucket"], found["body"], strict=True):
             self.objects.setdefault((places[b][0], places[b][1] + key), set()).add(bodies[body])
         if dataset["kind"] == "keys":
-            self.folders |= {(name, prefix + keys.folder(dataset)): dataset for name, prefix in places}
+            self.folders |= {(name, prefix + payload.keys_folder(dataset)): dataset for name, prefix in places}
         proof = f"{places[0][1]}data/{dataset['name']}/{STAGED}"
         self.objects[places[0][0], proof] = {STAGED_BYTES}
 
@@ -100,7 +100,7 @@ class Written:
         """The size of a key of a folder of many keys; none for any other."""
         for (name, folder), dataset in self.folders.items():
             if name == bucket and key.startswith(folder):
-                n = keys.number(dataset["keys"], dataset["depth"], key[len(folder) :])
+                n = payload.key_number(dataset["keys"], dataset["depth"], key[len(folder) :])
                 return set() if n is None else {dataset["object_size"]}
         return set()
 

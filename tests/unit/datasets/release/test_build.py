@@ -12,8 +12,8 @@ from release_reader import restore
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError
-from storelab.datasets.release import build, catalogs, names, nightly, objects, state, walk
-from storelab.datasets.release import day as days
+from storelab.datasets.release import build, catalogs, names, nightly, objects, state
+from storelab.datasets.release import build as days
 from storelab.datasets.release.build import Release
 
 SMALL = {"factor": 0.0002, "bytes_a_day": "600 MB", "bytes_deviation": "200 MB", "tree_files": 300_000, "nights": 3}
@@ -66,10 +66,10 @@ def digests(folder: Path) -> dict[str, str]:
 def test_sent_objects_are_those_referenced(published):
     made, keys, bucket, _ = published
     for facts, sent in zip(made, keys, strict=True):
-        needed = list(walk.references(facts["root_catalog"], bucket.__getitem__, SETTINGS.repository))
+        needed = list(catalogs.references(facts["root_catalog"], bucket.__getitem__, SETTINGS.repository))
         assert set(needed) <= set(bucket)
         assert {k for k in sent if "/data/" in k} <= set(needed)
-        assert list(walk.verify(bucket.__getitem__, [*needed, *sent])) == []
+        assert list(catalogs.verify(bucket.__getitem__, [*needed, *sent])) == []
 
 
 def test_catalogs_follow_data_and_children_precede_parents(published):
@@ -82,7 +82,7 @@ def test_catalogs_follow_data_and_children_precede_parents(published):
         at = {key: i for i, key in enumerate(sent)}
         for digest in facts["catalogs"]:
             key = names.key(SETTINGS.repository, digest, "C")
-            below = list(walk.references(digest, bucket.__getitem__, SETTINGS.repository))[1:]
+            below = list(catalogs.references(digest, bucket.__getitem__, SETTINGS.repository))[1:]
             assert all(at.get(child, -1) < at[key] for child in below)
 
 
@@ -122,16 +122,18 @@ def test_manifest_names_day_and_reflog_all_roots(published):
     log = bucket[made[-1]["reflog"]]
     assert fields["Y"] == hashlib.sha1(log).hexdigest()
     roots = [facts["root_catalog"] for facts in made]
-    assert walk.reflog_roots(log) == roots
-    assert walk.reflog_roots(walk.reflog_without(log, set(roots[:2]))) == roots[2:]
+    assert catalogs.reflog_roots(log) == roots
+    assert catalogs.reflog_roots(catalogs.reflog_without(log, set(roots[:2]))) == roots[2:]
     assert int(fields["B"]) == len(zlib.decompress(bucket[names.key(SETTINGS.repository, fields["C"], "C")]))
 
 
 def test_walk_skips_known_objects(published):
     made, _, bucket, _ = published
-    whole = list(walk.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
-    old = set(walk.references(made[-2]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
-    less = list(walk.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository, old.__contains__))
+    whole = list(catalogs.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
+    old = set(catalogs.references(made[-2]["root_catalog"], bucket.__getitem__, SETTINGS.repository))
+    less = list(
+        catalogs.references(made[-1]["root_catalog"], bucket.__getitem__, SETTINGS.repository, old.__contains__)
+    )
     assert set(less) | old >= set(whole) and len(less) < len(whole) and len(set(less)) == len(less)
     assert [k for k in less if k.endswith("C")] == [k for k in whole if k.endswith("C") and k not in old]
 
@@ -161,15 +163,15 @@ def test_verify_finds_damage(published):
             if "SHA" not in said:  # named as what it holds, so that only the content is wrong
                 key = names.key(SETTINGS.repository, hashlib.sha1(blob).hexdigest(), "C")
             there[key] = blob
-        (problem,) = walk.verify(there.__getitem__, [*keys[-1][:3], key])
+        (problem,) = catalogs.verify(there.__getitem__, [*keys[-1][:3], key])
         assert key in problem and said in problem
     for key in (made[-1]["manifest"], made[-1]["reflog"]):
-        (problem,) = walk.verify({key: bucket[key][:100] + b"x" + bucket[key][101:][:50]}.__getitem__, [key])
+        (problem,) = catalogs.verify({key: bucket[key][:100] + b"x" + bucket[key][101:][:50]}.__getitem__, [key])
         assert "damaged" in problem
     with pytest.raises(ValueError, match="damaged"):
-        list(walk.references("ab" * 20, lambda key: b"nothing", SETTINGS.repository))
+        list(catalogs.references("ab" * 20, lambda key: b"nothing", SETTINGS.repository))
     with pytest.raises(KeyError):
-        list(walk.references("ab" * 20, {}.__getitem__, SETTINGS.repository))
+        list(catalogs.references("ab" * 20, {}.__getitem__, SETTINGS.repository))
 
 
 @pytest.mark.heavy
@@ -224,7 +226,7 @@ def test_crashed_day_is_finished(tmp_path, monkeypatch, undisturbed, small_batch
         (objects.Writer, "file", 0),
         (objects.Writer, "file", 20),
         (catalogs, "root", 0),
-        (days, "write", 0),
+        (build, "write_day", 0),
         (build, "_keep", 0),
     ):
         folder = tmp_path / f"{name}-{calls}"
@@ -245,7 +247,7 @@ def test_finished_batches_are_not_compressed_again(tmp_path, monkeypatch, publis
 
 
 def test_cut_off_object_is_made_again(tmp_path, monkeypatch, undisturbed):
-    crashed(monkeypatch, tmp_path, 1, 0, days, "write")
+    crashed(monkeypatch, tmp_path, 1, 0, days, "write_day")
     victim = next(p for p in (tmp_path / "day-0001.part/data").rglob("*") if p.is_file() and p.name[-1] != "C")
     victim.write_bytes(b"")
     assert digests(Release(SETTINGS, 1).day(1, tmp_path).folder) == undisturbed[1]
@@ -272,7 +274,7 @@ def test_day_file_is_json_and_streams(tmp_path):
     day = Release(SETTINGS, 1).day(1, tmp_path)
     told = json.loads((day.folder / "day.json").read_text())
     assert [tuple(o) for o in told.pop("objects")] == list(day.objects())
-    assert told == day.facts == days.read(day.folder).facts and day.n == 1
+    assert told == day.facts == days.read_day(day.folder).facts and day.n == 1
 
 
 def test_reflog_leaves_out_collected_roots(tmp_path):
@@ -281,7 +283,7 @@ def test_reflog_leaves_out_collected_roots(tmp_path):
     release.forget(tmp_path, [first.facts["root_catalog"]], ["ab" * 20])
     third = release.day(3, tmp_path)
     log = (third.folder / names.REFLOG).read_bytes()
-    assert walk.reflog_roots(log) == [second.facts["root_catalog"], third.facts["root_catalog"]]
+    assert catalogs.reflog_roots(log) == [second.facts["root_catalog"], third.facts["root_catalog"]]
 
 
 def test_mistakes_are_user_errors(tmp_path):

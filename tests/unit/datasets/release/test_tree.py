@@ -14,7 +14,7 @@ from release_reader import restore
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import UserError
-from storelab.datasets.release import names, objects, tree, walk
+from storelab.datasets.release import catalogs, names, objects, tree
 from storelab.datasets.release.build import Release
 
 CHUNKS = {"minimum": "4 KiB", "average": "8 KiB", "maximum": "16 KiB"}
@@ -93,9 +93,9 @@ def check_restored(what, folder, wanted):
     assert read_back(what, facts, bucket) == wanted
     assert facts["skipped"] == [] and facts["files"] == sum(1 for kind, _ in wanted.values() if kind == "file")
     assert len(keys) == len(set(keys)) and any(k.endswith("P") for k in keys)
-    needed = set(walk.references(facts["root_catalog"], bucket.__getitem__, what.repository))
+    needed = set(catalogs.references(facts["root_catalog"], bucket.__getitem__, what.repository))
     assert needed == {k for k in bucket if "/data/" in k}
-    assert list(walk.verify(bucket.__getitem__, keys)) == []
+    assert list(catalogs.verify(bucket.__getitem__, keys)) == []
     tops = sum(1 for path, (kind, _) in wanted.items() if kind == "folder" and path.count(b"/") == 2)
     # d and sub/e are marked; d is a top as well
     below = {0: 2, 1: tops + 1, 3: len(facts["catalogs"]) - 2}[what.catalog_depth]

@@ -7,7 +7,7 @@ import pytest
 import uproot
 
 from storelab.datasets.root import generated
-from storelab.datasets.root.header import Header
+from storelab.datasets.root.reader import Header
 
 TINY = generated.Scale(entries=103, branches=60, clusters=3, bytes_per_entry=700.0, named=True)
 

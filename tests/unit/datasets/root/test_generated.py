@@ -12,7 +12,7 @@ import uproot.writing._cascadetree
 import uproot.writing.writable
 
 from storelab.core.errors import UserError
-from storelab.datasets.root import baskets, generated, uproot_patches
+from storelab.datasets.root import baskets, generated
 
 
 def test_facts_of_scale_s_hold(s_file):
@@ -96,7 +96,7 @@ def test_linear_writer_writes_bytes_of_uproot(tmp_path):
         path = tmp_path / str(linear) / "f.root"
         path.parent.mkdir()
         types = {"a": "f4", "b": "i4", "c": "var * {x: float32, y: float32}"}
-        with uproot_patches.reproducible(linear) as make_uuid, uproot.recreate(path, uuid_function=make_uuid) as f:
+        with generated.reproducible(linear) as make_uuid, uproot.recreate(path, uuid_function=make_uuid) as f:
             tree = f.mktree("t", types, initial_basket_capacity=2)
             for n in (3, 4, 5):  # more extends than slots: the header is written again on the way
                 records = ak.Array([[{"x": 1.0, "y": 2.0}] * k for k in range(n)])
@@ -108,12 +108,12 @@ def test_linear_writer_writes_bytes_of_uproot(tmp_path):
 def test_patches_are_restored_after_error(monkeypatch):
     modules = (uproot.writing._cascade, uproot.writing._cascadetree, uproot.writing.writable)
     before = [m.datetime for m in modules], uproot.writing._cascadetree.Tree._build_out
-    with pytest.raises(KeyError), uproot_patches.reproducible():
-        assert uproot.writing._cascade.datetime.datetime.now() == uproot_patches.TIME
+    with pytest.raises(KeyError), generated.reproducible():
+        assert uproot.writing._cascade.datetime.datetime.now() == generated.TIME
         assert uproot.writing._cascade.datetime.timedelta is datetime.timedelta
         assert uproot.writing._cascadetree.Tree._build_out is not before[1]
         raise KeyError
     assert ([m.datetime for m in modules], uproot.writing._cascadetree.Tree._build_out) == before
     monkeypatch.setattr(uproot.writing._cascadetree.Tree, "_build_out", lambda self: None)
-    with pytest.raises(RuntimeError, match="has changed"), uproot_patches.reproducible():
+    with pytest.raises(RuntimeError, match="has changed"), generated.reproducible():
         pass

@@ -13,8 +13,7 @@ from paths import DATA
 
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode
-from storelab.datasets.root.pages import PageReader, Pages
-from storelab.datasets.root.steps import PageSteps
+from storelab.datasets.root.pages import PageReader, Pages, PageSteps
 from storelab.datasets.root.trial import LINK, LocalRanges
 
 FILES = DATA / "root" / "ntuple.root"

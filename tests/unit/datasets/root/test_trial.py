@@ -17,8 +17,8 @@ from uproot.interpretation.strings import AsStrings
 from storelab.core.errors import UserError
 from storelab.datasets import own_file
 from storelab.datasets.root import baskets, decode, trial
-from storelab.datasets.root.branches import branches_of
-from storelab.datasets.root.steps import StepReader
+from storelab.datasets.root.baskets import branches_of
+from storelab.datasets.root.reader import StepReader
 from storelab.workloads.staging import stage, upload
 
 FILE = make_root_files.FOLDER / "references.root"

@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from storelab.engines.common.ranges import begins, fixed
+from storelab.engines.common.objects import fixed_offset, range_begins
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Check
 
@@ -54,14 +54,14 @@ def test_failed_run_names_endpoint_and_cause():
 
 def test_sequential_ranges_cover_the_object_once():
     for size in (900, 1000):
-        assert list(begins("sequential", size, 300, random.Random(1))) == [0, 300, 600]
+        assert list(range_begins("sequential", size, 300, random.Random(1))) == [0, 300, 600]
 
 
 def test_random_ranges_reach_both_ends():
     rng = random.Random(1)
-    assert {b for _ in range(300) for b in begins("random", 12, 10, rng)} == {0, 1, 2}
+    assert {b for _ in range(300) for b in range_begins("random", 12, 10, rng)} == {0, 1, 2}
 
 
 def test_ranges_begin_at_a_fixed_place():
     for offset, begin in (("1MB", 10**6), ("0B", 0)):
-        assert list(begins(offset, 10**7, 5, random.Random(1))) == [begin] == [fixed(offset)]
+        assert list(range_begins(offset, 10**7, 5, random.Random(1))) == [begin] == [fixed_offset(offset)]

@@ -9,7 +9,7 @@ import pytest
 from memory_transport import Memory
 
 from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
-from storelab.engines.planned.counted import Counted
+from storelab.engines.planned import Counted
 from storelab.stores.protocols.endpoint import Endpoint
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="hardware: TCP_INFO exists on Linux only")

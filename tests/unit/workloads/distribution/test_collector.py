@@ -24,7 +24,7 @@ from repositories import point as point_of
 
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.datasets.release import catalogs, names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
@@ -93,7 +93,7 @@ def is_whole(objects, published, keep=KEEP) -> None:
     before, roots = published
     live = {key: before[key] for key in alive(published, keep)}
     assert objects == live | {MANIFEST: before[MANIFEST], REFLOG: objects[REFLOG]}
-    assert walk.reflog_roots(objects[REFLOG]) == roots[-keep:]
+    assert catalogs.reflog_roots(objects[REFLOG]) == roots[-keep:]
 
 
 def test_release_tests_what_it_should(published):
@@ -158,7 +158,7 @@ def test_catalog_goes_after_all_that_it_names(full, published):
 
     def watch(method, key):
         if method == "DELETE" and key.endswith("C"):
-            named = set(walk.contents(key, published[0][key], REPOSITORY)) & wrong
+            named = set(catalogs.contents(key, published[0][key], REPOSITORY)) & wrong
             seen.append(named & full.objects.keys())
         if method == "PUT":
             assert not wrong & full.objects.keys()
@@ -443,7 +443,7 @@ GOOD = {"all alive": True, "dead gone": True}
 @pytest.fixture
 def after(published):
     objects, roots = published
-    log = walk.reflog_without(objects[REFLOG], set(roots[:-KEEP]))
+    log = catalogs.reflog_without(objects[REFLOG], set(roots[:-KEEP]))
     return {key: objects[key] for key in alive(published)} | {MANIFEST: objects[MANIFEST], REFLOG: log}
 
 

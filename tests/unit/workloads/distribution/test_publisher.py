@@ -19,9 +19,8 @@ import repositories
 from repositories import KEYS, MANIFEST, REFLOG, REPOSITORY, changed, damaged, point, ran, root_of, stratum
 
 from storelab.core.campaign.release import Release as Settings
-from storelab.datasets.release import names, walk
-from storelab.datasets.release.build import Release
-from storelab.datasets.release.day import Item
+from storelab.datasets.release import catalogs, names
+from storelab.datasets.release.build import Item, Release
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
@@ -301,7 +300,7 @@ def content(server) -> dict[str, bytes]:
 
 
 def needed(root, objects) -> set[str]:
-    return set(walk.references(root, objects.__getitem__, REPOSITORY))
+    return set(catalogs.references(root, objects.__getitem__, REPOSITORY))
 
 
 def test_days_are_published_one_after_the_other(zero, publish):

@@ -12,7 +12,7 @@ from memory_transport import Memory
 
 from storelab.core.model import Point
 from storelab.engines.common.wire import Counts
-from storelab.engines.planned.client import PlannedClient
+from storelab.engines.planned import PlannedClient
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
 from storelab.workloads.reading import links

@@ -15,7 +15,7 @@ from small_plan import configured, folders
 
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
-from storelab.engines.common.names import put_key
+from storelab.engines.common.objects import put_key
 from storelab.measure import check, deployment
 from storelab.stores import make
 from storelab.stores.protocols import open_access, s3

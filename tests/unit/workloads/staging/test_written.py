@@ -9,7 +9,7 @@ import pytest
 from small_plan import configured, folders
 
 from storelab.core.model import Point
-from storelab.engines.common.names import put_key
+from storelab.engines.common.objects import put_key
 from storelab.measure import deployment
 from storelab.stores import make
 from storelab.stores.external import Directory

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from storelab.core.model import derive_seed
-from storelab.datasets.release import names, walk
+from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.catalogs import REGULAR, SYMLINK
 
 NEAR = 0.7  # probability that the next file is one of the same folder
@@ -37,7 +37,7 @@ class Application:
     files: list[Place]
 
 
-def choose(root: str, fetch: walk.Fetch, repository: str, seed: int, number: int, start_files: int) -> Application:
+def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number: int, start_files: int) -> Application:
     """The application of this number in the repository of a root catalog. Raises LookupError where there is no file."""
     rng = random.Random(derive_seed(seed, "application", number))
     for _ in range(TRIES):
@@ -48,13 +48,13 @@ def choose(root: str, fetch: walk.Fetch, repository: str, seed: int, number: int
 
 
 def _subtree(
-    digest: str, fetch: walk.Fetch, repository: str, rng: random.Random
+    digest: str, fetch: catalogs.Fetch, repository: str, rng: random.Random
 ) -> tuple[list[str], list[tuple[Place, Place]]]:
     """(paths of nested catalogs, (file, folder) of all files in the last one)."""
     paths: list[str] = []
     while True:
         key = names.key(repository, digest, names.CATALOG)
-        with walk.opened(zlib.decompress(fetch(key))) as db:
+        with catalogs.opened(zlib.decompress(fetch(key))) as db:
             nested = db.execute(_NESTED).fetchall()
             if not nested:
                 return paths, files_of(db)

@@ -17,8 +17,7 @@ from storelab.core.campaign.release import Release as Settings
 from storelab.core.config import Config
 from storelab.core.errors import UserError
 from storelab.datasets.release import names
-from storelab.datasets.release.build import Release
-from storelab.datasets.release.day import Day
+from storelab.datasets.release.build import Day, Release
 from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket

@@ -12,7 +12,7 @@ from typing import Any
 from storelab.core import clock
 from storelab.datasets.release.trees import Trees
 from storelab.engines.common.guard import Guard
-from storelab.engines.common.names import put_prefix
+from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Job, Result
 from storelab.stores.protocols.endpoint import Credentials
 from storelab.workloads.distribution.client import COUNTED, CUT, PUBLISHED, PublishClient

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storelab.readplan.multipart import range_header
+from storelab.readplan.transports import range_header
 from storelab.workloads.probe import multirange
 from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
 from storelab.workloads.probe.plain_http import Reply, answered, error_code, said

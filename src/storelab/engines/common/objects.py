@@ -1,0 +1,198 @@
+"""Objects that clients upload, read and delete, whatever the engine: names, shares, ranges, and what a mix draws."""
+
+import math
+import random
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from storelab.core import units
+from storelab.core.model import Point, derive_seed
+from storelab.core.records import read_json
+from storelab.datasets import payload
+from storelab.engines.contract import Job
+from storelab.stores.protocols.endpoint import Bucket
+
+PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload
+ROUND = 1000  # cards that are shuffled together
+# Limits that do not hold for a mix: what it puts is never more than its objects, however much it moves.
+NO_ROOM = {"room_bytes": None, "disk_bytes": None}
+WAITING = 100  # cards, at most, that wait for their operation to be possible
+
+
+def put_prefix(attempt: str) -> str:
+    """Prefix, below the bucket's own, of all keys that an attempt uploads."""
+    return f"{PUT_PREFIX}{attempt}/"
+
+
+def put_folder(attempt: str, client: int) -> str:
+    """What the keys of all uploads of a client begin with, below the bucket's own prefix."""
+    return f"{PUT_PREFIX}{attempt}/{client}/"
+
+
+def put_key(attempt: str, client: int, n: int) -> str:
+    """Key, below the bucket's own prefix, of a client's `n`-th upload; its content is body n mod `payload.BODIES`."""
+    return f"{put_folder(attempt, client)}{n:08d}"
+
+
+def put_keys(attempt: str) -> str:
+    """Pattern of all that `put_key` gives for an attempt."""
+    return rf"{re.escape(put_prefix(attempt))}(?P<client>0|[1-9]\d*)/(?:\d{{8}}|[1-9]\d{{8,}})"
+
+
+class Staged(NamedTuple):
+    """A staged object. number: its bucket's index in the job; place: that bucket; name: key below its prefix."""
+
+    number: int
+    place: Bucket
+    name: str
+    body: int
+
+    @property
+    def key(self) -> str:
+        return self.place.prefix + self.name
+
+
+def read_once(job: Job) -> bool:
+    """Whether each object is read by one client, once."""
+    return job.point.axes.get("access") in ("once", "cold")
+
+
+def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
+    """(manifest, the objects that this client reads): those in buckets of its accounts; where each is read `once`, its
+    share of them, drawn by the point's seed."""
+    manifest = read_json(job.manifest)
+    columns, places = manifest["objects"], job.buckets
+    rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
+    own = [Staged(b, places[b], name, body) for b, name, body in rows if job.owns(places[b])]
+    if not read_once(job):
+        return manifest, own
+    accounts = 1 + max(b.account for b in places)  # client i uses account i mod n
+    sharers = len(range(job.account, job.point.axes["clients"], accounts))
+    random.Random(derive_seed(job.point.seed, job.account, "once")).shuffle(own)
+    return manifest, own[job.client // accounts :: sharers]
+
+
+def key_folders(job: Job) -> list[tuple[int, str]]:
+    """(bucket's index, whole name of its folder of staged keys) of the buckets of the client's accounts; clients
+    begin with different ones."""
+    dataset = read_json(job.manifest)["dataset"]
+    own = [(i, b.prefix + payload.keys_folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
+    first = job.client % len(own)
+    return own[first:] + own[:first]
+
+
+def job_columns(own: list[Staged]) -> dict[str, list[Any]]:
+    """The objects as columns of loadgen's job."""
+    return {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
+
+
+def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
+    """(bucket's index, keys with its prefix) per request, at most `batch` keys each, ordered by the point's seed."""
+    own: dict[int, list[str]] = {}
+    for bucket, name in job.extra["objects"][job.client]:
+        own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
+    pieces = [(b, tuple(names[i : i + batch])) for b, names in own.items() for i in range(0, len(names), batch)]
+    random.Random(derive_seed(job.point.seed, job.client)).shuffle(pieces)
+    return pieces
+
+
+def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
+    """Offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes, before the next object.
+
+    offset: the axis, see `workloads/objects/get_range.py`. `sequential` gives all whole ranges from begin to end of the
+    object.
+    """
+    if offset == "random":
+        yield rng.randrange(size - length + 1)
+    elif offset == "sequential":
+        yield from range(0, size - length + 1, length)
+    else:
+        yield fixed_offset(offset)
+
+
+def fixed_offset(offset: str) -> int:
+    """The axis' value in bytes, 0 for `random` and `sequential`."""
+    return 0 if offset in ("random", "sequential") else units.parse(offset, "size", "offset")
+
+
+class Sizes:
+    """Draws the sizes of objects from a distribution as a point keeps it (`fixed["sizes"]`)."""
+
+    def __init__(self, told: Mapping[str, Any]):
+        self.told = told
+        self.below = list(accumulate(told.get("count", ())))
+        self.mu = math.log(told["mean"]) - told["sigma"] ** 2 / 2 if "mean" in told else 0.0
+
+    def draw(self, rng: random.Random) -> int:
+        told = self.told
+        if "fixed" in told:
+            return int(told["fixed"])
+        if "size" in told:
+            return int(told["size"][bisect_right(self.below, rng.random() * self.below[-1])])
+        while True:  # the mean lies between the bounds, so this ends soon
+            size = round(math.exp(rng.gauss(self.mu, told["sigma"])))
+            if told["least"] <= size <= told["most"]:
+                return size
+
+
+class Deck:
+    """Deals operations by their shares: in every round of a thousand cards each comes as often as its share says, in
+    random order. What a round cannot hold of a share is owed to the next."""
+
+    def __init__(self, shares: Sequence[float], rng: random.Random):
+        self.shares, self.rng = [s / sum(shares) for s in shares], rng
+        self.owed = [0.0] * len(shares)
+        self.lost = [0] * len(shares)  # cards that waited in vain
+        self.cards: list[int] = []  # the next is the last
+
+    def fill(self) -> None:
+        """Put another round below the cards that are left."""
+        fresh: list[int] = []
+        for kind, share in enumerate(self.shares):
+            self.owed[kind] += share * ROUND
+            whole = max(0, math.floor(self.owed[kind]))
+            self.owed[kind] -= whole
+            fresh += [kind] * whole
+        while len(fresh) < ROUND:
+            most = max(range(len(self.owed)), key=lambda kind: self.owed[kind])
+            self.owed[most] -= 1
+            fresh.append(most)
+        self.rng.shuffle(fresh)
+        self.cards = fresh + self.cards
+
+    def deal(self, possible: Callable[[int], bool]) -> int | None:
+        """The next card whose operation is possible; those before it are dealt when they are, up to WAITING of them.
+        None: nothing is possible."""
+        tried: set[int] = set()
+        passed = 0
+        while passed < 3 * ROUND and len(tried) < len(self.shares):
+            if passed == len(self.cards):
+                self.fill()
+            kind = self.cards[-1 - passed]
+            if kind not in tried and possible(kind):
+                before = self.cards[len(self.cards) - passed :]
+                del self.cards[-1 - passed :]
+                if passed <= WAITING:
+                    self.cards += before
+                else:
+                    for other in before:
+                        self.lost[other] += 1
+                return kind
+            tried.add(kind)
+            passed += 1
+        return None
+
+
+def objects_at_a_time(point: Point, client: int) -> int:
+    """A client's share of `objects`: as many are there at the start, and never more."""
+    objects, clients = point.fixed["objects"], point.axes["clients"]
+    return int(objects // clients + (client < objects % clients))
+
+
+def sizes_at_start(point: Point, client: int) -> list[int]:
+    """Sizes of the objects that are there for a client before it begins: its number 0, 1, …"""
+    sizes, rng = Sizes(point.fixed["sizes"]), random.Random(derive_seed(point.seed, "start", client))
+    return [sizes.draw(rng) for _ in range(objects_at_a_time(point, client))]

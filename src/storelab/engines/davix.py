@@ -1,0 +1,183 @@
+"""Engine `davix`: whole objects, ranges and selection reads by the HTTP library of HEP.
+
+Each worker has a program of storelab's own on davix's library (`davix_program`), and the session that it keeps.
+Selection reads are decoded by storelab's own decoder. davix gets the baskets as they are, in one vector read, and makes
+requests of them as it will: there is no plan to hold its counts against, and nothing is measured before. What it sent
+is counted as it sends it.
+May import: what `engines` may, `common`, and the engines `fsspec` and `planned`, which it works like.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from storelab.datasets.root.pages import PageReader
+from storelab.datasets.root.reader import SelectionReader, Spent
+from storelab.engines import davix_program
+from storelab.engines.common.transfers import TransferClient
+from storelab.engines.common.wire import Counts
+from storelab.engines.contract import Check
+from storelab.engines.davix_program import Program
+from storelab.engines.fsspec import FsspecGet, FsspecGetRange, Transfer
+from storelab.engines.planned import PlannedClient
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.endpoint import Endpoint
+
+TIMEOUT_S = 120.0  # of one operation, as for the engine fsspec
+KEPT_EVERY = 8  # answers: every so many one is kept for the content check, and the first
+
+
+class DavixTransport:
+    """An object through one program. `fetch` as of `readplan.transports`; `vector` gives views of its memory."""
+
+    parallel = 1
+
+    def __init__(self, endpoint: Endpoint, path: str, timeout_s: float):
+        self.url = davix_program.url_of(endpoint, path)
+        self.program = Program(endpoint, timeout_s)
+
+    @property
+    def requests(self) -> int:
+        return self.program.spent.requests
+
+    def vector(self, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
+        return self.program.vector(self.url, starts, sizes)
+
+    def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
+        sizes = [stop - start for start, stop in zip(starts, stops, strict=True)]
+        return [bytes(part) for part in self.vector(starts, sizes)]
+
+    def close(self) -> None:
+        self.program.close()
+
+
+class Whole:
+    """Of a reader: all baskets of a transfer go to davix at once, unplanned."""
+
+    def _transfer(self: Any, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
+        layout, before = self.header.layout, self.transport.program.spent.counts
+        begun = time.perf_counter()
+        parts = self.transport.vector(layout.offset[rows].tolist(), layout.size[rows].tolist())
+        spent.transfer_s += time.perf_counter() - begun
+        more = self.transport.program.spent.counts - before
+        spent.requests += more.requests
+        spent.asked_bytes += more.asked_bytes
+        spent.transfers += 1
+        return [np.frombuffer(part, np.uint8) for part in parts]
+
+
+class DavixReader(Whole, SelectionReader):
+    """Of a TTree."""
+
+
+class DavixPages(Whole, PageReader):
+    """Of an RNTuple."""
+
+
+class DavixClient(PlannedClient):
+    engine = "davix"
+    tree_reader, tuple_reader = DavixReader, DavixPages
+
+    def connect(self, root: dict[str, Any]) -> None:
+        """Sends nothing."""
+        self.link, self.gone, self.header = None, [], "read"
+        self.identity = self.identify(root)
+        self.transport = self.make()
+        self.settings = {
+            "retries": 0,
+            "protocol": self.job.endpoint.protocol,
+            "library": "davix",
+            "coalescing": "davix",
+            "timeout_s": self.timeout_s,
+        }
+
+    def make(self) -> Any:
+        endpoint = self.job.endpoint
+        return DavixTransport(endpoint, filesystems.path(endpoint, self.bucket, self.object), self.timeout_s)
+
+    def version(self) -> str:
+        return f"{davix_program.version()}, {super().version()}"
+
+    def fresh(self) -> None:
+        """A new program: davix keeps connections as long as its session lives."""
+        self.gone.append(self.transport.program.spent)
+        self.transport.close()
+        self.transport = self.make()
+
+    def calibrate(self) -> None:
+        """davix knows nothing of a link."""
+
+    def _spents(self) -> list[davix_program.Spent]:
+        return [*self.gone, self.transport.program.spent]
+
+    def counts(self) -> Counts:
+        return sum((s.counts for s in self._spents()), Counts())
+
+    def connections(self) -> tuple[int, int, int]:
+        one = self.transport.program
+        return one.spent.open, one.most_open, sum(s.opened for s in self._spents())
+
+    def facts(self) -> dict[str, Any]:
+        return {"davix": davix_program.facts(self._spents())}
+
+    def checks(self) -> list[Check]:
+        """Those that it can fail: there is no plan."""
+        return [c for c in super().checks() if c.name not in ("requests", "bytes")]
+
+    def close(self) -> None:
+        if hasattr(self, "transport"):
+            self.transport.close()
+        super().close()
+
+
+class DavixGet(FsspecGet):
+    """Downloads of whole staged objects, as davix-get reads them."""
+
+    engine = "davix"
+
+    def prepare(self) -> None:
+        self.asynchronous = False  # workers are threads, each waits for its program
+        self.systems: list[Program] = []
+        self.prepare_tasks()
+        for _ in range(self.workers):
+            self.systems.append(Program(self.endpoint, TIMEOUT_S))
+        for one in self.systems if self.objects else ():  # connections are made before the window
+            with suppress(OSError):
+                one.read(self._url(self.objects[0]), 0, 1)
+        self.before = sum(one.spent.requests for one in self.systems)
+        self.answers = 0
+
+    def _url(self, task: Transfer) -> str:
+        return davix_program.url_of(self.endpoint, task.path)
+
+    async def do(self, fs: Program, task: Transfer) -> Any:
+        """The answer lies in the program's memory until its next question."""
+        if task.begin is None:
+            return fs.get(self._url(task), self.size)
+        return fs.read(self._url(task), task.begin, task.end - task.begin)
+
+    def _note(self, row: tuple[Any, ...], task: Transfer, answer: Any) -> None:
+        wanted = answer is not None and self.answers % KEPT_EVERY == 0
+        self.answers += answer is not None
+        super()._note(row, task, bytes(answer) if wanted else None)
+
+    def open_connections(self) -> int:
+        return sum(one.spent.open for one in self.systems)
+
+    def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        done, sent = len(self.rows), sum(one.spent.requests for one in self.systems) - self.before
+        each = round(sent / done, 3) if done else None
+        settings = {"protocol": self.endpoint.protocol, "programs": self.workers, "timeout_s": TIMEOUT_S}
+        return davix_program.version(), settings, {self.op: int(each) if each and each == int(each) else each}
+
+    def close(self) -> None:
+        for one in getattr(self, "systems", ()):
+            one.close()
+        TransferClient.close(self)
+
+
+class DavixGetRange(DavixGet, FsspecGetRange):
+    """Downloads of one range: single-range requests."""

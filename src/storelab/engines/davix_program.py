@@ -1,0 +1,268 @@
+"""The program of the engine `davix`: how it is installed, how it is driven. May import: `stores`, `install`, `host`.
+
+davix-get starts anew for each object, takes keys on its command line and reads no vectors: so a program on davix's
+library does all three, one process for each worker, with the session that it keeps. Its words: davix_program.cpp.
+"""
+
+import contextlib
+import hashlib
+import mmap
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.core.records import read_json, write_json
+from storelab.engines.common.error_classes import network
+from storelab.engines.common.wire import Counts
+from storelab.host import processes
+from storelab.install import Part, Progress, debian, tools_folder
+from storelab.install.running import told
+from storelab.stores.protocols import environment, tokens
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+SOURCE = Path(__file__).with_name("davix_program.cpp")
+NAME = "storelab-davix"
+LIBRARIES = debian.Packages(
+    ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB of its own; g++ where it is missing"
+)
+LEAST = 1 << 20  # bytes of the memory file
+# Codes of davix (StatusCode in davixstatusrequest.hpp) as classes of errors; network failures are told by their words.
+CODES = {
+    0x004: "SessionCreationError",
+    0x005: "NameNotResolved",
+    0x006: "ConnectionProblem",
+    0x008: "Timeout",
+    0x009: "Timeout",
+    0x00E: "AuthenticationError",
+    0x010: "CredentialNotFound",
+    0x011: "PermissionRefused",
+    0x012: "FileNotFound",
+    0x014: "SystemError",
+    0x017: "InvalidServerResponse",
+    0x018: "SSLError",
+    0x019: "CredentialNotReadable",
+}
+SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "BEARER_TOKEN")
+
+
+def recipe(tools: Path) -> list[Part]:
+    """Debian's packages, then the program."""
+    build = Part(
+        f"{NAME}, built from storelab's own source",
+        "ten seconds of g++; no root",
+        lambda: present(tools),
+        lambda progress: build_it(tools, progress),
+    )
+    return [*LIBRARIES.parts(tools), build]
+
+
+def _source() -> str:
+    return hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+
+
+def present(tools: Path) -> bool:
+    """Whether the program was built from today's source."""
+    path = tools / "bin" / NAME
+    with contextlib.suppress(UserError, OSError):
+        return read_json(path.with_suffix(".json")) == {"source": _source(), "bytes": path.stat().st_size}
+    return False
+
+
+def build_it(tools: Path, progress: Progress) -> None:
+    """Raises UserError where the folder cannot be written, MeasurementFailed where the compiler fails."""
+    final = tools / "bin" / NAME
+    half = final.with_name(f".{NAME}.{os.getpid()}")
+    progress("compiling it with g++")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        flags = told(["pkg-config", "--cflags", "--libs", "davix"], "pkg-config", 60).split()
+        told(["g++", "-O2", "-std=c++17", "-pthread", str(SOURCE), "-o", str(half), *flags], "g++", 600)
+        if (done := processes.ask([half, "--version"], 60)).returncode:
+            raise MeasurementFailed(f"install: {NAME} does not run here: {processes.words(done)}")
+        half.replace(final)
+        write_json(final.with_suffix(".json"), {"source": _source(), "bytes": final.stat().st_size})
+    except OSError as error:
+        mend = "name a folder to write in with STORELAB_TOOLS"
+        raise UserError("install", f"{error.filename or tools}: {error.strerror}", mend) from None
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def binary() -> Path:
+    """Path of the program. Raises UserError where it is not built, or of another source."""
+    if not present(tools_folder()):
+        problem = "davix, or storelab's program for it, is not installed, or is an older one"
+        raise UserError("engine davix", problem, "run `storelab install davix`")
+    return tools_folder() / "bin" / NAME
+
+
+def version() -> str:
+    """As `davix 0.8.4, …`: of the library, and of what it speaks HTTP with."""
+    return " ".join(processes.ask([binary(), "--version"], 60).stdout.split())
+
+
+def url_of(endpoint: Endpoint, path: str) -> str:
+    """Where davix finds what `filesystems.path` calls so."""
+    return f"{endpoint.url.rstrip('/')}/{quote(path)}" if endpoint.protocol == "s3" else quote(path, safe="/:@[]")
+
+
+class DavixError(OSError):
+    """davix could not do it. error_class: as records name it; status: of the last HTTP answer, where there was one."""
+
+    def __init__(self, error_class: str, words: str, status: int = 0):
+        self.kind = self.error_class = error_class
+        if status >= 400:
+            self.status = status
+        super().__init__(words or error_class)
+
+
+@dataclass
+class Spent:
+    """What the program counted since it started. statuses: of answers to requests for several ranges."""
+
+    requests: int = 0
+    several: int = 0
+    ranges: int = 0
+    asked: int = 0
+    handed: int = 0
+    wire: int = 0
+    open: int = 0
+    opened: int = 0
+    statuses: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.requests, self.asked, self.handed, self.wire)
+
+
+def spent_of(words: Sequence[str]) -> Spent:
+    """Of nine words of an answer."""
+    pairs = [] if words[8] == "-" else [pair.split(":") for pair in words[8].split(",")]
+    return Spent(*map(int, words[:8]), {int(a): int(b) for a, b in pairs})
+
+
+class Program:
+    """One process with one session of davix. Its answers lie in `buffer` until the next question. Not thread-safe."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str] = os.environ):
+        self.spent, self.most_open = Spent(), 0
+        known = [*(environ.get(name) for name in SECRETS), tokens.bearer(endpoint.token, environ)]
+        self.hidden = [value for value in known if value]
+        keys = Credentials.found(environ)
+        own = environment.explicit(environ) | (keys.environ() if keys else {})
+        if endpoint.ca_file:
+            own["SSL_CERT_FILE"] = endpoint.ca_file
+        self.file = os.memfd_create("storelab-davix")
+        self.buffer, self.room = memoryview(b""), 0
+        self.process = subprocess.Popen(
+            [str(binary()), str(self.file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(self.file,),
+            env=own,
+            preexec_fn=processes.die_with_parent(),
+        )
+        try:
+            self._begin(endpoint, timeout_s, environ)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str]) -> None:
+        """What requests bear. Raises UserError: no keys, a certificate that cannot be read."""
+        settings = [f"timeout {max(1, round(timeout_s))}"]
+        if endpoint.protocol == "s3":
+            settings.append(f"s3 {endpoint.region}")
+        if endpoint.token and environ.get(endpoint.token):
+            settings.append(f"token {endpoint.token}")
+        if endpoint.url.startswith("https"):
+            settings += [f"certificate {endpoint.certificate}"] if environ.get(endpoint.certificate or "") else []
+            settings += [] if endpoint.verify else ["insecure"]
+        for line in settings:
+            try:
+                self.ask(line)
+            except DavixError as error:
+                raise UserError("engine davix", str(error), "check the credentials of the store") from None
+
+    def make_room(self, size: int) -> None:
+        """The memory file holds so many bytes."""
+        if size <= self.room:
+            return
+        self.room = max(LEAST, size)
+        os.ftruncate(self.file, self.room)
+        self.buffer = memoryview(mmap.mmap(self.file, self.room))
+        self.ask(f"size {self.room}")
+
+    def ask(self, line: str, more: str = "") -> int:
+        """Bytes that came. Raises DavixError."""
+        try:
+            self.process.stdin.write(f"{line}\n{more}".encode())
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline().decode(errors="replace")
+        except (OSError, ValueError):  # it is gone, or was closed
+            answer = ""
+        if not answer.endswith("\n"):
+            raise DavixError("Ended", f"the program of davix ended (status {self.process.poll()})")
+        first, *words = answer.split(maxsplit=12 if answer.startswith("no ") else 11)
+        begin = 2 if first == "no" else 1
+        self.spent = spent_of(words[begin : begin + 9])
+        self.most_open = max(self.most_open, self.spent.open)
+        if first == "ok":
+            return int(words[0])
+        said = " ".join(words[begin + 9 :]).strip()
+        for secret in self.hidden:
+            said = said.replace(secret, "***")
+        code, status = int(words[0]), int(words[1])
+        kind = network(said) or CODES.get(code, f"Davix{code}" if code else "WrongAnswer")
+        raise DavixError(kind, said, status)
+
+    def get(self, url: str, size: int) -> memoryview:
+        """The whole object, which has `size` bytes; as many as came."""
+        self.make_room(size)
+        return self.buffer[: self.ask(f"get {url}")]
+
+    def read(self, url: str, offset: int, size: int) -> memoryview:
+        """One range; as many bytes as came."""
+        self.make_room(size)
+        return self.buffer[: self.ask(f"read {offset} {size} {url}")]
+
+    def vector(self, url: str, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
+        """All ranges by one vector read, in their order."""
+        if not starts:
+            return []
+        self.make_room(sum(sizes))
+        lines = "".join(f"{start} {size}\n" for start, size in zip(starts, sizes, strict=True))
+        self.ask(f"vector {len(starts)} {url}", lines)
+        out, place = [], 0
+        for size in sizes:
+            out.append(self.buffer[place : place + size])
+            place += size
+        return out
+
+    def close(self) -> None:
+        processes.stop(self.process, 0.0)
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        with contextlib.suppress(OSError):
+            os.close(self.file)
+
+
+def facts(spents: Sequence[Spent]) -> dict[str, Any]:
+    """What programs did with several ranges, for the record."""
+    statuses: dict[str, int] = {}
+    for spent in spents:
+        for status, count in spent.statuses.items():
+            statuses[str(status)] = statuses.get(str(status), 0) + count
+    return {
+        "requests": sum(s.requests for s in spents),
+        "for_several_ranges": sum(s.several for s in spents),
+        "ranges": sum(s.ranges for s in spents),
+        "answers_to_several": statuses,
+    }

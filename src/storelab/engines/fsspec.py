@@ -1,0 +1,386 @@
+"""Engine `fsspec`: put, get, get_range by one interface on S3, HTTP, root://, WebHDFS and local files.
+
+Each operation is one call of the file system (`cat_file`, `pipe_file`), timed around it: a record has `start_ns` and
+`end_ns`, but no time of the first byte, which fsspec does not report. Asynchronous file systems (s3fs, http) run their
+operations as tasks of one loop; the others (root://, WebHDFS, local files) in threads, each with its own file system.
+Retries are off. May import: what `engines` may, and `common`.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import os
+import socket
+import threading
+from abc import abstractmethod
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from threading import Lock
+from typing import Any, NamedTuple
+
+from storelab.core import clock
+from storelab.core.records import HUNG
+from storelab.engines.common import ledger
+from storelab.engines.common.error_classes import classify, said
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.objects import put_key, range_begins, read_once, staged_objects
+from storelab.engines.common.timing import IN_FLIGHT, Watch, drain_s
+from storelab.engines.common.transfers import SAMPLE_NS, TransferClient, orders
+from storelab.engines.contract import Check, Job, Result
+from storelab.host import proc
+from storelab.readplan.transports import WrongAnswer
+from storelab.stores.protocols import filesystems
+
+ASYNCHRONOUS = ("s3", "http")
+DISTRIBUTION = {"s3": "s3fs", "http": "fsspec", "root": "fsspec-xrootd", "webhdfs": "fsspec", "file": "fsspec"}
+REQUESTS = {"s3": 1, "http": 1}  # per operation; not known for other protocols
+KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
+
+
+@cache
+def is_local(host: str) -> bool:
+    """Whether an address is one of the host (or network namespace) that this process runs on."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.bind((host, 0))
+        return True
+    except OSError:  # of another host, or a name that cannot be resolved
+        return False
+
+
+class Answered:
+    """Operations and bytes by server (host:port). Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+
+    def add(self, server: str, size: int) -> None:
+        with self._lock:
+            count = self._counts[server]
+            count[0] += 1
+            count[1] += size
+
+    def record(self) -> list[dict[str, Any]]:
+        """server, operations, bytes, and whether it is on the client's own host; by server."""
+        return [
+            {"server": server, "operations": n, "bytes": size, "local": is_local(server.rpartition(":")[0].strip("[]"))}
+            for server, (n, size) in sorted(self._counts.items())
+        ]
+
+
+def data_server(file: Any) -> str:
+    """The data server of an open file of XRootD's client; '' where it does not tell."""
+    return str(file.get_property("DataServer") or "")
+
+
+def data_server_of_read(fs: Any, path: str) -> str:
+    """The data server that `cat_file` of fsspec-xrootd just read from: it keeps the last file open."""
+    item = fs._readonly_filehandle_cache._cache.get(fs.unstrip_protocol(path))
+    return data_server(item.handle) if item else ""
+
+
+class Transfer(NamedTuple):
+    """One operation to do. key: for the record; path: in the file system; body: index; begin, end: bytes, or None;
+    number: of the key, for the ledger."""
+
+    key: str
+    path: str
+    body: int
+    begin: int | None = None
+    end: int | None = None
+    number: int = 0
+
+
+class FsspecClient(TransferClient):
+    """Common part: workers take tasks from an endless list until the deadline. A record takes 6 numbers in memory."""
+
+    engine = "fsspec"
+    book: ledger.Book | None = None  # the ledger
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.endpoint = job.endpoint
+        self.asynchronous = self.endpoint.protocol in ASYNCHRONOUS
+        self.lock = threading.Lock()
+        self.rows: list[tuple[int, str, int, int, int, int | None, str | None]] = []
+        self.kept: deque[tuple[Transfer, bytes]] = deque(maxlen=max(2, min(KEPT, KEPT_BYTES // max(self.size, 1))))
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.stop: LimitExceeded | None = None
+        self.moved = self.failed = 0
+        self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
+        self.closed = False
+        self.answered = Answered()  # by the data servers that clients were sent to
+
+    def prepare(self) -> None:
+        self.prepare_tasks()
+        # This takes the imports, certificates and first connection out of the measurement. The answer does not matter.
+        question = filesystems.path(self.endpoint, self.job.own_buckets[0])
+        if self.asynchronous:
+            self.loop = asyncio.new_event_loop()
+            self.systems = [self.loop.run_until_complete(self._connect(question))]
+            return
+        self.systems = [filesystems.data(self.endpoint, os.environ, 1) for _ in range(self.workers)]
+        with suppress(Exception):
+            self.systems[0].info(question)
+
+    async def _connect(self, question: str) -> Any:
+        fs = filesystems.data(self.endpoint, os.environ, self.workers, asynchronous=True)
+        self.session = await fs.set_session()
+        with suppress(Exception):
+            await fs._info(question)
+        return fs
+
+    @abstractmethod
+    def prepare_tasks(self) -> None:
+        """Read the manifest, or the bodies to upload."""
+
+    @abstractmethod
+    def tasks(self) -> Iterator[Transfer]:
+        """Endless, but where each object is read once; called under the lock."""
+
+    @abstractmethod
+    async def do(self, fs: Any, task: Transfer) -> bytes | None:
+        """The operation itself; it blocks where the file system is not asynchronous."""
+
+    @abstractmethod
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
+        """Useful bytes. Raises WrongAnswer if the length is not what was asked for."""
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        self.stream, self.deadline_ns = self.tasks(), deadline_ns
+        self.last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
+        threading.Thread(target=self._sample, daemon=True).start()
+        watch = Watch()
+        watch.start()
+        if self.loop is not None:
+            self.loop.run_until_complete(self._together())
+        else:
+            threads = [
+                threading.Thread(target=lambda i=i: asyncio.run(self._work(i)), daemon=True)
+                for i in range(self.workers)
+            ]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join(max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
+        self.pauses = watch.stop()
+        with self.lock:  # nothing interrupts a thread: what it still does is no longer recorded
+            self.closed = True
+        if self.stop:
+            raise self.stop
+        # Operations still in flight hung.
+        begins = [begun for _, begun in self.flying.values()]
+        self.hung = {"hung": len(begins), "hung_s": sum(max(0, self.deadline_ns - b) for b in begins) / 1e9}
+        if begins:
+            self.messages.setdefault(HUNG, IN_FLIGHT)
+        for worker, (task, begun) in self.flying.items():
+            self.rows.append((worker, task.key, 0, begun, self.last_ns, None, HUNG))
+
+    async def _together(self) -> None:
+        """All workers in one loop; operations in flight after the drain are cancelled."""
+        workers = [asyncio.create_task(self._work(i)) for i in range(self.workers)]
+        _, late = await asyncio.wait(workers, timeout=max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
+        self.closed = True
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(self, worker: int) -> None:
+        """One worker: a task of the loop, or alone in a thread with a file system of its own."""
+        fs = self.systems[worker % len(self.systems)]
+        note, acknowledged = self.book.writer(worker) if self.book else (None, None)
+        while self.stop is None:
+            with self.lock:
+                task = next(self.stream, None)
+            if (
+                task is None or (begun := clock.now_ns()) >= self.deadline_ns
+            ):  # one look: the lock, or another thread, may take time
+                return
+            if note:
+                try:
+                    note(task.number, 1, ledger.NEW, begun)
+                except LimitExceeded as limit:  # what cannot be noted is not sent
+                    self.stop = limit
+                    return
+            self.flying[worker] = task, begun
+            answer, moved, status, kind = None, 0, None, None
+            try:
+                answer = await self.do(fs, task)
+                moved = self.judge(task, answer)
+                if acknowledged:
+                    acknowledged(clock.now_ns())
+            except Exception as error:  # noqa: BLE001 - whatever a library raises is a failed operation
+                kind, status = classify(error)
+                self.messages.setdefault(kind, said(error))
+            row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
+            with self.lock:
+                if self.closed:
+                    return
+                del self.flying[worker]
+                self._note(row, task, answer)
+
+    def _note(self, row: tuple[Any, ...], task: Transfer, answer: bytes | None) -> None:
+        _, _, moved, _, ended, _, kind = row
+        self.rows.append(row)
+        self.moved += moved
+        self.failed += kind is not None
+        if kind is None and answer is not None:
+            self.kept.append((task, answer))
+        try:
+            self.guard.observe(ended, self.moved, len(self.rows), len(self.rows) - self.failed, self.failed)
+        except LimitExceeded as limit:
+            self.stop = limit.because(self.messages.values())
+
+    def _sample(self) -> None:
+        """Count the open connections five times a second."""
+        while (now := clock.now_ns()) < self.deadline_ns:
+            self.samples.append((now, self.open_connections()))
+            clock.sleep_until(min(now + SAMPLE_NS, self.deadline_ns))
+
+    def open_connections(self) -> int:
+        return proc.sockets(os.getpid()) or 0
+
+    def result(self) -> Result:
+        columns = list(zip(*self.rows, strict=True)) or [[] for _ in range(7)]
+        names = ("worker", "object", "bytes", "start_ns", "end_ns", "status", "error")
+        n = len(self.rows)
+        ops = {"client": [self.job.number] * n, "op": [self.op] * n, "count": [1] * n}
+        ops |= dict(zip(names, columns, strict=True))
+        told, settings, requests = self.described()
+        return self.outcome(
+            ops,
+            n - self.failed - self.hung["hung"],
+            told,
+            settings,
+            requests,
+            [self.check_content()],
+            **self.hung,
+            pauses=self.pauses,
+            **({"servers": servers} if (servers := self.answered.record()) else {}),
+        )
+
+    def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """Version, settings, requests per operation."""
+        protocol = self.endpoint.protocol
+        library = DISTRIBUTION[protocol]
+        said = f"{library} {version(library)}, fsspec {version('fsspec')}"
+        return said, {"protocol": protocol, "pool": self.workers}, {self.op: REQUESTS.get(protocol)}
+
+    @abstractmethod
+    def check_content(self) -> Check: ...
+
+    def close(self) -> None:
+        if self.loop is not None:
+            with suppress(Exception):
+                self.loop.run_until_complete(self.session.close())
+            self.loop.close()
+        super().close()
+
+
+class FsspecPut(FsspecClient):
+    """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
+
+    op = "PUT"
+
+    def prepare_tasks(self) -> None:
+        self.bodies = [f.read_bytes() for f in self.body_files()]
+        if self.job.point.axes.get("ledger") == "kept":
+            self.book = ledger.Book(ledger.begin(self.job, rewritten=False))
+        # s3fs uploads in parts above twice its chunk size; a server without multipart uploads gets one PUT.
+        parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
+        self.single_put = parts if self.endpoint.protocol == "s3" else {}
+        if self.endpoint.protocol in ("file", "webhdfs", "root"):
+            fs = filesystems.data(self.endpoint, os.environ, 1)
+            # Each client has its own folder, as each job of an experiment writes into one.
+            for bucket in self.job.own_buckets:
+                first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
+                fs.makedirs(first.rpartition("/")[0], exist_ok=True)
+
+    def tasks(self) -> Iterator[Transfer]:
+        for n in itertools.count():
+            to = self.upload(n)
+            yield Transfer(to.key, filesystems.path(self.endpoint, to.place, to.name), to.body, number=n)
+
+    async def do(self, fs: Any, task: Transfer) -> None:
+        body = self.bodies[task.body]
+        if self.asynchronous:
+            await fs._pipe_file(task.path, body, **self.single_put)
+        elif self.endpoint.protocol == "root":  # fsspec-xrootd has no pipe_file
+            with fs.open(task.path, "wb") as f:
+                f.write(body)
+                server = data_server(f._myFile)
+            self.answered.add(server, len(body))
+        else:
+            fs.pipe_file(task.path, body)
+
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
+        return self.size
+
+    def check_content(self) -> Check:
+        # The coordinator lists what arrived and reads it back for comparison.
+        return Check("bodies", all(len(b) == self.size for b in self.bodies), f"{len(self.bodies)} of {self.size} B")
+
+
+class FsspecGet(FsspecClient):
+    """Downloads of whole staged objects, each client in its own order."""
+
+    op = "GET"
+
+    def prepare_tasks(self) -> None:
+        self.manifest, own = staged_objects(self.job)
+        self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
+        # Else s3fs asks for the size of whole objects first, and cuts large ones into ranges.
+        self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
+
+    def tasks(self) -> Iterator[Transfer]:
+        return orders(self.objects, self.rng(), read_once(self.job))
+
+    async def do(self, fs: Any, task: Transfer) -> bytes:
+        if self.asynchronous:
+            return await fs._cat_file(task.path, start=task.begin, end=task.end, **self.single_get)
+        body = fs.cat_file(task.path, start=task.begin or 0, end=self.size if task.end is None else task.end)
+        if self.endpoint.protocol == "root":
+            self.answered.add(data_server_of_read(fs, task.path), len(body))
+        return body
+
+    def judge(self, task: Transfer, answer: bytes | None) -> int:
+        got, wanted = len(answer or b""), self.size if task.begin is None else task.end - task.begin
+        if got != wanted:
+            raise WrongAnswer(f"{got} B instead of {wanted} B")
+        return got
+
+    def check_content(self) -> Check:
+        """SHA-256 of the kept answers, of several bodies, against the manifest."""
+        self.compared = len(self.kept)
+        sums = [body["sha256"] for body in self.manifest["bodies"]]
+        good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
+        return Check(
+            "content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} answers have the right SHA-256"
+        )
+
+
+class FsspecGetRange(FsspecGet):
+    """Downloads of one range of `range_size` bytes of a staged object: single-range requests."""
+
+    op = "GET_RANGE"
+
+    def prepare_tasks(self) -> None:
+        super().prepare_tasks()
+        self.length = self.job.point.axes["range_size"]
+        self.bodies = [f.read_bytes() for f in self.body_files(self.manifest["dataset"]["seed"])]
+
+    def tasks(self) -> Iterator[Transfer]:
+        rng = self.rng()
+        for task in orders(self.objects, rng, read_once(self.job)):
+            for begin in range_begins(self.job.point.axes["offset"], self.size, self.length, rng):
+                yield task._replace(begin=begin, end=begin + self.length)
+
+    def check_content(self) -> Check:
+        """The kept answers against the bodies: a wrong offset or a whole object never counts."""
+        self.compared = len(self.kept)
+        good = sum(answer == self.bodies[task.body][task.begin : task.end] for task, answer in self.kept)
+        return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges hold the right bytes")

@@ -1,1 +1,0 @@
-"""Engine `fsspec`. May import: what `engines` may, and `common`."""

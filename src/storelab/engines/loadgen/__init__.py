@@ -1,1 +1,0 @@
-"""Engine `loadgen`. May import: what `engines` may, and `common`."""

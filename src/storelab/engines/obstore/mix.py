@@ -1,0 +1,350 @@
+"""Mixed operations by the engine `obstore`: one process of threads, which share the client's objects.
+
+`Population` knows who may read, write and delete which object, and what a listing must hold. The program loadgen does
+the same (`loadgen/load/population.go`).
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from storelab.core.axes import mixes
+from storelab.core.model import derive_seed
+from storelab.datasets import payload
+from storelab.datasets.payload import WrongListing
+from storelab.engines.common.objects import NO_ROOM, Deck, Sizes, objects_at_a_time, put_folder, put_key, sizes_at_start
+from storelab.engines.contract import Job, Result
+from storelab.engines.obstore.client import Outcome, Task
+from storelab.engines.obstore.transfers import PAGE, ObstoreClient, mapped
+from storelab.readplan.transports import WrongAnswer
+
+MOST_DOUBTED = 1_000_000
+OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
+WAIT_S = 0.001  # where nothing of the mix is possible
+
+
+@dataclass
+class Object:
+    """number: of the upload whose name it has; since: stamp of when it became what it is; at: place among those that
+    are ready, -1 while it is written or deleted, or not there."""
+
+    number: int = 0
+    size: int = 0
+    version: int = 0
+    since: int = 0
+    at: int = -1
+    readers: int = 0
+
+
+@dataclass
+class Given:
+    """One operation with its object. slot: -1 where it has none. Of a listing: where, behind which key, since when."""
+
+    op: str
+    number: int = -1
+    slot: int = -1
+    version: int = 0
+    size: int = 0
+    place: int = 0
+    after: str = ""
+    since: int = 0
+    mark: int = 0
+
+
+class Population:
+    """weights: by operation; start: sizes of the objects that are there; most: at a time; place: of a number, the index
+    of where it lies; key: its whole name there; folder: what these begin with, by place."""
+
+    def __init__(
+        self,
+        weights: dict[str, float],
+        sizes: Sizes,
+        start: Sequence[int],
+        most: int,
+        place: Callable[[int], int],
+        key: Callable[[int], str],
+        folder: Sequence[str],
+        rng: random.Random,
+    ):
+        self.ops = [op.upper() for op, share in weights.items() if share]
+        self.deck = Deck([share for share in weights.values() if share], rng)
+        self.sizes, self.rng, self.place, self.key, self.folder = sizes, rng, place, key, folder
+        self.lock = threading.Lock()
+        self.slots = [Object() for _ in range(most)]
+        self.ready: list[int] = []
+        self.where: dict[int, int] = {}
+        self.left: list[int] = []  # numbers that failed operations left: they may be there
+        self.doubted: set[int] = set()
+        self.next = self.first = len(start)
+        self.stamp = self.listing = self.turn = self.overwritten = self.pages = self.keys = 0
+        self.deleted: list[int] = []  # while listings are in flight
+        for n, size in enumerate(start):
+            self.slots[n] = Object(n, size)
+            self.where[n] = n
+            self._restore(n)
+        self.empty = list(range(most - 1, self.next - 1, -1))
+
+    def _restore(self, slot: int) -> None:
+        self.slots[slot].at = len(self.ready)
+        self.ready.append(slot)
+
+    def _hold(self, slot: int) -> None:
+        at, last = self.slots[slot].at, self.ready.pop()
+        if last != slot:
+            self.ready[at], self.slots[last].at = last, at
+        self.slots[slot].at = -1
+
+    def _idle(self) -> int:
+        """A slot that nobody reads; -1: none."""
+        for _ in range(min(16, len(self.ready))):
+            if not self.slots[slot := self.rng.choice(self.ready)].readers:
+                return slot
+        return next((slot for slot in self.ready if not self.slots[slot].readers), -1)
+
+    def give(self) -> Given | None:
+        """The next operation; None: none is possible now."""
+        with self.lock:
+            found: list[Given] = []
+
+            def possible(kind: int) -> bool:
+                given = self._give(self.ops[kind])
+                found[:] = [given] if given else []
+                return given is not None
+
+            return found[0] if self.deck.deal(possible) is not None else None
+
+    def _give(self, op: str) -> Given | None:
+        if op == "PUT":
+            return self._give_put()
+        if op == "LIST":
+            return self._give_list()
+        if op == "DELETE":
+            if self.left:
+                number = self.left.pop(0)
+                return Given(op, number, place=self.place(number))
+            if (slot := self._idle()) < 0:
+                return None
+            self._hold(slot)
+        else:
+            if not self.ready:
+                return None
+            slot = self.rng.choice(self.ready)
+            self.slots[slot].readers += 1
+        o = self.slots[slot]
+        return Given(op, o.number, slot, o.version, o.size, self.place(o.number))
+
+    def _give_put(self) -> Given | None:
+        """A new name where there is room, else an object that is overwritten."""
+        if self.empty:
+            slot = self.empty.pop()
+            if over := len(self.left) >= len(self.slots):  # so that no more than twice as many are ever there
+                number = self.left.pop(0)
+            else:
+                number, self.next = self.next, self.next + 1
+            self.slots[slot] = Object(number)
+            self.where[number] = slot
+        else:
+            if (slot := self._idle()) < 0:
+                return None
+            self._hold(slot)
+            self.slots[slot].version += 1
+            number, over = self.slots[slot].number, True
+        self.overwritten += over
+        return Given("PUT", number, slot, self.slots[slot].version, self.sizes.draw(self.rng), self.place(number))
+
+    def _give_list(self) -> Given:
+        place, after = self.turn % len(self.folder), ""
+        self.turn += 1
+        if self.ready and (n := self.slots[self.rng.choice(self.ready)].number):
+            after = f"{self.folder[place]}{n - 1:08d}"
+        self.stamp += 1
+        self.listing += 1
+        return Given("LIST", place=place, after=after, since=self.stamp, mark=len(self.deleted))
+
+    def done(self, given: Given, failed: bool) -> None:
+        """Take over what became of an operation."""
+        with self.lock:
+            self.stamp += 1
+            if given.op in ("GET", "HEAD"):
+                self.slots[given.slot].readers -= 1
+            elif given.op == "LIST":
+                self.listing -= 1
+                if not self.listing:
+                    self.deleted = []
+            elif failed:
+                self._vacate(given)
+                self.left.append(given.number)
+                if len(self.doubted) < MOST_DOUBTED:
+                    self.doubted.add(given.number)
+            elif given.op == "PUT":
+                self.slots[given.slot].size, self.slots[given.slot].since = given.size, self.stamp
+                self._restore(given.slot)
+            else:
+                if self.listing:
+                    self.deleted.append(given.number)
+                self._vacate(given)
+
+    def _vacate(self, given: Given) -> None:
+        if given.slot >= 0:
+            del self.where[given.number]
+            self.empty.append(given.slot)
+
+    def holds(self, given: Given, page: Iterable[tuple[str, int]], more: bool) -> None:
+        """Hold a page against what is there: all keys of the folder behind `given.after`, or the first of them if there
+        are more. Raises WrongListing."""
+        with self.lock:
+            last, seen = given.after, set()
+            for key, size in page:
+                self.keys += 1
+                n = self._number(given, key)
+                if n is None or key <= given.after:
+                    raise WrongListing("KeyForeign", f"{key[:200]!r} was never put there")
+                if key == last:
+                    raise WrongListing("KeyDoubled", f"{key!r} came twice")
+                if key < last:
+                    raise WrongListing("KeyOrder", f"{key!r} came after a later key")
+                last = key
+                seen.add(n)
+                self._as_known(given, n, key, size)
+            self.pages += 1
+            for slot in self.ready:
+                o = self.slots[slot]
+                if o.number in seen or not self._untouched(o, given) or self.place(o.number) != given.place:
+                    continue
+                if (key := self.key(o.number)) > given.after and (not more or key < last) and self.next < 10**8:
+                    raise WrongListing("KeyMissing", f"{key!r} did not come")
+
+    def _as_known(self, given: Given, n: int, key: str, size: int) -> None:
+        slot = self.where.get(n)
+        if slot is not None:
+            o = self.slots[slot]
+            if self._untouched(o, given) and o.size != size:
+                raise WrongListing("KeySize", f"{key!r} has {size} B instead of {o.size} B")
+        elif n not in self.doubted and len(self.doubted) < MOST_DOUBTED and n not in self.deleted[given.mark :]:
+            raise WrongListing("KeyDeleted", f"{key!r} was deleted before the listing began")
+
+    def _untouched(self, o: Object, given: Given) -> bool:
+        """Whether the object is what it was before the listing began."""
+        return o.at >= 0 and o.since < given.since
+
+    def _number(self, given: Given, key: str) -> int | None:
+        """The number of a key in the folder that is listed; None: it is none that was given out."""
+        folder = self.folder[given.place]
+        text = key[len(folder) :]
+        if not key.startswith(folder) or not (text.isascii() and text.isdigit()) or len(text) > 12:
+            return None
+        n = int(text)
+        return n if n < self.next and self.place(n) == given.place and self.key(n) == key else None
+
+    def told(self) -> dict[str, Any]:
+        """What a mix tells at its end, as loadgen does."""
+        lost = {op: n for op, n in zip(self.ops, self.deck.lost, strict=True) if n}
+        return {
+            "there": len(self.ready),
+            "left": len(self.left),
+            "new": self.next - self.first,
+            "overwritten": self.overwritten,
+            "lost": lost,
+        }
+
+
+class ObstoreMix(ObstoreClient):
+    """A mix on the client's own objects."""
+
+    store_per_bucket = True
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.size = mixes.largest(job.point.fixed["sizes"])
+        self.processes = 1  # its threads share what they know of the objects
+        self.job = replace(job, limits=job.limits | NO_ROOM)
+
+    def prepare_tasks(self) -> None:
+        job, point = self.job, self.job.point
+        self.bodies = [mapped(f) for f in self.body_files()]
+        name = put_folder(job.attempt, job.client)
+        self.objects = Population(
+            point.fixed["mix"],
+            Sizes(point.fixed["sizes"]),
+            sizes_at_start(point, job.client),
+            objects_at_a_time(point, job.client),
+            lambda n: (job.client + n) % len(self.own),
+            self.key,
+            [job.buckets[i].prefix + name for i in self.own],
+            random.Random(derive_seed(point.seed, job.client, "mix")),
+        )
+        self.performs = tuple(self.objects.ops)
+
+    def key(self, n: int) -> str:
+        """The whole name of upload n."""
+        place = self.job.buckets[self.own[(self.job.client + n) % len(self.own)]]
+        return place.prefix + put_key(self.job.attempt, self.job.client, n)
+
+    def tasks(self, worker: int) -> Iterator[Task]:
+        while True:
+            while (given := self.objects.give()) is None:
+                time.sleep(WAIT_S)
+            bucket = self.own[given.place]
+            path = self.objects.folder[given.place] if given.op == "LIST" else self.key(given.number)
+            body = (given.number + given.version) % payload.BODIES
+            number = max(given.number, 0) * len(OPS) + OPS.index(given.op)
+            yield Task(number, bucket, path, body, 0, given.size, given=given)
+
+    def do(self, task: Task, keep: bool) -> Outcome:
+        given: Given = task.given
+        try:
+            out = self._do(task, given, keep)
+        except BaseException:
+            self.objects.done(given, True)
+            raise
+        self.objects.done(given, False)
+        return out
+
+    def _do(self, task: Task, given: Given, keep: bool) -> Outcome:
+        store = self.stores[task.bucket]
+        if given.op == "PUT":
+            content = memoryview(self.bodies[task.body])[: given.size]
+            self.obstore.put(store, task.path, content, use_multipart=False)
+            return Outcome(1, given.size, 0)
+        if given.op == "GET":
+            first, chunks, size = self.download(task, keep)
+            if size != task.end:
+                raise WrongAnswer(f"{size} B instead of {task.end} B")
+            return Outcome(1, size, first, b"".join(chunks) if keep else None)
+        if given.op == "HEAD":
+            if (told := self.obstore.head(store, task.path)["size"]) != given.size:
+                raise WrongAnswer(f"a size of {told} B instead of {given.size} B")
+        elif given.op == "DELETE":
+            self.obstore.delete(store, task.path)
+        else:
+            pages = self.obstore.list(store, task.path, offset=given.after or None, chunk_size=PAGE)
+            page = next(iter(pages), [])
+            self.objects.holds(given, ((found["path"], found["size"]) for found in page), len(page) >= PAGE)
+        return Outcome(1, 0, 0)
+
+    def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
+        good = sum(bytes(memoryview(self.bodies[task.body])[: task.end]) == content for task, content in kept)
+        return good, "answers kept hold the right bytes"
+
+    def more(self) -> dict[str, Any]:
+        return {"mixed": self.objects.told(), "listed": {"pages": self.objects.pages, "keys": self.objects.keys}}
+
+    def names(self, keys: Any) -> list[str | None]:
+        coded = [divmod(k, len(OPS)) for k in keys.tolist()]
+        return [None if OPS[kind] == "LIST" else self.key(n) for n, kind in coded]
+
+    def operations(self, keys: Any) -> Any:
+        import numpy as np
+
+        return np.array(OPS, object)[keys % len(OPS)]
+
+    def requests(self) -> int:
+        return 1
+
+    def result(self) -> Result:
+        out = super().result()
+        out.engine |= {name: self.facts[0][name] for name in ("mixed", "listed")}
+        return out

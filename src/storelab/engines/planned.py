@@ -1,0 +1,377 @@
+"""Engine `planned`: selection reads by storelab's own read planner and decoder.
+
+The link is measured in `prepare`, through the connections that will read: the record has it as `link`, and its requests
+and bytes as `calibration`. Transports (docs/readers.md has the table): `default` is S3 by obstore (`obstore`) or s3fs
+(`fsspec`), every other protocol by fsspec; `http` is presigned GETs (S3) or plain ones, with several ranges each if the
+store really answers them. Retries are off; each transport sets its own time-out for requests.
+May import: what `engines` may, and `common`.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from storelab.core import folders
+from storelab.datasets.root.pages import PageReader, Pages
+from storelab.datasets.root.reader import Header, SelectionReader, Spent
+from storelab.engines.common import s3_library
+from storelab.engines.common.selections import KEPT_BY_XROOTD, Done, SelectionClient, WrongData, allowed_s, as_staged
+from storelab.engines.common.wire import Counts, ProcessWire, Wire, port_wire
+from storelab.engines.contract import Job
+from storelab.readplan import Link, measure, transports
+from storelab.readplan.link import LEAST_SIZE, assumed, connect
+from storelab.readplan.transports import FsspecTransport, HttpTransport, ObstoreTransport, VectorTransport
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+
+LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
+SIGNED_FOR = timedelta(days=1)
+PARALLEL = 64
+PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
+APART = 1000  # bytes between baskets in one request: a server may merge near ranges
+
+
+class Counted:
+    """A transport that counts requests, bytes asked for and bytes of bodies.
+
+    wire: counts wire bytes (None: there is no wire, or it cannot be counted). It has `groups`, `extra` and `ranges` if
+    the transport has them.
+    """
+
+    def __init__(self, inner: Any, wire: Wire | ProcessWire | None, versions: dict[str, str]):
+        self.inner, self.wire, self.versions = inner, wire, versions
+        self.library = next((name for name in versions if name != "fsspec"), "fsspec")
+        self.asked = self.body = 0
+        # Bytes of bodies that came only once although asked for twice: a calibration asks small objects for the same
+        # bytes again, and obstore joins such ranges.
+        self.twice = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @property
+    def ranges(self) -> int:
+        return getattr(self.inner, "ranges", 1)
+
+    @ranges.setter
+    def ranges(self, value: int) -> None:
+        self.inner.ranges = value
+
+    def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        """One request for all these ranges (`http` only)."""
+        return self._counted(self.inner.ask, starts, stops)
+
+    def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        return self._counted(self.inner.fetch, starts, stops)
+
+    def _counted(self, way: Any, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
+        self.asked += sum(stops) - sum(starts)
+        parts = way(starts, stops)
+        self.body += sum(memoryview(p).nbytes for p in parts)
+        return parts
+
+    def calibrated(self) -> None:
+        """Call after a calibration: its ranges may have overlapped; those of reads never do."""
+        if self.wire and (wire := self.wire.bytes) is not None:
+            self.twice = max(0, self.body - wire)
+
+    def now(self) -> Counts:
+        wire = self.wire.bytes if self.wire else None
+        if self.wire and self.wire.lost:
+            wire = None  # the bytes between the last look at a connection and its end are unknown
+        if wire is not None and wire < self.body - self.twice:
+            wire = None  # the server redirected the client: the bytes came by connections that are not counted
+        return Counts(self.inner.requests, self.asked, self.body, wire)
+
+
+def counted_transport(
+    endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default"
+) -> Counted:
+    """A counted transport to an object (key without the bucket's prefix). Raises UserError: no credentials.
+
+    library: for S3, `obstore` or `fsspec`; parallel: requests in flight; way: `default` or `http`.
+    """
+    if way == "http":
+        return _http(endpoint, bucket, key, parallel, timeout_s)
+    if library == "obstore" and endpoint.protocol == "s3":
+        known = ObstoreTransport(_store(endpoint, bucket, timeout_s), f"{bucket.prefix}{key}", parallel)
+        return Counted(known, port_wire(endpoint), _versions("obstore"))
+    fs = filesystems.data(endpoint, os.environ, parallel)
+    place = filesystems.path(endpoint, bucket, key)
+    inner: Any
+    if endpoint.protocol == "root":
+        inner = VectorTransport(fs, place, owns=True)
+    else:
+        inner = FsspecTransport(fs, place, parallel, owns=True)
+    return Counted(inner, port_wire(endpoint), versions_of(endpoint))
+
+
+def versions_of(endpoint: Endpoint) -> dict[str, str]:
+    """Versions of fsspec and of the library behind it for this protocol."""
+    name = LIBRARIES.get(endpoint.protocol)
+    return _versions("fsspec", *([name] if name else []))
+
+
+def _http(endpoint: Endpoint, bucket: Bucket, key: str, parallel: int, timeout_s: float) -> Counted:
+    from storelab.engines.common.wire import HttpWire
+
+    headers: dict[str, str] = {}
+    if endpoint.protocol == "s3":
+        import obstore
+
+        url = obstore.sign(_store(endpoint, bucket, timeout_s), "GET", f"{bucket.prefix}{key}", SIGNED_FOR)
+        versions = _versions("urllib3") | _versions("obstore")
+    else:
+        url, versions = quote(filesystems.path(endpoint, bucket, key), safe="/:@[]"), _versions("urllib3")
+        headers = filesystems.authorization(endpoint)
+    inner = HttpTransport(
+        url,
+        parallel,
+        headers=headers,
+        ca_file=endpoint.ca_file,
+        verify=endpoint.verify,
+        timeout_s=timeout_s,
+        certificate=os.environ.get(endpoint.certificate or "", ""),
+    )
+    wire = HttpWire()
+    inner.http.pool_classes_by_scheme = wire.pools()
+    return Counted(inner, wire, versions)
+
+
+def _store(endpoint: Endpoint, bucket: Bucket, timeout_s: float) -> Any:
+    return s3_library.store(endpoint, bucket.name, {"timeout": f"{max(1, round(timeout_s))}s"})
+
+
+def _versions(*names: str) -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+class PlannedBase(SelectionClient):
+    """Common part with `replay`: the transport, its calibration, the planner's wishes."""
+
+    library = "obstore"
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        axes = job.point.axes
+        self.wishes: dict[str, Any] = {"thrift": float(axes["thrift"])}
+        if axes["max_amplification"]:
+            self.wishes["max_amplification"] = float(axes["max_amplification"])
+        self.calibration: dict[str, Any] | None = None
+        self.way = axes.get("transport", "default")
+        self.multirange: list[dict[str, Any]] | None = None
+        self.past, self.opened, self.lost = Counts(), 0, 0  # traffic, connections, lost ones of earlier transports
+
+    def connect(self, root: dict[str, Any]) -> None:
+        endpoint = self.job.endpoint
+        self.transport = self.make()
+        if endpoint.protocol == "root":
+            self.reconnects = KEPT_BY_XROOTD
+        self.settings = {
+            "retries": 0,
+            "protocol": endpoint.protocol,
+            "library": self.transport.library,
+            "transport": self.way,
+            "parallel": self.transport.parallel,
+            "timeout_s": self.timeout_s,
+            **self.wishes,
+        }
+
+    @property
+    def timeout_s(self) -> float:
+        return allowed_s(self.duration_s)
+
+    def make(self) -> Counted:
+        return counted_transport(
+            self.job.endpoint, self.bucket, self.object, self.library, PARALLEL, self.timeout_s, self.way
+        )
+
+    def fresh(self) -> None:
+        """Keeps what is known of the link and of several ranges.
+
+        A lost connection spoils the wire bytes of its own read, not of later ones.
+        """
+        old = self.transport
+        spent = old.now()
+        self.past = self.past + (spent if spent.wire_bytes is not None else replace(spent, wire_bytes=0))
+        if old.wire:
+            self.opened, self.lost = self.opened + old.wire.opened, self.lost + old.wire.lost
+        old.close()
+        self.transport = self.make()
+        if self.multirange:
+            self.transport.ranges, self.transport.inner.parallel = old.ranges, old.parallel
+        self.last = self.counts()
+
+    def calibrate(self) -> None:
+        """Measure the link, or take that of an earlier point of the sweep.
+
+        Raises what the transport raises; the first read reports it as its error.
+        """
+        before, begun = self.transport.now(), time.perf_counter()
+        if self.way == "http":
+            self.probe()
+        known = self.job.extra.get("links", {})
+        mine = known["links"][self.job.client] if "links" in known else None
+        shared = mine is not None and (mine["parallel"], mine["ranges"]) == (
+            self.transport.parallel,
+            self.transport.ranges,
+        )
+        if shared:
+            self.link = Link(**mine | {"curve": tuple(map(tuple, mine["curve"])), "doubtful": ()})
+            connect(self.transport, self.size)
+        elif self.size < LEAST_SIZE:
+            self.link = assumed(self.transport.parallel)
+        else:
+            self.link = measure(self.transport, self.size)
+        self.transport.calibrated()
+        spent = {"seconds": time.perf_counter() - begun, **asdict(self.transport.now() - before)}
+        self.calibration = spent | {"of": known["of"] if shared else self.job.point.key}
+
+    def probe(self) -> None:
+        """Find out how many ranges the store really answers in one request: known baskets, far from each other."""
+        order = np.argsort(self.staged.offset)
+        offset, size = self.staged.offset[order], self.staged.size[order]
+        kept, end = [], -APART
+        for i in np.flatnonzero(size <= np.quantile(size, 0.5)).tolist():
+            if offset[i] >= end + APART:
+                kept.append(i)
+                end = int(offset[i] + size[i])
+        crc = self.crc[order][kept].tolist()
+        starts, stops = offset[kept].tolist(), (offset + size)[kept].tolist()
+        self.multirange = transports.probe(self.transport, starts, stops, lambda i, data: zlib.crc32(data) == crc[i])
+        if self.transport.ranges > 1:
+            self.transport.inner.parallel = PARALLEL_SEVERAL
+        self.settings["parallel"] = self.transport.parallel
+
+    def counts(self) -> Counts:
+        return self.past + self.transport.now()
+
+    def connections(self) -> tuple[int, int, int]:
+        wire = self.transport.wire
+        return (wire.open, wire.most_open, wire.opened + self.opened) if wire else (0, 0, 0)
+
+    def facts(self) -> dict[str, Any]:
+        wire = self.transport.wire
+        return {
+            "libraries": self.transport.versions,
+            "connections_lost": wire.lost + self.lost if wire else None,
+            **({"link": asdict(self.link), "calibration": self.calibration} if self.calibration else {}),
+            **({"multirange": {"ranges": self.transport.ranges, "seen": self.multirange}} if self.multirange else {}),
+        }
+
+    def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
+        """Raises WrongData for the first basket whose CRC-32 differs from the side-car's."""
+        self.hurry()
+        offset = self.staged.offset[rows].tolist()
+        for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
+            if zlib.crc32(part) != crc:
+                raise WrongData(
+                    "ChecksumMismatch", f"the basket at {offset[i]} of {self.key} is not the one that was staged"
+                )
+
+
+class PlannedClient(PlannedBase):
+    engine = "planned"
+    tree_reader, tuple_reader = SelectionReader, PageReader
+    libraries = ("uproot", "numpy", "cramjam")
+
+    def connect(self, root: dict[str, Any]) -> None:
+        super().connect(root)
+        self.header = self.job.point.axes.get("header", "read")
+        self.settings["header"] = self.header
+        self.identity = self.identify(root)
+        name = hashlib.sha256(json.dumps(self.identity).encode()).hexdigest()[:16]
+        self.kept = self.job.scratch.parent / "headers" / f"{name}.parquet"
+        with contextlib.suppress(Exception):  # the first read reports the error
+            if self.header == "cached":
+                self.keep_header()
+            self.calibrate()
+
+    def identify(self, root: dict[str, Any]) -> dict[str, Any]:
+        """What tells the file's bytes from those of another file under its name."""
+        return {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
+
+    def open_file(self) -> None:
+        """By uproot through the transport, or from the kept header.
+
+        With a kept header, only branches that are neither numbers nor lists of them need uproot.
+        """
+        if self.root.get("format") == "RNTuple":
+            pages = Pages.of(self.tree(self.transport))
+            as_staged(pages.layout, self.staged, self.crc, self.key)
+        else:
+            header = Header.load(self.kept, self.identity) if self.header == "cached" else None
+            tree = self.tree(self.transport) if header is None else None
+            header = header or Header.of(tree, self.identity)
+            as_staged(header.layout, self.staged, self.crc, self.key)
+        if self.calibration is None:
+            self.calibrate()
+        if self.root.get("format") == "RNTuple":
+            self.reader = self.tuple_reader(
+                pages, self.entries, self.transport, self.link, inspect=self.verify, **self.wishes
+            )
+        else:
+            foreign = self.by_uproot(tree, header)
+            self.reader = self.tree_reader(
+                header, self.transport, self.link, inspect=self.verify, foreign=foreign, **self.wishes
+            )
+        self.reader.check(self.branches)
+
+    def tree(self, transport: Any) -> Any:
+        """uproot's tree, its header read through this transport."""
+        import uproot
+
+        from storelab.readplan.source import PlannedSource
+
+        url = f"{self.job.endpoint.protocol}://{self.bucket.name}/{self.key}"
+        options = {
+            "handler": PlannedSource,
+            "transport": transport,
+            "num_bytes": self.size,
+            "object_cache": None,
+            "array_cache": None,
+        }
+        return uproot.open({url: None}, **options)[self.root["tree"]]
+
+    def by_uproot(self, tree: Any, header: Header) -> Any:
+        """The decoder for branches without a form; None if there are none."""
+        missing = (
+            [b for b in self.branches if header.forms[header.layout.names.index(b)] is None]
+            if None in header.forms
+            else []
+        )
+        if not missing:
+            return None
+        from storelab.datasets.root.baskets import branches_of
+        from storelab.datasets.root.by_uproot import Decoder
+
+        tree = self.tree(self.transport) if tree is None else tree
+        branches = branches_of(tree)
+        return Decoder({name: branches[name] for name in missing})
+
+    def keep_header(self) -> None:
+        """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        with folders.lock_file(self.kept.with_suffix(".lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if Header.load(self.kept, self.identity) is None:
+                Header.of(self.tree(self.transport), self.identity).save(self.kept)
+
+    def selection(self, entries: np.ndarray) -> Done:
+        spent = Spent()
+        seen = {name for name, _ in self.reader.read(self.branches, entries, spent)}
+        times = (spent.plan_s, spent.transfer_s, spent.inspect_s, spent.decompress_s, spent.deserialise_s)
+        counts = len(seen), spent.baskets, spent.decoded, spent.needed_bytes, spent.requests, spent.asked_bytes
+        return Done(*counts, *(max(1, round(t * 1e9)) for t in times))

@@ -1,1 +1,0 @@
-"""Engine `planned`: storelab's read planner and decoder. May import: what `engines` may, `common`."""

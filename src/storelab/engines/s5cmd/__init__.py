@@ -1,1 +1,0 @@
-"""Engine `s5cmd`. May import: what `engines` may, and `common`."""

@@ -1,1 +1,0 @@
-"""Engine `uproot-s3fs`. May import: what `engines` may, and `common`."""
