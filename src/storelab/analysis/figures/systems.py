@@ -21,7 +21,7 @@ from storelab.analysis.parts.groups import labelled
 from storelab.analysis.records import published
 from storelab.analysis.tables import releases
 from storelab.analysis.tables.earlier import MEASURED, MEASURES, printed_name
-from storelab.analysis.tables.resources import METRICS, STATES
+from storelab.analysis.tables.resources import SPACE_METRICS, STATES
 from storelab.analysis.tables.throughput import CLASSES, side_by_side
 from storelab.core import units
 
@@ -117,7 +117,7 @@ SPACE = Specification(
     prepare=labelled,
     measures=(
         Measure(
-            tuple(Curve(*metric, name) for metric, name in zip(METRICS, STATES.values(), strict=True)),
+            tuple(Curve(*metric, name) for metric, name in zip(SPACE_METRICS, STATES.values(), strict=True)),
             "Raw bytes used for each byte stored",
         ),
     ),
