@@ -24,7 +24,7 @@ NET = f"10.{150 + os.getpid() % 40}.{os.getpid() // 40 % 250}"
 # Writes, reads back, and reads two ranges through a door; in a separate process, for XRootD's client has threads.
 CLIENT = """
 import json, sys
-from storelab.engines.fsspec import of_read_file
+from storelab.engines.fsspec import data_server_of_read
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 end, folder, names = Endpoint(**json.loads(sys.argv[1])), sys.argv[2], sys.argv[3:]
@@ -33,7 +33,7 @@ for name in names:
     with fs.open(f"/{folder}/{name}", "wb") as f:
         f.write(name.encode() * 1000)
     assert fs.cat_file(f"/{folder}/{name}", start=0, end=1000 * len(name)) == name.encode() * 1000
-    servers.append(of_read_file(fs, f"/{folder}/{name}"))
+    servers.append(data_server_of_read(fs, f"/{folder}/{name}"))
 assert fs.cat_ranges([f"/{folder}/{names[0]}"] * 2, [0, 7], [5, 17])[1] == (names[0].encode() * 1000)[7:17]
 print(*servers)
 """

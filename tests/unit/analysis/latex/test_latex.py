@@ -79,8 +79,12 @@ def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
     folders = (tex, timed, *(typeset(name) / "tex" for name in ("several", "soak")))
     written = "".join((folder / f"{name}.tex").read_text() for folder in folders for name in ("numbers", "figures"))
     defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
-    for table, rows in ((releases, release_rows), (releases, launch_rows), (releases, garbage_rows)):
-        defined |= {numbers.macro(name) for name, *_ in table.numbers(rows(tmp_path))}
+    for of_table, rows in (
+        (releases.releases_numbers, release_rows),
+        (releases.launches_numbers, launch_rows),
+        (releases.collections_numbers, garbage_rows),
+    ):
+        defined |= {numbers.macro(name) for name, *_ in of_table(rows(tmp_path))}
     defined |= {numbers.macro(name) for name in ("links_known", "links_declared", "link_problem", "second_stores")}
     defined |= {numbers.macro(f"events_{name}_factor_span") for name in ("scan", "random")}  # of several systems
     flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
