@@ -147,6 +147,7 @@ def test_names_of_folders_and_files_are_data(tmp_path, seaweedfs, keys):
     }
     store = {"kind": "s3", "endpoint": seaweedfs.endpoints(1)[0].url}
     own = {"files": {"mine": {"path": str(path), "tree": "events"}}, "scratch": str(folder / "scratch")}
+    own |= {"campaign": "names", "name": "names"}  # other tests have the buckets of `lab` in this store
     config, points = configured(folder, {"one": store}, sweeps, **own)
     assert {p.axes["engine"] for p in points} == {*every["object"], *every["root"]}
     for point in points:
