@@ -23,7 +23,7 @@ from storelab.core.model import Point
 from storelab.engines.davix import program as davix
 from storelab.stores.protocols import s3_clients
 from storelab.workloads.probe import workload
-from storelab.workloads.probe.questions import checks
+from storelab.workloads.probe.workload import checks
 from storelab.workloads.staging import buckets, written
 
 pytestmark = pytest.mark.real

@@ -11,7 +11,7 @@ from storelab.core.errors import UserError, require_known
 from storelab.core.model import Point
 from storelab.stores import all_stores
 from storelab.stores.base import Store
-from storelab.workloads.distribution.client import BESIDE
+from storelab.workloads.distribution.publish import BESIDE
 
 
 def named(point: Point) -> str:

@@ -18,7 +18,7 @@ from storelab.measure import check, check_axes, jobs, plan_file, record
 from storelab.measure import point as measuring
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS
-from storelab.workloads.roles import Roles, files_of
+from storelab.workloads.base import Roles, files_of
 from storelab.workloads.staging import written
 
 S = 10**9

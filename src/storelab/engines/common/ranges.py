@@ -9,7 +9,7 @@ from storelab.core import units
 def begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
     """Offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes, before the next object.
 
-    offset: the axis, see `workloads/objects/get_range.py`. `sequential` gives all whole ranges from begin to end of the
+    offset: the axis, see `workloads/objects.py`. `sequential` gives all whole ranges from begin to end of the
     object.
     """
     if offset == "random":

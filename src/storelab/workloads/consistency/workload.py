@@ -15,7 +15,7 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
-from storelab.workloads.consistency.listings import MANY_BYTES, stem
+from storelab.workloads.consistency.rounds import MANY_BYTES, stem
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast

@@ -6,7 +6,7 @@ import pytest
 from probed import Handler, job, served
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads.probe import answers, context, questions
+from storelab.workloads.probe import answers, context, workload
 from storelab.workloads.probe.s3 import access
 from storelab.workloads.probe.s3.requests import S3
 
@@ -60,7 +60,7 @@ def ask(monkeypatch):
             end = Endpoint(url)
             c = S3(job(end, [Bucket("b"), Bucket("b-a1", "", 1)], endpoints=[end], extra=extra))
             try:
-                return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in questions.checks("s3")}
+                return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in workload.checks("s3")}
             finally:
                 c.close()
 

@@ -6,7 +6,7 @@ from probed import job
 
 from storelab.stores.protocols import endpoint
 from storelab.stores.protocols.endpoint import Endpoint
-from storelab.workloads.probe import answers, context, questions
+from storelab.workloads.probe import answers, context, workload
 from storelab.workloads.probe.s3 import access, requests
 from storelab.workloads.probe.s3.requests import S3
 
@@ -42,7 +42,7 @@ def ask(monkeypatch):
             places = [endpoint.Bucket("b"), endpoint.Bucket("b-a1", "", 1)]
             c = S3(job(end, places, endpoints=[end], extra=extra, **more))
             try:
-                asked = [q for q in questions.checks("s3") if wanted is None or (q.topic, q.name) in wanted]
+                asked = [q for q in workload.checks("s3") if wanted is None or (q.topic, q.name) in wanted]
                 return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in asked}, store
             finally:
                 c.close()

@@ -12,7 +12,7 @@ from storelab.analysis.tables import build
 from storelab.analysis.tables.systems import consistency
 from storelab.core import config, evidence, plan, records
 from storelab.workloads import WORKLOADS
-from storelab.workloads.consistency import ledger
+from storelab.workloads.consistency import seen
 
 
 def test_bound_of_no_anomaly():
@@ -36,7 +36,7 @@ def test_edges_of_the_bound():
 
 
 def test_table_and_workload_have_the_same_scenarios():
-    assert tuple(consistency.SCENARIOS) == ledger.OBJECTS + ledger.ONCE
+    assert tuple(consistency.SCENARIOS) == seen.OBJECTS + seen.ONCE
 
 
 SETTINGS = {
