@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -75,15 +74,8 @@ class S3View(View):
         try:
             reply = wire.send(method, target, headers, data or None)
         except Exception as error:  # noqa: BLE001 - whatever the connection throws, the operation failed
-            return Seen(
-                begun,
-                clock.now_ns(),
-                FAILED,
-                0,
-                type(error).__name__,
-                f"{type(error).__name__}: {error}"[:300],
-                requests=1,
-            )
+            name = type(error).__name__
+            return Seen(begun, clock.now_ns(), FAILED, 0, name, f"{name}: {error}"[:300], requests=1)
         seen = Seen(begun, clock.now_ns(), OK, reply.status, data=reply.body, requests=1)
         if reply.good:
             return seen
@@ -126,9 +118,8 @@ class S3View(View):
                 return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
             tokens.add(token)
             query = {**query, "continuation-token": token}
-        return replace(
-            seen, state=FAILED, error="BrokenListing", message=f"has more than {MOST_PAGES} pages", data=None
-        )
+        message = f"has more than {MOST_PAGES} pages"
+        return replace(seen, state=FAILED, error="BrokenListing", message=message, data=None)
 
     def put(self, key: str, body: bytes) -> Seen:
         return self._ask("PUT", self.bucket, self.prefix + key, data=body).done()
@@ -249,6 +240,7 @@ PATIENCE_NS = 3_000_000_000  # after the deadline, for answers that are still to
 class ConsistencyClient(Client):
     """What both engines share."""
 
+    view: ClassVar[type[S3View] | type[FilesView]]  # a front-end as one thread sees it
     requests: ClassVar[dict[str, int]] = {}  # of an operation, where the engine tells
     version: ClassVar[str]  # of the library
     workers: list[Worker]
@@ -263,7 +255,7 @@ class ConsistencyClient(Client):
         self.failure: BaseException | None = None
         self.workers = []
         for number in range(axes["workers"]):
-            views = [self.view(endpoint) for endpoint in self.endpoints]
+            views: list[View] = [self.opened(endpoint) for endpoint in self.endpoints]
             prefix = f"{put_prefix(job.attempt)}{job.client}/{number}/"
             kind = NamespaceWorker if self.special and not number else Worker
             worker = kind(
@@ -280,7 +272,7 @@ class ConsistencyClient(Client):
                 other.get(worker.anchor)
         self.many = Many(f"{put_prefix(job.attempt)}many/")
         if self.special:
-            extra = [self.view(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
+            extra = [self.opened(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
             self.many.upload([worker.views[0] for worker in self.workers] + extra)
             for more in extra:
                 more.close()
@@ -288,9 +280,8 @@ class ConsistencyClient(Client):
             assert isinstance(first, NamespaceWorker)
             first.prepare(self.many, "" if self.bucket.prefix else stem(self.bucket, job.attempt))
 
-    @abstractmethod
-    def view(self, endpoint: Endpoint) -> View:
-        """A front-end, opened, as one thread sees it."""
+    def opened(self, endpoint: Endpoint) -> View:
+        return self.view(endpoint, self.bucket, os.environ)
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.ledger.deadline_ns = deadline_ns
@@ -352,19 +343,13 @@ class ConsistencyClient(Client):
 class WireClient(ConsistencyClient):
     """Engine `wire`: plain signed S3 requests."""
 
+    view = S3View
     requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}
     version = f"Python {platform.python_version()} http.client"
-
-    def view(self, endpoint: Endpoint) -> View:
-
-        return S3View(endpoint, self.bucket, os.environ)
 
 
 class FsspecClient(ConsistencyClient):
     """Engine `fsspec`: every other protocol."""
 
+    view = FilesView
     version = f"fsspec {importlib.metadata.version('fsspec')}"
-
-    def view(self, endpoint: Endpoint) -> View:
-
-        return FilesView(endpoint, self.bucket, os.environ)

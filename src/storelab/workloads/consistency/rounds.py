@@ -230,16 +230,17 @@ class Worker:
         elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
             self.ledger.count("listing_works", same, "errors")
         else:
-            self.judge(
-                "listing_works",
-                same,
+            key, story = (
                 self.views[view].prefix + self.prefix,
-                first,
-                lambda: _never_failed(self.list_keys(view)),  # a failure is a wrong answer here
-                lambda s: f"fails ({s.said()})" if s.state != OK else None,
-                None,
                 f"objects can be read, and listed through front-end {view}",
             )
+
+            def again() -> Seen:  # a failure is a wrong answer here
+                seen = self.list_keys(view)
+                return replace(seen, state=ABSENT) if seen.state == FAILED else seen
+
+            fails: Wrong = lambda s: f"fails ({s.said()})" if s.state != OK else None  # noqa: E731
+            self.judge("listing_works", same, key, first, again, fails, None, story)
         return first
 
     def keys_come_back(self, seen: Seen, view: int) -> None:
@@ -296,10 +297,6 @@ def still_listed(name: str, what: str, seen: Seen) -> str | None:
 
 def _listed_again(back: list[str], seen: Seen) -> str | None:
     return ", ".join([name for name in back if name in seen.names][:3]) or None
-
-
-def _never_failed(seen: Seen) -> Seen:
-    return replace(seen, state=ABSENT) if seen.state == FAILED else seen
 
 
 MANY, PAGE = 1100, 1000  # keys of the long listing, and of one page of it
@@ -392,15 +389,8 @@ class NamespaceWorker(Worker):
         view = self.many_turn % len(self.views)
         self.many_turn += 1
         story = f"put through front-end 0, listed through {view}"
-        self.look(
-            "listing_complete",
-            view == 0,
-            many.prefix,
-            lambda: self.ask("LIST", many.prefix, view),
-            many.wrong,
-            None,
-            story,
-        )
+        ask = partial(self.ask, "LIST", many.prefix, view)
+        self.look("listing_complete", view == 0, many.prefix, ask, many.wrong, None, story)
 
     def bucket_round(self) -> None:
         """One bucket: made, used, listed; deleted, gone, not listed; and one of all that are listed: is it there?"""

@@ -160,6 +160,9 @@ ONCE = (  # looked at by one worker of the point only
     "bucket_comes_back",
     "listed_bucket_exists",
 )
+# Columns of the rows of operations and anomalies.
+OPERATION = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
+ANOMALY = ("scenario", "key", "same_front_end", "start_ns", "lasted_ns", "watched_ns", "evidence")
 MOST_ROWS = 20_000  # anomalies that are written down one by one; further ones are counted
 
 
@@ -174,8 +177,8 @@ class Ledger:
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
         self.lock = threading.RLock()
-        self.rows: list[tuple[int, str, str, int, int | None, int, int, int, str | None]] = []
-        self.anomalies: list[tuple[str, str, bool, int, int | None, int, str]] = []
+        self.rows: list[tuple[Any, ...]] = []  # OPERATION
+        self.anomalies: list[tuple[Any, ...]] = []  # ANOMALY
         modes = (True, False) if front_ends > 1 else (True,)
         self.counts = {(s, same): {"tried": 0, "anomalies": 0, "errors": 0} for s in scenarios for same in modes}
         self.messages: dict[str, str] = {}
@@ -191,19 +194,8 @@ class Ledger:
             if seen.end_ns > self.deadline_ns or self.over.is_set():
                 self.cut_off += 1
                 raise TimeUp
-            self.rows.append(
-                (
-                    worker,
-                    op,
-                    key,
-                    0 if error else size_bytes,
-                    seen.requests,
-                    seen.start_ns,
-                    seen.end_ns,
-                    seen.status,
-                    error,
-                )
-            )
+            times, size = (seen.start_ns, seen.end_ns), 0 if error else size_bytes
+            self.rows.append((worker, op, key, size, seen.requests, *times, seen.status, error))
             self.requests += seen.requests or 1
             if error:
                 self.failed += 1
@@ -239,43 +231,22 @@ class Ledger:
 
     def ops(self) -> dict[str, Any]:
         """Columns of `records.OPS`."""
-        worker, op, key, size, requests, begun, ended, status, error = list(zip(*self.rows, strict=True)) or [
-            [] for _ in range(9)
-        ]
-        return {
-            "client": [self.client] * len(worker),
-            "worker": worker,
-            "op": op,
-            "object": key,
-            "count": [1] * len(worker),
-            "bytes": size,
-            "requests": requests,
-            "start_ns": begun,
-            "end_ns": ended,
-            "status": status,
-            "error": error,
-        }
+        n = len(self.rows)
+        return {"client": [self.client] * n, "count": [1] * n} | _columns(OPERATION, self.rows)
 
     def tables(self) -> dict[str, dict[str, Any]]:
         """Columns of `records.ANOMALIES` and `records.SCENARIOS`."""
-        scenario, key, same, since, lasted, watched, evidence = list(zip(*self.anomalies, strict=True)) or [
-            [] for _ in range(7)
-        ]
+        counts = self.counts
         return {
-            "anomalies": {
-                "client": [self.client] * len(scenario),
-                "scenario": scenario,
-                "key": key,
-                "same_front_end": same,
-                "start_ns": since,
-                "lasted_ns": lasted,
-                "watched_ns": watched,
-                "evidence": evidence,
-            },
+            "anomalies": {"client": [self.client] * len(self.anomalies)} | _columns(ANOMALY, self.anomalies),
             "scenarios": {
-                "client": [self.client] * len(self.counts),
-                "scenario": [s for s, _ in self.counts],
-                "same_front_end": [same for _, same in self.counts],
-                **{what: [c[what] for c in self.counts.values()] for what in ("tried", "anomalies", "errors")},
+                "client": [self.client] * len(counts),
+                "scenario": [s for s, _ in counts],
+                "same_front_end": [same for _, same in counts],
+                **{what: [c[what] for c in counts.values()] for what in ("tried", "anomalies", "errors")},
             },
         }
+
+
+def _columns(names: tuple[str, ...], rows: list[Any]) -> dict[str, list[Any]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -114,7 +114,7 @@ class Runner:
         inside = ["sh", "-c", _INSIDE, "sh", self.spool, self.empty, self.private, self.config]
         return [str(word) for word in (*_alone(), *inside, self.path, *words)]
 
-    def run(self, *words: str | Path) -> dict[str, int]:
+    def run(self, *words: str | Path) -> Counter[str]:
         """Its counters. Raises Failed, OutOfTime: no process of it is left then."""
         left_s = self.LONGEST_S if self.deadline_ns is None else (self.deadline_ns - time.time_ns()) / 1e9
         if left_s <= 0:
@@ -139,8 +139,9 @@ class Runner:
             finally:
                 self._end(process)
         if status:
-            said = _end_of(error) or _end_of(out)
-            raise Failed(f"{NAME} {words[0]}: status {status}: {self.told(said)}")
+            said = error.read_bytes() or out.read_bytes()
+            last = self.told(said[-_SAID_BYTES:].decode(errors="replace"))
+            raise Failed(f"{NAME} {words[0]}: status {status}: {last}")
         return counters(out.read_text(errors="replace"))
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
@@ -157,14 +158,10 @@ class Runner:
         return " ".join(said.split())[-300:]
 
 
-def _end_of(path: Path) -> str:
-    return path.read_bytes()[-_SAID_BYTES:].decode(errors="replace")
-
-
-def counters(text: str) -> dict[str, int]:
+def counters(text: str) -> Counter[str]:
     """What it prints at its end, as `publish.n_chunks_added|12|Number of new chunks added`, by name."""
     found = (line.split("|", 2) for line in text.splitlines())
-    return {w[0]: int(w[1]) for w in found if len(w) == 3 and w[1].lstrip("-").isdigit()}
+    return Counter({w[0]: int(w[1]) for w in found if len(w) == 3 and w[1].lstrip("-").isdigit()})
 
 
 VALID = timedelta(days=30)  # of whitelist and certificate
@@ -306,8 +303,8 @@ class Repository:
         """An empty repository, with its whitelist. What the program counted."""
         name = self.settings.repository
         where = ("-o", self.manifest, "-t", self.temporary, "-r", self.upstream)
-        spent = Counter(self.runner.run("create", *where, "-n", name, "-R", self.checksum, "-z"))
-        spent += self._count("upload", "-i", self.keys.whitelist, "-o", ".cvmfswhitelist", "-r", self.upstream)
+        spent = self.runner.run("create", *where, "-n", name, "-R", self.checksum, "-z")
+        spent += self.runner.run("upload", "-i", self.keys.whitelist, "-o", ".cvmfswhitelist", "-r", self.upstream)
         return spent + self._signed()
 
     def publish(self, day: int) -> Counter[str]:
@@ -315,7 +312,7 @@ class Repository:
         program counted. Raises Failed, OutOfTime: the manifest in the store is then that of the day before."""
         spent = Counter[str]() if self.root else self.make()
         cut = self.settings.chunks
-        spent += self._count(
+        spent += self.runner.run(
             *("sync", "-b", self.root, "-f", "aufs", "-v", str(day)),
             *("-u", self.trees.changed, "-s", self.trees.changed, "-c", self.trees.there),
             *("-w", self.url, "-K", self.keys.public, "-N", self.settings.repository),
@@ -326,8 +323,9 @@ class Repository:
 
     def _signed(self) -> Counter[str]:
         """The manifest is signed and put, behind the reflog."""
-        root = _root(self.manifest)
-        spent = self._count(
+        lines = self.manifest.read_text().splitlines()
+        root = next(line[1:41] for line in lines if line.startswith("C"))  # as the manifest names it, not signed yet
+        spent = self.runner.run(
             *("sign", "-m", self.manifest, "-u", self.url, "-r", self.upstream, "-t", self.temporary, "-g"),
             *("-n", self.settings.repository, "-R", self.checksum),
             *("-c", self.keys.certificate, "-k", self.keys.key),
@@ -335,17 +333,8 @@ class Repository:
         self.root = root
         return spent
 
-    def _count(self, *words: str | Path) -> Counter[str]:
-        return Counter(self.runner.run(*words))
-
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _root(manifest: Path) -> str:
-    """Root catalog that a manifest names which is not signed yet."""
-    lines = manifest.read_text().splitlines()
-    return next(line[1:41] for line in lines if line.startswith("C"))
 
 
 OWN = 2  # objects of a day that the program does not count: reflog and manifest
