@@ -48,7 +48,7 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     "verdicts": ("analysis/tables/verdicts.py", "analysis/tables/claims.py", "analysis/tables/throughput.py"),
     "compare": ("analysis/compare/sides.py",),
     "plan": ("core/plan/*", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
-    "calibration": ("core/calibration.py", "workloads/calibrate/*"),
+    "calibration": ("core/calibration.py", "workloads/calibrate.py"),
     "readplan": ("readplan/[clst]*.py",),
     "decoding": ("datasets/root/[bdhprs]*.py",),
     "measuring": (

@@ -16,7 +16,7 @@ from storelab.analysis.tables import build, guarantees
 from storelab.core import evidence, records
 from storelab.measure import plan_file
 from storelab.workloads import WORKLOADS
-from storelab.workloads.consistency.ledger import OBJECTS, ONCE
+from storelab.workloads.consistency.seen import OBJECTS, ONCE
 
 # Every answer is compared with a clock: other work on the machine makes a store late.
 pytestmark = [pytest.mark.real, pytest.mark.heavy]

@@ -15,7 +15,7 @@ from storelab.engines import davix_program
 from storelab.engines.davix_program import DavixError, Program, url_of
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.protocols.filesystems import path
-from storelab.workloads.probe import multirange
+from storelab.workloads.probe import byteranges
 
 BUCKET = "storelab-davix"
 
@@ -69,7 +69,7 @@ def test_objects_and_ranges(asked):
 def test_several_ranges_are_counted(system, asked):
     """Ranges further apart than davix merges take one request where the server answers them, else one more each."""
     one, url, proxy, data = asked
-    ranges = multirange.spread(40, min(len(data), 2_400_000))
+    ranges = byteranges.spread(40, min(len(data), 2_400_000))
     starts, sizes = [a for a, _ in ranges], [b - a + 1 for a, b in ranges]
     for again in (1, 2):
         assert [bytes(p) for p in one.vector(url, starts, sizes)] == [data[a : b + 1] for a, b in ranges]

@@ -11,7 +11,7 @@ from storelab.datasets.release import catalogs, names
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import collected, proof
+from storelab.workloads.distribution import proof
 from storelab.workloads.staging import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -71,7 +71,7 @@ def test_two_strata_grow_day_by_day(campaign, seaweedfs):
 
 def test_garbage_is_collected_beside_uploads_and_a_publication(campaign, monkeypatch):
     """Two collections, one of them by requests for several objects."""
-    monkeypatch.setattr(collected, "LATER_S", 0.5)
+    monkeypatch.setattr(proof, "LATER_S", 0.5)
     days = {"keep": 1}  # of 5, the default
     roles = {
         "uploads": {"workload": "put", "axes": {"engine": "obstore", "object_size": "10 kB", "workers": 2}},

@@ -15,7 +15,7 @@ from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
 from storelab.stores.managed import network
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution.launch import squid
+from storelab.workloads.distribution import squid
 from storelab.workloads.staging import buckets, written
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -94,8 +94,8 @@ def test_squid_runs_as_nobody_and_leaves_nothing(campaign, seaweedfs):
 
 
 def test_store_that_needs_signatures_is_refused(campaign, monkeypatch):
-    monkeypatch.setattr("storelab.workloads.distribution.launch.public.policy", lambda *_: b"no policy")
-    monkeypatch.setattr("storelab.workloads.distribution.launch.public.SPREADS_S", 0.5)
+    monkeypatch.setattr("storelab.workloads.probe.signing.policy", lambda *_: b"no policy")
+    monkeypatch.setattr("storelab.workloads.distribution.served.SPREADS_S", 0.5)
     config, points = campaign(days=1, start_files=5)
     plan_file.write(config, points, WORKLOADS)
     with pytest.raises(UserError, match=r"stores\.one: cannot serve GETs without a signature"):

@@ -4,7 +4,7 @@ import pytest
 
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets import payload as named
-from storelab.workloads.staging import many_keys
+from storelab.workloads.staging import stage
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 AXES = {"object_size": "20 kB", "workers": 3, "buckets": 2}
@@ -41,18 +41,18 @@ def test_listing_is_one_request_a_page(lab, proxy, keys, engine):
 
 def test_changed_keys_are_errors_by_name(lab, external, keys, engine, monkeypatch):
     """The staged keys change after staging, before the clients begin."""
-    whole = many_keys.stage
+    whole = stage.stage_keys
     for count, reason, change in (
         (50, "1 of 50 keys did not come", lambda access, bucket, folder: access.delete(bucket, [f"{folder}17"])),
         (60, "keys/9x' is not a key", lambda access, bucket, folder: access.write(bucket, f"{folder}9x", b"1")),
         (70, "keys/21' has 1 B instead", lambda access, bucket, folder: access.write(bucket, f"{folder}21", b"1")),
     ):
 
-        def stage(store, ways, places, dataset, body, change=change):
+        def changed(store, ways, places, dataset, body, change=change):
             whole(store, ways, places, dataset, body)
             change(ways[0], places[0].name, places[0].prefix + named.keys_folder(dataset))
 
-        monkeypatch.setattr(many_keys, "stage", stage)
+        monkeypatch.setattr(stage, "stage_keys", changed)
         axes = {"engine": engine, "keys": count, "workers": 2}
         with pytest.raises(MeasurementFailed) as failed:
             lab(external, listed={"workload": "list", "axes": axes})

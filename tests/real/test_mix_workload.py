@@ -11,7 +11,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.install import golang
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.versitygw import PROGRAM as VERSITYGW
-from storelab.workloads.staging import buckets, by_loadgen, upload
+from storelab.workloads.staging import buckets, upload
 from storelab.workloads.staging.upload import Shown
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -94,7 +94,7 @@ def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
     for i, path in enumerate(files):
         path.write_bytes(bytes([i]) * 100)
     items = [(places[n % 2], f"data/{n:04d}", files[n // 2 % 2]) for n in range(2000)]
-    assert by_loadgen.able(seaweedfs)
+    assert upload.loadgen_reaches(seaweedfs)
     shown = Shown("it", len(items))
     upload.put_items(seaweedfs, "it", items, shown)
     assert shown.done == 2000
@@ -110,6 +110,6 @@ def test_small_objects_are_staged_by_loadgen(seaweedfs, keys, tmp_path):
 def test_failed_staging_is_an_error(seaweedfs, keys, tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     nowhere = Bucket("no-such-bucket-of-ours", "", 0)
-    items = [by_loadgen.Item(nowhere, f"k{n}", 0, 1) for n in range(5)]
+    items = [upload.Item(nowhere, f"k{n}", 0, 1) for n in range(5)]
     with pytest.raises(MeasurementFailed, match=r"5 of 5 objects failed, also when tried 3 times: .*NoSuchBucket"):
-        by_loadgen.put(seaweedfs, "it", items, [tmp_path / "a"], lambda n: None)
+        upload.put_by_loadgen(seaweedfs, "it", items, [tmp_path / "a"], lambda n: None)

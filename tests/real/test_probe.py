@@ -23,7 +23,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.core.model import Point
 from storelab.engines import davix_program as davix
 from storelab.workloads.probe import workload
-from storelab.workloads.probe.questions import checks
+from storelab.workloads.probe.workload import checks
 from storelab.workloads.staging import buckets, written
 
 pytestmark = pytest.mark.real

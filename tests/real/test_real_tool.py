@@ -25,12 +25,10 @@ from storelab.datasets.release.build import Release
 from storelab.measure import check, plan_file, point
 from storelab.stores import all_stores
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import proof
-from storelab.workloads.distribution.launch import public
-from storelab.workloads.distribution.tool import program
+from storelab.workloads.distribution import proof, served, tool
 from storelab.workloads.staging import buckets, stage, written
 
-MISSING = missing(program.binary)
+MISSING = missing(tool.binary)
 needs_the_tool = pytest.mark.skipif(bool(MISSING), reason=f"no package: {MISSING}")
 pytestmark = [pytest.mark.real, pytest.mark.heavy, needs_the_tool]
 REPOSITORY = "sw.example.org"
@@ -85,7 +83,7 @@ def held(proxy, when) -> None:
 
 def running() -> list[int]:
     found = psutil.process_iter(["name"])
-    return [p.pid for p in found if (p.info["name"] or "").startswith(program.NAME[:15])]
+    return [p.pid for p in found if (p.info["name"] or "").startswith(tool.NAME[:15])]
 
 
 def all_ended() -> None:
@@ -136,8 +134,8 @@ def test_days_by_the_tool_are_whole_and_counted(proxy, keys, seaweedfs, tmp_path
 
     # Nothing is left behind: no process, no policy, no key, nothing on tmpfs.
     all_ended()
-    url = f"{public.url_of(store.endpoints(1)[0], bucket, prefix)}/{REPOSITORY}/{names.MANIFEST}"
-    assert "403" in public.asked(url, store.endpoints(1)[0])
+    url = f"{served.url_of(store.endpoints(1)[0], bucket, prefix)}/{REPOSITORY}/{names.MANIFEST}"
+    assert "403" in served.asked(url, store.endpoints(1)[0])
     secret = seaweedfs.credentials().secret_key.encode()
     for path in config.campaign_dir.rglob("*"):
         assert not path.is_file() or secret not in path.read_bytes(), path

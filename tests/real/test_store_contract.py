@@ -20,7 +20,7 @@ from storelab.measure.faults import Runner
 from storelab.stores.base import CLEAN, UNKNOWN
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
-from storelab.workloads.probe import multirange
+from storelab.workloads.probe import byteranges
 from storelab.workloads.staging import buckets, written
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
@@ -45,12 +45,12 @@ ALONE = {"rclone": {"workers": 1, "clients": 1}}
 
 # Answers to the probe, found by hand: verdicts on 2, 200 and 1500 ranges in one GET; topics where all is yes; others.
 RANGES = {
-    "nginx": [multirange.RIGHT] * 3,
-    "versitygw": [multirange.WHOLE, multirange.WHOLE, multirange.ERROR],  # 24 kB of ranges are too long a header
-    "minio": [multirange.WHOLE, multirange.WHOLE, multirange.ERROR],
-    "ceph": [multirange.FIRST, multirange.FIRST, multirange.ERROR],
-    "hdfs": [multirange.WHOLE] * 3,
-    "xrootd-http": [multirange.RIGHT] * 2,
+    "nginx": [byteranges.RIGHT] * 3,
+    "versitygw": [byteranges.WHOLE, byteranges.WHOLE, byteranges.ERROR],  # 24 kB of ranges are too long a header
+    "minio": [byteranges.WHOLE, byteranges.WHOLE, byteranges.ERROR],
+    "ceph": [byteranges.FIRST, byteranges.FIRST, byteranges.ERROR],
+    "hdfs": [byteranges.WHOLE] * 3,
+    "xrootd-http": [byteranges.RIGHT] * 2,
 }
 S3_TOPICS = ("accounts", "presigned", "multipart", "buckets")
 TOPICS = {"nginx": ("ranges",), "versitygw": S3_TOPICS, "minio": S3_TOPICS, "ceph": (*S3_TOPICS, "anonymous")}

@@ -113,7 +113,7 @@ def by_s5cmd(end: Endpoint, keys: Credentials) -> None:
 
 def by_loadgen(end: Endpoint, keys: Credentials) -> None:
     from storelab.engines import loadgen
-    from storelab.workloads.staging import by_loadgen
+    from storelab.workloads.staging import upload
 
     now = time.time_ns()
     with tempfile.TemporaryDirectory() as folder:
@@ -133,7 +133,7 @@ def by_loadgen(end: Endpoint, keys: Credentials) -> None:
             "deadline_ns": now + 30 * 10**9,
             "timeout_s": 10,
         }
-        summary = by_loadgen._run(job, keys.environ(), lambda more: None)
+        summary = upload._run_loadgen(job, keys.environ(), lambda more: None)
     assert not summary["errors"], summary
 
 

@@ -1,8 +1,7 @@
 """A store in memory as the checkers of `consistency` see it, and what they counted."""
 
 from storelab.core import clock
-from storelab.workloads.consistency.ledger import Ledger
-from storelab.workloads.consistency.seen import ABSENT, OK, Seen, View
+from storelab.workloads.consistency.seen import ABSENT, OK, Ledger, Seen, View
 
 
 class Memory(View):

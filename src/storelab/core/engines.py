@@ -51,7 +51,7 @@ _TIMED = ("arrival_rate", "arrivals")
 _PLANS = ("thrift", "max_amplification", "transport")
 _EVERY_PROTOCOL = ("fsspec", "s3fs", "aiohttp", "requests", "xrootd", "fsspec-xrootd")
 _DECODES = ("uproot", "awkward", "numpy", "cramjam", "xxhash")
-_REPLAY = Use("storelab.workloads.replay.client:ReplayClient", ("max_range_gap", *_PLANS))
+_REPLAY = Use("storelab.workloads.reading.replay:ReplayClient", ("max_range_gap", *_PLANS))
 
 
 def _loadgen(name: str, *obeys: str) -> Use:
@@ -87,7 +87,7 @@ ALL = (
             "get_range": Use("storelab.engines.fsspec:FsspecGetRange"),
             "space": Use("storelab.engines.fsspec:FsspecPut"),
             "replay": _REPLAY,
-            "events": Use("storelab.workloads.events.client:CachedEvents", ("cache", "read_ahead")),
+            "events": Use("storelab.workloads.reading.events:CachedEvents", ("cache", "read_ahead")),
             "consistency": Use("storelab.workloads.consistency.client:FsspecClient"),
         },
         packages=_EVERY_PROTOCOL,
@@ -108,8 +108,8 @@ ALL = (
             "mix": Use("storelab.engines.obstore.mix:ObstoreMix", _TIMED),
             "space": Use("storelab.engines.obstore.transfers:ObstorePut"),
             "replay": _REPLAY,
-            "publish": Use("storelab.workloads.distribution.client:ObstorePublishClient"),
-            "collect_garbage": Use("storelab.workloads.distribution.garbage_client:ObstoreCollectClient"),
+            "publish": Use("storelab.workloads.distribution.publish:ObstorePublishClient"),
+            "collect_garbage": Use("storelab.workloads.distribution.garbage:ObstoreCollectClient"),
         },
         packages=("obstore",),
         many_accounts=True,
@@ -144,7 +144,7 @@ ALL = (
         "planned",
         EVERY,
         _reader("storelab.engines.planned:PlannedClient", *_PLANS, "header")
-        | {"events": Use("storelab.workloads.events.client:PlannedEvents", _PLANS)},
+        | {"events": Use("storelab.workloads.reading.events:PlannedEvents", _PLANS)},
         packages=(*_DECODES, "obstore", *_EVERY_PROTOCOL),
         merges="planned",
         proxied=True,
@@ -171,8 +171,8 @@ ALL = (
     Engine(
         "cvmfs",
         S3,
-        {"publish": Use("storelab.workloads.distribution.tool.client:ToolClient")},
-        program="storelab.workloads.distribution.tool.program:binary",
+        {"publish": Use("storelab.workloads.distribution.tool:ToolClient")},
+        program="storelab.workloads.distribution.tool:binary",
         through_files=True,
         addressings=("path",),
     ),
@@ -182,10 +182,10 @@ ALL = (
         {
             "probe": Use("storelab.workloads.probe.workload:ProbeClient"),
             "consistency": Use("storelab.workloads.consistency.client:WireClient", protocols=S3),
-            "publish": Use("storelab.workloads.distribution.client:PublishClient", protocols=S3),
-            "replicate": Use("storelab.workloads.distribution.client:ReplicateClient", protocols=S3),
-            "launch": Use("storelab.workloads.distribution.launch.client:LaunchClient", protocols=("s3", "http")),
-            "collect_garbage": Use("storelab.workloads.distribution.garbage_client:CollectClient", protocols=S3),
+            "publish": Use("storelab.workloads.distribution.publish:PublishClient", protocols=S3),
+            "replicate": Use("storelab.workloads.distribution.publish:ReplicateClient", protocols=S3),
+            "launch": Use("storelab.workloads.distribution.launch:LaunchClient", protocols=("s3", "http")),
+            "collect_garbage": Use("storelab.workloads.distribution.garbage:CollectClient", protocols=S3),
         },
         packages=("xrootd",),
     ),

@@ -22,7 +22,7 @@ from storelab.stores import all_stores, everywhere
 from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.stores.protocols import tokens
-from storelab.workloads.distribution.client import BESIDE
+from storelab.workloads.distribution.publish import BESIDE
 from storelab.workloads.staging import buckets, filling, left_over, needs, stage, written
 
 

@@ -20,8 +20,8 @@ from storelab.engines.common.objects import put_key, put_keys, put_prefix
 from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.base import Made
-from storelab.workloads.objects.put import Put
+from storelab.workloads.base import Made, refuse
+from storelab.workloads.objects import MOST_PAGE, PACE, Put
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:
@@ -67,9 +67,8 @@ class Mix(Put):
         if point.fixed["objects"] < needed:
             problem = f"{point.fixed['objects']} objects are too few for {needed // FEWEST} operations at a time"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
-        if point.axes.get("page_size", 1) > 1000:
-            problem = f"a page has no {point.axes['page_size']} keys"
-            raise UserError(f"sweeps.{point.sweep}.axes.page_size", problem, "at most 1000")
+        page = point.axes.get("page_size", 1)
+        refuse(point, ("page_size", page > MOST_PAGE, f"a page has no {page} keys", f"at most {MOST_PAGE}"))
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
@@ -166,10 +165,7 @@ MIX = Mix(
         axes.MIX,
         axes.SIZES,
         *axes.PLACES,
-        axes.ARRIVAL_RATE,
-        axes.BALANCE,
-        *axes.DEPLOYMENT,
-        axes.CLIENTS_PER_NODE,
+        *PACE,
     ),
     "GET, PUT, HEAD, LIST and DELETE by weights, on `objects` that come and go; every answer is checked.",
     direction="write",

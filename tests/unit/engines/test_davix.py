@@ -11,8 +11,7 @@ from storelab.engines.common.error_classes import classify
 from storelab.engines.davix_program import DavixError, Program, facts, spent_of, url_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.filesystems import path
-from storelab.workloads.probe import answers
-from storelab.workloads.probe import davix as probing
+from storelab.workloads.probe import answers, byteranges
 
 # Speaks as davix_program.cpp does: an object of 1000 bytes, byte i is i % 251. It counts one request for each question,
 # and one for each range of a vector.
@@ -150,7 +149,7 @@ def test_missing_program_names_the_install_command(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="storelab install davix"):
         davix_program.binary()
     context = SimpleNamespace(endpoint=END, bucket=Bucket("b"), known="known", body=b"")
-    found = answers.ask(probing.CHECKS[0], context, 2**62)
+    found = answers.ask(answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62)
     assert found.answer == "not tried" and "storelab install davix" in found.evidence
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / davix_program.NAME).write_text("x")
@@ -171,8 +170,7 @@ class Answering:
 
 
 def test_probe_reports_what_davix_sent(monkeypatch):
-    body = bytes(range(256)) * (probing.SIZE // 256 + 1)
-    (check,) = probing.CHECKS
+    body = bytes(range(256)) * (byteranges.SIZE // 256 + 1)
     for counted, right, answer, evidence in (
         ("1 1 10 500 500 900 1 1 206:1", True, "yes", "1 request, answered 206"),
         ("11 1 20 1000 500 900 3 4 200:1", True, "differs", "11 requests, 1 of them for several ranges (answered 200)"),
@@ -180,7 +178,7 @@ def test_probe_reports_what_davix_sent(monkeypatch):
         ("1 1 10 500 500 900 1 1 206:1", False, "differs", "wrong bytes"),
     ):
         program_of = Answering(counted, body if right else body[1:] + b"x")
-        monkeypatch.setattr(probing, "Program", lambda *_, made=program_of: made)
+        monkeypatch.setattr(byteranges, "Program", lambda *_, made=program_of: made)
         context = SimpleNamespace(endpoint=END, bucket=Bucket("b", "p/"), known="p/known", body=body)
-        found = answers.ask(check, context, 2**62)
+        found = answers.ask(answers.Check("ranges", "davix, 10 ranges", byteranges.davix_vector), context, 2**62)
         assert (found.check, found.answer) == ("davix, 10 ranges", answer) and evidence in found.evidence, counted

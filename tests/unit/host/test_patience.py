@@ -17,7 +17,7 @@ from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import FilesAccess
 from storelab.stores.s3 import S3, Settings
 from storelab.workloads.probe.plain_http import Connection
-from storelab.workloads.staging import buckets, by_loadgen, upload
+from storelab.workloads.staging import buckets, upload
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\nContent-Type: application/xml\r\n\r\n"
 
@@ -150,12 +150,12 @@ print(json.dumps({"summary": {"operations": 4, "errors": 0}}), file=sys.stderr, 
     job, steps = {"objects": {"key": ["k"] * 4}}, []
     import sys
 
-    monkeypatch.setattr(by_loadgen.subprocess, "Popen", _popen(by_loadgen.subprocess.Popen))
-    monkeypatch.setattr(by_loadgen.loadgen, "binary", lambda: [sys.executable, "-c", script, "slow"])
-    assert by_loadgen._run(job, {}, steps.append, "staging", 1.0)["operations"] == 4 and sum(steps) == 4
-    monkeypatch.setattr(by_loadgen.loadgen, "binary", lambda: [sys.executable, "-c", script, "stuck"])
+    monkeypatch.setattr(upload.subprocess, "Popen", _popen(upload.subprocess.Popen))
+    monkeypatch.setattr(upload.loadgen, "binary", lambda: [sys.executable, "-c", script, "slow"])
+    assert upload._run_loadgen(job, {}, steps.append, "staging", 1.0)["operations"] == 4 and sum(steps) == 4
+    monkeypatch.setattr(upload.loadgen, "binary", lambda: [sys.executable, "-c", script, "stuck"])
     with pytest.raises(MeasurementFailed, match="staging: nothing moved for 1 s, 3 of 4 objects are done"):
-        by_loadgen._run(job, {}, steps.append, "staging", 1.0)
+        upload._run_loadgen(job, {}, steps.append, "staging", 1.0)
 
 
 def _popen(real):

@@ -13,7 +13,7 @@ from refusals import all_refused, refusal
 from storelab import stores
 from storelab.cli import reference
 from storelab.stores import all_stores, config, make, recipes
-from storelab.workloads.probe import administration, questions
+from storelab.workloads.probe import workload
 
 TOY = '''
 from typing import Literal
@@ -66,7 +66,7 @@ def toy(tmp_path, monkeypatch):
 def test_new_store_is_found_everywhere(toy):
     store = all_stores(toy(colour="blue"))["t"]
     assert (store.settings.colour, store.protocol, store.managed) == ("blue", "file", False)
-    assert [t.evidence for t in administration.ask(store)] == ["blue"]
+    assert [t.evidence for t in workload.ask_administration(store)] == ["blue"]
     assert [p.what for p in recipes.parts("toy", Path("none"))] == ["paint"]
     text = reference.configuration()
     assert "## `stores.<name>` of kind `toy`" in text and "| `colour` | one of `red`, `blue` |" in text
@@ -98,15 +98,15 @@ def test_every_kind_keeps_the_conventions():
         store = stores.load(kind)
         fields = store.Settings.model_fields
         assert fields["kind"].annotation.__args__ == (kind,) and store.Settings.__doc__, kind
-        assert store.protocol in questions.PROTOCOLS, kind
+        assert store.protocol in workload.PROTOCOLS, kind
         with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
             store.Settings.model_validate({"kind": kind, "no-such-key": 1})
 
 
 def test_every_protocol_has_distinct_questions_and_a_context():
-    for protocol, name in questions.PROTOCOLS.items():
+    for protocol, name in workload.PROTOCOLS.items():
         module = importlib.import_module(f"storelab.workloads.probe.{name}")
-        places = [(q.topic, q.name) for q in questions.checks(protocol)]
+        places = [(q.topic, q.name) for q in workload.checks(protocol)]
         assert len(places) == len(set(places)) > 15 and callable(module.CONTEXT), protocol
 
 

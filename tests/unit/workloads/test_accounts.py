@@ -14,8 +14,7 @@ from storelab.engines.contract import Job
 from storelab.engines.obstore.transfers import ObstorePut
 from storelab.measure import jobs
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads import mix
-from storelab.workloads.objects import delete
+from storelab.workloads import mix, objects
 
 
 def at(clients: int, accounts: int) -> Point:
@@ -87,7 +86,7 @@ def test_deletions_are_shared_out_by_account():
     keys = [(i % 10, f"k{i}") for i in range(60)]
     for clients, accounts in itertools.product((1, 2, 3, 5), (1, 2, 3, 5)):
         owners = [i % accounts for i in range(10)]
-        shares = delete.shared_out(keys, owners, clients, accounts)
+        shares = objects.shared_out(keys, owners, clients, accounts)
         assert sorted(key for share in shares for key in share) == sorted(keys), "each object once"
         for client, share in enumerate(shares):
             own = {a for a in range(accounts) if a % clients == client % accounts or a == client % accounts}

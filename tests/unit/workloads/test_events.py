@@ -8,7 +8,7 @@ import small_plan
 from refusals import refusal
 
 from storelab.datasets.root import generated
-from storelab.workloads.events.client import step_of
+from storelab.workloads.reading.events import step_of
 from storelab.workloads.staging import needs, stage
 
 TINY = generated.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)

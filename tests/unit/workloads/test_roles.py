@@ -17,7 +17,7 @@ from storelab.measure import check, deployment, jobs, plan_file, record
 from storelab.stores.config import load
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.roles import files_of
+from storelab.workloads.base import files_of
 from storelab.workloads.staging import written
 
 S = 10**9

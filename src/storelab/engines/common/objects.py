@@ -102,7 +102,7 @@ def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
 def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
     """Offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes, before the next object.
 
-    offset: the axis, see `workloads/objects/get_range.py`. `sequential` gives all whole ranges from begin to end of the
+    offset: the axis, see `workloads/objects.py`. `sequential` gives all whole ranges from begin to end of the
     object.
     """
     if offset == "random":

@@ -1,28 +1,236 @@
-"""The client of `consistency`: several workers, each with keys of its own, through all front-ends.
+"""The clients of `consistency`: several workers, each with keys of its own, through all front-ends.
 
-Every worker of every client checks, and is load for the others: all keys lie in one bucket. Client 0's first worker
-looks besides at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at
+Every worker of every client checks, and is load for the others: all keys are in one bucket. Client 0's first worker
+also looks at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at
 what was deleted.
+
+A front-end is seen by each thread as `S3View` (plain signed requests, no SDK, no retry) or as `FilesView` (any protocol
+through fsspec and storelab's own access; an operation may be several requests).
 """
 
+import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import threading
-from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import derive_seed
+from storelab.engines.common.error_classes import classify
 from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Check, Client, Result
-from storelab.stores.protocols.endpoint import Endpoint
+from storelab.stores.protocols import filesystems, open_access
+from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads.consistency import rounds
-from storelab.workloads.consistency.ledger import OBJECTS, ONCE, Ledger
-from storelab.workloads.consistency.listings import MANY_THREADS, Many, NamespaceWorker, stem
-from storelab.workloads.consistency.rounds import Worker
-from storelab.workloads.consistency.seen import OK, View, body
+from storelab.workloads.consistency.rounds import MANY_THREADS, Many, NamespaceWorker, Worker, stem
+from storelab.workloads.consistency.seen import ABSENT, FAILED, OBJECTS, OK, ONCE, Ledger, Seen, View, body, listed
+from storelab.workloads.probe import signing
+from storelab.workloads.probe.plain_http import Connection, error_code
+
+TIMEOUT_S = 15.0
+MOST_PAGES = 1000
+_MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
+
+
+class BrokenListing(Exception):
+    """An answer that is no listing, or whose pages do not end."""
+
+
+class S3View(View):
+    """environ: holds the keys. One connection per host (with virtual addressing every bucket has its own)."""
+
+    def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
+        self.endpoint, self.bucket, self.prefix = endpoint, bucket.name, bucket.prefix
+        self.keys = Credentials.found(environ)
+        self.context = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else None
+        self.wires: dict[str, Connection] = {}
+        self.kept = {signing.place(endpoint, name)[0] for name in ("", self.bucket)}
+
+    def _wire(self, url: str) -> Connection:
+        if url not in self.wires:
+            for old in self.wires.keys() - self.kept:
+                self.wires.pop(old).close()  # of a bucket that is no more
+            self.wires[url] = Connection(url, self.context, TIMEOUT_S)
+        return self.wires[url]
+
+    def _ask(
+        self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b""
+    ) -> Seen:
+        """One request; 404 is `absent`, every other answer that is no success is `failed`."""
+        url, path = signing.place(self.endpoint, bucket, key)
+        wire, digest = self._wire(url), hashlib.sha256(data).hexdigest()
+        headers = signing.sign(method, wire.host, path, query or {}, {}, digest, self.keys, self.endpoint.region)
+        target = f"{path}?{signing.query_of(query)}" if query else path
+        begun = clock.now_ns()
+        try:
+            reply = wire.send(method, target, headers, data or None)
+        except Exception as error:  # noqa: BLE001 - whatever the connection throws, the operation failed
+            name = type(error).__name__
+            return Seen(begun, clock.now_ns(), FAILED, 0, name, f"{name}: {error}"[:300], requests=1)
+        seen = Seen(begun, clock.now_ns(), OK, reply.status, data=reply.body, requests=1)
+        if reply.good:
+            return seen
+        message = _MESSAGE.search(reply.body)
+        return replace(
+            seen,
+            state=ABSENT if reply.status == 404 else FAILED,
+            error=error_code(reply.body) or f"HTTP {reply.status}",
+            message=message.group(1).decode("utf-8", "replace") if message else "",
+        )
+
+    def _pages(
+        self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, more: str, cut: int = 0
+    ) -> Seen:
+        """A listing to its end, as one answer. more: element that bears the token of the next page; cut: as of
+        `listing()`."""
+        entries: list[tuple[str, int]] = []
+        begun, tokens = 0, {""}
+        for page in range(1, MOST_PAGES + 1):
+            seen = self._ask("GET", bucket, query=query)
+            begun = seen.start_ns if page == 1 else begun
+            seen = replace(seen, start_ns=begun, requests=page)
+            if seen.state != OK:
+                return seen
+            try:
+                tree = ElementTree.fromstring(seen.data or b"")
+                if tree.tag.rpartition("}")[2] != root:
+                    raise BrokenListing(f"answered {tree.tag}")
+                for element in tree.iterfind(f".//{{*}}{entry}"):
+                    size = element.findtext("{*}Size") or 0  # a bucket has none
+                    entries.append(((element.findtext(f"{{*}}{name}") or "")[cut:], int(size)))
+                token, truncated = tree.findtext(f"{{*}}{more}"), tree.findtext("{*}IsTruncated")
+                if truncated == "true" and not token:
+                    raise BrokenListing("is truncated and says no token")
+                if not token or truncated == "false":
+                    return replace(seen, data=None, **listed(entries))
+                if token in tokens:
+                    raise BrokenListing("gives the same token again")
+            except (ElementTree.ParseError, BrokenListing, ValueError) as error:
+                return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
+            tokens.add(token)
+            query = {**query, "continuation-token": token}
+        message = f"has more than {MOST_PAGES} pages"
+        return replace(seen, state=FAILED, error="BrokenListing", message=message, data=None)
+
+    def put(self, key: str, body: bytes) -> Seen:
+        return self._ask("PUT", self.bucket, self.prefix + key, data=body).done()
+
+    def get(self, key: str) -> Seen:
+        return self._ask("GET", self.bucket, self.prefix + key)
+
+    def delete(self, key: str) -> Seen:
+        return self._ask("DELETE", self.bucket, self.prefix + key).gone()
+
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
+        query = {"list-type": "2", "prefix": prefix}
+        return self._pages(bucket, query, "ListBucketResult", "Contents", "Key", "NextContinuationToken", cut)
+
+    def make_bucket(self, bucket: str) -> Seen:
+        return self._ask("PUT", bucket, data=signing.location(self.endpoint) or b"").done()
+
+    def drop_bucket(self, bucket: str) -> Seen:
+        return self._ask("DELETE", bucket).gone()
+
+    def head_bucket(self, bucket: str) -> Seen:
+        seen = self._ask("HEAD", bucket)
+        return replace(seen, state=OK) if seen.status in (301, 307, 403) else seen
+
+    def bucket_names(self) -> Seen:
+        return self._pages("", {}, "ListAllMyBucketsResult", "Bucket", "Name", "ContinuationToken").done()
+
+    def close(self) -> None:
+        for wire in self.wires.values():
+            wire.close()
+
+
+_NOTHING = ".storelab-is-this-there"  # no object ever has this name
+_ABSENT = ("no such file", "[3011]")
+
+
+class FilesView(View):
+    """environ: holds the keys of S3, or the token (HTTP)."""
+
+    def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
+        self.endpoint, self.place, self.bucket, self.prefix = endpoint, bucket, bucket.name, bucket.prefix
+        self.access = open_access(endpoint, Credentials.found(environ), "store")
+        self.fs = filesystems.data(endpoint, environ, 1)
+        self.pipes = endpoint.protocol in ("s3", "http")
+        self.size = 0  # of the bodies: file systems that want to know the end are told
+
+    def _path(self, key: str) -> str:
+        return filesystems.path(self.endpoint, self.place, key)
+
+    def _do(self, act: Callable[[], Any], show: Callable[[Any], dict[str, Any]] = lambda _: {}) -> Seen:
+        """What was seen. A missing file or bucket is `absent`. show: fields of Seen from what `act` returned."""
+        begun = clock.now_ns()
+        try:
+            value = act()
+            return Seen(begun, clock.now_ns(), **show(value))
+        except (FileNotFoundError, NotADirectoryError, NoSuchBucket) as error:
+            return Seen(begun, clock.now_ns(), ABSENT, error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
+            kind, status = classify(error)
+            absent = status == 404 or (
+                isinstance(error, OSError) and any(sign in str(error).lower() for sign in _ABSENT)
+            )
+            message = f"{type(error).__name__}: {error}"[:300]
+            return Seen(begun, clock.now_ns(), ABSENT if absent else FAILED, status or 0, kind, message)
+
+    def _write(self, path: str, body: bytes) -> None:
+        if self.pipes:
+            self.fs.pipe_file(path, body)
+        else:
+            with self.fs.open(path, "wb") as f:
+                f.write(body)
+
+    def put(self, key: str, body: bytes) -> Seen:
+        self.size = len(body)
+        return self._do(lambda: self._write(self._path(key), body)).done()
+
+    def first(self, key: str, body: bytes) -> Seen:
+        return self._do(lambda: self.access.write(self.bucket, self.prefix + key, body)).done()
+
+    def get(self, key: str) -> Seen:
+        # What the library keeps is no answer of the store: fsspec-xrootd goes on reading a file that it has open, even
+        # after its deletion.
+        self.fs.invalidate_cache()
+        # One byte more than was written, so that a longer file shows.
+        bounds = {} if self.pipes or self.endpoint.protocol == "file" else {"start": 0, "end": self.size + 1}
+        return self._do(lambda: self.fs.cat_file(self._path(key), **bounds), lambda data: {"data": data})
+
+    def delete(self, key: str) -> Seen:
+        return self._do(lambda: self.access.delete(self.bucket, [self.prefix + key])).gone()
+
+    def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
+        return self._do(
+            lambda: list(self.access.keys(bucket, prefix)),
+            lambda found: listed((key[cut:], size) for key, size in found),
+        )
+
+    def make_bucket(self, bucket: str) -> Seen:
+        return self._do(lambda: self.access.make_bucket(bucket)).done()
+
+    def drop_bucket(self, bucket: str) -> Seen:
+        return self._do(lambda: self.access.drop_bucket(bucket)).gone()
+
+    def head_bucket(self, bucket: str) -> Seen:
+        def look() -> None:
+            with suppress(AccessRefused):  # it is there, and of someone else
+                self.access.read(bucket, _NOTHING)
+
+        return self._do(look)
+
+    def bucket_names(self) -> Seen:
+        return self._do(self.access.bucket_names, lambda names: {"names": dict.fromkeys(names, 0)})
+
 
 LAST_LOOK, MOST_LAST_LOOK_NS = 0.1, 5_000_000_000
 PATIENCE_NS = 3_000_000_000  # after the deadline, for answers that are still to come
@@ -31,6 +239,7 @@ PATIENCE_NS = 3_000_000_000  # after the deadline, for answers that are still to
 class ConsistencyClient(Client):
     """What both engines share."""
 
+    view: ClassVar[type[S3View] | type[FilesView]]  # a front-end as one thread sees it
     requests: ClassVar[dict[str, int]] = {}  # of an operation, where the engine tells
     version: ClassVar[str]  # of the library
     workers: list[Worker]
@@ -45,7 +254,7 @@ class ConsistencyClient(Client):
         self.failure: BaseException | None = None
         self.workers = []
         for number in range(axes["workers"]):
-            views = [self.view(endpoint) for endpoint in self.endpoints]
+            views: list[View] = [self.opened(endpoint) for endpoint in self.endpoints]
             prefix = f"{put_prefix(job.attempt)}{job.client}/{number}/"
             kind = NamespaceWorker if self.special and not number else Worker
             worker = kind(
@@ -62,7 +271,7 @@ class ConsistencyClient(Client):
                 other.get(worker.anchor)
         self.many = Many(f"{put_prefix(job.attempt)}many/")
         if self.special:
-            extra = [self.view(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
+            extra = [self.opened(self.endpoints[0]) for _ in range(len(self.workers), MANY_THREADS)]
             self.many.upload([worker.views[0] for worker in self.workers] + extra)
             for more in extra:
                 more.close()
@@ -70,9 +279,8 @@ class ConsistencyClient(Client):
             assert isinstance(first, NamespaceWorker)
             first.prepare(self.many, "" if self.bucket.prefix else stem(self.bucket, job.attempt))
 
-    @abstractmethod
-    def view(self, endpoint: Endpoint) -> View:
-        """A front-end, opened, as one thread sees it."""
+    def opened(self, endpoint: Endpoint) -> View:
+        return self.view(endpoint, self.bucket, os.environ)
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.ledger.deadline_ns = deadline_ns
@@ -134,21 +342,13 @@ class ConsistencyClient(Client):
 class WireClient(ConsistencyClient):
     """Engine `wire`: plain signed S3 requests."""
 
+    view = S3View
     requests: ClassVar[dict[str, int]] = {"PUT": 1, "GET": 1, "DELETE": 1}
     version = f"Python {platform.python_version()} http.client"
-
-    def view(self, endpoint: Endpoint) -> View:
-        from storelab.workloads.consistency.s3 import S3View
-
-        return S3View(endpoint, self.bucket, os.environ)
 
 
 class FsspecClient(ConsistencyClient):
     """Engine `fsspec`: every other protocol."""
 
+    view = FilesView
     version = f"fsspec {importlib.metadata.version('fsspec')}"
-
-    def view(self, endpoint: Endpoint) -> View:
-        from storelab.workloads.consistency.files import FilesView
-
-        return FilesView(endpoint, self.bucket, os.environ)

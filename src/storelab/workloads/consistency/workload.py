@@ -14,7 +14,7 @@ from storelab.engines.common.objects import put_prefix
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import NoSuchBucket
 from storelab.workloads.base import Made, Workload
-from storelab.workloads.consistency.listings import MANY_BYTES, stem
+from storelab.workloads.consistency.rounds import MANY_BYTES, stem
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast

@@ -7,32 +7,51 @@ Every request is signed (version 4, with the SHA-256 of the payload). May import
 import hashlib
 import queue
 import random
+import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from http.client import HTTPException
+from dataclasses import replace
+from http.client import HTTPException, HTTPMessage
 from typing import Any, TypeVar
 
 from storelab.core import clock
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets.release import names
+from storelab.engines.common import s3_library
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads.distribution import many, patterns
 from storelab.workloads.distribution.patterns import Pattern
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import Refuted
 from storelab.workloads.probe.plain_http import Connection, Reply, error_code, md5_header
 
+TIMEOUT_S = 60.0
+RETRIES = 3
+AGAIN = (0, 500, 502, 503)  # statuses that are tried again; 0: no connection, or no answer
+LONGEST_WAIT_S = 0.1  # before a retry: a random time up to it
+WAITS = {  # as the record has it
+    "retries": RETRIES,
+    "longest_wait_ms": 1000 * LONGEST_WAIT_S,
+    "timeout_s": TIMEOUT_S,
+    "signature": "version 4",
+}
+THROTTLED = 429
+THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # where no Retry-After is said; the longest that is heeded
 DAY_S = 86400
 WALKER = -1  # who asks beside the threads of `spread`: a connection of its own
 _Item = TypeVar("_Item")
-NO_QUERY: Mapping[str, str] = {}
 AHEAD = 2  # items for each thread that wait their turn
 _END: Any = object()
+ONE, SEVERAL = "DELETE", "DELETE_MULTI"  # operations, as records name them
+COUNTED = {"HEAD": "heads", "GET": "gets", "PUT": "puts", ONE: "deletes", SEVERAL: "deletes"}  # operation -> its count
+BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # codes of keys that may be tried again
+GONE = ("NoSuchKey",)
+_CODE = re.compile(rb"<Error>.*?<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>", re.DOTALL)
+HTTP_1_1 = 11
 
 
 class Failed(MeasurementFailed):
@@ -41,219 +60,6 @@ class Failed(MeasurementFailed):
 
 class OutOfTime(Exception):
     """The deadline came in the middle of a day."""
-
-
-class Log:
-    """Operations of one stratum as columns of `records.OPS`, and what they add up to since `begin`. Thread-safe."""
-
-    def __init__(self, client: int, guard: Guard | None = None):
-        self.client, self.guard = client, guard
-        self.columns: dict[str, list[Any]] = {
-            name: []
-            for name in (
-                "worker",
-                "op",
-                "object",
-                "count",
-                "bytes",
-                "requests",
-                "start_ns",
-                "end_ns",
-                "status",
-                "error",
-            )
-        }
-        self.messages: dict[str, str] = {}
-        self.counts: Counter[str] = Counter()
-        self.total: Counter[str] = Counter()
-        self.kept = True
-        self.lock = threading.Lock()
-
-    def begin(self, kept: bool = True) -> None:
-        """A new day. kept: its operations are recorded one by one."""
-        self.counts, self.kept = Counter(), kept
-
-    def add(
-        self,
-        op: str,
-        keys: Sequence[str],
-        worker: int,
-        size: int,
-        tries: int,
-        times: tuple[int, int],
-        status: int,
-        why: str | None = None,
-    ) -> None:
-        """An operation on so many keys that is over: done, or failed (why)."""
-        name = keys[0] if len(keys) == 1 else None
-        self._row(worker, op, name, len(keys), size, tries, *times, status, why)
-
-    def _row(self, *values: Any) -> None:
-        row = dict(zip(self.columns, values, strict=True))
-        op, error = row["op"], row["error"]
-        stored = op == "PUT" and names.parts(row["object"]) is not None  # reflog and manifest take their own place
-        with self.lock:
-            if self.kept:
-                for column, value in zip(self.columns.values(), values, strict=True):
-                    column.append(value)
-            done = {"failures": 1} if error else {many.COUNTED[op]: row["count"], "operations": row["count"]}
-            done |= {"stored": 1, "bytes": row["bytes"]} if stored and not error else {}
-            for counts in (self.counts, self.total):
-                counts.update(done)
-                counts["retries"] += row["requests"] - 1
-                counts["requests"] += row["requests"]
-            if self.guard and self.guard.active:
-                t = self.total
-                self.guard.observe(row["end_ns"], t["bytes"], t["requests"], t["operations"], t["failures"])
-
-    def skip(self) -> None:
-        with self.lock:
-            self.counts["skipped"] += 1
-
-    def ops(self) -> dict[str, Any]:
-        """Columns of `records.OPS`."""
-        n = len(self.columns["op"])
-        return {"client": [self.client] * n, **self.columns}
-
-
-class Stratum:
-    """keys: of the account, None for a store without. prefix: what stands in the bucket before the repository's name.
-
-    `expired`: requests are signed as of the day before. `deadline_ns`: later than this no request begins.
-    """
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        bucket: Bucket,
-        prefix: str,
-        keys: Credentials | None,
-        pattern: Pattern,
-        log: Log,
-        seed: int = 0,
-    ):
-        if keys is None:
-            raise MeasurementFailed(f"{endpoint.url}: no keys to sign requests with")
-        self.endpoint, self.bucket, self.prefix, self.keys = endpoint, bucket.name, bucket.prefix + prefix, keys
-        self.pattern, self.log, self.random = pattern, log, random.Random(seed)
-        self.context = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else None
-        self.wires: dict[int, Connection] = {}
-        self.waiting = threading.Lock()
-        self.expired = False
-        self.sent: set[str] = set()  # keys that were acknowledged since it was emptied
-        self.deadline_ns: int | None = None
-
-    def there(self, key: str, worker: int = WALKER) -> bool:
-        """HEAD. Raises Failed, OutOfTime."""
-        return self._ask("HEAD", key, worker).status != 404
-
-    def get(self, key: str, worker: int = WALKER) -> bytes:
-        """Raises Failed, OutOfTime; FileNotFoundError where it is not there."""
-        reply = self._ask("GET", key, worker)
-        if reply.status == 404:
-            raise FileNotFoundError(f"{self.endpoint.url}: {key} is not there")
-        return reply.body
-
-    def put(self, key: str, data: bytes, worker: int = WALKER, always: bool = False) -> None:
-        """Upload what is absent, by the pattern: it looks, or remembers. always: what keeps its name is sent again.
-        Raises Failed, OutOfTime."""
-        if not always and (self.there(key, worker) if self.pattern.head else key in self.sent):
-            self.log.skip()
-            return
-        self._ask("PUT", key, worker, data)
-        self.sent.add(key)
-
-    def delete(self, keys: Sequence[str], worker: int = WALKER) -> None:
-        """One object by a DELETE, several by one request; what is not there is gone. Raises Failed, OutOfTime."""
-        self._ask(many.ONE if len(keys) == 1 else many.SEVERAL, keys[0], worker, keys=keys)
-
-    def _ask(self, op: str, key: str, worker: int, data: bytes | None = None, keys: Sequence[str] = ()) -> Reply:
-        """One operation, with its retries. keys: all of them, where they may be several. Raises Failed, OutOfTime."""
-        keys = keys or (key,)
-        begun, tries, retries = clock.now_ns(), 0, 0
-        while True:
-            if self.pattern.waits_together:
-                with self.waiting:  # nobody waits for a retry
-                    pass
-            if self.deadline_ns is not None and clock.now_ns() >= self.deadline_ns:
-                raise OutOfTime
-            tries += 1
-            if op == many.SEVERAL:
-                reply, kind, message = self._send_several(keys, worker)
-            else:
-                reply, kind, message = self._send(op, key, worker, data)
-            status, times = reply.status if reply else 0, (begun, clock.now_ns())
-            if reply and (reply.good or (status == 404 and op in ("HEAD", "GET", many.ONE))):
-                size = 0 if op in many.DELETIONS else len(data if data is not None else reply.body)
-                self.log.add(op, keys, worker, size, tries, times, status)
-                return reply
-            if reply and status == patterns.THROTTLED:
-                self._wait(_throttled_s(reply.headers.get("Retry-After")))
-            elif status in patterns.AGAIN and retries < patterns.RETRIES:
-                retries += 1
-                self._wait(self.random.uniform(0, patterns.LONGEST_WAIT_S))
-            else:
-                self.log.add(op, keys, worker, 0, tries, times, status, kind)
-                self.log.messages.setdefault(kind, message)
-                raise Failed(f"{op} {key}: {message}")
-
-    def _send(self, op: str, key: str, worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
-        """(reply or None, class of an error, words) of one request."""
-        url, path = signing.place(self.endpoint, self.bucket, self.prefix + key)
-        headers = {"x-amz-acl": self.pattern.acl} if self.pattern.acl else {}
-        if data is not None:
-            headers |= {"Content-Type": names.content_type(key), "Cache-Control": names.cache_control(key)}
-        return self._exchange(op, url, path, worker, headers, data)
-
-    def _send_several(self, keys: Sequence[str], worker: int) -> tuple[Reply | None, str, str]:
-        """The same of one request that deletes all of these."""
-        body = many.request([self.prefix + key for key in keys])
-        headers = {"Content-Type": "application/xml", "Content-MD5": md5_header(body)}
-        url, path = signing.place(self.endpoint, self.bucket)
-        return self._exchange("POST", url, path, worker, headers, body, {"delete": ""})
-
-    def _exchange(
-        self,
-        method: str,
-        url: str,
-        path: str,
-        worker: int,
-        headers: dict[str, str],
-        data: bytes | None,
-        query: Mapping[str, str] = NO_QUERY,
-    ) -> tuple[Reply | None, str, str]:
-        if worker not in self.wires:
-            self.wires[worker] = Connection(url, self.context, patterns.TIMEOUT_S)
-        wire = self.wires[worker]
-        when = time.time() - DAY_S if self.expired else None
-        digest = hashlib.sha256(data or b"").hexdigest()
-        headers = signing.sign(method, wire.host, path, query, headers, digest, self.keys, self.endpoint.region, when)
-        target = f"{path}?{signing.query_of(query)}" if query else path
-        try:
-            reply = wire.send(method, target, headers, data)
-        except (OSError, HTTPException, Refuted) as error:
-            return None, classify(error)[0], said(error)
-        if query:
-            reply = many.judged(reply)
-        kind = error_code(reply.body) or f"Http{reply.status}"
-        return reply, kind, f"{reply.status} {error_code(reply.body)}".strip()
-
-    def _wait(self, seconds: float) -> None:
-        if not self.pattern.waits_together:
-            time.sleep(seconds)
-            return
-        with self.waiting:  # the tool waits in the thread that moves all bytes
-            time.sleep(seconds)
-
-    def close(self) -> None:
-        for wire in self.wires.values():
-            wire.close()
-
-
-def _throttled_s(said_s: str | None) -> float:
-    """How long to wait after a 429: as the server says, in seconds, but not too long."""
-    known = said_s is not None and said_s.strip().isdigit()
-    return min(float(said_s or 0), patterns.LONGEST_THROTTLED_S) if known else patterns.THROTTLED_S
 
 
 def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: int) -> None:
@@ -285,3 +91,224 @@ def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: in
             thread.join()
     if failure:
         raise failure[0]
+
+
+class Log:
+    """Operations of one stratum as columns of `records.OPS`, and what they add up to since `begin`. Thread-safe."""
+
+    def __init__(self, client: int, guard: Guard | None = None):
+        self.client, self.guard = client, guard
+        columns = ("worker", "op", "object", "count", "bytes", "requests", "start_ns", "end_ns", "status", "error")
+        self.columns: dict[str, list[Any]] = {name: [] for name in columns}
+        self.messages: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        self.total: Counter[str] = Counter()
+        self.kept = True
+        self.lock = threading.Lock()
+
+    def begin(self, kept: bool = True) -> None:
+        """A new day. kept: its operations are recorded one by one."""
+        self.counts, self.kept = Counter(), kept
+
+    def add(
+        self,
+        op: str,
+        keys: Sequence[str],
+        worker: int,
+        size: int,
+        tries: int,
+        times: tuple[int, int],
+        status: int,
+        why: str | None = None,
+    ) -> None:
+        """An operation on so many keys that is over: done, or failed (why)."""
+        name = keys[0] if len(keys) == 1 else None
+        row = (worker, op, name, len(keys), size, tries, *times, status, why)
+        done = {"failures": 1} if why else {COUNTED[op]: len(keys), "operations": len(keys)}
+        if op == "PUT" and not why and names.parts(keys[0]) is not None:  # reflog and manifest take their own place
+            done |= {"stored": 1, "bytes": size}
+        with self.lock:
+            if self.kept:
+                for column, value in zip(self.columns.values(), row, strict=True):
+                    column.append(value)
+            for counts in (self.counts, self.total):
+                counts.update(done)
+                counts["retries"] += tries - 1
+                counts["requests"] += tries
+            if self.guard and self.guard.active:
+                t = self.total
+                self.guard.observe(times[1], t["bytes"], t["requests"], t["operations"], t["failures"])
+
+    def skip(self) -> None:
+        with self.lock:
+            self.counts["skipped"] += 1
+
+    def ops(self) -> dict[str, Any]:
+        """Columns of `records.OPS`."""
+        n = len(self.columns["op"])
+        return {"client": [self.client] * n, **self.columns}
+
+
+def judged(reply: Reply) -> Reply:
+    """The answer to a deletion of several objects. One of 200 that names a key which was not deleted has the status of
+    such an error instead: 503 where it may be tried again, else 403."""
+    codes = [code.decode() for code in _CODE.findall(reply.body)] if reply.good else []
+    left = [code for code in codes if code not in GONE]
+    if not left:
+        return reply
+    return replace(reply, status=503 if all(code in BUSY for code in left) else 403)
+
+
+class Stratum:
+    """keys: of the account, None for a store without. prefix: what stands in the bucket before the repository's name.
+
+    `expired`: requests are signed as of the day before. `deadline_ns`: later than this no request begins.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        bucket: Bucket,
+        prefix: str,
+        keys: Credentials | None,
+        pattern: Pattern,
+        log: Log,
+        seed: int = 0,
+    ):
+        if keys is None:
+            raise MeasurementFailed(f"{endpoint.url}: no keys to sign requests with")
+        self.endpoint, self.bucket, self.prefix, self.keys = endpoint, bucket.name, bucket.prefix + prefix, keys
+        self.pattern, self.log, self.random = pattern, log, random.Random(seed)
+        self.context = filesystems.tls_context(endpoint) if endpoint.url.startswith("https") else None
+        self.wires: dict[int, Connection] = {}
+        self.waiting = threading.Lock()
+        self.expired = False
+        self.sent: set[str] = set()  # keys that were acknowledged since it was emptied
+        self.deadline_ns: int | None = None
+
+    def there(self, key: str, worker: int = WALKER) -> bool:
+        """HEAD. Raises Failed, OutOfTime."""
+        return self._ask("HEAD", [key], worker).status != 404
+
+    def get(self, key: str, worker: int = WALKER) -> bytes:
+        """Raises Failed, OutOfTime; FileNotFoundError where it is not there."""
+        reply = self._ask("GET", [key], worker)
+        if reply.status == 404:
+            raise FileNotFoundError(f"{self.endpoint.url}: {key} is not there")
+        return reply.body
+
+    def put(self, key: str, data: bytes, worker: int = WALKER, always: bool = False) -> None:
+        """Upload what is absent, by the pattern: it looks, or remembers. always: what keeps its name is sent again.
+        Raises Failed, OutOfTime."""
+        if not always and (self.there(key, worker) if self.pattern.head else key in self.sent):
+            self.log.skip()
+            return
+        self._ask("PUT", [key], worker, data)
+        self.sent.add(key)
+
+    def delete(self, keys: Sequence[str], worker: int = WALKER) -> None:
+        """One object by a DELETE, several by one request; what is not there is gone. Raises Failed, OutOfTime."""
+        self._ask(ONE if len(keys) == 1 else SEVERAL, keys, worker)
+
+    def _ask(self, op: str, keys: Sequence[str], worker: int, data: bytes | None = None) -> Reply:
+        """One operation, with its retries. Raises Failed, OutOfTime."""
+        begun, tries, retries = clock.now_ns(), 0, 0
+        while True:
+            if self.pattern.waits_together:
+                with self.waiting:  # nobody waits for a retry
+                    pass
+            if self.deadline_ns is not None and clock.now_ns() >= self.deadline_ns:
+                raise OutOfTime
+            tries += 1
+            reply, kind, message = self._send(op, keys, worker, data)
+            status, times = reply.status if reply else 0, (begun, clock.now_ns())
+            if reply and (reply.good or (status == 404 and op in ("HEAD", "GET", ONE))):
+                size = 0 if op in (ONE, SEVERAL) else len(data if data is not None else reply.body)
+                self.log.add(op, keys, worker, size, tries, times, status)
+                return reply
+            if reply and status == THROTTLED:
+                asked = (reply.headers.get("Retry-After") or "").strip()  # by the server, in seconds
+                self._wait(min(float(asked), LONGEST_THROTTLED_S) if asked.isdigit() else THROTTLED_S)
+            elif status in AGAIN and retries < RETRIES:
+                retries += 1
+                self._wait(self.random.uniform(0, LONGEST_WAIT_S))
+            else:
+                self.log.add(op, keys, worker, 0, tries, times, status, kind)
+                self.log.messages.setdefault(kind, message)
+                raise Failed(f"{op} {keys[0]}: {message}")
+
+    def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
+        """(reply or None, class of an error, words) of one request."""
+        query: Mapping[str, str] = {}
+        if op == SEVERAL:
+            data, query = signing.delete_body([self.prefix + key for key in keys]), {"delete": ""}
+            headers = {"Content-Type": "application/xml", "Content-MD5": md5_header(data)}
+            url, path = signing.place(self.endpoint, self.bucket)
+        else:
+            headers = {"x-amz-acl": self.pattern.acl} if self.pattern.acl else {}
+            if data is not None:
+                kind, cache = names.content_type(keys[0]), names.cache_control(keys[0])
+                headers |= {"Content-Type": kind, "Cache-Control": cache}
+            url, path = signing.place(self.endpoint, self.bucket, self.prefix + keys[0])
+        if worker not in self.wires:
+            self.wires[worker] = Connection(url, self.context, TIMEOUT_S)
+        wire = self.wires[worker]
+        method = "POST" if op == SEVERAL else op
+        when = time.time() - DAY_S if self.expired else None
+        digest = hashlib.sha256(data or b"").hexdigest()
+        headers = signing.sign(method, wire.host, path, query, headers, digest, self.keys, self.endpoint.region, when)
+        try:
+            reply = wire.send(method, f"{path}?{signing.query_of(query)}" if query else path, headers, data)
+        except (OSError, HTTPException, Refuted) as error:
+            return None, classify(error)[0], said(error)
+        if op == SEVERAL:
+            reply = judged(reply)
+        code = error_code(reply.body)
+        return reply, code or f"Http{reply.status}", f"{reply.status} {code}".strip()
+
+    def _wait(self, seconds: float) -> None:
+        if not self.pattern.waits_together:
+            time.sleep(seconds)
+            return
+        with self.waiting:  # the tool waits in the thread that moves all bytes
+            time.sleep(seconds)
+
+    def close(self) -> None:
+        for wire in self.wires.values():
+            wire.close()
+
+
+class ObstoreStratum(Stratum):
+    """Its keys are those in the environment."""
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        import obstore
+
+        self.library = obstore
+        self.store, self.several = (
+            s3_library.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=alone)
+            for alone in (True, False)  # by itself it deletes even one object by the request for several
+        )
+
+    def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
+        path, body = self.prefix + keys[0], b""
+        try:
+            if op == "PUT":
+                kind, cache = names.content_type(keys[0]), names.cache_control(keys[0])
+                attributes = {"Content-Type": kind, "Cache-Control": cache}
+                self.library.put(self.store, path, data, use_multipart=False, attributes=attributes)
+            elif op == "HEAD":
+                self.library.head(self.store, path)
+            elif op == ONE:
+                self.library.delete(self.store, path)
+            elif op == SEVERAL:
+                self.library.delete(self.several, [self.prefix + key for key in keys])
+            else:
+                body = bytes(self.library.get(self.store, path).bytes())
+            return Reply(200, HTTPMessage(), body, HTTP_1_1), "", ""
+        except Exception as error:  # noqa: BLE001 - whatever the library raises, the request failed
+            kind, status = classify(error)
+            if isinstance(error, FileNotFoundError) and op != SEVERAL:
+                kind, status = "NotFound", 404
+            return Reply(status, HTTPMessage(), b"", HTTP_1_1) if status else None, kind, said(error)

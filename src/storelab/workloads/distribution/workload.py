@@ -1,138 +1,164 @@
-"""`publish` and `replicate`: a nightly release of software, published day by day to stratum 0, and copied to stratum 1
-on another store (experiment 14 of the evaluations, figure 15 of J. Phys. Conf. Ser. 664 022001).
+"""Workloads of the distribution of software: `publish`, `replicate`, `collect_garbage` and `launch`.
+
+A nightly release is published day by day to stratum 0 and copied to stratum 1 on another store (experiment 14 of the
+evaluations, figure 15 of J. Phys. Conf. Ser. 664 022001). What only older days need is found and deleted, while other
+roles upload (experiment 15, figure 16). Clients start an application from a repository, again and again, and a cache
+may be between.
 """
 
-import re
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, records
 from storelab.core.axes.distribution import CVMFS, NOWHERE, TUNED, days_of
+from storelab.core.axes.launches import SQUID
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
+from storelab.datasets.release import names
 from storelab.engines.common.objects import put_prefix
+from storelab.engines.contract import Check, GangJob
 from storelab.stores.base import Store
+from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.base import Made, Workload
-from storelab.workloads.distribution import patterns
+from storelab.workloads.base import Made, Workload, refuse
+from storelab.workloads.distribution.patterns import MOST_BYTES, PATTERNS, objects_of
+from storelab.workloads.objects import MOST_BATCH
 from storelab.workloads.staging import buckets
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
-    from storelab.engines.contract import GangJob
-    from storelab.workloads.distribution.launch.public import Opened
+    from storelab.workloads.distribution.proof import Staged
+    from storelab.workloads.distribution.served import Opened
+    from storelab.workloads.distribution.squid import Squid
 
-MOST_BYTES = 10**9  # of an object: a catalog may be large
 TOOL = "cvmfs"  # engine: the real tool
 TRIAL = ".cvmfstrial"  # object that is there only while it is tried whether anybody may read
 LEVEL = 6  # of zlib: the tool has no other
-_zeros: dict[str, Store] = {}  # attempt -> its stratum 0
-_opened: dict[str, "Opened"] = {}  # attempt -> its repository, open to all
+MOST_LISTED = 60_000  # files of all applications that the clients are told of
+LOCAL = "local"  # kind of a launcher
 
 
-def _acknowledged(folder: Path) -> list[str]:
-    """Keys of uploads that the record says were done."""
-    table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "op", "error"])
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    return [key for key, op, error in rows if error is None and op == "PUT" and key is not None]
+@dataclass
+class Attempt:
+    """What an attempt has open until `ended`, and what it found."""
+
+    opened: "Opened | None" = None  # its repository, open to all
+    cache: "Squid | None" = None
+    cache_counts: dict[str, Any] = field(default_factory=dict)
+    zero: Store | None = None  # its stratum 0
+    staged: "Staged | None" = None  # what was there before its collection
+    collection: dict[str, Any] | None = None  # what was seen afterwards
 
 
-def _days(folder: Path) -> dict[str, list[Any]]:
-    return records.read_table(sorted(folder.glob("days.*.parquet"))).to_pydict()
+_attempts: dict[str, Attempt] = {}
 
 
-class Publish(Workload):
+def _attempt(job: GangJob) -> Attempt:
+    return _attempts.setdefault(job.attempt, Attempt())
+
+
+def _refuse_days(point: Point) -> None:
+    """Raise UserError where a point asks for more days than the release has."""
+    from storelab.core.campaign.release import Release
+
+    days, most = point.axes["days"], Release.model_validate(point.fixed["release"]).all_days
+    mend = "ask for fewer, or raise `release.days`"
+    refuse(point, ("days", days > most, f"{days} days, and the release has {most}", mend))
+
+
+class Distribution(Workload):
+    def ended(self, job: GangJob) -> None:
+        """Stop the cache; the repository is no longer open to all."""
+        attempt = _attempts.pop(job.attempt, Attempt())
+        if attempt.cache:
+            attempt.cache.stop()
+        if attempt.opened:
+            with suppress(MeasurementFailed):  # a store that is down has closed it as well as can be
+                attempt.opened.close()
+
+
+class Publish(Distribution):
     number = 0  # of the stratum in the point's store
 
     def one_release(self, point: Point) -> None:
-        """Raises UserError: more days than there are, or more clients than one."""
-        from storelab.core.campaign.release import Release
-
-        place, given = f"sweeps.{point.sweep}.axes", point.axes
-        if given["days"] > (most := Release.model_validate(point.fixed["release"]).all_days):
-            problem = f"{given['days']} days, and the release has {most}"
-            raise UserError(f"{place}.days", problem, "ask for fewer, or raise `release.days`")
-        if given["clients"] > 1:
-            problem = f"{given['clients']} clients, and a repository has one publisher"
-            raise UserError(f"{place}.clients", problem, "leave the axis out; `workers` are its connections")
+        """Raise UserError: more days than there are, or more clients than one."""
+        _refuse_days(point)
+        clients, mend = point.axes["clients"], "leave the axis out; `workers` are its connections"
+        refuse(point, ("clients", clients > 1, f"{clients} clients, and a repository has one publisher", mend))
 
     def possible(self, point: Point) -> None:
-        place, given = f"sweeps.{point.sweep}.axes", point.axes
+        given = point.axes
         try:
             days_of(given["expired"])
         except ValueError:
-            problem = f"{given['expired']!r} is no day and no span of days"
-            raise UserError(f"{place}.expired", problem, "write it like 22-25, or none") from None
+            mend = "write it like 22-25, or none"
+            refuse(point, ("expired", True, f"{given['expired']!r} is no day and no span of days", mend))
         self.one_release(point)
-        if given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE):
-            problem = "obstore signs by itself, and sends no x-amz-acl"
-            raise UserError(f"{place}.engine", problem, "sweep `wire`, or pattern `tuned` without `expired`")
+        own_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
+        problem = "obstore signs by itself, and sends no x-amz-acl"
+        refuse(point, ("engine", own_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
         if given["engine"] == TOOL:
             self.by_the_tool(point)
-        most = patterns.PATTERNS[given["pattern"]].most
-        if most and given["workers"] > most:
-            problem = f"{given['workers']} connections, and pattern {given['pattern']} has {most} at most"
-            raise UserError(f"{place}.workers", problem, "sweep fewer, or pattern `tuned`")
+        most = PATTERNS[given["pattern"]].most
+        problem = f"{given['workers']} connections, and pattern {given['pattern']} has {most} at most"
+        refuse(point, ("workers", bool(most and given["workers"] > most), problem, "sweep fewer, or pattern `tuned`"))
 
     def by_the_tool(self, point: Point) -> None:
-        """Raises UserError: what the real tool does not do, or was never asked to do here."""
-        given, place = point.axes, f"sweeps.{point.sweep}.axes"
-        refused = (
+        """Raise UserError: what the real tool does not do, or was never asked to do here."""
+        given = point.axes
+        refuse(
+            point,
             ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has one way to ask", "sweep pattern `cvmfs`"),
             ("expired", given["expired"] != NOWHERE, "cvmfs_swissknife signs with today's date", "sweep engine `wire`"),
             ("scheme", given["scheme"] == "https", "cvmfs_swissknife speaks HTTP here", "sweep scheme http"),
         )
-        for axis, wrong, problem, mend in refused:
-            if wrong:
-                raise UserError(f"{place}.{axis}", problem, mend)
         if (level := point.fixed["release"]["zlib_level"]) != LEVEL:
             problem = f"{level}, and cvmfs_swissknife compresses at level {LEVEL}"
             raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
-        begin = re.escape(put_prefix(attempt)) + re.escape(point.fixed["release"]["repository"])
-        return [Made(rf"{begin}/(?:data/[0-9a-f]{{2}}/[0-9a-f]{{38}}[A-Z]?|\.cvmfs[a-z]+)", 1, MOST_BYTES)]
+        return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MOST_BYTES)]
 
-    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
-        """The real tool reads without a signature: for it, what lies below the attempt's prefix is opened to all."""
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
+        """Make the bucket. The real tool reads without a signature: for it, the attempt's prefix is opened to all."""
         places = job.buckets
         buckets.prepare(config, store, places)
         if point.axes["engine"] != TOOL:
             return
-        from storelab.workloads.distribution.launch import public
+        from storelab.workloads.distribution import served
 
         place, prefix, access = places[0], put_prefix(job.attempt), store.access(places[0].account)
         trial = f"{point.fixed['release']['repository']}/{TRIAL}"
         key, what = f"{place.prefix}{prefix}{trial}", "with engine `cvmfs`"
         access.write(place.name, key, b"anybody may read this")
         try:
-            opened = public.Opened(store, store.endpoints(1)[0], place, prefix, trial, what)
+            opened = served.Opened(store, store.endpoints(1)[0], place, prefix, trial, what)
         finally:
             access.delete(place.name, [key])
-        _opened[job.attempt] = opened
+        _attempt(job).opened = opened
         job.extra = {"url": opened.url}
 
-    def ended(self, job: "GangJob") -> None:
-        if opened := _opened.pop(job.attempt, None):
-            with suppress(MeasurementFailed):  # a store that is down has closed it as well as can be
-                opened.close()
-
-    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Is all there that the manifest needs, and all that was acknowledged? Everything is read again."""
-        return [self._proof(store, job.buckets[0], point, job, folder)]
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
+        """Read again all that the manifest needs, and all that was acknowledged."""
+        return [self._proof(store, job.buckets[0], point, job, folder, self.number)]
 
     def _proof(
-        self, store: Store, bucket: Bucket, point: Point, job: "GangJob", folder: Path, number: int | None = None
+        self, store: Store, bucket: Bucket, point: Point, job: GangJob, folder: Path, number: int
     ) -> dict[str, Any]:
         from storelab.workloads.distribution import proof
 
-        number = self.number if number is None else number
         fetch = proof.reader(store.access(bucket.account), bucket, put_prefix(job.attempt))
-        sent = _acknowledged(folder) if number == self.number else []
-        last = proof.last_day(_days(folder), number)
-        return proof.stratum(f"stratum {number}", fetch, point.fixed["release"]["repository"], last, sent)
+        sent = []
+        if number == self.number:  # keys of uploads that the record says were done
+            table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "op", "error"])
+            rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+            sent = [key for key, op, error in rows if error is None and op == "PUT" and key is not None]
+        days = records.read_table(sorted(folder.glob("days.*.parquet"))).to_pydict()
+        repository = point.fixed["release"]["repository"]
+        return proof.stratum(f"stratum {number}", fetch, repository, proof.last_day(days, number), sent)
 
 
 class Replicate(Publish):
@@ -143,20 +169,21 @@ class Replicate(Publish):
 
     def possible(self, point: Point) -> None:
         super().possible(point)
-        place = f"sweeps.{point.sweep}.axes.stratum0"
-        if not self.beside(point):
-            raise UserError(place, "no store is named to replicate from", "give another one of `stores`")
-        if self.beside(point) == point.store:
-            raise UserError(place, f"both strata lie on {point.store}", "name another store, or leave this one out")
+        zero, both = self.beside(point), f"both strata lie on {point.store}"
+        refuse(
+            point,
+            ("stratum0", not zero, "no store is named to replicate from", "give another one of `stores`"),
+            ("stratum0", zero == point.store, both, "name another store, or leave this one out"),
+        )
 
-    def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
-        """Besides, a bucket on stratum 0; what is about to be written there is noted first."""
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
+        """Make a bucket on stratum 0, too; what is about to be written there is noted first."""
         from storelab.core.campaign.release import a_day
         from storelab.stores import all_stores
         from storelab.workloads.staging import left_over, stage, written
 
         super().before(config, store, point, job)
-        _zeros[job.attempt] = zero = all_stores(config)[self.beside(point)]
+        _attempt(job).zero = zero = all_stores(config)[self.beside(point)]
         place = stage.buckets_of(config, zero, 1)[0]
         left_over.remove(config, zero)
         left_over.add(config, zero.name, point, a_day(point.fixed["release"])[1] * point.axes["days"], 1)
@@ -165,19 +192,154 @@ class Replicate(Publish):
         endpoint = zero.endpoints(1)[0]
         job.extra = {"stratum0": {"endpoint": asdict(endpoint), "bucket": asdict(place)}}
 
-    def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Both strata are read again."""
-        place = Bucket(**job.extra["stratum0"]["bucket"])
-        return [
-            self._proof(_zeros[job.attempt], place, point, job, folder, 0),
-            *super().after(store, point, job, folder),
-        ]
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
+        """Read both strata again."""
+        place, zero = Bucket(**job.extra["stratum0"]["bucket"]), _attempt(job).zero
+        assert zero is not None
+        return [self._proof(zero, place, point, job, folder, 0), *super().after(store, point, job, folder)]
 
-    def observe(self, store: Store, point: Point, job: "GangJob", folder: Path) -> dict[str, Any]:
-        """`stratum0`: the second store, as `store` of the record tells of the first."""
-        zero = _zeros.pop(job.attempt)
+    def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
+        """Return `stratum0`: the second store, as `store` of the record describes the first."""
+        zero = _attempt(job).zero
+        assert zero is not None
         told = {"name": zero.name, "kind": zero.settings.kind, "version": zero.version()}
         return {"stratum0": told | {"on_this_host": zero.on_this_host(), "deployment": zero.deployment()}}
+
+
+class CollectGarbage(Publish):
+    def possible(self, point: Point) -> None:
+        self.one_release(point)
+        given = point.axes
+        keep, batch, untuned = given["keep"], given["batch"], given["pattern"] != TUNED
+        many = f"{batch} objects are more than one request may delete"
+        one = f"{batch} objects in a request, and pattern {given['pattern']} deletes one in each"
+        none = f"{keep} of {given['days']} days are kept: nothing is garbage"
+        obstore = given["engine"] == "obstore"
+        refuse(
+            point,
+            ("keep", keep >= given["days"], none, "keep fewer, or publish more `days`"),
+            ("batch", batch > MOST_BATCH, many, f"at most {MOST_BATCH}"),
+            ("batch", batch > 1 and untuned, one, f"sweep pattern `{TUNED}`, or a batch of 1"),
+            ("engine", obstore and untuned, "obstore sends no x-amz-acl", f"sweep `wire`, or pattern `{TUNED}`"),
+        )
+
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
+        """Publish the days, which is not measured. Raises UserError where the store deletes nothing."""
+        from storelab.core.campaign.release import Release
+        from storelab.host import scratch
+        from storelab.workloads.distribution import garbage
+        from storelab.workloads.staging import left_over
+
+        super().before(config, store, point, job)
+        bucket, prefix = job.buckets[0], put_prefix(job.attempt)
+        settings = Release.model_validate(point.fixed["release"])
+        _must_delete(store, bucket, prefix, settings.repository)
+        note = partial(left_over.add, config, store.name, point)
+        days, keep, folder = point.axes["days"], point.axes["keep"], scratch.folder(config.scratch)
+        _attempt(job).staged = garbage.stage_days(store, bucket, prefix, settings, days, keep, folder, note)
+
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
+        """Check that all that is alive is there, and whole, and nothing of the dead."""
+        from storelab.workloads.distribution import proof
+
+        bucket, prefix, attempt = job.buckets[0], put_prefix(job.attempt), _attempt(job)
+        access = store.access(bucket.account)
+        assert attempt.staged is not None
+
+        def listed() -> list[str]:
+            return [key[len(bucket.prefix + prefix) :] for key, _ in buckets.list_keys(access, bucket, prefix)]
+
+        fetch, repository = proof.reader(access, bucket, prefix), point.fixed["release"]["repository"]
+        attempt.collection, checks = proof.look(attempt.staged, point.axes["keep"], repository, fetch, listed)
+        return checks
+
+    def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
+        """Return `collection`: what was alive and dead, and what was found of both."""
+        return {"collection": _attempt(job).collection}
+
+
+def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> None:
+    """Raise UserError where an object that is put cannot be deleted."""
+    access, key = store.access(bucket.account), f"{bucket.prefix}{prefix}{repository}/.cvmfspublished"
+    access.write(bucket.name, key, b"to be deleted")
+    told = "the object is still there"
+    try:
+        access.delete(bucket.name, [key])
+        if access.read(bucket.name, key) is None:
+            return
+    except (AccessRefused, MeasurementFailed, UserError) as error:
+        told = str(error) or "403"
+    problem = f"deletes nothing, and garbage is to be collected there ({told})"
+    raise UserError(f"stores.{store.name}", problem, "leave the sweep out, or the store")
+
+
+class Launch(Distribution):
+    def possible(self, point: Point) -> None:
+        from storelab.workloads.distribution import launch
+
+        _refuse_days(point)
+        given = point.axes
+        files = given["applications"] * given["start_files"] * launch.MOST
+        many = f"{given['applications']} applications of {given['start_files']} files are more than a gang is told"
+        secret = given["http_cache"] == SQUID and given["scheme"] == "https"
+        mend = "sweep scheme http, or http_cache none"
+        refuse(
+            point,
+            ("applications", files > MOST_LISTED, many, f"keep their product below {MOST_LISTED / launch.MOST:.0f}"),
+            ("http_cache", secret, "https goes past an HTTP cache", mend),
+        )
+
+    def require(self, point: Point) -> None:
+        if point.axes["http_cache"] == SQUID:
+            from storelab.workloads.distribution import squid
+
+            squid.installed(f"sweeps.{point.sweep}.axes.http_cache")
+
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
+        """Stage the repository and open it to all; choose the applications; start an empty cache in front."""
+        from storelab.workloads.distribution import launch, proof, served, squid
+
+        given, release = point.axes, point.fixed["release"]
+        elsewhere = given["http_cache"] == SQUID and config.launcher.kind != LOCAL
+        problem = "the cache listens on this host only, and clients run on other nodes"
+        refuse(point, ("http_cache", elsewhere, problem, "use launcher local, or http_cache none"))
+        at = served.ensure(config, store, release, given["days"])
+        fetch = proof.reader(store.access(at.bucket.account), at.bucket, at.prefix)
+        chosen = []
+        try:
+            for number in range(given["applications"]):
+                chosen.append(
+                    launch.choose(at.root, fetch, at.repository, release["seed"], number, given["start_files"])
+                )
+        except LookupError as error:
+            refuse(point, ("days", True, str(error), "publish a tree with files"))
+        trial, attempt = f"{at.repository}/{names.MANIFEST}", _attempt(job)
+        attempt.opened = served.Opened(store, store.endpoints(1)[0], at.bucket, at.prefix, trial)
+        if given["http_cache"] == SQUID:
+            attempt.cache = squid.Squid(attempt.opened.url, f"sweeps.{point.sweep}.axes.http_cache")
+        job.extra = {
+            "url": attempt.opened.url,
+            "proxy": attempt.cache.url if attempt.cache else "",
+            "repository": at.repository,
+            "applications": [asdict(one) for one in chosen],
+        }
+
+    def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
+        """Check that all requests went through the cache."""
+        attempt = _attempt(job)
+        if attempt.cache is None:
+            return []
+        attempt.cache_counts = counts = attempt.cache.told()
+        statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
+        sent = sum(status is not None and status > 0 for status in statuses)  # requests that were answered
+        told = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"
+        return [asdict(Check("through the cache", counts["requests"] >= sent, told))]
+
+    def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
+        """Return the applications, and what the cache counted."""
+        chosen = [{"catalogs": a["catalogs"], "files": len(a["files"])} for a in job.extra["applications"]]
+        counts = _attempt(job).cache_counts
+        return {"applications": chosen} | ({"http_cache": counts} if counts else {})
 
 
 _AXES = (
@@ -205,14 +367,46 @@ PUBLISH = Publish(
 )
 REPLICATE = Replicate(
     "replicate",
-    (
-        axes.engine("replicate", "wire", "What asks: plain signed S3 requests."),
-        axes.STRATUM0,
-        *_AXES,
-        *axes.DEPLOYMENT,
-    ),
+    (axes.engine("replicate", "wire", "What asks: plain signed S3 requests."), axes.STRATUM0, *_AXES, *axes.DEPLOYMENT),
     "The same, published to a second store and copied from there, day by day, by manifest and catalogs.",
     direction="write",
     needs=("release",),
     finishes=True,
+)
+COLLECT_GARBAGE = CollectGarbage(
+    "collect_garbage",
+    (
+        axes.engine("collect_garbage", "wire", "What asks: plain signed S3 requests, or obstore, at less CPU."),
+        replace(
+            axes.PATTERN,
+            help="`cvmfs`: x-amz-acl on every request, and a retry holds up all others; `tuned`: neither.",
+        ),
+        replace(axes.DAYS, help="So many days of the release are published before it begins, which is not measured."),
+        axes.KEEP,
+        replace(axes.BATCH, help="1: a DELETE for each object; more: one DeleteObjects request for so many."),
+        replace(axes.CLIENTS, help="A repository has one collector: 1."),
+        replace(axes.WORKERS, default=400, help="Requests in flight, each over a connection of its own."),
+        *axes.DEPLOYMENT,
+    ),
+    "What only older days of a release need is deleted, as CernVM-FS collects garbage; the days are published before.",
+    direction="write",
+    needs=("release",),
+    finishes=True,
+)
+LAUNCH = Launch(
+    "launch",
+    (
+        axes.engine("launch", "wire", "What asks: plain unsigned GETs."),
+        replace(axes.DAYS, default=1, help="The release as it is after so many days is read."),
+        axes.START_FILES,
+        axes.APPLICATIONS,
+        axes.CLIENT_CACHE,
+        axes.HTTP_CACHE,
+        axes.CLIENTS,
+        replace(axes.WORKERS, default=1, help="GETs of files that a start has in flight; CernVM-FS has one."),
+        *axes.DEPLOYMENT,
+    ),
+    "An application starts from a published release, again and again: manifest, catalogs, files; cold or warm, with or "
+    "without an HTTP cache.",
+    needs=("release",),
 )

@@ -63,24 +63,8 @@ class Check:
     ask: Callable[[Any], Answer]
 
 
-class Checks(list[Check]):
-    """The questions of one module, in the order in which they are written."""
-
-    def add(
-        self, topic: str, name: str, *arguments: Any, needs: Callable[[Any], None] = lambda _: None
-    ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-        """Decorator; `arguments` go behind the context, so that one function can ask several questions. needs: takes
-        the context first, and raises Refuted where the question would prove nothing."""
-
-        def note(function: Callable[..., Answer]) -> Callable[..., Answer]:
-            def asked(context: Any) -> Answer:
-                needs(context)
-                return function(context, *arguments)
-
-            self.append(Check(topic, name, asked))
-            return function
-
-        return note
+# The questions of a protocol by topic and name, in the order of asking.
+Questions = dict[tuple[str, str], Callable[[Any], Answer]]
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from storelab.engines.contract import Job
-from storelab.workloads.probe import multirange
-from storelab.workloads.probe.answers import Answer, Checks, Otherwise, demand, yes
+from storelab.workloads.probe import byteranges
+from storelab.workloads.probe.answers import Answer, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context
-
-CHECKS = Checks()
 
 
 class Files(Context):
@@ -40,18 +40,13 @@ def _tried(act: Callable[[], object]) -> str | None:
 
 def _preads(c: Files, count: int) -> Answer:
     """As many reads at offsets of one open file; each is compared."""
-    ranges = multirange.spread(count, len(c.body))
+    ranges = byteranges.spread(count, len(c.body))
     with open(c.known_path, "rb") as f:
         wrong = [a for a, b in ranges if os.pread(f.fileno(), b - a + 1, a) != c.body[a : b + 1]]
     demand(not wrong, f"{len(wrong)} of {count} are not what stands there, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} preads, every byte compared")
 
 
-for _count in (2, 200, 1500):
-    CHECKS.add("ranges", f"multi-range {_count}", _count)(_preads)
-
-
-@CHECKS.add("ranges", "scattered read")
 def preadv(c: Files) -> Answer:
     """One range into several buffers. POSIX has no read of several ranges in one call."""
     buffers = [bytearray(n) for n in (100, 4096, 7)]
@@ -61,7 +56,6 @@ def preadv(c: Files) -> Answer:
     return yes("preadv into 3 buffers")
 
 
-@CHECKS.add("ranges", "range beyond the end")
 def beyond(c: Files) -> Answer:
     with open(c.known_path, "rb") as f:
         tail, past = os.pread(f.fileno(), 200, len(c.body) - 100), os.pread(f.fileno(), 10, len(c.body) + 10)
@@ -69,7 +63,6 @@ def beyond(c: Files) -> Answer:
     return yes("the part that exists, then none")
 
 
-@CHECKS.add("objects", "atomic rename")
 def atomic_rename(c: Files) -> Answer:
     """Over an existing file: a reader that has it open keeps the old bytes, a new one gets the new."""
     new, old = c.own / "new", c.file("old")
@@ -82,7 +75,6 @@ def atomic_rename(c: Files) -> Answer:
     return yes("replaced in one step; who had it open reads the old bytes")
 
 
-@CHECKS.add("objects", "append")
 def append(c: Files) -> Answer:
     """Two writers that append in turn lose nothing."""
     path = c.own / "append"
@@ -93,7 +85,6 @@ def append(c: Files) -> Answer:
     return yes("O_APPEND of two writers in turn, 50 lines")
 
 
-@CHECKS.add("objects", "hard link")
 def hard_link(c: Files) -> Answer:
     path = c.file("link-source")
     failed = _tried(lambda: os.link(path, c.own / "link"))
@@ -102,7 +93,6 @@ def hard_link(c: Files) -> Answer:
     return yes("same inode under two names")
 
 
-@CHECKS.add("objects", "open file removed")
 def open_removed(c: Files) -> Answer:
     path = c.file("removed")
     with open(path, "rb") as f:
@@ -112,7 +102,6 @@ def open_removed(c: Files) -> Answer:
     return yes("still read by who has it open")
 
 
-@CHECKS.add("objects", "key names")
 def names(c: Files) -> Answer:
     tried = ("with space", "ümläut-日本", "a=b&c+d%e", "x" * 255)
     bad = [f"{n[:20]!r} {failed}" for n in tried if (failed := _tried(lambda n=n: (c.own / n).write_bytes(SMALL)))]
@@ -122,7 +111,6 @@ def names(c: Files) -> Answer:
     return yes("space, Unicode, = & + %, 255 bytes")
 
 
-@CHECKS.add("objects", "synchronised writes")
 def fsync(c: Files) -> Answer:
     with open(c.own / "fsync", "wb") as f:
         f.write(SMALL)
@@ -132,7 +120,6 @@ def fsync(c: Files) -> Answer:
     return yes("fsync accepted; that it reaches the disk is not seen from here")
 
 
-@CHECKS.add("checksums", "extended attributes")
 def xattr(c: Files) -> Answer:
     """Where a site keeps its checksums."""
     path = c.file("xattr")
@@ -142,7 +129,6 @@ def xattr(c: Files) -> Answer:
     return yes("user.* kept")
 
 
-@CHECKS.add("conditional", "put if absent")
 def exclusive(c: Files) -> Answer:
     """O_CREAT | O_EXCL"""
     path = c.own / "exclusive"
@@ -153,26 +139,21 @@ def exclusive(c: Files) -> Answer:
     return yes("the second one gets EEXIST")
 
 
-def _locked(c: Files, lock: Callable[[int], None]) -> Answer:
+def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
     """A lock of one process keeps another one out."""
     path = c.file("lock")
     with open(path, "r+b") as f:
-        failed = _tried(lambda: lock(f.fileno()))
+        failed = _tried(lambda: lock(f.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB))
         demand(failed is None, f"a lock is refused: {failed}")
         child = os.fork()
         if child == 0:
             with open(path, "r+b") as other:
-                os._exit(1 if _tried(lambda: lock(other.fileno())) is None else 0)
+                os._exit(1 if _tried(lambda: lock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)) is None else 0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     demand(got == 0, "two processes hold it at once")
     return yes("keeps another process of this node out")
 
 
-CHECKS.add("conditional", "lock (flock)", lambda fd: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB))(_locked)
-CHECKS.add("conditional", "lock (fcntl)", lambda fd: fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB))(_locked)
-
-
-@CHECKS.add("listing", "a folder of 1001")
 def listing(c: Files) -> Answer:
     folder = c.own / "many"
     folder.mkdir()
@@ -184,4 +165,20 @@ def listing(c: Files) -> Answer:
     return yes(f"{LISTED} files with their sizes")
 
 
+QUESTIONS: Questions = {
+    **{("ranges", f"multi-range {count}"): partial(_preads, count=count) for count in MULTI},
+    ("ranges", "scattered read"): preadv,
+    ("ranges", "range beyond the end"): beyond,
+    ("objects", "atomic rename"): atomic_rename,
+    ("objects", "append"): append,
+    ("objects", "hard link"): hard_link,
+    ("objects", "open file removed"): open_removed,
+    ("objects", "key names"): names,
+    ("objects", "synchronised writes"): fsync,
+    ("checksums", "extended attributes"): xattr,
+    ("conditional", "put if absent"): exclusive,
+    ("conditional", "lock (flock)"): partial(_locked, lock=fcntl.flock),
+    ("conditional", "lock (fcntl)"): partial(_locked, lock=fcntl.lockf),
+    ("listing", "a folder of 1001"): listing,
+}
 CONTEXT = Files

@@ -5,25 +5,16 @@ RFC 9110 (HTTP), RFC 4918 (WebDAV), RFC 3230 (`Want-Digest`: the checksums that 
 
 import zlib
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.filesystems import authorization
-from storelab.workloads.probe import davix
-from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.byteranges import CONDITIONAL, CONNECTION, DAVIX, RANGES, names_work, unfit_names
 from storelab.workloads.probe.context import LISTED, SMALL, ByKey, overwritten
-from storelab.workloads.probe.http_ranges import (
-    CONDITIONAL,
-    CONNECTION,
-    RANGES,
-    names_work,
-    unfit_names,
-)
 from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header
-
-OWN = Checks()
 
 
 class Http(ByKey):
@@ -70,7 +61,6 @@ class Http(ByKey):
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
 
 
-@OWN.add("objects", "put, get, head")
 def put_get_head(c: Http) -> Answer:
     key = c.key("object")
     made, got, head = c.put(key, SMALL), c.send("GET", key), c.send("HEAD", key)
@@ -82,19 +72,16 @@ def put_get_head(c: Http) -> Answer:
     return yes(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
 
-@OWN.add("objects", "missing object")
 def missing(c: Http) -> Answer:
     got, head = c.send("GET", c.key("never-written")), c.send("HEAD", c.key("never-written"))
     demand(got.status == head.status == 404, f"GET {got.status}, HEAD {head.status} instead of 404", Otherwise)
     return yes("404; HEAD 404")
 
 
-@OWN.add("objects", "key names")
 def names(c: Http) -> Answer:
     return names_work(unfit_names(c))
 
 
-@OWN.add("objects", "overwrite and delete")
 def delete(c: Http) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
@@ -103,13 +90,11 @@ def delete(c: Http) -> Answer:
     return yes(f"{gone.status}, then 404")
 
 
-@OWN.add("objects", "copy")
 def copy(c: Http) -> Answer:
     reply, _ = _moved(c, "COPY")
     return yes(f"{reply.status}")
 
 
-@OWN.add("objects", "rename")
 def move(c: Http) -> Answer:
     reply, old = _moved(c, "MOVE")
     demand(c.send("HEAD", old).status == 404, "the old name is still there", Otherwise)
@@ -126,7 +111,6 @@ def _moved(c: Http, method: str) -> tuple[Reply, str]:
     return reply, old
 
 
-@OWN.add("checksums", "ETag")
 def etag(c: Http) -> Answer:
     """Another content of the same length has another ETag: what caches and conditional requests rest on."""
     seen = []
@@ -137,6 +121,10 @@ def etag(c: Http) -> Answer:
     demand(seen[0] != seen[1], "the same ETag for two contents that were written within a second", Otherwise)
     demand(seen[0].removeprefix("W/").startswith('"'), f"without quotes: {seen[0]}", Otherwise)
     return yes(f"{'weak' if seen[0].startswith('W/') else 'strong'}, changes with the content")
+
+
+def _adler32(body: bytes) -> str:
+    return f"{zlib.adler32(body):08x}"
 
 
 def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
@@ -156,14 +144,6 @@ def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
     return yes(f"{name} {got}, the known object's")
 
 
-OWN.add("checksums", "adler32 by Want-Digest", "adler32", lambda body: f"{zlib.adler32(body):08x}")(_digest)
-OWN.add("checksums", "md5 by Want-Digest", "md5", md5_header)(_digest)
-
-
-OWN += CONDITIONAL
-
-
-@OWN.add("listing", "a folder of 1001")
 def listing(c: Http) -> Answer:
     answered(c.send("MKCOL", c.key("many/")), "MKCOL")
     wanted = {f"{i:04d}" for i in range(LISTED)}
@@ -174,7 +154,6 @@ def listing(c: Http) -> Answer:
     return yes(f"PROPFIND, {LISTED} files in one answer")
 
 
-@OWN.add("delete", "a folder with all in it")
 def recursive(c: Http) -> Answer:
     c.send("MKCOL", c.key("many/"))
     c.put(c.key("many/0000"), b"x")
@@ -183,7 +162,6 @@ def recursive(c: Http) -> Answer:
     return yes(f"{reply.status}")
 
 
-@OWN.add("anonymous", "refused without the token")
 def without_token(c: Http) -> Answer:
     demand(bool(c.token), "this endpoint is used without a token", NotTried)
     reply = c.send("GET", c.known, token=False)
@@ -191,5 +169,22 @@ def without_token(c: Http) -> Answer:
     return yes(f"{reply.status}")
 
 
-CHECKS = Checks([*RANGES, *davix.CHECKS, *OWN, *CONNECTION])
+QUESTIONS: Questions = {
+    **RANGES,
+    **DAVIX,
+    ("objects", "put, get, head"): put_get_head,
+    ("objects", "missing object"): missing,
+    ("objects", "key names"): names,
+    ("objects", "overwrite and delete"): delete,
+    ("objects", "copy"): copy,
+    ("objects", "rename"): move,
+    ("checksums", "ETag"): etag,
+    ("checksums", "adler32 by Want-Digest"): partial(_digest, name="adler32", checksum=_adler32),
+    ("checksums", "md5 by Want-Digest"): partial(_digest, name="md5", checksum=md5_header),
+    **CONDITIONAL,
+    ("listing", "a folder of 1001"): listing,
+    ("delete", "a folder with all in it"): recursive,
+    ("anonymous", "refused without the token"): without_token,
+    **CONNECTION,
+}
 CONTEXT = Http

@@ -6,6 +6,7 @@ Vector reads are what ROOT sends: many ranges of one file in one request (`kXR_r
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,11 +16,11 @@ from XRootD.client.flags import OpenFlags, QueryCode
 from storelab.engines.contract import Job
 from storelab.readplan.transports import Range
 from storelab.stores.protocols import filesystems
-from storelab.workloads.probe import multirange
-from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, Refuted, demand, yes
+from storelab.workloads.probe import byteranges
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, Refuted, demand, yes
+from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context, overwritten
 
-CHECKS = Checks()
 WRITERS = 64  # at once: a redirector lets whoever makes a file wait for a second or more
 TIMEOUT = 30  # seconds, also of what XRootD's own client sends without being told one
 
@@ -77,14 +78,12 @@ def said(status: Any) -> str:
     return " ".join(str(status.message).split()).removeprefix("[ERROR] Server responded with an error: ")[:160]
 
 
-@CHECKS.add("ranges", "single range")
 def single(c: Root) -> Answer:
     data = c.read(c.base + c.known, 123456, 10000)
     demand(data == c.body[123456:133456], f"{len(data)} bytes, not those at 123456", Otherwise)
     return yes("10000 bytes at 123456")
 
 
-@CHECKS.add("ranges", "range beyond the end")
 def beyond(c: Root) -> Answer:
     data = c.read(c.base + c.known, len(c.body) - 100, 200)
     demand(data == c.body[-100:], f"{len(data)} bytes", Otherwise)
@@ -93,17 +92,13 @@ def beyond(c: Root) -> Answer:
 
 def _vector(c: Root, count: int) -> Answer:
     """One vector read; offset, length and bytes of every chunk compared."""
-    ranges = multirange.spread(count, len(c.body))
+    ranges = byteranges.spread(count, len(c.body))
     with c.open(c.base + c.known) as f:
         chunks = c.chunks(f, ranges)
     wrong = [r[0] for r, chunk in zip(ranges, chunks, strict=False) if chunk != (r, c.body[r[0] : r[1] + 1])]
     demand(len(chunks) == count, f"{len(chunks)} of {count} chunks", Otherwise)
     demand(not wrong, f"{len(wrong)} of {count} chunks are not what stands there, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} chunks in one vector read, every offset and byte compared")
-
-
-for _count in (2, 200, 1500):
-    CHECKS.add("ranges", f"multi-range {_count}", _count)(_vector)
 
 
 def config(c: Root, name: str) -> str:
@@ -113,7 +108,6 @@ def config(c: Root, name: str) -> str:
     return "" if value == name else value
 
 
-@CHECKS.add("ranges", "bounds of a vector read")
 def bounds(c: Root) -> Answer:
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
     demand(bool(chunks), "the server does not tell readv_iov_max")
@@ -122,12 +116,11 @@ def bounds(c: Root) -> Answer:
     )
 
 
-@CHECKS.add("ranges", "more chunks than the bound, split")
 def split(c: Root) -> Answer:
     """1500 chunks as a reader has to send them where one vector read takes fewer."""
     most = config(c, "readv_iov_max")
     demand(most.isdigit(), "the server tells no bound", NotTried)
-    ranges, step = multirange.spread(1500, len(c.body)), min(1500, int(most))
+    ranges, step = byteranges.spread(1500, len(c.body)), min(1500, int(most))
     with c.open(c.base + c.known) as f:
         got = [chunk for i in range(0, 1500, step) for chunk in c.chunks(f, ranges[i : i + step])]
     right = sum(chunk == (r, c.body[r[0] : r[1] + 1]) for r, chunk in zip(ranges, got, strict=False))
@@ -135,7 +128,6 @@ def split(c: Root) -> Answer:
     return yes(f"1500 chunks in {-(-1500 // step)} vector reads, every offset and byte compared")
 
 
-@CHECKS.add("objects", "put, get, head")
 def put_get_head(c: Root) -> Answer:
     path = c.key("object")
     c.put(path, SMALL)
@@ -145,7 +137,6 @@ def put_get_head(c: Root) -> Answer:
     return yes(f"stat says {info.size} bytes")
 
 
-@CHECKS.add("objects", "missing object")
 def missing(c: Root) -> Answer:
     status, _ = c.fs.stat(c.key("never-written"))
     demand(not status.ok, "stat of what is not there succeeds", Otherwise)
@@ -153,7 +144,6 @@ def missing(c: Root) -> Answer:
     return yes(said(status))
 
 
-@CHECKS.add("objects", "overwrite and delete")
 def delete(c: Root) -> Answer:
     path = c.key("delete")
     overwritten(c, path)
@@ -162,7 +152,6 @@ def delete(c: Root) -> Answer:
     return yes("gone")
 
 
-@CHECKS.add("objects", "rename")
 def rename(c: Root) -> Answer:
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
@@ -192,11 +181,6 @@ def crc32c(body: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-CHECKS.add("checksums", "adler32", "adler32", zlib.adler32)(_checksum)
-CHECKS.add("checksums", "crc32c", "crc32c", crc32c)(_checksum)
-
-
-@CHECKS.add("conditional", "put if absent")
 def exclusive(c: Root) -> Answer:
     path = c.key("exclusive")
     c.put(path, SMALL)
@@ -208,7 +192,6 @@ def exclusive(c: Root) -> Answer:
     raise Refuted("a file that is there is made anew")
 
 
-@CHECKS.add("listing", "a folder of 1001")
 def listing(c: Root) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     with ThreadPoolExecutor(WRITERS) as pool:
@@ -218,7 +201,6 @@ def listing(c: Root) -> Answer:
     return yes(f"dirlist, {LISTED} files")
 
 
-@CHECKS.add("transfer", "third-party copy")
 def tpc(c: Root) -> Answer:
     """What the server offers; no transfer is tried."""
     value = config(c, "tpc")
@@ -226,4 +208,20 @@ def tpc(c: Root) -> Answer:
     return yes(f"the server says tpc {value}")
 
 
+QUESTIONS: Questions = {
+    ("ranges", "single range"): single,
+    ("ranges", "range beyond the end"): beyond,
+    **{("ranges", f"multi-range {count}"): partial(_vector, count=count) for count in MULTI},
+    ("ranges", "bounds of a vector read"): bounds,
+    ("ranges", "more chunks than the bound, split"): split,
+    ("objects", "put, get, head"): put_get_head,
+    ("objects", "missing object"): missing,
+    ("objects", "overwrite and delete"): delete,
+    ("objects", "rename"): rename,
+    ("checksums", "adler32"): partial(_checksum, name="adler32", checksum=zlib.adler32),
+    ("checksums", "crc32c"): partial(_checksum, name="crc32c", checksum=crc32c),
+    ("conditional", "put if absent"): exclusive,
+    ("listing", "a folder of 1001"): listing,
+    ("transfer", "third-party copy"): tpc,
+}
 CONTEXT = Root

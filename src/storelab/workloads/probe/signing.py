@@ -1,16 +1,17 @@
-"""Signatures of Amazon S3 by botocore's own signers, over requests that are storelab's: nothing is sent but what is
-given here.
+"""Parts of requests to S3: paths, bodies, and signatures by botocore's own signers. Nothing is sent but what is given
+here.
 
-Date and payload hash can be said by the caller: a probe also sends requests that must be refused. Paths are those of
-the request line, percent-encoded already. May import: botocore, `stores.protocols.endpoint`; what imports it is slow to
-start.
+The caller may choose date and payload hash: a probe also sends requests that must be refused. Paths are those of the
+request line, percent-encoded already. What imports botocore is slow to start.
 """
 
+import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
+from xml.sax.saxutils import escape
 
 from botocore.auth import HmacV1Auth, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
@@ -49,6 +50,24 @@ def location(endpoint: Endpoint) -> bytes | None:
         return None
     text = f"<LocationConstraint>{endpoint.region}</LocationConstraint>"
     return f"<CreateBucketConfiguration>{text}</CreateBucketConfiguration>".encode()
+
+
+def delete_body(keys: Iterable[str]) -> bytes:
+    """The body of a request of S3 that deletes several objects; the answer names only what was not deleted."""
+    objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
+    return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
+
+
+def policy(bucket: str, prefix: str, owner: str | None = None) -> bytes:
+    """A policy of a bucket: everybody may read below the prefix. owner: its access key, for servers (versitygw) whose
+    policy locks out whom it does not name."""
+    objects = f"arn:aws:s3:::{bucket}/"
+    public = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{objects}{prefix}*"]}
+    statements = [public]
+    if owner:
+        resources = [f"arn:aws:s3:::{bucket}", f"{objects}*"]
+        statements.append({**public, "Principal": {"AWS": [owner]}, "Action": ["s3:*"], "Resource": resources})
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}).encode()
 
 
 class _Dated:

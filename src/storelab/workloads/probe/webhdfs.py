@@ -8,13 +8,12 @@ from functools import partial
 from urllib.parse import quote, urlencode, urlsplit
 
 from storelab.engines.contract import Job
-from storelab.workloads.probe import multirange
-from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
+from storelab.workloads.probe import byteranges
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.byteranges import CONNECTION, RANGES
 from storelab.workloads.probe.context import SMALL, OverHttp, overwritten
-from storelab.workloads.probe.http_ranges import CONNECTION, RANGES
 from storelab.workloads.probe.plain_http import Connection, Reply, answered
 
-OWN = Checks()
 LISTED = 120  # writing one takes 50 to 150 ms
 OFFSETS = 50  # requests in a row, each with an offset and a length
 
@@ -84,10 +83,9 @@ def _said(reply: Reply) -> str:
 _answered = partial(answered, told=_said)
 
 
-@OWN.add("ranges", "offset and length")
 def offsets(c: WebHdfs) -> Answer:
     """WebHDFS' own way to a part of a file: one request (two steps) for each range."""
-    for first, last in multirange.spread(OFFSETS, len(c.body)):
+    for first, last in byteranges.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
         _answered(reply, status=200)
         demand(
@@ -96,7 +94,6 @@ def offsets(c: WebHdfs) -> Answer:
     return yes(f"{OFFSETS} ranges in as many requests of two steps, every byte compared", requests=2 * OFFSETS)
 
 
-@OWN.add("objects", "put, get, head")
 def put_get_head(c: WebHdfs) -> Answer:
     key = c.key("object")
     made = c.put(key, SMALL)
@@ -106,14 +103,12 @@ def put_get_head(c: WebHdfs) -> Answer:
     return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
 
-@OWN.add("objects", "missing object")
 def missing(c: WebHdfs) -> Answer:
     reply = c.at_node("GET", c.key("never-written"), "OPEN")
     demand(reply.status == 404, f"{_said(reply)} instead of 404", Otherwise)
     return yes(_said(reply))
 
 
-@OWN.add("objects", "overwrite and delete")
 def delete(c: WebHdfs) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
@@ -123,7 +118,6 @@ def delete(c: WebHdfs) -> Answer:
     return yes(f"{gone.status}, then 404")
 
 
-@OWN.add("objects", "rename")
 def rename(c: WebHdfs) -> Answer:
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
@@ -133,7 +127,6 @@ def rename(c: WebHdfs) -> Answer:
     return yes(f"{reply.status}")
 
 
-@OWN.add("objects", "append")
 def append(c: WebHdfs) -> Answer:
     key = c.key("append")
     c.put(key, SMALL)
@@ -142,7 +135,6 @@ def append(c: WebHdfs) -> Answer:
     return yes(f"{reply.status}")
 
 
-@OWN.add("checksums", "file checksum")
 def checksum(c: WebHdfs) -> Answer:
     """A checksum of checksums of blocks: it tells equal files of equal block sizes, and is no MD5 of the content."""
     facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
@@ -152,7 +144,6 @@ def checksum(c: WebHdfs) -> Answer:
     return yes(f"{facts['algorithm']}, the same for the same bytes")
 
 
-@OWN.add("conditional", "put if absent")
 def put_if_absent(c: WebHdfs) -> Answer:
     """`overwrite=false`"""
     key = c.key("if-absent")
@@ -163,7 +154,6 @@ def put_if_absent(c: WebHdfs) -> Answer:
     return yes(f"overwrite=false: {_said(second)}, its bytes untouched")
 
 
-@OWN.add("listing", f"a folder of {LISTED}")
 def listing(c: WebHdfs) -> Answer:
     wanted = {f"{i:04d}" for i in range(LISTED)}
     for name in sorted(wanted):
@@ -174,7 +164,6 @@ def listing(c: WebHdfs) -> Answer:
     return yes(f"LISTSTATUS, {LISTED} files in one answer")
 
 
-@OWN.add("listing", "pages")
 def pages(c: WebHdfs) -> Answer:
     reply = c.send("GET", c.key("many"), "LISTSTATUS_BATCH", startAfter="0099")
     demand(reply.status != 404, "the folder is not there", NotTried)
@@ -184,7 +173,6 @@ def pages(c: WebHdfs) -> Answer:
     return yes(f"LISTSTATUS_BATCH, {len(names)} behind the 100th, {page['remainingEntries']} remain")
 
 
-@OWN.add("delete", "a folder with all in it")
 def recursive(c: WebHdfs) -> Answer:
     folder = c.key("many")
     c.put(f"{folder}/0000", b"x")
@@ -194,5 +182,19 @@ def recursive(c: WebHdfs) -> Answer:
     return yes(f"{reply.status}; without recursive=true {_said(plain)}")
 
 
-CHECKS = Checks([*RANGES, *OWN, *CONNECTION])
+QUESTIONS: Questions = {
+    **RANGES,
+    ("ranges", "offset and length"): offsets,
+    ("objects", "put, get, head"): put_get_head,
+    ("objects", "missing object"): missing,
+    ("objects", "overwrite and delete"): delete,
+    ("objects", "rename"): rename,
+    ("objects", "append"): append,
+    ("checksums", "file checksum"): checksum,
+    ("conditional", "put if absent"): put_if_absent,
+    ("listing", f"a folder of {LISTED}"): listing,
+    ("listing", "pages"): pages,
+    ("delete", "a folder with all in it"): recursive,
+    **CONNECTION,
+}
 CONTEXT = WebHdfs

@@ -1,44 +1,76 @@
 """`probe`: the capability table: what a store can do, each answer verified (evaluations 2012-2015, "S3 functions").
 
-Not a measurement of speed: a point has no rate, its answers stand in `answers.<client>.parquet`. Ends when all is
-asked, at the latest at the deadline; what was not asked by then is `not tried`.
+Not a measurement of speed: a point has no rate, its answers are in `answers.<client>.parquet`. Ends when all is asked,
+at the latest at the deadline; what was not asked by then is `not tried`. A protocol is one module with `QUESTIONS` and
+`CONTEXT`, and one line here. A new question is a function and its entry in `QUESTIONS`; topic and name are its place in
+the capability table and never change.
 """
 
+import importlib
 import re
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, clock
+from storelab.core.answers import ERROR, NOT_TRIED, Told
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
-from storelab.engines.contract import Check, Client, GangJob, Result
+from storelab.engines import contract
+from storelab.engines.contract import Client, GangJob, Result
 from storelab.stores.base import Store
+from storelab.stores.managed.accounts import QUESTIONS
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
+from storelab.workloads.probe.answers import Check
 from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
     from storelab.stores.protocols.access import Access, Ours
 
+
 SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
 MOST_BYTES = 64 * 10**6  # no object of the probe is longer
 SPECIAL = 3  # of them, beside those that are counted: one for short uses, one with versions, one that is public
+
+
+PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # -> module
+
+
+def ask_administration(store: Store) -> list[Told]:
+    """Return an answer of the store's administration to each question, whatever the store. A tool that fails is an
+    `error`: it says nothing of what the system can do."""
+    without = f"storelab runs {store.settings.kind} without users"
+    why = without if store.managed else "no administration that storelab may use"
+    try:
+        return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]
+    except Exception as error:  # noqa: BLE001  a question next to the probe itself
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+        return [Told(name, ERROR, why) for name in QUESTIONS]
+
+
+def _module(protocol: str) -> Any:
+    """Return the module of a protocol; it is imported only now, for some need libraries that others lack."""
+    return importlib.import_module(f"storelab.workloads.probe.{PROTOCOLS[protocol]}")
+
+
+def checks(protocol: str) -> list[Check]:
+    """Return all questions of a protocol, in the order of asking."""
+    return [Check(topic, name, ask) for (topic, name), ask in _module(protocol).QUESTIONS.items()]
 
 
 class ProbeClient(Client):
     """Asks one question after the other. Clients behind the first ask only what does not need buckets of their own."""
 
     def prepare(self) -> None:
-        from storelab.workloads.probe import questions
 
         self.checks = [
             c
-            for c in questions.checks(self.job.endpoint.protocol)
+            for c in checks(self.job.endpoint.protocol)
             if self.job.client == 0 or c.topic not in ("buckets", "versioning")
         ]
-        self.context = questions.context_of(self.job)
+        self.context = _module(self.job.endpoint.protocol).CONTEXT(self.job)
         self.asked: list[Any] = []
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -81,7 +113,7 @@ class ProbeClient(Client):
                 "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
             },
             tables={"answers": columns},
-            checks=[Check("asked", n == len(self.checks) + len(told), f"{n} questions")],
+            checks=[contract.Check("asked", n == len(self.checks) + len(told), f"{n} questions")],
         )
 
     def close(self) -> None:
@@ -149,7 +181,7 @@ class Probe(Workload):
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
         tells."""
-        from storelab.workloads.probe import administration, context
+        from storelab.workloads.probe import context
 
         places = job.buckets
         buckets.prepare(config, store, places)
@@ -164,7 +196,7 @@ class Probe(Workload):
         job.extra = {
             "campaign": config.name,
             "writer": written.writer(config, store),
-            "administration": [asdict(t) for t in administration.ask(store)],
+            "administration": [asdict(t) for t in ask_administration(store)],
             **_spares(config, store, point),
         }
 
@@ -177,7 +209,7 @@ class Probe(Workload):
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:
             detail = f"not all could be removed, `storelab clean` tries again: {error}"
-        return [asdict(Check("removed", True, detail))]
+        return [asdict(contract.Check("removed", True, detail))]
 
 
 PROBE = Probe(

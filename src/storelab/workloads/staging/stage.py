@@ -1,12 +1,15 @@
 """Staging: a data set -> objects in the store and a manifest. Staging twice moves nothing.
 
-Proof that a data set lies in a store is an object of storelab's own beside it, `<data set>/.staged`, which holds the
-SHA-256 of the manifest; it is written last.
+The proof that a data set is in a store is an object of storelab's own next to it, `<data set>/.staged`, which holds the
+SHA-256 of the manifest; it is written last. Of folders with many small keys, what is there stays, and the rest is
+uploaded in blocks: a staging that was interrupted goes on where it was, and memory is bounded however many keys there
+are.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +21,15 @@ from storelab.host import scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import buckets, many_keys, upload, written
+from storelab.workloads.staging import buckets, upload, written
 from storelab.workloads.staging.upload import Shown, report
 from storelab.workloads.staging.written import root_copies
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
+
+BLOCK = 50_000  # keys of a folder of many that are handed to s5cmd at a time
 MOST_OTHERS = 10**6  # objects that are not of a data set, listed among its own
 UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
 
@@ -50,15 +55,6 @@ def buckets_of(config: "Config", store: Store, count: int, accounts: int = 1) ->
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
-def _names(path: Path, dataset: dict[str, Any], places: list[Bucket]) -> bool:
-    """Whether a manifest's objects lie in these very buckets, and are of this file where it is one of the user's.
-    Raises UserError."""
-    manifest = records.read_json(path)
-    return manifest["buckets"] == [[p.name, p.prefix] for p in places] and (
-        "file" not in dataset or own_file.unchanged(dataset, manifest)
-    )
-
-
 def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
     """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
 
@@ -69,14 +65,14 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
     places = buckets_of(config, store, dataset["buckets"], dataset.get("accounts", 1))
     ways = buckets.accesses(store, places)
     first, marker = ways[places[0].account], f"{places[0].prefix}data/{dataset['name']}/{written.STAGED}"
-    if (
-        path.exists()
-        and not again
-        and not evidence.flaw_of_manifest(path)
-        and _read(first, places[0], marker) == _mark_of(records.read_json(path))
-        and _names(path, dataset, places)
-    ):
-        return path
+    if path.exists() and not again and not evidence.flaw_of_manifest(path):
+        manifest = records.read_json(path)
+        if (
+            _read(first, places[0], marker) == _mark_of(manifest)
+            and manifest["buckets"] == [[p.name, p.prefix] for p in places]
+            and ("file" not in dataset or own_file.unchanged(dataset, manifest))
+        ):
+            return path
     if records.sealed(config.raw) and not path.exists():
         raise UserError(str(config.raw), "the campaign is sealed", "give the new campaign another name")
     build = _root if dataset["kind"] == "root" else _payload
@@ -89,11 +85,11 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
                 f"data set {dataset['name']} is not staged and the store is read-only",
                 "stage it with a writable account first",
             )
-        _check_room(store, dataset)
+        check_room(store, dataset_bytes(dataset), f"data set {dataset['name']}", "`objects`")
         buckets.prepare(config, store, places)
         written.note_dataset(config, store, dataset, [body["size"] for body in manifest["bodies"]], places)
         if dataset["kind"] == "keys":
-            many_keys.stage(store, ways, places, dataset, files[0])
+            stage_keys(store, ways, places, dataset, files[0])
         else:
             upload.upload(store, places, manifest, files)
             _verify(ways, places, manifest)
@@ -170,14 +166,12 @@ def manifest_of(
     }
 
 
-def _check_room(store: Store, dataset: dict[str, Any]) -> None:
-    free, need = store.free_bytes(), dataset_bytes(dataset)
-    if free is not None and free < need:
-        raise UserError(
-            f"stores.{store.name}",
-            f"{units.human_size(need)} of data set {dataset['name']} do not fit into {units.human_size(free)} free",
-            "make room, or lower `objects`",
-        )
+def check_room(store: Store, size: int, what: str, lower: str) -> None:
+    """Raise UserError where the store has less room than `what` takes. lower: the setting that takes less."""
+    free = store.free_bytes()
+    if free is not None and free < size:
+        problem = f"{units.human_size(size)} of {what} do not fit into {units.human_size(free)} free"
+        raise UserError(f"stores.{store.name}", problem, f"make room, or lower {lower}")
 
 
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
@@ -205,3 +199,36 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
     for found, size in wanted.items():
         if (got := listed.get(found)) != size:
             raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")
+
+
+def stage_keys(
+    store: Store, ways: Mapping[int, Access], places: list[Bucket], dataset: Mapping[str, Any], body: Path
+) -> None:
+    """Every folder holds its keys and nothing else. Raises MeasurementFailed."""
+    there = [_there(ways[place.account], place, dataset) for place in places]
+    missing = (
+        (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
+        for place, known in zip(places, there, strict=True)
+        for n in range(dataset["keys"])
+        if not known[n]
+    )
+    count = sum(known.count(0) for known in there)
+    shown = Shown(dataset["name"], count)
+    while block := list(islice(missing, BLOCK)):
+        upload.put_items(store, dataset["name"], block, shown)
+    for place in places:
+        if left := _there(ways[place.account], place, dataset).count(0):
+            raise MeasurementFailed(f"staging: bucket {place.name} does not list {left} of {dataset['keys']} keys")
+    size = units.human_size(dataset["objects"] * dataset["object_size"])
+    report(f"    staged {dataset['name']} in {store.name}: {dataset['objects']} objects, {size}")
+
+
+def _there(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
+    """For each number, 1 where its object is listed with its size. Raises MeasurementFailed for any other key."""
+    found, below = bytearray(dataset["keys"]), place.prefix + payload.keys_folder(dataset)
+    for key, size in buckets.list_keys(access, place, payload.keys_folder(dataset)):
+        n = payload.key_number(dataset["keys"], dataset["depth"], key.removeprefix(below))
+        if n is None:
+            raise MeasurementFailed(f"staging: {place.name}/{key} lies among the keys of {dataset['name']}")
+        found[n] = size == dataset["object_size"]
+    return found

@@ -1,30 +1,49 @@
-"""Uploading the objects of a data set: where the store speaks S3 by s5cmd, or, many small ones, by loadgen if it is
-built; else through fsspec."""
+"""Uploading the objects of a data set: where the store speaks S3 by s5cmd, or, many small ones, by storelab's own load
+generator if it is built, some thousand a second; else through fsspec.
+"""
 
+import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import PIPE
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
-from storelab.core import units
+from storelab import install
+from storelab.core import records, units
 from storelab.core.errors import MeasurementFailed
+from storelab.engines import loadgen
 from storelab.host import patience, proc, processes
 from storelab.host.console import report
 from storelab.host.patience import Patience
+from storelab.install import golang
 from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
-from storelab.workloads.staging import by_loadgen
 
 THREADS = 8
 MANY, SMALL = 1000, 10**6  # objects, and bytes of each, that loadgen uploads where it is built
 COPY_RATE = 10**7  # bytes/s: the least that a store copies inside; nothing moves through s5cmd meanwhile
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
+BLOCK = 50_000  # objects that a process is told of
+WORKERS = 32
+ROUNDS = 3  # in which what failed is tried again
+LONGEST_S = 4 * 3600  # of a process, as the program bounds it
+SLOWEST = 10**7  # bytes/s: with fewer, objects in flight may take longer than the bound without progress
+
+
+class Item(NamedTuple):
+    """One object to upload: key below the bucket's prefix, number of its body, bytes of it."""
+
+    bucket: Bucket
+    key: str
+    body: int
+    size: int
 
 
 class Shown:
@@ -86,7 +105,7 @@ def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], sh
     shown = shown or Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
-        if _many_and_small(mine) and by_loadgen.able(store):
+        if _many_and_small(mine) and loadgen_reaches(store):
             _by_loadgen(store, mine, shown)
         else:
             (_by_s5cmd if store.protocol == "s3" else _by_access)(store, account, mine, shown)
@@ -102,16 +121,16 @@ def _many_and_small(items: list[tuple[Bucket, str, Path]]) -> bool:
 def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
     files = sorted({path for _, _, path in items})
     number, size = {path: i for i, path in enumerate(files)}, files[0].stat().st_size
-    named = [by_loadgen.Item(bucket, key, number[path], size) for bucket, key, path in items]
-    by_loadgen.put(store, shown.name, named, files, shown.step)
+    named = [Item(bucket, key, number[path], size) for bucket, key, path in items]
+    put_by_loadgen(store, shown.name, named, files, shown.step)
 
 
 def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], files: list[Path]) -> None:
     """Upload (bucket, key below its prefix, number of a file, bytes): so much of that file's begin each. Raises
     MeasurementFailed."""
     shown = Shown(name, len(items))
-    if by_loadgen.able(store):
-        by_loadgen.put(store, name, [by_loadgen.Item(*item) for item in items], files, shown.step)
+    if loadgen_reaches(store):
+        put_by_loadgen(store, name, [Item(*item) for item in items], files, shown.step)
         return
 
     def write(bucket: Bucket, key: str, body: int, size: int) -> None:
@@ -140,13 +159,12 @@ def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], la
 
 def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]], shown: Shown) -> None:
     from storelab.engines import s5cmd
-    from storelab.engines import s5cmd as commands
 
     endpoint = store.endpoints(1)[0]
     lines = [
-        commands.copy_line(
+        s5cmd.copy_line(
             path,
-            commands.object_url(bucket.name, bucket.prefix + key),
+            s5cmd.object_url(bucket.name, bucket.prefix + key),
             s5cmd.part_option(endpoint, path.stat().st_size),
         )
         for bucket, key, path in items
@@ -174,14 +192,13 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, secon
     Raises MeasurementFailed where a line fails, or nothing moves any more.
     """
     from storelab.engines import s5cmd
-    from storelab.engines import s5cmd as commands
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
     before = shown.done
     # Files instead of pipes: nobody has to feed one while another is read.
     with TemporaryFile() as script, TemporaryFile() as errors:
-        script.write(commands.encoded("".join(lines)))
+        script.write(s5cmd.encoded("".join(lines)))
         script.seek(0)
         run = subprocess.Popen(
             s5cmd.command(endpoint, 16),
@@ -203,3 +220,117 @@ def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, secon
                 f"staging {shown.name} into {store.name}: {failed} of {len(lines)} objects failed: "
                 f"{errors.readline().decode(errors='replace').strip()[:300]}"
             )
+
+
+def loadgen_reaches(store: Store) -> bool:
+    """Return whether the program is built and reaches the store: by its protocol, and without a proxy."""
+    return (
+        store.protocol == "s3"
+        and golang.present(golang.LOADGEN, install.tools_folder())
+        and not environment.proxy(store.endpoints(1)[0])
+    )
+
+
+def put_by_loadgen(
+    store: Store, name: str, items: Sequence[Item], bodies: list[Path], step: Callable[[int], Any]
+) -> None:
+    """Upload the items, each by the account that owns its bucket. bodies: files of one length, no shorter than what is
+    cut from them; step: is told how many more are done. Raises MeasurementFailed."""
+    for account in sorted({item.bucket.account for item in items}):
+        mine = [item for item in items if item.bucket.account == account]
+        for begin in range(0, len(mine), BLOCK):
+            left, said = mine[begin : begin + BLOCK], ""
+            for _ in range(ROUNDS):
+                left, said = _loadgen_round(store, name, account, left, bodies, step)
+                if not left:
+                    break
+            else:
+                raise MeasurementFailed(
+                    f"staging {name} into {store.name}: {len(left)} of {len(items)} objects failed, also when tried "
+                    f"{ROUNDS} times: {said}"
+                )
+
+
+def _loadgen_round(
+    store: Store, name: str, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
+) -> tuple[list[Item], str]:
+    """What of the items failed, and the first reason."""
+    keys = store.credentials(account)
+    assert keys is not None
+    places = sorted({item.bucket for item in items}, key=lambda b: (b.name, b.prefix))
+    number = {place: i for i, place in enumerate(places)}
+    now = time.time_ns()
+    with tempfile.TemporaryDirectory(prefix="storelab-staging-", dir=bodies[0].parent) as folder:
+        ops = Path(folder) / "ops.parquet"
+        job = {
+            "schema": loadgen.SCHEMA,
+            "endpoints": loadgen.described(store.endpoints(1)[:1]),
+            "buckets": [place.name for place in places],
+            "operations": [{"op": "PUT"}],
+            "objects": {
+                "key": [item.bucket.prefix + item.key for item in items],
+                "bucket": [number[item.bucket] for item in items],
+                "body": [item.body for item in items],
+                "size": [item.size for item in items],
+            },
+            "object_size": bodies[0].stat().st_size,
+            "bodies": [str(path) for path in bodies],
+            "workers": min(WORKERS, len(items)),
+            "records": str(ops),
+            "start_ns": now,
+            "deadline_ns": now + LONGEST_S * 10**9,
+            "timeout_s": loadgen.TIMEOUT_S,
+        }
+        seconds = patience.STALLED_S + job["workers"] * max(item.size for item in items) / SLOWEST
+        summary = _run_loadgen(job, keys.environ(), step, f"staging {name} into {store.name}", seconds)
+        if not summary["errors"]:
+            return [], ""
+        table = records.read_table(ops, ["object", "error"])
+        failed = set(table.filter(table["error"].is_valid())["object"].to_pylist())
+    said = next(iter(summary["messages"].values()), "nobody says why")
+    return [item for item in items if item.bucket.prefix + item.key in failed], said
+
+
+def _run_loadgen(
+    job: dict[str, Any],
+    keys: dict[str, str],
+    step: Callable[[int], Any],
+    what: str = "staging",
+    seconds: float = patience.STALLED_S,
+) -> dict[str, Any]:
+    """One run of the program, followed to its end; its summary.
+
+    Raises MeasurementFailed, also where no object is stored for `seconds`: errors are no progress.
+    """
+    run = subprocess.Popen(
+        [loadgen.binary()],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment.explicit(os.environ) | keys,
+        preexec_fn=processes.die_with_parent(),
+    )
+    assert run.stdin and run.stderr
+    done, other, summary = 0, [], None
+    waiting = Patience(what, lambda: f"{done} of {len(job['objects']['key'])} objects are done", None, seconds)
+    try:
+        run.stdin.write(json.dumps(job).encode() + b"\n")
+        run.stdin.close()
+        for line in patience.lines(run.stderr, waiting):
+            try:
+                ((kind, told),) = json.loads(line).items()
+            except (ValueError, AttributeError):
+                other.append(line.decode(errors="replace").strip())
+                continue
+            if kind in ("progress", "summary") and (more := told["operations"] - done):
+                step(more)
+                done += more
+                waiting.moved()
+            summary = told if kind == "summary" else summary
+        status = run.wait(10)
+    except BrokenPipeError:
+        status = run.wait(10)
+    finally:
+        processes.stop(run, 2.0)
+    if summary is None or status:
+        raise MeasurementFailed(f"staging: loadgen failed (status {status}): {processes.why_ended(other, 3)}")
+    return summary

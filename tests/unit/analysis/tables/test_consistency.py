@@ -12,7 +12,7 @@ from storelab.analysis.tables import build, guarantees
 from storelab.core import evidence, plan, records
 from storelab.stores import config
 from storelab.workloads import WORKLOADS
-from storelab.workloads.consistency import ledger
+from storelab.workloads.consistency import seen
 
 
 def test_bound_of_no_anomaly():
@@ -36,7 +36,7 @@ def test_edges_of_the_bound():
 
 
 def test_table_and_workload_have_the_same_scenarios():
-    assert tuple(guarantees.SCENARIOS) == ledger.OBJECTS + ledger.ONCE
+    assert tuple(guarantees.SCENARIOS) == seen.OBJECTS + seen.ONCE
 
 
 SETTINGS = {

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from storelab.workloads.calibrate import local_copies
+from storelab.workloads import calibrate
 
 MS = 10**6
 
@@ -16,7 +16,7 @@ def copy(tmp_path, operation, size=1000, workers=2, target="tmpfs"):
     axes = {"object_size": size, "workers": workers, "target": target}
     job = SimpleNamespace(point=SimpleNamespace(axes=axes), client=4, number=4, attempt="a")
     job.scratch, job.extra = tmp_path / "scratch", {"disk": str(tmp_path / "disk")}
-    client = local_copies.CLIENTS[operation](job)
+    client = calibrate.CLIENTS[operation](job)
     client.prepare()
     return client
 
@@ -41,7 +41,7 @@ class Clock(threading.local):
 def lasting(monkeypatch):
     """A function that lets each operation of a client last so long, by the clock of its worker."""
     clock = Clock()
-    monkeypatch.setattr(local_copies.clock, "now_ns", clock.now_ns)
+    monkeypatch.setattr(calibrate.clock, "now_ns", clock.now_ns)
 
     def last(client, ns):
         def timed(one):
@@ -74,7 +74,7 @@ def test_bins_count_operations_before_the_deadline(tmp_path, lasting):
 
 
 def test_missing_and_wrong_content_fails_checks(tmp_path):
-    for operation in local_copies.CLIENTS:
+    for operation in calibrate.CLIENTS:
         client = copy(tmp_path / operation, operation, workers=1)
         (tmp_path / operation / "scratch").mkdir(parents=True, exist_ok=True)
         body = client.body

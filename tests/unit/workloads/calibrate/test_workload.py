@@ -13,8 +13,7 @@ from storelab.core.model import Point
 from storelab.datasets import payload
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads import WORKLOADS
-from storelab.workloads.calibrate import local_copies, workload
+from storelab.workloads import WORKLOADS, calibrate
 
 CALIBRATE = WORKLOADS["calibrate"]
 FIXED = {"data_seed": 11, "duration_ns": 10**9}
@@ -49,8 +48,8 @@ def test_calibration_runs_at_the_null_server():
     """Its operations are those that have a ceiling, under the names of their workloads."""
     assert (CALIBRATE.name, CALIBRATE.needs, CALIBRATE.dataset) == ("calibrate", ("null_server",), None)
     assert [w.name for w in WORKLOADS.values() if "null_server" in w.needs] == ["calibrate"]
-    assert set(workload.OPERATIONS) == set(calibration.OPERATIONS)
-    assert all(name == w.name for name, w in workload.OPERATIONS.items())
+    assert set(calibrate.OPERATIONS) == set(calibration.OPERATIONS)
+    assert all(name == w.name for name, w in calibrate.OPERATIONS.items())
     assert [a.name for a in CALIBRATE.axes] == [a.name for a in calibration.AXES]
 
 
@@ -67,10 +66,10 @@ def test_downloads_name_their_bodies(prepared, tmp_path):
         assert [len(body) for body in contents] == [3000] * payload.BODIES and len(set(contents)) == len(contents)
         assert manifest["bodies"] == [{"size": 3000, "sha256": hashlib.sha256(b).hexdigest()} for b in contents]
         keys, bodies, place = (manifest["objects"][name] for name in ("key", "body", "bucket"))
-        assert len(keys) == len(set(keys)) == len(bodies) == len(place) == workload.KEYS and set(place) == {0}
+        assert len(keys) == len(set(keys)) == len(bodies) == len(place) == calibrate.KEYS and set(place) == {0}
         for key, body in zip(keys, bodies, strict=True):
             assert key.startswith("data/") and key.split("/")[-2] == given[body].name
-        assert {bodies.count(b) for b in range(len(given))} == {workload.KEYS // len(given)}, "each equally often"
+        assert {bodies.count(b) for b in range(len(given))} == {calibrate.KEYS // len(given)}, "each equally often"
         assert {"object_size": 3000, "seed": 11, "kind": "payload"}.items() <= manifest["dataset"].items()
 
 
@@ -89,9 +88,9 @@ def test_listings_name_a_folder_and_uploads_nothing(prepared):
 
 def test_deletions_have_more_names_than_time(prepared, monkeypatch):
     """Each client has names for a number of requests, up to a number of objects of the whole point."""
-    assert (workload.DELETIONS, workload.MOST_DELETIONS) == (100_000, 800_000)
-    monkeypatch.setattr(workload, "DELETIONS", 1000)
-    monkeypatch.setattr(workload, "MOST_DELETIONS", 8000)
+    assert (calibrate.DELETIONS, calibrate.MOST_DELETIONS) == (100_000, 800_000)
+    monkeypatch.setattr(calibrate, "DELETIONS", 1000)
+    monkeypatch.setattr(calibrate, "MOST_DELETIONS", 8000)
     for clients, batch, number in ((1, 1, 1000), (1, 5, 5000), (4, 5, 2000), (1, 10, 8000)):
         job, given = prepared(point("delete", clients=clients, batch=batch))
         names = job.extra["objects"]
@@ -114,12 +113,12 @@ def test_clients_are_those_of_the_operation(tmp_path):
     for operation in ("put", "get", "get_range", "delete", "stat", "list"):
         p = point(operation, keys=1000 if operation == "list" else 0)
         client = CALIBRATE.client(job_of(p, tmp_path))
-        other = WORKLOADS[operation].client(job_of(workload.stand_in(p), tmp_path))
+        other = WORKLOADS[operation].client(job_of(calibrate.stand_in(p), tmp_path))
         assert type(client) is type(other) and client.job.point.workload == operation
         assert client.job.point.axes == other.job.point.axes and client.job.point.axes["object_size"] == 3000
     for operation, target in LOCAL.items():
         client = CALIBRATE.client(job_of(point(operation, target, "none"), tmp_path))
-        assert type(client) is local_copies.CLIENTS[operation] and client.job.point.workload == "calibrate"
+        assert type(client) is calibrate.CLIENTS[operation] and client.job.point.workload == "calibrate"
 
 
 def test_cold_reads_drop_pages_of_the_data(tmp_path):
@@ -155,10 +154,10 @@ def test_possible_calibrations():
     ]
     for axes, refused in cases:
         p, text = point(**{"engine": "loadgen"} | axes), refused or NONE
-        check_refused(f"sweeps.{p.sweep}.axes.{refused}: ", text, workload.CALIBRATE.possible, p)
+        check_refused(f"sweeps.{p.sweep}.axes.{refused}: ", text, calibrate.CALIBRATE.possible, p)
 
 
 def test_stand_in_has_axes_of_its_operation():
-    found = workload.stand_in(point("put", clients=3, object_size=77))
+    found = calibrate.stand_in(point("put", clients=3, object_size=77))
     assert found.workload == "put" and set(found.axes) == {a.name for a in WORKLOADS["put"].axes}
     assert (found.axes["clients"], found.axes["object_size"], found.axes["buckets"]) == (3, 77, 1)

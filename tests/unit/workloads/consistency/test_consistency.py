@@ -5,8 +5,8 @@ import re
 import pytest
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads.consistency import listings, seen
-from storelab.workloads.consistency.s3 import S3View
+from storelab.workloads.consistency import rounds, seen
+from storelab.workloads.consistency.client import S3View
 
 
 def test_body_names_its_key_version_and_write():
@@ -31,9 +31,9 @@ def test_wrong_answers_are_described():
 
 
 def test_long_listing_is_judged():
-    many = listings.Many("many/")
+    many = rounds.Many("many/")
     many.there, many.unknown = {"many/1", "many/2", "many/3"}, {"many/4"}
-    sizes = dict.fromkeys(many.there, listings.MANY_BYTES)
+    sizes = dict.fromkeys(many.there, rounds.MANY_BYTES)
     for right in (sizes, sizes | {"many/4": 256}):  # an upload that failed may be there or not
         assert many.wrong(seen.Seen(0, 1, names=right)) is None
     assert many.wrong(seen.Seen(0, 1, names={"many/1": 256})) == "of 3 keys 2 missing (many/2, many/3)"
@@ -80,6 +80,6 @@ def test_broken_listing_is_a_failure(listed):
 
 
 def test_names_of_buckets_have_campaign_and_attempt():
-    assert listings.stem(Bucket("storelab-demo-0000"), "0a1b2c3d") == "storelab-demo-x0a1b2c3d-"
-    long = listings.stem(Bucket("s" * 59 + "0000"), "0a1b2c3d")
+    assert rounds.stem(Bucket("storelab-demo-0000"), "0a1b2c3d") == "storelab-demo-x0a1b2c3d-"
+    long = rounds.stem(Bucket("s" * 59 + "0000"), "0a1b2c3d")
     assert len(long) + 5 <= 63 and long.endswith("-x0a1b2c3d-")

@@ -5,9 +5,8 @@ from fake_clock import FakeClock
 from memory_view import Memory, counts
 
 from storelab.workloads.consistency import rounds
-from storelab.workloads.consistency.ledger import OBJECTS, ONCE, Ledger
-from storelab.workloads.consistency.listings import Many, NamespaceWorker
-from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen
+from storelab.workloads.consistency.rounds import Many, NamespaceWorker
+from storelab.workloads.consistency.seen import ABSENT, FAILED, OBJECTS, ONCE, Ledger, Seen
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from fake_clock import FakeClock
 from memory_view import Memory, counts
 
 from storelab.workloads.consistency import rounds
-from storelab.workloads.consistency.ledger import OBJECTS, Ledger
 from storelab.workloads.consistency.rounds import Worker
-from storelab.workloads.consistency.seen import ABSENT, FAILED, Seen
+from storelab.workloads.consistency.seen import ABSENT, FAILED, OBJECTS, Ledger, Seen
 
 SECOND = 1_000_000_000
 

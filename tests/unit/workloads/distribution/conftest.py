@@ -4,7 +4,7 @@ import bucket_server
 import pytest
 from repositories import KEYS
 
-from storelab.workloads.distribution import garbage_client, patterns
+from storelab.workloads.distribution import garbage, stratum
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ zero = one = server  # the strata of a repository
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(patterns, "LONGEST_WAIT_S", 0.002)
-    monkeypatch.setattr(patterns, "THROTTLED_S", 0.002)
-    monkeypatch.setattr(garbage_client, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(stratum, "LONGEST_WAIT_S", 0.002)
+    monkeypatch.setattr(stratum, "THROTTLED_S", 0.002)
+    monkeypatch.setattr(garbage, "FIRST_PAUSE_S", 0.001)
     for name, value in KEYS.environ().items():
         monkeypatch.setenv(name, value)

@@ -29,11 +29,10 @@ from storelab.datasets.release.build import Release
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import collected, garbage, garbage_client, many, staged
-from storelab.workloads.distribution.by_obstore import ObstoreStratum
-from storelab.workloads.distribution.collector import Collector, NotWhole
-from storelab.workloads.distribution.replicator import Other
-from storelab.workloads.distribution.stratum import Failed, OutOfTime, Stratum
+from storelab.workloads.distribution import garbage, proof, workload
+from storelab.workloads.distribution.garbage import Collector, NotWhole
+from storelab.workloads.distribution.publish import Other
+from storelab.workloads.distribution.stratum import ONE, SEVERAL, Failed, ObstoreStratum, OutOfTime, Stratum, judged
 from storelab.workloads.probe.plain_http import Reply
 from storelab.workloads.staging import needs
 
@@ -134,7 +133,7 @@ def test_dead_objects_go_and_live_ones_stay(full, published, kind, pattern, batc
     assert (found.dead, found.alive) == (len(wrong), alive(published))
     assert own.log.counts["deletes"] == len(wrong) and own.log.counts["failures"] == 0
     ops = own.log.ops()
-    deletions = [i for i, op in enumerate(ops["op"]) if op in many.DELETIONS]
+    deletions = [i for i, op in enumerate(ops["op"]) if op in (ONE, SEVERAL)]
     assert sum(ops["count"][i] for i in deletions) == len(wrong) and {ops["bytes"][i] for i in deletions} == {0}
     singles, several = len(full.requests("DELETE")), len(full.requests("POST"))
     if batch == 1:
@@ -272,7 +271,7 @@ def test_answer_to_several_deletions_names_failures(server):
         if good:
             own.delete(keys)
         else:
-            with pytest.raises(Failed, match=many.SEVERAL):
+            with pytest.raises(Failed, match=SEVERAL):
                 own.delete(keys)
         assert (own.log.counts["deletes"], own.log.counts["failures"]) == ((4, 0) if good else (0, 1)), codes
         posts = [headers for method, _, headers in server.asked if method == "POST"]
@@ -290,7 +289,7 @@ def test_answer_is_judged_by_its_body():
     ):
         text = "".join(f"<Error><Key>k</Key><Code>{code}</Code><Message>m</Message></Error>" for code in codes)
         reply = Reply(status, {}, f"<DeleteResult>{text}</DeleteResult>".encode(), 11)
-        assert many.judged(reply).status == found, codes
+        assert judged(reply).status == found, codes
 
 
 def test_connections_beyond_those_of_select(server):
@@ -316,7 +315,7 @@ def point(**axes):
     return point_of("collect_garbage", SETTINGS.told(), **{"workers": 4, "days": DAYS, "keep": KEEP} | axes)
 
 
-def run(server, tmp_path, seconds=60.0, kind=garbage_client.CollectClient, **axes):
+def run(server, tmp_path, seconds=60.0, kind=garbage.CollectClient, **axes):
     """Run a client, whose objects are below the attempt's prefix; return its result and the rows of its tries."""
     job = Job(point(**axes), 0, Endpoint(server.url), [Bucket("b")], tmp_path / "scratch", None, attempt="att")
     return ran(kind(job), seconds)
@@ -333,7 +332,7 @@ def above(objects):
 @pytest.mark.parametrize("axes", [{}, {"engine": "obstore", "pattern": "tuned", "batch": 50}])
 def test_client_collects_once(server, published, tmp_path, axes):
     server.objects = below(published[0]) | {"put/other/k": b"of another role"}
-    kind = garbage_client.ObstoreCollectClient if axes else garbage_client.CollectClient
+    kind = garbage.ObstoreCollectClient if axes else garbage.CollectClient
     result, (row,) = run(server, tmp_path, kind=kind, **axes)
     assert server.objects.pop("put/other/k") == b"of another role"
     is_whole(above(server.objects), published)
@@ -384,10 +383,10 @@ def test_client_leaves_other_repositories_unchanged(server, published, tmp_path)
 
 
 @pytest.fixture
-def was(published) -> staged.Staged:
+def was(published) -> proof.Staged:
     objects, roots = published
     sizes = {key: len(body) for key, body in objects.items() if names.parts(key)}
-    return staged.Staged(sizes, roots, frozenset(alive(published)))
+    return proof.Staged(sizes, roots, frozenset(alive(published)))
 
 
 class Access(MemoryAccess):
@@ -410,12 +409,12 @@ def test_days_are_staged_whole(published, was, monkeypatch):
         assert len(items) == 2 or len(items) <= sum(n for _, n in noted), "noted before it is written"
         there.update({bucket.prefix + key: path.read_bytes() for bucket, key, path in items})
 
-    monkeypatch.setattr(staged.upload, "put_items", put)
-    monkeypatch.setattr(staged, "MOST_OBJECTS", 40)
+    monkeypatch.setattr(garbage.upload, "put_items", put)
+    monkeypatch.setattr(garbage, "MOST_OBJECTS", 40)
     store = SimpleNamespace(name="s", access=lambda account: Access(there))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
         given = (store, Bucket("b", "mine/"), "put/att/", SETTINGS, DAYS, KEEP, Path(scratch))
-        found = staged.days(*given, lambda *n: noted.append(n))
+        found = garbage.stage_days(*given, lambda *n: noted.append(n))
         assert not list(Path(scratch).iterdir())
     assert there == below(published[0], "mine/put/att/") and found == was
     assert len(noted) > 1 and tuple(map(sum, zip(*noted, strict=True))) == (sum(was.objects.values()), len(was.objects))
@@ -433,7 +432,7 @@ def look(objects, was, later=None, unlisted=()):
         now.update(next(looks))
         return [key for key in now if key not in unlisted]
 
-    counts, checks = collected.look(was, KEEP, REPOSITORY, now.__getitem__, listed, later_s=0)
+    counts, checks = proof.look(was, KEEP, REPOSITORY, now.__getitem__, listed, later_s=0)
     return counts, {c["name"]: c["ok"] for c in checks}, {c["name"]: c["detail"] for c in checks}
 
 
@@ -495,14 +494,14 @@ def test_wrong_manifest_or_reflog_is_found(after, was, published):
 
 def test_second_look_comes_later(after, was, monkeypatch):
     slept = []
-    monkeypatch.setattr(collected, "time", SimpleNamespace(monotonic=lambda: 100.0, sleep=slept.append))
+    monkeypatch.setattr(proof, "time", SimpleNamespace(monotonic=lambda: 100.0, sleep=slept.append))
     for later_s in (0.3, None):
-        collected.look(was, KEEP, REPOSITORY, after.__getitem__, lambda: list(after), later_s)
-    assert slept == pytest.approx([0.3, collected.LATER_S]) and collected.LATER_S >= 5
+        proof.look(was, KEEP, REPOSITORY, after.__getitem__, lambda: list(after), later_s)
+    assert slept == pytest.approx([0.3, proof.LATER_S]) and proof.LATER_S >= 5
 
 
 def test_many_dead_objects_are_sampled_and_listed(after, was, published, monkeypatch):
-    monkeypatch.setattr(collected, "MOST_ASKED", 10)
+    monkeypatch.setattr(proof, "MOST_ASKED", 10)
     counts, good, _ = look(after, was)
     assert 5 <= counts["asked"] <= 10 and good == GOOD
     every = sorted(dead(published))
@@ -532,26 +531,27 @@ def test_impossible_points_are_refused():
 def test_store_that_deletes_nothing_is_refused():
     for deletes in (False, MeasurementFailed("1 objects were not deleted"), UserError("s", "405")):
         store = SimpleNamespace(name="archive", access=lambda account, deletes=deletes: Access({}, deletes))
-        check_refused("stores.archive: ", "", garbage._must_delete, store, Bucket("b"), "put/att/", REPOSITORY)
+        check_refused("stores.archive: ", "", workload._must_delete, store, Bucket("b"), "put/att/", REPOSITORY)
     there = {}
     store = SimpleNamespace(name="s", access=lambda account: Access(there))
-    garbage._must_delete(store, Bucket("b"), "put/att/", REPOSITORY)
+    workload._must_delete(store, Bucket("b"), "put/att/", REPOSITORY)
     assert not there
 
 
 def test_hooks_prove_what_the_client_left(published, was, after, monkeypatch):
     """`after` checks the attempt's own objects; `observe` returns the counts."""
-    monkeypatch.setattr(collected, "LATER_S", 0.0)
+    monkeypatch.setattr(proof, "LATER_S", 0.0)
     job = gang_job(attempt="att", buckets=[Bucket("b", "mine/")])
     for objects, good in ((after, True), (published[0], False)):
-        garbage._staged["att"] = was
+        workload._attempts["att"] = workload.Attempt(staged=was)
         there = below(objects, "mine/put/att/") | {"mine/put/other/k": b"x", "mine/.storelab": b"{}"}
         store = SimpleNamespace(name="s", access=lambda account, there=there: Access(there))
         checks = GARBAGE.after(store, point(), job, Path())
         assert all(c["ok"] for c in checks) is good and len(checks) == 2
         counts = json.loads(json.dumps(GARBAGE.observe(store, point(), job, Path())["collection"]))
         assert counts["left"] == (0 if good else len(dead(published))) and counts["others"] == 0
-    assert not garbage._staged and not garbage._counts
+        GARBAGE.ended(job)
+    assert not workload._attempts
 
 
 def test_staged_days_count_against_the_limits():

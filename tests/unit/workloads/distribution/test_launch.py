@@ -35,8 +35,8 @@ from storelab.measure import point as measuring
 from storelab.stores import all_stores
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution.launch import applications, client, public, squid, staged
-from storelab.workloads.distribution.launch import workload as launching
+from storelab.workloads.distribution import launch, served, squid
+from storelab.workloads.distribution import workload as launching
 
 S = 10**9
 LAUNCH = WORKLOADS["launch"]
@@ -95,7 +95,7 @@ PATHS = {place(f"/v1/{name}"): name for name in TREE}
 
 def chosen(release, number, start_files=ENOUGH):
     _, objects = release
-    return applications.choose(root_of(objects), objects.__getitem__, REPOSITORY, 7, number, start_files)
+    return launch.choose(root_of(objects), objects.__getitem__, REPOSITORY, 7, number, start_files)
 
 
 def test_application_has_each_file_of_a_subtree_once(release):
@@ -121,8 +121,8 @@ def test_repository_without_files_is_an_error(tmp_path):
 
 def test_catalogs_are_drawn_by_their_size():
     weights = [10, 0, 30, 60]
-    assert Counter(applications.drawn(weights, i / 1000) for i in range(1000)) == {0: 100, 2: 300, 3: 600}
-    assert applications.drawn([5], 0.999999) == 0
+    assert Counter(launch.drawn(weights, i / 1000) for i in range(1000)) == {0: 100, 2: 300, 3: 600}
+    assert launch.drawn([5], 0.999999) == 0
 
 
 def test_next_file_is_near_with_the_known_probability():
@@ -131,30 +131,30 @@ def test_next_file_is_near_with_the_known_probability():
     same = expected = variance = 0.0
     firsts = Counter()
     for _ in range(150):
-        walk = applications.walked(files, rng, ENOUGH)
+        walk = launch.walked(files, rng, ENOUGH)
         assert sorted(walk) == sorted(file for file, _ in files)
         left = Counter(dict.fromkeys(range(12), 8))
         firsts[walk[0]] += 1
         left[walk[0][0]] -= 1
         for before, file in itertools.pairwise(walk):
             here, every = left[before[0]], sum(left.values())
-            p = applications.NEAR + (1 - applications.NEAR) * here / every if here else 0.0
+            p = launch.NEAR + (1 - launch.NEAR) * here / every if here else 0.0
             same, expected, variance = same + (file[0] == before[0]), expected + p, variance + p * (1 - p)
             left[file[0]] -= 1
     assert abs(same - expected) < 4.5 * variance**0.5
     assert len(firsts) > 60 and max(firsts.values()) < 12
-    assert len(applications.walked(files, rng, 5)) == 5
+    assert len(launch.walked(files, rng, 5)) == 5
 
 
 def test_numbers_of_files_follow_their_distribution():
-    found = [applications.start(3, c, n, 4, 100) for c in range(20) for n in range(100)]
-    assert found[:10] == [applications.start(3, 0, n, 4, 100) for n in range(10)]
+    found = [launch.start(3, c, n, 4, 100) for c in range(20) for n in range(100)]
+    assert found[:10] == [launch.start(3, 0, n, 4, 100) for n in range(10)]
     files = sorted(n for _, n in found)
     assert abs(files[1000] - 100) < 3  # the median
     assert abs(files[round(0.8413 * 2000)] - 128.4) < 5  # e^0.25 above it
     assert files[0] >= 1 and files[-1] <= 300
     assert all(420 < n < 580 for n in Counter(which for which, _ in found).values())
-    assert {applications.start(3, 0, n, 1, 1)[0] for n in range(50)} == {0}
+    assert {launch.start(3, 0, n, 1, 1)[0] for n in range(50)} == {0}
 
 
 def point(release, **axes):
@@ -175,7 +175,7 @@ def client_of(server, release, tmp_path):
             "applications": json.loads(json.dumps([{"catalogs": a.catalogs, "files": a.files} for a in several])),
         }
         job = Job(task, 0, Endpoint(server.url), [Bucket("b")], tmp_path, None, "a", extra=extra)
-        return client.LaunchClient(job)
+        return launch.LaunchClient(job)
 
     return make
 
@@ -264,7 +264,7 @@ def test_start_with_a_bad_object_fails(server, release, after):
 
 def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypatch):
     late = lambda: time.time_ns() + (10**15 if len(server.requests()) >= 3 else 0)  # noqa: E731
-    monkeypatch.setattr(client.clock, "now_ns", late)
+    monkeypatch.setattr(launch.clock, "now_ns", late)
     one = client_of()
     one.prepare()
     one.run(time.time_ns(), time.time_ns() + 600 * S)
@@ -329,7 +329,7 @@ def test_urls_of_a_repository():
         (Endpoint("http://h:1", addressing="virtual"), Bucket("b", "p/c/"), "http://b.h:1/p/c/launch/x"),
         (Endpoint("http://h:1/dav/", protocol="http"), Bucket("b"), "http://h:1/dav/b/launch/x"),
     ):
-        assert public.url_of(endpoint, bucket, "launch/x/") == url
+        assert served.url_of(endpoint, bucket, "launch/x/") == url
 
 
 class Closed:
@@ -349,7 +349,7 @@ class Closed:
 
 def opened(server, prefix="launch/x/", *, bucket=Bucket("b"), keys=KEYS, **more):  # noqa: B008  frozen
     store = SimpleNamespace(name="s", credentials=lambda _: keys)
-    return public.Opened(store, Endpoint(server.url), bucket, prefix, MANIFEST, **more)
+    return served.Opened(store, Endpoint(server.url), bucket, prefix, MANIFEST, **more)
 
 
 def test_bucket_is_opened_and_closed_again(server):
@@ -361,9 +361,9 @@ def test_bucket_is_opened_and_closed_again(server):
     for _ in range(2):
         one.close()
         assert closed.policies == ["PUT", "DELETE"]
-    first, second = json.loads(public.policy("b", "launch/x/", "me"))["Statement"]
+    first, second = json.loads(served.signing.policy("b", "launch/x/", "me"))["Statement"]
     assert first["Resource"] == ["arn:aws:s3:::b/launch/x/*"] and first["Action"] == ["s3:GetObject"]
-    assert second["Principal"] == {"AWS": ["me"]} and len(json.loads(public.policy("b", "x"))["Statement"]) == 1
+    assert second["Principal"] == {"AWS": ["me"]} and len(json.loads(served.signing.policy("b", "x"))["Statement"]) == 1
 
 
 def test_bucket_is_opened_by_one_role(server):
@@ -399,9 +399,9 @@ def test_repository_is_read_over_tls(tmp_path):
     with answering(lambda request: (200, {}, b""), tmp_path / "server") as port:
         url = f"https://127.0.0.1:{port}"
         endpoint = Endpoint(url, ca_file=str(tmp_path / "right"))
-        assert public.asked(f"{url}/b/x", endpoint) == ""
-        assert public.asked(f"{url}/b/x", dataclasses.replace(endpoint, verify=False, ca_file=None)) == ""
-        assert "certificate" in public.asked(
+        assert served.asked(f"{url}/b/x", endpoint) == ""
+        assert served.asked(f"{url}/b/x", dataclasses.replace(endpoint, verify=False, ca_file=None)) == ""
+        assert "certificate" in served.asked(
             f"{url}/b/x", dataclasses.replace(endpoint, ca_file=str(tmp_path / "other"))
         )
 
@@ -434,16 +434,16 @@ def test_failed_attempt_is_ended(monkeypatch, tmp_path):
         measuring.measure(config, [], POINT, None, SimpleNamespace(stage=lambda *_: None), None, "")
     assert ended == [job]
     bucket = SimpleNamespace(close=lambda: order.append("closed"))
-    launching._served["a"] = launching.Served(bucket, SimpleNamespace(stop=lambda: order.append("stopped")))
+    launching._attempts["a"] = launching.Attempt(bucket, SimpleNamespace(stop=lambda: order.append("stopped")))
     for _ in range(2):
         LAUNCH.ended(job)
-    assert order == ["stopped", "closed"] and not launching._served
+    assert order == ["stopped", "closed"] and not launching._attempts
 
 
 def test_repository_is_named_by_its_content():
     told = Settings().told()
-    same, *others = (staged.name_of(told, 1), staged.name_of(told, 2), staged.name_of(told | {"seed": 1}, 1))
-    assert same == staged.name_of(json.loads(json.dumps(told)), 1) and len({same, *others}) == 3
+    same, *others = (served.name_of(told, 1), served.name_of(told, 2), served.name_of(told | {"seed": 1}, 1))
+    assert same == served.name_of(json.loads(json.dumps(told)), 1) and len({same, *others}) == 3
 
 
 def test_repository_is_staged_once_and_noted(tmp_path, release):
@@ -454,12 +454,12 @@ def test_repository_is_staged_once_and_noted(tmp_path, release):
     folders = {name: str(tmp_path / name) for name in ("results", "state", "scratch")}
     config = small_plan.configured(stores={"a": {"kind": "directory", "path": str(tmp_path / "files")}}, **folders)
     store = all_stores(config)["a"]
-    found = staged.ensure(config, store, settings.told(), 1)
-    assert found.prefix == f"launch/{staged.name_of(settings.told(), 1)}/" and found.repository == REPOSITORY
+    found = served.ensure(config, store, settings.told(), 1)
+    assert found.prefix == f"launch/{served.name_of(settings.told(), 1)}/" and found.repository == REPOSITORY
     there = {p for p in (tmp_path / "files").rglob("*") if p.is_file() and "launch" in p.parts}
     times = {path: path.stat().st_mtime_ns for path in there}
     assert len(there) == len(objects) + 1, "and the mark"
-    assert staged.ensure(config, store, settings.told(), 1) == found
+    assert served.ensure(config, store, settings.told(), 1) == found
     assert {path: path.stat().st_mtime_ns for path in there} == times
     deployment.clean(config, store)
     assert not [path for path in there if path.exists()]

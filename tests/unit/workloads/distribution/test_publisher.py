@@ -24,11 +24,11 @@ from storelab.datasets.release.build import Item, Release
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import client, patterns, proof, publisher
+from storelab.workloads.distribution import proof
+from storelab.workloads.distribution import publish as client
 from storelab.workloads.distribution import stratum as strata
-from storelab.workloads.distribution.by_obstore import ObstoreStratum
-from storelab.workloads.distribution.replicator import Other, Replicator
-from storelab.workloads.distribution.stratum import Failed, spread
+from storelab.workloads.distribution.publish import Other, Replicator
+from storelab.workloads.distribution.stratum import Failed, ObstoreStratum, spread
 
 RELEASE = Settings(repository=REPOSITORY, factor=0.0001, days=4).told()
 WORKERS = 4
@@ -74,7 +74,7 @@ def day(tmp_path):
 
 def test_day_arrives_in_the_order_that_keeps_it_whole(zero, day):
     zero.meet(3, "HEAD")
-    assert publisher.publish(stratum(zero), [day], 16) == len(day.items)
+    assert client.publish(stratum(zero), [day], 16) == len(day.items)
     puts = [key for _, key in zero.requests("PUT")]
     kinds = {item.key: item.kind for item, _ in day.items}
     assert Counter(puts) == Counter(list(kinds)), "each once"
@@ -87,7 +87,7 @@ def test_day_arrives_in_the_order_that_keeps_it_whole(zero, day):
 
 def test_requests_are_those_of_the_tool(zero, day):
     """HEAD before PUT of what is named by its content, the access header signed, types; no listing, no multipart."""
-    publisher.publish(stratum(zero), [day], 4)
+    client.publish(stratum(zero), [day], 4)
     assert {method for method, _ in zero.requests()} == {"HEAD", "PUT"}
     assert Counter(key for _, key in zero.requests("HEAD")) == Counter(day.keys("data", "chunk", "catalog"))
     for method, key, headers in zero.asked:
@@ -103,11 +103,11 @@ def test_requests_are_those_of_the_tool(zero, day):
 
 def test_tuned_pattern_sends_only_uploads(zero, day):
     own = stratum(zero, "tuned")
-    publisher.publish(own, [day], 4)
+    client.publish(own, [day], 4)
     assert {method for method, _ in zero.requests()} == {"PUT"}
     assert all("x-amz-acl" not in headers for _, _, headers in zero.asked)
     assert own.log.counts["puts"] == len(day.items) and own.log.counts["stored"] == len(day.items) - 2
-    publisher.publish(own, [day], 4)  # what this process sent is not sent again
+    client.publish(own, [day], 4)  # what this process sent is not sent again
     assert len(zero.requests("PUT")) == len(day.items) + 2
 
 
@@ -115,7 +115,7 @@ def test_obstore_sends_the_same_objects(zero, day):
     own = stratum(zero, "tuned", ObstoreStratum)
     left = [503, 503]
     zero.answer = lambda method, key: (left.pop(), {}) if left and method == "PUT" else None
-    publisher.publish(own, [day], 4)
+    client.publish(own, [day], 4)
     assert zero.objects == {item.key: body for item, body in day.items}
     assert own.log.counts["retries"] == 2 and own.log.counts["stored"] == len(day.items) - 2
     for method, key, headers in zero.asked:
@@ -132,7 +132,7 @@ def test_present_objects_are_not_sent_again(zero, day):
     there = sorted(day.keys("data"))[:7]
     zero.objects |= dict.fromkeys(there, b"x")
     own = stratum(zero)
-    publisher.publish(own, [day], 4)
+    client.publish(own, [day], 4)
     assert not {key for _, key in zero.requests("PUT")} & set(there)
     n = len(day.items)
     assert own.log.counts["skipped"] == 7 and own.log.counts["puts"] == n - 7
@@ -213,7 +213,7 @@ def test_retry_holds_up_all_transfers_only_in_the_tool(zero, monkeypatch):
 
 
 def test_retry_after_is_respected_within_bounds(zero, monkeypatch):
-    monkeypatch.setattr(patterns, "THROTTLED_S", 0.25)
+    monkeypatch.setattr(strata, "THROTTLED_S", 0.25)
     for header, waited in (("3", 3), ("99", 10), (None, 0.25), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.25), ("-1", 0.25)):
         left, slept = [(429, {"Retry-After": header} if header else {})], []
         zero.answer = lambda method, key, left=left: left.pop() if left else None
@@ -225,16 +225,16 @@ def test_retry_after_is_respected_within_bounds(zero, monkeypatch):
 def test_failed_day_leaves_the_manifest_and_is_sent_later(zero, tmp_path):
     first, second, third = (Made(tmp_path, n, {"data": 20, "catalog": 2}) for n in (1, 2, 3))
     own = stratum(zero)
-    publisher.publish(own, [first], 4)
+    client.publish(own, [first], 4)
     broken = sorted(second.keys("catalog"))[0]
     zero.answer = lambda method, key: (403, {}) if key == broken and method == "PUT" else None
     with pytest.raises(Failed):
-        publisher.publish(own, [second], 4)
+        client.publish(own, [second], 4)
     assert zero.objects[MANIFEST] == b"manifest 1" and zero.objects[REFLOG] == b"reflog 1"
     assert second.keys("data") <= zero.objects.keys(), "data come before catalogs"
     zero.answer = lambda method, key: None
     zero.asked.clear()
-    publisher.publish(own, [second, third], 4)
+    client.publish(own, [second, third], 4)
     sent = [key for _, key in zero.requests("PUT")]
     assert sent[-1] == MANIFEST and zero.objects[MANIFEST] == b"manifest 3" and sent.count(MANIFEST) == 1
     assert not set(sent) & second.keys("data") and set(sent) >= {broken} | third.keys()

@@ -29,8 +29,8 @@ from storelab.engines.common.guard import LimitExceeded
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
+from storelab.workloads.distribution import tool
 from storelab.workloads.distribution.stratum import OutOfTime
-from storelab.workloads.distribution.tool import client, keys, program
 from storelab.workloads.staging import needs
 
 FILES = DATA / "cvmfs"
@@ -47,7 +47,7 @@ def test_scratch_room_is_three_nights():
 
 
 def test_settings_of_the_store_are_those_of_the_endpoint():
-    found = keys.settings(HERE, Bucket("b"), KEYS, 7)
+    found = tool.settings(HERE, Bucket("b"), KEYS, 7)
     wanted = {"HOST": "127.0.0.1", "PORT": "8333", "REGION": "eu-1", "DNS_BUCKETS": "false", "BUCKET": "b"}
     wanted["MAX_NUMBER_OF_PARALLEL_CONNECTIONS"] = "7"
     assert {f"CVMFS_S3_{name}": value for name, value in wanted.items()}.items() <= found.items()
@@ -58,14 +58,14 @@ def test_settings_of_the_store_are_those_of_the_endpoint():
         (Endpoint("https://127.0.0.1:8333"), KEYS, "HTTP"),
         (Endpoint("http://[::1]:8333"), KEYS, "HTTP"),
     ):
-        message = refusal(keys.settings, endpoint, Bucket("b"), given, 7)
+        message = refusal(tool.settings, endpoint, Bucket("b"), given, 7)
         assert words in message and "; " in message and "$(date)" not in message
 
 
 def test_settings_are_in_no_folder_and_a_shell_reads_them():
     """The program reads them through a shell, by the name of a file descriptor that it inherits."""
-    settings = keys.settings(HERE, Bucket("b"), KEYS, 7)
-    handle = keys.in_memory(settings)
+    settings = tool.settings(HERE, Bucket("b"), KEYS, 7)
+    handle = tool.in_memory(settings)
     try:
         assert stat.S_IMODE(os.fstat(handle).st_mode) == 0o600
         assert "memfd" in str(Path(f"/proc/self/fd/{handle}").readlink())
@@ -83,7 +83,7 @@ def test_whitelist_is_signed_by_the_master_key(tmp_path):
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 
-    made = keys.make(tmp_path, REPOSITORY, datetime(2026, 11, 26, 3, 4, 5, tzinfo=UTC))
+    made = tool.make_keys(tmp_path, REPOSITORY, datetime(2026, 11, 26, 3, 4, 5, tzinfo=UTC))
     text, mark, rest = made.whitelist.read_bytes().partition(b"--\n")
     lines = text.decode().split("\n")
     certificate = x509.load_pem_x509_certificate(made.certificate.read_bytes())
@@ -136,12 +136,12 @@ if words[0] in ("sync", "sign"):
 def fake(tmp_path, monkeypatch):
     """The folder of a program in PATH that does nothing but write a log."""
     here = tmp_path / "fake"
-    script(here / program.NAME, FAKE.format(python=sys.executable, here=str(here), secret=KEYS.secret_key))
+    script(here / tool.NAME, FAKE.format(python=sys.executable, here=str(here), secret=KEYS.secret_key))
     monkeypatch.setenv("PATH", str(here), prepend=os.pathsep)
     for name, value in KEYS.environ().items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(program, "_alone", lambda: ())  # no namespace: a test may run where none can be made
-    monkeypatch.setattr(program, "_INSIDE", 'cat "/proc/self/fd/$4" > "$3/s3.conf"; shift 4; exec "$@"')
+    monkeypatch.setattr(tool, "_alone", lambda: ())  # no namespace: a test may run where none can be made
+    monkeypatch.setattr(tool, "_INSIDE", 'cat "/proc/self/fd/$4" > "$3/s3.conf"; shift 4; exec "$@"')
     return here
 
 
@@ -161,7 +161,7 @@ def run(tmp_path, limits=None):
     places, extra = [Bucket("b")], {"url": "http://127.0.0.1:9/b/put/att"}
     task = point("publish", release, engine="cvmfs", days=3)
     job = Job(task, 0, Endpoint("http://127.0.0.1:9"), places, scratch, None, "att", limits or {}, extra=extra)
-    one = client.ToolClient(job)
+    one = tool.ToolClient(job)
     out = ran(one)
     assert not list(scratch.iterdir()) and one.config == -1
     return out
@@ -230,7 +230,7 @@ def test_day_without_manifest_is_not_the_base_of_the_next(fake, tmp_path):
 
 def running(here: Path) -> list[psutil.Process]:
     """Return the processes of the fake program; one that has ended has no command line."""
-    return [p for p in psutil.process_iter(["cmdline"]) if str(here / program.NAME) in (p.info["cmdline"] or ())]
+    return [p for p in psutil.process_iter(["cmdline"]) if str(here / tool.NAME) in (p.info["cmdline"] or ())]
 
 
 class Hanging(subprocess.Popen):
@@ -250,7 +250,7 @@ class Hanging(subprocess.Popen):
 
 def test_deadline_ends_the_program_and_its_children(fake, tmp_path, monkeypatch):
     (fake / "hang").touch()
-    monkeypatch.setattr(program, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Hanging}))
+    monkeypatch.setattr(tool, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": Hanging}))
     result, rows = run(tmp_path)
     assert [r["state"] for r in rows] == ["cut"]
     assert not result.checks[0].ok and "`duration`" in result.checks[0].detail
@@ -263,10 +263,10 @@ def test_program_ends_with_a_killed_client(fake, tmp_path):
     text = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from pathlib import Path
-from storelab.workloads.distribution.tool import program
-program._alone, program._INSIDE = (lambda: ()), 'shift 4; exec "$@"'
+from storelab.workloads.distribution import tool
+tool._alone, tool._INSIDE = (lambda: ()), 'shift 4; exec "$@"'
 folder = Path({str(tmp_path)!r}) / "own"; folder.mkdir()
-program.Runner(Path({str(fake / program.NAME)!r}), folder, "r", 0).run("sync", "-r", "x@/dev/null")
+tool.Runner(Path({str(fake / tool.NAME)!r}), folder, "r", 0).run("sync", "-r", "x@/dev/null")
 """
     parent, out = subprocess.Popen([sys.executable, "-c", text]), tmp_path / "own" / "out"
     try:
@@ -290,7 +290,7 @@ def test_bound_of_the_store_ends_the_run(fake, tmp_path):
 
 
 def test_late_run_starts_nothing(fake, tmp_path):
-    runner = program.Runner(fake / program.NAME, tmp_path, REPOSITORY, 0)
+    runner = tool.Runner(fake / tool.NAME, tmp_path, REPOSITORY, 0)
     runner.deadline_ns = time.time_ns() - 1
     with pytest.raises(OutOfTime):
         runner.run("sync")
@@ -298,7 +298,7 @@ def test_late_run_starts_nothing(fake, tmp_path):
 
 
 def test_command_line_hides_folders_of_this_machine(tmp_path):
-    command = program.Runner(Path("/x/cvmfs_swissknife"), tmp_path, REPOSITORY, 5).command("sync", "-b", "0")
+    command = tool.Runner(Path("/x/cvmfs_swissknife"), tmp_path, REPOSITORY, 5).command("sync", "-b", "0")
     assert command[0] == "unshare" and "--mount" in command
     assert command[-4:] == ["/x/cvmfs_swissknife", "sync", "-b", "0"]
     script = command[command.index("-c") + 1]
@@ -308,22 +308,22 @@ def test_command_line_hides_folders_of_this_machine(tmp_path):
 
 def test_output_of_the_real_program_is_read(tmp_path):
     """It was recorded from 2.12.0."""
-    assert program.counters((FILES / "sync.txt").read_text()) == json.loads((FILES / "sync.json").read_text())
-    assert program.counters((FILES / "sign.txt").read_text())["download.n_requests"] == 1
-    assert program.counters("") == {} and program.counters("a|b\nx|y|z\nc.d|-3|words | more\n") == {"c.d": -3}
-    runner = program.Runner(Path("x"), tmp_path, REPOSITORY, 0, hidden=("hidden-one",))
+    assert tool.counters((FILES / "sync.txt").read_text()) == json.loads((FILES / "sync.json").read_text())
+    assert tool.counters((FILES / "sign.txt").read_text())["download.n_requests"] == 1
+    assert tool.counters("") == {} and tool.counters("a|b\nx|y|z\nc.d|-3|words | more\n") == {"c.d": -3}
+    runner = tool.Runner(Path("x"), tmp_path, REPOSITORY, 0, hidden=("hidden-one",))
     message = runner.told((FILES / "failed.txt").read_text() + " hidden-one")
     assert "hidden-one" not in message and message.endswith("***") and len(message) <= 300 and "\n" not in message
 
 
 def test_unusable_program_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    check_refused("engine cvmfs: cvmfs_swissknife is not installed", "; ", program.binary)
-    broken = script(tmp_path / program.NAME, "#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
-    check_refused("engine cvmfs: ", "libcvmfs_crypto", program.binary)
+    check_refused("engine cvmfs: cvmfs_swissknife is not installed", "; ", tool.binary)
+    broken = script(tmp_path / tool.NAME, "#!/bin/sh\necho no libcvmfs_crypto >&2; exit 127\n")
+    check_refused("engine cvmfs: ", "libcvmfs_crypto", tool.binary)
     broken.write_text("#!/bin/sh\necho 2.12.0\n")
-    monkeypatch.setattr(program, "_alone", lambda: ("false",))
-    check_refused("engine cvmfs: ", "needs a mount namespace", program.binary)
+    monkeypatch.setattr(tool, "_alone", lambda: ("false",))
+    check_refused("engine cvmfs: ", "needs a mount namespace", tool.binary)
 
 
 def test_impossible_points_are_refused():

@@ -6,11 +6,10 @@ from itertools import pairwise
 from probed import Handler, job, served
 
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
-from storelab.workloads.probe import answers, multirange
+from storelab.workloads.probe import answers, byteranges
+from storelab.workloads.probe.byteranges import ERROR, FIRST, MERGED, RANGES, RIGHT, SOME, WHOLE, WRONG, judge
 from storelab.workloads.probe.context import known_body
 from storelab.workloads.probe.http import Http
-from storelab.workloads.probe.http_ranges import RANGES
-from storelab.workloads.probe.multirange import ERROR, FIRST, MERGED, RIGHT, SOME, WHOLE, WRONG, judge
 
 DATA = random.Random(1).randbytes(50_000)
 ASKED = [(0, 9), (1000, 1049), (49_990, 49_999)]
@@ -61,7 +60,7 @@ def test_many_ranges_are_spread_and_counted():
     size = 2_400_000
     data = random.Random(2).randbytes(size)
     for count in (2, 200, 1500):
-        ranges = multirange.spread(count, size)
+        ranges = byteranges.spread(count, size)
         assert len(ranges) == count and all(b - a >= 19 for a, b in ranges) and ranges[-1][1] < size
         assert all(c - b > 1000 for (_, b), (c, _) in pairwise(ranges))
         assert kind(multipart(ranges, data), data=data, ranges=ranges) == RIGHT
@@ -169,7 +168,10 @@ def asked(mode: str) -> dict[str, answers.Asked]:
     with served(Liar, mode=mode, body=known_body(5)) as url:
         context = Http(job(Endpoint(url, protocol="http"), [Bucket("b")]))
         try:
-            return {c.name: answers.ask(c, context, 1 << 62) for c in RANGES}
+            return {
+                name: answers.ask(answers.Check(topic, name, ask), context, 1 << 62)
+                for (topic, name), ask in RANGES.items()
+            }
         finally:
             context.close()
 

@@ -1,12 +1,17 @@
-"""The questions to S3, to a store that is honest, and to the same with one fault."""
+"""The questions to S3: to a store that is honest, to the same with one fault, and to servers that agree to everything,
+refuse everything, or answer nonsense.
+"""
+
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 from honest_s3 import FIRST, SECOND, Bucket, Object, honest_s3
-from probed import job
+from probed import Handler, job, served
 
 from storelab.stores.protocols import endpoint
 from storelab.stores.protocols.endpoint import Endpoint
-from storelab.workloads.probe import answers, context, questions
+from storelab.workloads.probe import answers, context, workload
 from storelab.workloads.probe.s3 import access, requests
 from storelab.workloads.probe.s3.requests import S3
 
@@ -25,9 +30,43 @@ OWN_BUCKETS = [
 ]
 
 
+class Credulous(Handler):
+    """A server that keeps what it is given and looks at no signature, condition or query.
+
+    Its mode `no` refuses everything; `junk` answers 200 and nonsense.
+    """
+
+    objects: dict[str, bytes] = {}  # noqa: RUF012  each server gets another one
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.mode == "yes":
+            self.objects[urlsplit(self.path).path] = body
+        self.answer(200, b"")
+
+    do_POST = do_PUT
+
+    def do_GET(self):
+        body = self.objects.get(urlsplit(self.path).path)
+        self.answer(200 if body is not None else 404, body or b"")
+
+    do_HEAD = do_GET
+
+    def do_DELETE(self):
+        self.objects.pop(urlsplit(self.path).path, None)
+        self.answer(204, b"")
+
+    def answer(self, status, body, headers=None):
+        if self.mode == "no":
+            status, body = 403, b"<Error><Code>AccessDenied</Code></Error>"
+        if self.mode == "junk":
+            status, body = 200, b"<a><b>\xff not what you asked for"
+        super().answer(status, body, headers)
+
+
 @pytest.fixture
-def ask(monkeypatch):
-    """A function that asks some questions, or all; (topic, check) -> answer, and the store."""
+def asked(monkeypatch):
+    """A function that asks questions of S3 at a URL, some (their topics and names) or all; (topic, check) -> answer."""
     for name, keys in (("AWS_", FIRST), ("STORELAB_SECOND_", SECOND)):
         monkeypatch.setenv(f"{name}ACCESS_KEY_ID", keys.access_key)
         monkeypatch.setenv(f"{name}SECRET_ACCESS_KEY", keys.secret_key)
@@ -35,17 +74,34 @@ def ask(monkeypatch):
     monkeypatch.setattr(access, "_readable", at_once)
     extra = {"campaign": "c", "spare_buckets": [f"spare-{i}" for i in range(5)]}
 
+    def run(url, wanted=None, **more):
+        end, places = Endpoint(url), [endpoint.Bucket("b"), endpoint.Bucket("b-a1", "", 1)]
+        with closing(S3(job(end, places, endpoints=[end], extra=extra, **more))) as c:
+            chosen = [q for q in workload.checks("s3") if wanted is None or (q.topic, q.name) in wanted]
+            return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in chosen}
+
+    return run
+
+
+@pytest.fixture
+def ask(asked):
+    """A function that asks questions of an honest store with some faults; the answers and the store."""
+
     def run(wanted, *faults, buckets=None, **more):
         with honest_s3(*faults, buckets=buckets) as (url, store):
             store.buckets["b"].objects["probe/a/known"] = Object(context.known_body(5), {}, '"known"')
-            end = Endpoint(url)
-            places = [endpoint.Bucket("b"), endpoint.Bucket("b-a1", "", 1)]
-            c = S3(job(end, places, endpoints=[end], extra=extra, **more))
-            try:
-                asked = [q for q in questions.checks("s3") if wanted is None or (q.topic, q.name) in wanted]
-                return {(q.topic, q.name): answers.ask(q, c, 1 << 62, c.secrets()) for q in asked}, store
-            finally:
-                c.close()
+            return asked(url, wanted, **more), store
+
+    return run
+
+
+@pytest.fixture
+def ask_in_mode(asked):
+    """A function that asks every question of a `Credulous` server in a mode."""
+
+    def run(mode):
+        with served(Credulous, mode=mode, objects={"/b/probe/a/known": context.known_body(5)}) as url:
+            return asked(url)
 
     return run
 
@@ -102,3 +158,25 @@ def test_paced_probe_writes_over_one_connection(ask, monkeypatch):
     for limits, most in (({"requests_per_s": 1e6}, 1), ({}, requests.WRITERS)):
         _, store = ask([("listing", "start after a key")], limits=limits)
         assert len(store.writers) == most, limits
+
+
+def test_credulous_server_is_found_out(ask_in_mode):
+    found = ask_in_mode("yes")
+    assert "error" not in {a.answer for a in found.values()}
+    for (topic, check), a in found.items():
+        refuses = "refused" in check or "verified" in check or check == "private by default"
+        if refuses or topic in ("versioning", "multipart"):
+            assert a.answer in ("no", "differs", "not tried"), a
+    conditional = {a.answer for (topic, _), a in found.items() if topic == "conditional"}
+    assert conditional == {"no", "not tried"}, "two of the conditions need an ETag or a time, which it does not send"
+    assert found["ranges", "multi-range 2"].answer == "no"
+    assert found["objects", "put, get, head"].answer == "differs", "it forgets the Content-Type"
+    assert found["anonymous", "public object by ACL"].answer == "differs", "and so is the next one"
+    assert found["listing", "version 2, beyond 1000 keys"].answer == "no"
+
+
+def test_useless_answers_break_no_question(ask_in_mode):
+    for mode, allowed in (("no", set()), ("junk", {"connection"})):
+        found = ask_in_mode(mode)
+        assert "error" not in {a.answer for a in found.values()}, mode
+        assert {topic for (topic, _), a in found.items() if a.answer == "yes"} <= allowed, mode

@@ -15,7 +15,7 @@ from storelab.engines.common.wire import Counts
 from storelab.engines.planned import PlannedClient
 from storelab.readplan import Link
 from storelab.workloads import WORKLOADS
-from storelab.workloads.reading import links
+from storelab.workloads.reading import workloads
 
 S = 10**9
 LINK = Link(1e-3, 1e-5, 1e-4, 1e9, 1e8, 8, ((32768, 1e-4), (131072, 3e-4)))
@@ -34,18 +34,18 @@ def config(tmp_path):
 def of_job(config, of):
     """Return what the job of a point has of links."""
     job = gang_job()
-    links.tell(config, of, job)
+    workloads.tell_links(config, of, job)
     return job.extra.get("links")
 
 
 def measured(config, of, found=(LINK, LINK)):
     """Run a point as the coordinator does: it measures, and its clients leave these links."""
     job = gang_job()
-    links.tell(config, of, job)
+    workloads.tell_links(config, of, job)
     for i, link in enumerate(found):
         engine = {"link": asdict(link)} if link else {}
         (config.campaign_dir / f"result.{i}").write_text(json.dumps({"engine": engine}))
-    links.keep(of, job, config.campaign_dir)
+    workloads.keep_links(of, job, config.campaign_dir)
     return job
 
 
@@ -69,10 +69,10 @@ def test_only_axes_of_what_is_read_do_not_decide_a_link():
     seen = set()
     for name in ("read_entries", "read_volume", "replay", "events"):
         axes = {a.name: a.default for a in WORKLOADS[name].axes}
-        place = links.place(config, Point("a", name, axes, 0, "k", "s", 7, 0))
+        place = workloads.links_file(config, Point("a", name, axes, 0, "k", "s", 7, 0))
         assert place.parent.parts == ("c", "work", "links")
         for axis in axes:
-            other = links.place(config, Point("a", name, axes | {axis: "other"}, 0, "k", "s", 7, 0))
+            other = workloads.links_file(config, Point("a", name, axes | {axis: "other"}, 0, "k", "s", 7, 0))
             assert (other == place) == (axis in free.split()), axis
             seen.add(axis)
     assert set(free.split()) <= seen
@@ -101,7 +101,7 @@ def test_other_readers_have_no_links(config, tmp_path):
     assert of_job(config, point(engine="uproot-s3fs")) is None
     assert of_job(config, point(workload="replay", engine="obstore", merge="gap")) is not None
     for extra in ({}, {"pages": []}, {"links": {"of": "x", "links": []}}):
-        links.keep(point(), gang_job(extra=extra), tmp_path)
+        workloads.keep_links(point(), gang_job(extra=extra), tmp_path)
         assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ from refusals import check_refused
 from storelab.core.errors import MeasurementFailed
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS
-from storelab.workloads.staging import many_keys, stage, upload, written
+from storelab.workloads.staging import stage, upload, written
 
 
 def planned(**axes):
@@ -63,9 +63,9 @@ def staged(monkeypatch):
             shelf.objects[to.prefix + key] = 100
 
     monkeypatch.setattr(upload, "put_items", put)
-    monkeypatch.setattr(many_keys, "BLOCK", 100)
+    monkeypatch.setattr(stage, "BLOCK", 100)
     store = SimpleNamespace(name="s")
-    return lambda: many_keys.stage(store, {0: shelf}, [place], point.dataset, None), shelf, blocks
+    return lambda: stage.stage_keys(store, {0: shelf}, [place], point.dataset, None), shelf, blocks
 
 
 def test_staging_goes_on_where_it_was(staged):

@@ -22,7 +22,7 @@ from storelab.host import console, patience
 from storelab.stores.protocols.access import PatientAccess
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.stores.s3 import S3, Settings
-from storelab.workloads.staging import by_loadgen, upload
+from storelab.workloads.staging import upload
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_s5cmd_ends_with_its_killed_parent(deaf, tmp_path):
         from pathlib import Path
         from storelab.stores.protocols.endpoint import Bucket
         from storelab.stores.s3 import S3, Settings
-        from storelab.workloads.staging import by_loadgen, upload
+        from storelab.workloads.staging import upload
         store = S3("mine", Settings(kind="s3", endpoint={deaf!r}), Path("."))
         upload.put_items(store, "small", [(Bucket("b"), "k", Path({str(tmp_path / "body")!r}))])
     """
@@ -121,8 +121,8 @@ def test_many_small_objects_go_to_loadgen(tmp_path, monkeypatch):
         path.write_bytes(path.name.encode() * 10)
     buckets, given = [Bucket("one", "p/"), Bucket("two", "", 1)], []
     items = [(buckets[i % 2], f"k{i}", paths[i // 2 % 2]) for i in range(2 * upload.MANY)]
-    monkeypatch.setattr(by_loadgen, "able", lambda store: True)
-    monkeypatch.setattr(by_loadgen, "put", lambda store, name, named, files, step: given.append((named, files)))
+    monkeypatch.setattr(upload, "loadgen_reaches", lambda store: True)
+    monkeypatch.setattr(upload, "put_by_loadgen", lambda store, name, named, files, step: given.append((named, files)))
     upload.put_items(SimpleNamespace(name="mine"), "many", items)
     assert [files for _, files in given] == [paths, paths]
     wanted = [(bucket, key, paths.index(path), 10) for bucket, key, path in items]

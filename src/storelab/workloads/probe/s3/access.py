@@ -1,16 +1,20 @@
-"""Questions to an S3 store about who may: signatures, presigned URLs, anonymous readers, two accounts."""
+"""Questions to an S3 store about access and buckets: signatures, presigned URLs, anonymous readers, two accounts; how
+many buckets an account may have, what is in them, their versions.
+
+Buckets that are made here are named by the coordinator, marked, and removed at the end of each question.
+"""
 
 import json
 import time
+from functools import partial
 
 from storelab.stores.protocols.endpoint import Credentials
-from storelab.workloads.probe.answers import Answer, Checks, NotTried, Otherwise, demand, yes
+from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questions, demand, yes
 from storelab.workloads.probe.context import SMALL
 from storelab.workloads.probe.plain_http import Reply, answered, error_code, said
-from storelab.workloads.probe.s3.requests import S3, tree
+from storelab.workloads.probe.s3.requests import MARKER, S3, tree
 from storelab.workloads.probe.signing import path_of, sign_v2
 
-CHECKS = Checks()
 REFUSED = (400, 401, 403)
 
 
@@ -32,21 +36,20 @@ def _presigned_works(c: S3) -> None:
     demand(reply.holds(c.body), f"a presigned URL as it should be is refused too: {said(reply)}", NotTried)
 
 
-@CHECKS.add("signatures", "wrong secret refused", needs=_signed_works)
 def wrong_secret(c: S3) -> Answer:
+    _signed_works(c)
     reply = c.send(
         "GET", c.known, keys=Credentials(c.keys.access_key, "0" * len(c.keys.secret_key), c.keys.session_token)
     )
     return yes(_refused(reply, "a signature with another secret"))
 
 
-@CHECKS.add("signatures", "unknown key refused", needs=_signed_works)
 def unknown_key(c: S3) -> Answer:
+    _signed_works(c)
     reply = c.send("GET", c.known, keys=Credentials("SLNOBODYHASTHISKEY00", c.keys.secret_key))
     return yes(_refused(reply, "an unknown access key"))
 
 
-@CHECKS.add("signatures", "version 2")
 def version_2(c: S3) -> Answer:
     """The old signature: what CernVM-FS sends unless told otherwise."""
     wire, path = c.place(c.known)
@@ -58,14 +61,12 @@ def version_2(c: S3) -> Answer:
     return yes(f"200; with another secret {_refused(bad, 'version 2 with another secret')}")
 
 
-@CHECKS.add("presigned", "get")
 def presigned_get(c: S3) -> Answer:
     reply = answered(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
     demand(reply.body == c.body, f"200 with {len(reply.body)} other bytes")
     return yes(f"200, {len(reply.body)} bytes without keys")
 
 
-@CHECKS.add("presigned", "put")
 def presigned_put(c: S3) -> Answer:
     key = c.key("presigned")
     reply = answered(c.anonymous("PUT", key, query=c.presigned("PUT", key), body=SMALL))
@@ -73,9 +74,9 @@ def presigned_put(c: S3) -> Answer:
     return yes(f"{reply.status}, stored as sent")
 
 
-@CHECKS.add("presigned", "tampered signature refused", needs=_presigned_works)
 def tampered(c: S3) -> Answer:
     """The last digit of the signature changed, of a GET and of a PUT."""
+    _presigned_works(c)
     key = c.key("tampered")
 
     def changed(query: str) -> str:
@@ -87,14 +88,14 @@ def tampered(c: S3) -> Answer:
     return yes(f"GET {_refused(got, 'a GET with it')}, PUT {_refused(written, 'a PUT with it')}")
 
 
-@CHECKS.add("presigned", "other key refused", needs=_presigned_works)
 def other_key(c: S3) -> Answer:
+    _presigned_works(c)
     key = c.stored("private")
     return yes(_refused(c.anonymous("GET", key, query=c.presigned("GET", c.known)), "the URL of another object"))
 
 
-@CHECKS.add("presigned", "other method refused", needs=_presigned_works)
 def other_method(c: S3) -> Answer:
+    _presigned_works(c)
     key = c.stored("method")
     query = c.presigned("GET", key)
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
@@ -105,15 +106,15 @@ def other_method(c: S3) -> Answer:
     return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
 
 
-@CHECKS.add("presigned", "expired refused", needs=_presigned_works)
 def expired(c: S3) -> Answer:
+    _presigned_works(c)
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known, 60, time.time() - 3600))
     return yes(_refused(reply, "a URL that expired 59 minutes ago"))
 
 
-@CHECKS.add("anonymous", "private by default", needs=_signed_works)
 def private(c: S3) -> Answer:
     """Neither object nor listing nor upload without keys."""
+    _signed_works(c)
     key = c.key("uninvited")
     got = c.anonymous("GET", c.known)
     demand(not got.good, f"GET without keys answered {got.status} with {len(got.body)} bytes")
@@ -124,9 +125,9 @@ def private(c: S3) -> Answer:
     return yes(f"GET {said(got)}, listing {said(listed)}, PUT {said(written)}")
 
 
-@CHECKS.add("anonymous", "missing object", needs=_signed_works)
 def missing(c: S3) -> Answer:
     """Must not tell whether there is one: 403 as for a private object (CernVM-FS takes 403 for a failure)."""
+    _signed_works(c)
     reply = c.anonymous("GET", c.key("never-written"))
     demand(reply.status in REFUSED, f"{said(reply)}: tells that it is not there", Otherwise)
     return yes(said(reply))
@@ -142,7 +143,6 @@ def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) 
         time.sleep(0.25)
 
 
-@CHECKS.add("anonymous", "public object by ACL")
 def public_acl(c: S3) -> Answer:
     """`x-amz-acl: public-read` on the PUT: how CernVM-FS publishes."""
     key, other = c.key("public"), c.stored("not-public")
@@ -170,7 +170,6 @@ def _policy(bucket: str, owner: str | None = None) -> bytes:
     return json.dumps({"Version": "2012-10-17", "Statement": [public, *([own] if owner else [])]}).encode()
 
 
-@CHECKS.add("anonymous", "public bucket by policy")
 def public_policy(c: S3) -> Answer:
     bucket = c.own_bucket(c.spares()[-1])
     try:
@@ -198,7 +197,6 @@ def public_policy(c: S3) -> Answer:
 # Two accounts: the second one tries what is not its own, with keys that are good elsewhere.
 
 
-@CHECKS.add("accounts", "second account usable")
 def second_usable(c: S3) -> Answer:
     """Else all refusals below prove nothing."""
     bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
@@ -238,11 +236,6 @@ def _apart(c: S3, act: str) -> Answer:
     return yes(", ".join(_refused(r, f"to {act}") for r in replies))
 
 
-for _act in ("read", "write", "list", "delete"):
-    CHECKS.add("accounts", f"{_act} refused", _act)(_apart)
-
-
-@CHECKS.add("accounts", "buckets not shown")
 def buckets_not_shown(c: S3) -> Answer:
     own = c.other
     reply = c.send("GET", bucket="", keys=c.second)
@@ -251,3 +244,149 @@ def buckets_not_shown(c: S3) -> Answer:
     demand(c.bucket.name not in names, f"it sees the other's buckets ({len(names)} in all)")
     demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
     return yes(f"{len(names)} buckets, none of the first account")
+
+
+def _names(c: S3) -> list[str]:
+    """All buckets that this account sees, every page. Raises Refuted."""
+    out: list[str] = []
+    query: dict[str, str] = {}
+    for _ in range(200):
+        page = tree(answered(c.send("GET", bucket="", query=query), "the list of buckets", 200))
+        out += [b.findtext("Name", "") for b in page.iter("Bucket")]
+        query = {"continuation-token": page.findtext("ContinuationToken", "")}
+        if not query["continuation-token"]:
+            break
+    return out
+
+
+def life(c: S3) -> Answer:
+    name = c.spares()[0]
+    c.own_bucket(name)
+    try:
+        demand(name in _names(c), "made, but not listed", Otherwise)
+        head = answered(c.send("HEAD", bucket=name), "HEAD", error=Otherwise)
+    finally:
+        removed = c.drop_bucket(name)
+    answered(removed, "removing it")
+    demand(name not in _names(c), "removed, but still listed", Otherwise)
+    gone = c.send("GET", "anything", bucket=name)
+    demand(
+        error_code(gone.body) == "NoSuchBucket",
+        f"what is in a removed bucket answers {said(gone)} instead of NoSuchBucket",
+        Otherwise,
+    )
+    return yes(f"made, listed, HEAD {head.status}, removed {removed.status}")
+
+
+def not_empty(c: S3) -> Answer:
+    name = c.own_bucket(c.spares()[0])
+    try:
+        c.put("in-it", SMALL, bucket=name)
+        reply = c.send("DELETE", bucket=name)
+        demand(c.holds("in-it", SMALL, bucket=name), f"a bucket with objects is removed: {said(reply)}")
+        demand(not reply.good, f"answered {reply.status}, but the object is still there", Otherwise)
+        demand(reply.status == 409, f"refused with {said(reply)} instead of 409", Otherwise)
+        return yes(said(reply))
+    finally:
+        c.send("DELETE", "in-it", bucket=name)
+        c.drop_bucket(name)
+
+
+def per_account(c: S3) -> Answer:
+    """As many as the axis `most_buckets` asks, and `limits.buckets` allows; all are made before the first is marked:
+    SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object."""
+    names, asked = c.spares()[1:-2], c.job.point.axes["most_buckets"]
+    before, made, refusal = len(_names(c)), [], None
+    try:
+        for name in names:
+            reply = c.make_bucket(name)
+            if not reply.good:
+                refusal = f"the {before + len(made) + 1}th answered {said(reply)}"
+                break
+            made.append(name)
+        for name in made:
+            c.mark(name)
+        listed = set(_names(c))
+    finally:
+        left = [name for name in made if not c.drop_bucket(name).good]
+    demand(refusal is None, f"{len(made)} beside {before} others, {refusal}")
+    demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
+    demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
+    bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
+    return yes(
+        f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})",
+        made=len(made),
+        beside=before,
+        asked=asked,
+    )
+
+
+def versions(c: S3) -> Answer:
+    name = c.own_bucket(c.spares()[-2])
+    try:
+        body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+        reply = answered(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")
+        ids = [c.put("v", text, bucket=name).headers.get("x-amz-version-id", "") for text in (b"first", b"second")]
+        demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT tells no new version id")
+        demand(c.holds("v", b"second", bucket=name), "GET does not answer the newest", Otherwise)
+        demand(
+            c.holds("v", b"first", query={"versionId": ids[0]}, bucket=name), "the old version is not read by its id"
+        )
+        gone = c.send("DELETE", "v", bucket=name)
+        now = c.send("GET", "v", bucket=name)
+        demand(gone.good and now.status == 404, f"DELETE {gone.status}, then GET {said(now)}", Otherwise)
+        demand(
+            c.holds("v", b"second", query={"versionId": ids[1]}, bucket=name), "DELETE took the versions too", Otherwise
+        )
+        held = [key for key, _ in _versions(c, name) if key == "v"]
+        demand(len(held) == 3, f"{len(held)} entries listed instead of 2 versions and a delete marker", Otherwise)
+        return yes("both versions read by id after a DELETE; 2 versions and a delete marker listed")
+    finally:
+        _empty(c, name)
+        c.send("DELETE", bucket=name)
+
+
+def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
+    """(key, version id) of all versions and delete markers. Raises Refuted."""
+    reply = answered(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
+    return [
+        (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
+        for entry in tree(reply).iter()
+        if entry.tag in ("Version", "DeleteMarker")
+    ]
+
+
+def _empty(c: S3, bucket: str) -> None:
+    """Every version of every object in a bucket of the probe's own, the mark last."""
+    try:
+        found = _versions(c, bucket)
+    except Exception:  # noqa: BLE001  no such list: then there is no more than the objects
+        found = []
+    for key, version in sorted(found, key=lambda v: v[0] == MARKER) or [("v", ""), (MARKER, "")]:
+        c.send("DELETE", key, query={"versionId": version} if version else {}, bucket=bucket)
+
+
+ACCESS: Questions = {
+    ("signatures", "wrong secret refused"): wrong_secret,
+    ("signatures", "unknown key refused"): unknown_key,
+    ("signatures", "version 2"): version_2,
+    ("presigned", "get"): presigned_get,
+    ("presigned", "put"): presigned_put,
+    ("presigned", "tampered signature refused"): tampered,
+    ("presigned", "other key refused"): other_key,
+    ("presigned", "other method refused"): other_method,
+    ("presigned", "expired refused"): expired,
+    ("anonymous", "private by default"): private,
+    ("anonymous", "missing object"): missing,
+    ("anonymous", "public object by ACL"): public_acl,
+    ("anonymous", "public bucket by policy"): public_policy,
+    ("accounts", "second account usable"): second_usable,
+    **{("accounts", f"{act} refused"): partial(_apart, act=act) for act in ("read", "write", "list", "delete")},
+    ("accounts", "buckets not shown"): buckets_not_shown,
+}
+BUCKETS: Questions = {
+    ("buckets", "made, listed, removed"): life,
+    ("buckets", "not removed with objects in it"): not_empty,
+    ("buckets", "per account"): per_account,
+    ("versioning", "old versions kept"): versions,
+}

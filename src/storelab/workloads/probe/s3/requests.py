@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket, Credentials
@@ -133,16 +132,9 @@ class S3(ByKey):
 
     def delete_many(self, names: list[str], bucket: str | None = None, keys: Credentials | None = None) -> Reply:
         """One multi-object delete."""
-        objects = "".join(f"<Object><Key>{escape(n)}</Key></Object>" for n in names)
-        body = f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
-        return self.send(
-            "POST",
-            query={"delete": ""},
-            headers=XML | {"Content-MD5": md5_header(body)},
-            body=body,
-            bucket=bucket,
-            keys=keys,
-        )
+        body = signing.delete_body(names)
+        headers = XML | {"Content-MD5": md5_header(body)}
+        return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket, keys=keys)
 
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str

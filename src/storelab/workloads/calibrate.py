@@ -1,0 +1,275 @@
+"""`calibrate`: what the clients could do at most: the very engine against a server that does almost nothing; memory;
+files.
+
+Nothing is staged and nothing is kept: objects of the null server are there without being written. See
+docs/calibration.md. Memory and files are measured by the plainest loops that a client could run, without any store. A
+record is a bin: the operations of one worker in some 10 ms. Files are written to a temporary name and renamed, as s5cmd
+does, through the page cache and without fsync; reads are of files that were just written.
+"""
+
+import os
+import platform
+import shutil
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from storelab import stores
+from storelab.core import calibration, clock
+from storelab.core.calibration import LOCAL, NETWORK
+from storelab.core.model import Point
+from storelab.engines.contract import Check, Client, GangJob, Job, Result
+from storelab.stores.base import Store
+from storelab.workloads.base import Workload, refuse
+from storelab.workloads.objects import DELETE, GET, GET_RANGE, LIST, PUT, STAT
+
+if TYPE_CHECKING:  # a client process must start fast
+    from storelab.core.config import Config
+
+
+OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # those of `calibration.OPERATIONS`
+NEEDED = {"get_range": "range_size", "list": "keys"}  # axes without which these operations do nothing
+KEYS = 64  # objects that downloads choose from
+DELETIONS, MOST_DELETIONS = 100_000, 800_000  # names of objects to delete: requests of a client, objects of a point
+BIN_NS = 10_000_000
+PATTERN = bytes(range(251))  # a prime: no alignment hides a shift
+
+
+class LocalClient(Client):
+    """Workers are threads; each repeats its operation until the deadline."""
+
+    op = ""
+
+    def prepare(self) -> None:
+        self.size, self.workers = self.job.point.axes["object_size"], self.job.point.axes["workers"]
+        self.rows: list[tuple[int, int, int]] = []  # worker, count, end in ns
+        self.body = (PATTERN * (self.size // len(PATTERN) + 1))[: self.size]
+        self.buffers: list[Any] = []  # where reads and copies end
+        self.operations = [self.operation(i) for i in range(self.workers)]
+        for operation in self.operations:
+            operation()
+
+    @abstractmethod
+    def operation(self, worker: int) -> Callable[[], object]:
+        """What this worker repeats."""
+
+    def moved(self) -> bool:
+        """Whether what the operations left is what it should be."""
+        return all(bytes(buffer) == self.body for buffer in self.buffers)
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        def work(worker: int) -> None:
+            operation, now = self.operations[worker], clock.now_ns()
+            while now < deadline_ns:
+                count, end = 0, min(now + BIN_NS, deadline_ns)
+                while now < end:
+                    operation()
+                    count, now = count + 1, clock.now_ns()
+                if now <= deadline_ns:
+                    self.rows.append((worker, count, now))
+
+        with ThreadPoolExecutor(self.workers) as pool:
+            list(pool.map(work, range(self.workers)))
+
+    def result(self) -> Result:
+        workers, counts, ends = (list(c) for c in zip(*self.rows, strict=True)) if self.rows else ([], [], [])
+        n = len(ends)
+        return Result(
+            {
+                "client": [self.job.client] * n,
+                "worker": workers,
+                "op": [self.op] * n,
+                "count": counts,
+                "bytes": [c * self.size for c in counts],
+                "end_ns": ends,
+                "status": [0] * n,
+                "error": [None] * n,
+            },
+            engine={
+                "name": "none",
+                "version": f"Python {platform.python_version()}",
+                "settings": {"workers": self.workers, "target": self.job.point.axes["target"]},
+                "requests_per_operation": {},
+            },
+            checks=[
+                Check("something moved", n > 0, f"{sum(counts)} operations"),
+                Check("content", self.moved(), "what was moved last"),
+            ],
+        )
+
+    def close(self) -> None:
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+
+class MemoryCopy(LocalClient):
+    """From one array to another, of the worker's own."""
+
+    op = "COPY"
+
+    def operation(self, worker: int) -> Callable[[], object]:
+        import numpy as np
+
+        source, target = np.frombuffer(self.body, np.uint8), np.zeros(self.size, np.uint8)
+        self.buffers.append(target)
+        return lambda: np.copyto(target, source)
+
+
+class FileClient(LocalClient):
+    """Files of each worker in a folder of the client's own."""
+
+    def prepare(self) -> None:
+        disk = self.job.point.axes["target"] == "disk"
+        self.folder = (
+            Path(self.job.extra["disk"]) / f"{self.job.attempt}-{self.job.client}" if disk else self.job.scratch
+        )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        super().prepare()
+
+    def file(self, worker: int) -> Path:
+        return self.folder / f"{worker:04d}"
+
+    def close(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        super().close()
+
+
+class FileWrite(FileClient):
+    op = "WRITE"
+
+    def operation(self, worker: int) -> Callable[[], object]:
+        path, temporary, body = str(self.file(worker)), str(self.folder / f"{worker:04d}.tmp"), memoryview(self.body)
+
+        def write() -> None:
+            fd, at = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 0
+            while at < len(body):
+                at += os.write(fd, body[at:])
+            os.close(fd)
+            os.replace(temporary, path)
+
+        return write
+
+    def moved(self) -> bool:
+        return self.file(0).read_bytes() == self.body
+
+
+class FileRead(FileClient):
+    op = "READ_FILE"
+
+    def operation(self, worker: int) -> Callable[[], object]:
+        path, buffer = str(self.file(worker)), memoryview(bytearray(self.size))
+        self.file(worker).write_bytes(self.body)
+        self.buffers.append(buffer)
+
+        def read() -> None:
+            fd, at = os.open(path, os.O_RDONLY), 0
+            while at < len(buffer):
+                at += os.readv(fd, [buffer[at:]])
+            os.close(fd)
+
+        return read
+
+
+CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # of an operation
+
+
+def stand_in(point: Point) -> Point:
+    """The point that the operation's own client is to believe it measures: axes that a calibration lacks stand at
+    their default."""
+    spec = OPERATIONS[point.axes["operation"]]
+    return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
+
+
+def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files: list[Any]) -> Path:
+    """Return the path of a manifest, in the point's working folder, of what the null server has: objects with the
+    bodies in `files`, or without any a folder of keys, which it reads off the folder's name."""
+    from storelab.core import records
+    from storelab.core.plan import sweeps
+    from storelab.datasets import payload
+    from storelab.workloads.staging import stage
+
+    count, seed = KEYS if files else 0, point.fixed["data_seed"]
+    if files:
+        dataset = {"name": "null", "kind": "payload", "seed": seed, "object_size": point.axes["object_size"]}
+    else:
+        dataset = sweeps.folders_of_keys(seed, stand_in(point).axes | {"buckets": 1, "accounts": 1})
+    objects = {
+        "key": [f"data/{files[i % payload.BODIES].name}/{i:07d}" for i in range(count)],
+        "bucket": [0] * count,
+        "body": [i % payload.BODIES for i in range(count)],
+    }
+    path = (config.campaign_dir / "work" / point.key / job.attempt / "manifest.json").absolute()
+    records.write_json(path, stage.manifest_of(store, dataset, job.buckets[:1], payload.body_sums(files), objects))
+    return path
+
+
+def _names(point: Point) -> list[list[tuple[int, str]]]:
+    """For each client (bucket, key) of objects to delete: more than it can in the time, or the run ends early."""
+    clients = point.axes["clients"]
+    n = min(DELETIONS * point.axes["batch"], MOST_DELETIONS // clients)
+    return [[(0, f"put/{c}/{i:07d}") for i in range(n)] for c in range(clients)]
+
+
+class Calibrate(Workload):
+    def covers(self, kind: str) -> bool:
+        """Return whether the clients' ceiling, measured against the near-null server, holds for such a store."""
+        return stores.has_ceiling(kind)
+
+    def client(self, job: Job) -> Client:
+        if job.point.axes["target"] == NETWORK:
+            return OPERATIONS[job.point.axes["operation"]].client(replace(job, point=stand_in(job.point)))
+
+        return CLIENTS[job.point.axes["operation"]](job)
+
+    def possible(self, point: Point) -> None:
+        """Raise UserError where operation, engine and target do not go together."""
+        operation, target, engine = (point.axes[name] for name in ("operation", "target", "engine"))
+        fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
+        wrong = f"{operation!r} does not go with target {target!r}"
+        refuse(point, ("operation", operation not in fit, wrong, f"one of: {', '.join(fit)}"))
+        engines = OPERATIONS[operation].axis("engine").choices if target == NETWORK else ("none",)
+        wrong = f"{engine!r} does no {operation} at target {target!r}"
+        no_range, no_keys = (operation == name and not point.axes[axis] for name, axis in NEEDED.items())
+        refuse(
+            point,
+            ("engine", engine not in engines, wrong, f"one of: {', '.join(engines)}"),
+            ("range_size", no_range, "get_range needs one", "give it, e.g. 4 kB"),
+            ("keys", no_keys, "list needs some", "give them, e.g. 1000"),
+        )
+        if operation == "list":
+            LIST.possible(stand_in(point))
+
+    def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
+        """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here
+        there is none."""
+        from storelab.datasets import payload
+        from storelab.host import scratch
+
+        job.limits |= {"throughput": None, "requests_per_s": None}
+        operation = point.axes["operation"]
+        if point.axes["target"] != NETWORK:
+            job.extra = {"disk": str((store.folder / "calibrate").absolute())}  # type: ignore[attr-defined]
+            return
+        if operation == "delete":
+            job.extra = {"objects": _names(point)}
+        if operation == "list":
+            job.manifest = _manifest(config, store, point, job, [])
+        if operation in ("get", "get_range", "stat"):
+            size = point.axes["object_size"]
+            files = payload.body_files(scratch.folder(config.scratch), point.fixed["data_seed"], size)
+            store.add_bodies(files)  # type: ignore[attr-defined]
+            job.manifest = _manifest(config, store, point, job, files)
+
+
+CALIBRATE = Calibrate(
+    calibration.WORKLOAD,
+    calibration.AXES,
+    (
+        "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by "
+        "itself."
+    ),
+    needs=("null_server",),
+)

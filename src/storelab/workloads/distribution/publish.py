@@ -1,0 +1,348 @@
+"""Publishing and replication of a release, and the clients of `publish` and `replicate`: one process each.
+
+A day is published in groups: data, catalogs, reflog, manifest; each group is there before the next begins. Until the
+manifest is put, the repository is that of the last whole day; what is done again finds what is there. A day that failed
+stays in its folder, and the next publication sends what is missing of it, too. Making a day is not part of it.
+
+A replication reads stratum 0 by its manifest and catalogs, and copies what stratum 1 lacks. A catalog is put when all
+that it names is there. So a catalog that is there stands for all below it: nothing of it is looked at again, and a
+replication that was interrupted goes on where it was. The manifest comes last.
+"""
+
+import importlib.metadata
+import itertools
+import os
+import platform
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from graphlib import TopologicalSorter
+from typing import Any, ClassVar
+
+from storelab.core import clock, records
+from storelab.core.axes.distribution import NOWHERE, days_of
+from storelab.core.errors import MeasurementFailed
+from storelab.core.model import derive_seed
+from storelab.datasets.release import catalogs, names
+from storelab.datasets.release.build import Day, Item
+from storelab.engines.common.guard import Guard
+from storelab.engines.common.objects import put_prefix
+from storelab.engines.contract import Check, Client, Job, Result
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.workloads.distribution.patterns import PATTERNS
+from storelab.workloads.distribution.stratum import WAITS, Failed, Log, ObstoreStratum, OutOfTime, Stratum, spread
+
+DATA = ("data", "chunk")
+CATALOG, REFLOG, MANIFEST = "catalog", "reflog", "manifest"
+
+
+def groups(days: Sequence[Day]) -> Iterator[Iterable[tuple[Day, Item]]]:
+    """What is sent for these days, the newest last: data, catalogs but the newest root, this root, reflog, manifest.
+    Reflog and manifest are those of the newest day alone."""
+    newest = days[-1]
+
+    def of(*kinds: str) -> Iterator[tuple[Day, Item]]:
+        return ((day, item) for day in days for item in day.objects() if item.kind in kinds)
+
+    def root(day: Day, item: Item) -> bool:
+        return day is newest and newest.facts["root_catalog"] == (names.parts(item.key) or ("",))[0]
+
+    yield of(*DATA)
+    yield ((day, item) for day, item in of(CATALOG) if not root(day, item))
+    yield ((day, item) for day, item in of(CATALOG) if root(day, item))
+    for kind in (REFLOG, MANIFEST):
+        yield ((newest, item) for item in newest.objects() if item.kind == kind)
+
+
+def publish(stratum: Stratum, days: Sequence[Day], workers: int) -> int:
+    """Send these days, the newest last; returns the number of objects that they have. Raises Failed, OutOfTime: the
+    manifest in the store is then still that of the last day that was published."""
+    counted = itertools.count()
+
+    def send(what: tuple[Day, Item], worker: int) -> None:
+        day, item = what
+        next(counted)
+        stratum.put(item.key, day.path(item).read_bytes(), worker, always=item.kind in (REFLOG, MANIFEST))
+
+    for group in groups(days):
+        spread(group, send, workers)
+    return next(counted)
+
+
+class Other(MeasurementFailed):
+    """Stratum 1 holds something else."""
+
+
+class Replicator:
+    """source, target: strata; repository: its name. `known`: data that this process put, or saw, at the target: what a
+    changed catalog names again is not looked at again."""
+
+    def __init__(self, source: Stratum, target: Stratum, repository: str, workers: int):
+        self.source, self.target, self.repository, self.workers = source, target, repository, workers
+        self.known: set[str] = set()
+
+    def manifest(self, stratum: Stratum) -> tuple[bytes, dict[str, str]] | None:
+        """Bytes and fields; None where the stratum has none. Raises Failed."""
+        try:
+            text = stratum.get(f"{self.repository}/{names.MANIFEST}")
+        except FileNotFoundError:
+            return None
+        try:
+            return text, names.manifest_fields(text)
+        except ValueError as error:
+            raise Failed(f"{stratum.endpoint.url}: the manifest is damaged: {error}") from None
+
+    def run(self) -> int | None:
+        """Copy what is missing; returns how many objects were looked at, None where stratum 1 is up to date, or stratum
+        0 has nothing yet. Raises Failed, Other, OutOfTime."""
+        here, there = self.manifest(self.source), self.manifest(self.target)
+        if here is None:
+            return None
+        text, fields = here
+        if there:
+            self._same(fields, there[1])
+            if there[0] == text:
+                return None
+        blobs: dict[str, bytes] = {}  # catalogs
+        looked = 0
+
+        def fetch(key: str) -> bytes:
+            blobs[key] = self.source.get(key)
+            return blobs[key]
+
+        def data() -> Generator[str]:
+            nonlocal looked
+            for key in catalogs.references(fields["C"], fetch, self.repository, self._there):
+                looked += 1
+                if (names.parts(key) or ("", ""))[1] != names.CATALOG and key not in self.known:
+                    self.known.add(key)
+                    yield key
+
+        try:
+            with closing(data()) as wanted:  # a walk holds an SQLite file, which wants to be closed by its own thread
+                spread(wanted, self._copy, max(1, self.workers - 1))  # one more connection walks
+        except BaseException as error:
+            self.known.clear()  # nobody knows which of them arrived
+            if isinstance(error, (LookupError, OSError, ValueError)):
+                raise Failed(f"{self.source.endpoint.url}: stratum 0 is not whole: {error}") from None
+            raise
+        for key in self._from_below(blobs):
+            self.target.put(key, blobs[key], always=True)
+        for name in (names.REFLOG, names.MANIFEST):
+            key = f"{self.repository}/{name}"
+            self.target.put(key, text if name == names.MANIFEST else self.source.get(key), always=True)
+        return looked + 2
+
+    def _from_below(self, blobs: dict[str, bytes]) -> Iterator[str]:
+        """These catalogs, each behind all that it names: several may name the same one."""
+        below: dict[str, list[str]] = {key: [] for key in blobs}
+        for key, named in below.items():
+
+            def other(catalog: str, key: str = key, named: list[str] = named) -> bool:
+                if catalog in blobs and catalog != key:
+                    named.append(catalog)
+                return catalog != key
+
+            root = (names.parts(key) or ("", ""))[0]
+            for _ in catalogs.references(root, blobs.__getitem__, self.repository, other):
+                pass
+        return iter(TopologicalSorter(below).static_order())
+
+    def _there(self, catalog: str) -> bool:
+        """Whether the target has this catalog, and so all that it names."""
+        if self.target.there(catalog):
+            self.target.log.skip()
+            return True
+        return False
+
+    def _copy(self, key: str, worker: int) -> None:
+        if self.target.pattern.head and self.target.there(key, worker):
+            self.target.log.skip()
+            return
+        self.target.put(key, self.source.get(key, worker), worker, always=True)
+
+    def _same(self, mine: dict[str, str], theirs: dict[str, str]) -> None:
+        """Raises Other where the target's manifest is of another repository, or newer than the source's."""
+        where = self.target.endpoint.url
+        if theirs.get("N") != mine.get("N"):
+            raise Other(f"{where}: stratum 1 holds the repository {theirs.get('N')!r}, not {mine.get('N')!r}")
+        if int(theirs.get("S", 0)) > int(mine.get("S", 0)):
+            raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
+
+
+BESIDE = "STORELAB_BESIDE_"  # begin of the variables that hold the keys of the second store
+PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
+COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
+
+
+def outcome(act: Callable[[], Any], done: str) -> tuple[str, str | None, Any]:
+    """Return (state, reason, value) of `act`: the state `done`, or why it failed or was cut off."""
+    try:
+        return done, None, act()
+    except Failed as error:
+        return FAILED, str(error), None
+    except OutOfTime:
+        return CUT, "the deadline came", None
+
+
+class PublishClient(Client):
+    """Publishes to the point's store."""
+
+    kind: ClassVar[type[Stratum]] = Stratum
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        self.axes = job.point.axes
+        self.pattern = PATTERNS[self.axes["pattern"]]
+        self.expired = days_of(self.axes.get("expired", NOWHERE))
+        self.folder = job.scratch / "release"
+        self.rows: dict[str, list[Any]] = {name: [] for name in records.DAYS}
+        self.owed: list[Any] = []  # days that were made and are not yet published
+        self.strata: list[Stratum] = []
+        self.done = 0
+
+    def stratum(self, endpoint: Endpoint, bucket: Bucket, keys: Credentials | None, limited: bool) -> Stratum:
+        guard = Guard(self.job.limits, self.axes["clients"]) if limited else None
+        seed = derive_seed(self.job.point.seed, len(self.strata))
+        log = Log(self.job.number, guard)
+        made = self.kind(endpoint, bucket, put_prefix(self.job.attempt), keys, self.pattern, log, seed)
+        self.strata.append(made)
+        return made
+
+    def prepare(self) -> None:
+        from storelab.core.campaign.release import Release as Settings
+        from storelab.datasets.release.build import Release
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.settings = Settings.model_validate(self.job.point.fixed["release"])
+        self.release = Release(self.settings)
+        self.open()
+
+    def open(self) -> None:
+        self.zero = self.stratum(
+            self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True
+        )
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        for stratum in self.strata:
+            stratum.deadline_ns = deadline_ns
+        for n in range(1, self.axes["days"] + 1):
+            if clock.now_ns() >= deadline_ns or not self.one_day(n):
+                return
+            self.done = n
+
+    def one_day(self, n: int) -> bool:
+        """Make and publish a day; false where the deadline came."""
+        begun = clock.now_ns()
+        self.owed.append(self.release.day(n, self.folder))
+        prepared = clock.now_ns() - begun
+        facts = self.owed[-1].facts
+        self.zero.expired = n in self.expired
+        told = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"], "prepare_ns": prepared}
+        act = partial(publish, self.zero, self.owed, self.axes["workers"])
+        state = self.tried(n, 0, [self.zero], act, told)
+        self.zero.expired = False
+        if state == PUBLISHED:
+            for day in self.owed:
+                shutil.rmtree(day.folder)
+            self.owed.clear()
+            self.zero.sent.clear()
+        return state != CUT
+
+    def tried(self, n: int, number: int, strata: list[Stratum], act: Any, told: dict[str, Any]) -> str:
+        """Do what a day is for a stratum, and keep its row, with all that was asked of these; returns its state. act:
+        gives the objects, None for no change. What is asked on a day whose signature is expired on purpose is in its
+        row alone."""
+        for stratum in strata:
+            stratum.log.begin(kept=not stratum.expired)
+        begin = clock.now_ns()
+        state, reason, objects = outcome(act, PUBLISHED)
+        if state == PUBLISHED and objects is None:
+            state = UNCHANGED
+        row = dict.fromkeys(self.rows) | told
+        row |= {"client": self.job.number, "stratum": number, "day": n, "state": state, "reason": reason}
+        row |= {"begin_ns": begin, "end_ns": clock.now_ns(), "objects": objects or 0}
+        self.keep(row | self.counted(strata))
+        return state
+
+    def keep(self, row: dict[str, Any]) -> None:
+        """Add a row to the table."""
+        for name, column in self.rows.items():
+            column.append(row[name])
+
+    def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
+        """COUNTED since the day began; null where it is not known."""
+        return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
+
+    def all_done(self) -> Check:
+        asked = self.axes["days"]
+        states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
+        told = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
+        late = "; the deadline came: raise `duration`" if self.done < asked else ""
+        return Check("days", self.done == asked, told + late)
+
+    def result(self) -> Result:
+        settings = {"head_before_put": self.pattern.head}
+        return self.reported(self.all_done(), settings, {"HEAD": 1, "GET": 1, "PUT": 1}, {"days": self.rows})
+
+    def reported(
+        self, check: Check, settings: dict[str, Any], requests: dict[str, int], tables: dict[str, Any]
+    ) -> Result:
+        """Return the result of the stratum in the point's store, with more settings; requests: of each operation."""
+        own = self.recorded()
+        settings = {"workers": self.axes["workers"]} | settings | {"x_amz_acl": self.pattern.acl or ""}
+        return Result(
+            own.log.ops(),
+            engine={
+                "name": self.axes["engine"],
+                "version": self.version(),
+                "settings": settings | WAITS,
+                "requests_per_operation": requests,
+                "errors": own.log.messages,
+            },
+            checks=[check],
+            connections={"max": len(own.wires) or self.axes["workers"], "samples": []},
+            tables=tables,
+        )
+
+    def version(self) -> str:
+        """Of the engine."""
+        return f"Python {platform.python_version()} http.client"
+
+    def recorded(self) -> Stratum:
+        """The stratum in the point's store, whose operations are recorded one by one."""
+        return self.zero
+
+    def close(self) -> None:
+        for stratum in self.strata:
+            stratum.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class ObstorePublishClient(PublishClient):
+    """By the library obstore."""
+
+    kind = ObstoreStratum
+
+    def version(self) -> str:
+        return f"obstore {importlib.metadata.version('obstore')}"
+
+
+class ReplicateClient(PublishClient):
+    """Publishes to a second store, and replicates each day from there to the point's store."""
+
+    def open(self) -> None:
+
+        place, keys = self.job.extra["stratum0"], Credentials.found(os.environ, BESIDE)
+        self.zero = self.stratum(Endpoint(**place["endpoint"]), Bucket(**place["bucket"]), keys, limited=False)
+        self.one = self.stratum(self.job.endpoint, self.job.own_buckets[0], Credentials.found(os.environ), limited=True)
+        self.replicator = Replicator(self.zero, self.one, self.settings.repository, self.axes["workers"])
+
+    def one_day(self, n: int) -> bool:
+        if not super().one_day(n):
+            return False
+        return self.tried(n, 1, [self.one, self.zero], self.replicator.run, {}) != CUT
+
+    def recorded(self) -> Stratum:
+        return self.one

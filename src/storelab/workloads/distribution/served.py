@@ -1,0 +1,219 @@
+"""The repository that clients of `launch` read, in the campaign's first bucket, and its way to clients without
+signatures.
+
+It is published once for all points with these settings, below `launch/<name>/`, with a mark that is written last.
+
+Clients of CernVM-FS read it without a signature. A store that knows no keys serves it as it is. In S3, a policy of the
+bucket opens what is below the repository, and nothing else, while a point is measured; storelab puts policies only on
+buckets that it made itself.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from storelab.core import units
+from storelab.core.axes.distribution import TUNED
+from storelab.core.campaign.release import Release as Settings
+from storelab.core.config import Config
+from storelab.core.errors import MeasurementFailed, UserError
+from storelab.datasets.release import names
+from storelab.datasets.release.build import Day, Release
+from storelab.host import scratch
+from storelab.stores.base import Store
+from storelab.stores.protocols import filesystems
+from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
+from storelab.stores.protocols.endpoint import Bucket, Endpoint
+from storelab.workloads.base import Made
+from storelab.workloads.distribution import proof
+from storelab.workloads.distribution.patterns import MOST_BYTES, PATTERNS, objects_of
+from storelab.workloads.distribution.publish import publish
+from storelab.workloads.distribution.stratum import Log, Stratum
+from storelab.workloads.probe import signing
+from storelab.workloads.probe.plain_http import Connection, Reply, said
+from storelab.workloads.staging import buckets, stage, written
+
+THREADS = 8
+BLOCK = 500  # objects that are in memory at most, where there is no S3
+MARK = ".staged"
+
+
+class Staged(NamedTuple):
+    """Where a repository lies: below a prefix in a bucket, with the root catalog that its manifest names."""
+
+    bucket: Bucket
+    prefix: str
+    repository: str
+    root: str
+
+
+def name_of(release: dict[str, Any], days: int) -> str:
+    """By what is published."""
+    return hashlib.sha256(json.dumps([release, days], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def made(name: str, repository: str) -> list[Made]:
+    """What can lie there."""
+    begin = f"launch/{name}/"
+    return [
+        Made(objects_of(begin, repository), 1, MOST_BYTES),
+        Made(rf"{begin}{re.escape(MARK)}", len(name), len(name)),
+    ]
+
+
+def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> Staged:
+    """The repository is in the store, which is up. Raises UserError (read-only, no room), MeasurementFailed."""
+    place, name = stage.buckets_of(config, store, 1)[0], name_of(release, days)
+    prefix, repository = f"launch/{name}/", release["repository"]
+    access = store.access(place.account)
+    with suppress(NoSuchBucket, AccessRefused):
+        if access.read(place.name, f"{place.prefix}{prefix}{MARK}", 1000) == name.encode():
+            return _found(store, place, prefix, repository)
+    if store.settings.read_only:
+        problem = f"the repository of {days} days is not staged, and the store is read-only"
+        raise UserError(f"stores.{store.name}", problem, "stage it with a writable account first")
+    buckets.prepare(config, store, [place])
+    written.note_made(config, store, name, made(name, repository))
+    folder = scratch.folder(config.scratch) / f"launch-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        objects = size = 0
+        source = Release(Settings.model_validate(release))
+        for n in range(1, days + 1):
+            day = source.day(n, folder)
+            sizes = [item.bytes for item in day.objects()]
+            objects, size = objects + len(sizes), size + sum(sizes)
+            stage.check_room(store, sum(sizes), "a day", "`release.factor`")
+            _send(store, place, prefix, day)
+            shutil.rmtree(day.folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    access.write(place.name, f"{place.prefix}{prefix}{MARK}", name.encode())
+    told = f"{objects} objects, {units.human_size(size)}"
+    stage.report(f"    staged the repository of {days} days in {store.name}: {told}")
+    return _found(store, place, prefix, repository)
+
+
+def _found(store: Store, place: Bucket, prefix: str, repository: str) -> Staged:
+    fetch = proof.reader(store.access(place.account), place, prefix)
+    fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
+    return Staged(place, prefix, repository, fields["C"])
+
+
+def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
+    """All objects of a day: with the headers of CernVM-FS where the store speaks S3."""
+    if store.protocol == "s3":
+        keys = store.credentials(place.account)
+        with closing(Stratum(store.endpoints(1)[0], place, prefix, keys, PATTERNS[TUNED], Log(0))) as stratum:
+            publish(stratum, [day], THREADS)
+        return
+    access, items = store.access(place.account), list(day.objects())
+    with ThreadPoolExecutor(THREADS) as pool:
+        for i in range(0, len(items), BLOCK):
+            todo = [
+                pool.submit(access.write, place.name, place.prefix + prefix + item.key, day.path(item).read_bytes())
+                for item in items[i : i + BLOCK]
+            ]
+            for one in todo:
+                one.result()
+
+
+SPREADS_S = 5.0  # rights may take so long until all of a store knows them
+_OPEN: set[tuple[str, str]] = set()  # URL of a store and bucket: a policy of this process lies on it
+
+
+def url_of(endpoint: Endpoint, bucket: Bucket, prefix: str) -> str:
+    """URL of what lies below `prefix` in a bucket, without a '/' at its end."""
+    scheme, host, path, *_ = urlsplit(endpoint.url)
+    below = quote(f"{bucket.prefix}{prefix}".strip("/"))
+    if endpoint.protocol == "s3" and endpoint.addressing == "virtual":
+        return f"{scheme}://{bucket.name}.{host}/{below}"
+    return f"{scheme}://{host}{path.rstrip('/')}/{quote(bucket.name)}/{below}"
+
+
+def _connection(url: str, endpoint: Endpoint, timeout: float = 60.0) -> Connection:
+    context = filesystems.tls_context(endpoint) if url.startswith("https") else None
+    return Connection(url, context, timeout)
+
+
+def asked(url: str, endpoint: Endpoint) -> str:
+    """What an unsigned GET of this URL is answered: '' where it is served."""
+    with closing(_connection(url, endpoint, 10.0)) as wire:
+        try:
+            reply = wire.send("GET", urlsplit(url).path)
+            return "" if reply.status == 200 else said(reply)
+        except (OSError, HTTPException) as error:
+            return str(error) or type(error).__name__
+
+
+class Opened:
+    """A repository that is served without signatures until `close`.
+
+    Raises UserError where the store does not serve it. place: of the store in the configuration.
+    """
+
+    def __init__(
+        self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str, what: str = "of `launch`"
+    ):
+        """trial: key below the prefix, of an object that is there; what: which sweeps need it, for people."""
+        self.endpoint, self.bucket, self.own = endpoint, bucket, (endpoint.url, bucket.name)
+        self.keys = store.credentials(bucket.account)
+        self.url, self.policy = url_of(endpoint, bucket, prefix), False
+        wanted = f"{self.url}/{quote(trial)}"
+        if not (why := asked(wanted, endpoint)):
+            return
+        if self.keys is not None and endpoint.protocol == "s3":
+            refused = self._open(f"{bucket.prefix}{prefix}")
+            end = time.monotonic() + SPREADS_S
+            while self.policy and (why := asked(wanted, endpoint)) and time.monotonic() < end:
+                time.sleep(0.1)
+            why = refused or why
+        if why:
+            self.close()
+            raise UserError(
+                f"stores.{store.name}",
+                f"cannot serve GETs without a signature ({why}), as clients of CernVM-FS ask",
+                f"leave the store out of sweeps {what}, or let everybody read its bucket",
+            )
+
+    def _open(self, prefix: str) -> str:
+        """Let everybody read below the prefix; why not, '' where it was done."""
+        if self.bucket.prefix:
+            return "the bucket is not storelab's to open"
+        if self.own in _OPEN:
+            return "another role has opened its bucket, which has one policy"
+        assert self.keys is not None
+        for owner in (self.keys.access_key, None):  # most take no access key for a name
+            reply = self._ask("PUT", signing.policy(self.bucket.name, prefix, owner))
+            if reply.good:
+                self.policy = True
+                _OPEN.add(self.own)
+                return ""
+        return f"a policy of the bucket: {said(reply)}"
+
+    def _ask(self, method: str, body: bytes | None = None) -> Reply:
+        """`?policy` of the bucket, signed. Raises MeasurementFailed where nothing is answered."""
+        assert self.keys is not None
+        url, path = signing.place(self.endpoint, self.bucket.name)
+        query, digest = {"policy": ""}, hashlib.sha256(body or b"").hexdigest()
+        with closing(_connection(url, self.endpoint)) as wire:
+            headers = signing.sign(method, wire.host, path, query, {}, digest, self.keys, self.endpoint.region)
+            try:
+                return wire.send(method, f"{path}?{signing.query_of(query)}", headers, body)
+            except (OSError, HTTPException) as error:
+                raise MeasurementFailed(f"{self.endpoint.url}: {error} to {method} of a bucket's policy") from None
+
+    def close(self) -> None:
+        """The policy goes, where this put one."""
+        if self.policy:
+            self.policy = False
+            _OPEN.discard(self.own)
+            self._ask("DELETE")

@@ -1,0 +1,443 @@
+"""Engine `cvmfs` of `publish`: the real publishing tool of CernVM-FS, `cvmfs_swissknife`, without a mount, on trees.
+
+`Runner` runs the program. It keeps a database of statistics in /var/spool/cvmfs and reads settings from /etc/cvmfs,
+whatever its options are: so it runs in a mount namespace with scratch folders in these places, and nothing of this
+machine is written or read. The keys of the store are in memory only. A repository has a master key, which signs the
+whitelist, and a certificate with a key, which signs the manifest; both are made for one attempt.
+
+`Repository` makes a repository and publishes to it: `create`, `upload`, then `sync` and `sign` for each day, as
+`cvmfs_server mkfs` and `publish` call the program, but for the mount: the tree of a day takes the place of the union,
+and a tree of names that of what was there.
+
+The program compresses, hashes and uploads in one go: the time of a day includes its preparation, so `prepare_ns` is
+null.
+"""
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from storelab.core import clock
+from storelab.core.campaign.release import Release as Settings
+from storelab.core.errors import UserError
+from storelab.datasets.release.trees import Trees
+from storelab.engines.common.guard import Guard
+from storelab.engines.common.objects import put_prefix
+from storelab.engines.contract import Job, Result
+from storelab.host import processes
+from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
+from storelab.workloads.distribution.publish import COUNTED, CUT, PUBLISHED, PublishClient
+from storelab.workloads.distribution.stratum import WAITS, Failed, OutOfTime, Stratum
+
+NAME = "cvmfs_swissknife"
+PLACE = "engine cvmfs"
+# $1: a folder in place of /var/spool; $2: an empty one in place of /etc/cvmfs, where there is one; $3: where a tmpfs
+# lies that nobody else sees and that ends with the namespace; $4: file descriptor of what is `s3.conf` there; $5: the
+# program. Its watchdog leaves a file in /tmp when it is killed: that is another one, unless something of it is there.
+_INSIDE = """
+umask 077 && mount --bind "$1" /var/spool && { [ ! -d /etc/cvmfs ] || mount --bind "$2" /etc/cvmfs; } &&
+mount -t tmpfs -o mode=0700,size=1m tmpfs "$3" && cat "/proc/self/fd/$4" > "$3/s3.conf" &&
+case "$3:$5" in /tmp/*|*:/tmp/*) ;; *) mount -t tmpfs -o mode=1777 tmpfs /tmp ;; esac && shift 4 && exec "$@"
+"""
+_HIDDEN = ("AWS_", "STORELAB_")  # begins of variables that it must not see
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+_SAID_BYTES = 4000  # of its last words
+STATISTICS = ("-+", "stats")  # switch: it prints its counters when it is done
+
+
+def binary() -> Path:
+    """Path of the program. Raises UserError where it is missing, does not run, or cannot have a namespace."""
+    found = shutil.which(NAME)
+    if found is None:
+        mend = "install cvmfs-server from CernVM-FS's own packages (docs/distribution.md), or sweep engine wire"
+        raise UserError(PLACE, f"{NAME} is not installed: it is not in PATH", mend)
+    program_version(Path(found))
+    done = processes.ask([*_alone(), "true"])
+    if done.returncode:
+        problem = f"{NAME} needs a mount namespace, and none can be made here ({processes.words(done)})"
+        raise UserError(PLACE, problem, "use a host or a container that may make them, or sweep engine wire")
+    return Path(found)
+
+
+def program_version(path: Path) -> str:
+    """As `2.12.0`. Raises UserError where it does not run."""
+    done = processes.ask([path, "version"])
+    if done.returncode or not done.stdout.strip():
+        problem = f"{NAME} does not run here: {processes.words(done) or 'it says no version'}"
+        raise UserError(PLACE, problem, "install it anew, with its libraries")
+    return done.stdout.split()[0]
+
+
+def _alone() -> tuple[str, ...]:
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    return ("unshare", *user, "--mount")
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What it inherits: nothing that holds a key, and no proxy."""
+    return {k: v for k, v in environ.items() if not k.startswith(_HIDDEN) and k.lower() not in _PROXIES}
+
+
+class Runner:
+    """Runs commands of the program one after the other, until a deadline (`deadline_ns`, of `time.time_ns`; None: one
+    minute each). folder: on tmpfs, its own; config: file descriptor of the settings that the program finds at
+    `s3_conf`; hidden: words that no message repeats.
+    """
+
+    LONGEST_S = 60.0
+
+    def __init__(self, path: Path, folder: Path, repository: str, config: int, hidden: Sequence[str] = ()):
+        self.path, self.folder, self.config, self.hidden = path, folder, config, tuple(filter(None, hidden))
+        self.spool, self.empty, self.private = (folder / name for name in ("spool", "empty", "private"))
+        (self.spool / "cvmfs" / repository).mkdir(parents=True, exist_ok=True)
+        self.empty.mkdir(exist_ok=True)
+        self.private.mkdir(mode=0o700, exist_ok=True)
+        self.s3_conf = self.private / "s3.conf"
+        self.deadline_ns: int | None = None
+
+    def command(self, *words: str | Path) -> list[str]:
+        """The whole command line; it holds no secret."""
+        inside = ["sh", "-c", _INSIDE, "sh", self.spool, self.empty, self.private, self.config]
+        return [str(word) for word in (*_alone(), *inside, self.path, *words)]
+
+    def run(self, *words: str | Path) -> Counter[str]:
+        """Its counters. Raises Failed, OutOfTime: no process of it is left then."""
+        left_s = self.LONGEST_S if self.deadline_ns is None else (self.deadline_ns - time.time_ns()) / 1e9
+        if left_s <= 0:
+            raise OutOfTime
+        out, error = self.folder / "out", self.folder / "error"
+        with open(out, "wb") as to, open(error, "wb") as complaints:
+            process = subprocess.Popen(
+                self.command(*words, *STATISTICS),
+                stdin=subprocess.DEVNULL,
+                stdout=to,
+                stderr=complaints,
+                env=environment(os.environ),
+                pass_fds=(self.config,),
+                cwd=self.folder,
+                process_group=0,
+                preexec_fn=processes.die_with_parent(),
+            )
+            try:
+                status = process.wait(left_s)
+            except subprocess.TimeoutExpired:
+                raise OutOfTime from None
+            finally:
+                self._end(process)
+        if status:
+            said = error.read_bytes() or out.read_bytes()
+            last = self.told(said[-_SAID_BYTES:].decode(errors="replace"))
+            raise Failed(f"{NAME} {words[0]}: status {status}: {last}")
+        return counters(out.read_text(errors="replace"))
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Nothing of it runs any longer; its watchdog ends when it does."""
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def told(self, said: str) -> str:
+        """On one line, without a secret."""
+        for word in self.hidden:
+            said = said.replace(word, "***")
+        return " ".join(said.split())[-300:]
+
+
+def counters(text: str) -> Counter[str]:
+    """What it prints at its end, as `publish.n_chunks_added|12|Number of new chunks added`, by name."""
+    found = (line.split("|", 2) for line in text.splitlines())
+    return Counter({w[0]: int(w[1]) for w in found if len(w) == 3 and w[1].lstrip("-").isdigit()})
+
+
+VALID = timedelta(days=30)  # of whitelist and certificate
+BITS = 2048
+_PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and says them again without quotes
+_INSTEAD = "sweep engine wire"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Files of a repository's own keys: public part of the master key, certificate, its key; the signed whitelist."""
+
+    public: Path
+    certificate: Path
+    key: Path
+    whitelist: Path
+
+
+def settings(endpoint: Endpoint, bucket: Bucket, keys: Credentials | None, workers: int) -> dict[str, str]:
+    """Of `s3.conf`. All else is the program's default: HEAD before PUT, x-amz-acl, retries, time-outs.
+
+    Raises UserError where the program cannot speak with such a store.
+    """
+    if keys is None:
+        raise UserError(PLACE, "the store has no keys, and cvmfs_swissknife signs every upload", _INSTEAD)
+    if keys.session_token:
+        raise UserError(PLACE, "cvmfs_swissknife takes no session token", f"give keys that last, or {_INSTEAD}")
+    parts = urlsplit(endpoint.url)
+    if parts.scheme != "http" or parts.path.strip("/") or parts.hostname is None or ":" in parts.hostname:
+        problem = f"cvmfs_swissknife speaks HTTP here, to a name or an IPv4 address, and not {endpoint.url}"
+        raise UserError(PLACE, problem, _INSTEAD)
+    told = {
+        "CVMFS_S3_HOST": parts.hostname,
+        "CVMFS_S3_PORT": str(parts.port or 80),
+        "CVMFS_S3_ACCESS_KEY": keys.access_key,
+        "CVMFS_S3_SECRET_KEY": keys.secret_key,
+        "CVMFS_S3_BUCKET": bucket.name,
+        "CVMFS_S3_DNS_BUCKETS": "false",
+        "CVMFS_S3_REGION": endpoint.region,  # and so signatures of version 4
+        "CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS": str(workers),
+    }
+    if odd := [name for name, value in told.items() if not _PLAIN.fullmatch(value)]:
+        raise UserError(PLACE, f"{odd[0]} has signs that cvmfs_swissknife cannot read", _INSTEAD)
+    return told
+
+
+def in_memory(told: Mapping[str, str]) -> int:
+    """A file descriptor of these settings as `s3.conf`, in a file that lies nowhere and ends with its processes."""
+    handle = os.memfd_create("s3.conf")
+    os.fchmod(handle, 0o600)
+    os.write(handle, "".join(f"{name}={shlex.quote(value)}\n" for name, value in told.items()).encode())
+    return handle
+
+
+def make_keys(folder: Path, repository: str, now: datetime | None = None) -> Made:
+    """New keys of a repository, and its whitelist, in an empty folder, for this user alone."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    now = now or datetime.now(UTC)
+    master, own = (rsa.generate_private_key(65537, BITS) for _ in range(2))
+    certificate = _certificate(own, repository, now)
+    made = Made(*(folder / name for name in ("master.pub", "release.crt", "release.key", "whitelist")))
+    pem = serialization.Encoding.PEM
+    spki = serialization.PublicFormat.SubjectPublicKeyInfo
+    plain = serialization.NoEncryption()
+    _write(made.public, master.public_key().public_bytes(pem, spki))
+    _write(made.certificate, certificate.public_bytes(pem))
+    _write(made.key, own.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, plain))
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    _write(made.whitelist, whitelist(repository, der, now, master.private_numbers()))
+    return made
+
+
+def _certificate(key: Any, repository: str, now: datetime) -> Any:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"{repository[:30]} storelab")])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + VALID)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def whitelist(repository: str, certificate: bytes, now: datetime, master: Any) -> bytes:
+    """When it was made, when it ends, the repository, the certificate's fingerprint (it is DER), and the signature.
+
+    master: the private numbers of an RSA key. It signs the SHA-1, as 40 signs, without naming a hash (PKCS #1, type 1).
+    """
+    stamps = (f"{at:%Y%m%d%H%M%S}" for at in (now, now + VALID))
+    finger = hashlib.sha1(certificate).hexdigest().upper()
+    pairs = ":".join(finger[i : i + 2] for i in range(0, len(finger), 2))
+    text = "{}\nE{}\nN{}\n{}\n".format(*stamps, repository, pairs).encode()
+    digest = hashlib.sha1(text).hexdigest().encode()
+    size = (master.public_numbers.n.bit_length() + 7) // 8
+    padded = b"\0\1" + b"\xff" * (size - len(digest) - 3) + b"\0" + digest
+    signature = pow(int.from_bytes(padded, "big"), master.d, master.public_numbers.n).to_bytes(size, "big")
+    return text + b"--\n" + digest + b"\n" + signature
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+
+
+_APART = ",@:"  # signs that the program takes lists apart by
+# Counters of the program. A chunk is an object of data: whole files, too.
+CHUNKS, DUPLICATES, CATALOGS = "publish.n_chunks_added", "publish.n_chunks_duplicated", "publish.n_catalogs_added"
+BYTES, CATALOG_BYTES = "publish.sz_uploaded_bytes", "publish.sz_uploaded_catalog_bytes"
+GETS, GOT_BYTES = "download.n_requests", "download.sz_transferred_bytes"
+
+
+class Repository:
+    """One repository, below a prefix of a bucket. url: where anybody may read it; alias: its keys begin with it;
+    the folder of the runner lies on tmpfs."""
+
+    def __init__(self, runner: Runner, settings: Settings, url: str, alias: str, trees: Trees):
+        self.runner, self.settings, self.url, self.trees = runner, settings, url, trees
+        self.folder = runner.folder
+        if set(str(self.folder)) & set(_APART):
+            problem = f"a folder whose name has one of {' '.join(_APART)} cannot be named to cvmfs_swissknife"
+            raise UserError("config.yaml: scratch", problem, "name another tmpfs")
+        for name in ("temporary", "keys"):
+            (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+        self.temporary, self.manifest = self.folder / "temporary", self.folder / "manifest"
+        self.checksum = self.folder / "reflog.chksum"
+        self.upstream = f"S3,{self.temporary},{alias}@{runner.s3_conf}"
+        self.keys = make_keys(self.folder / "keys", settings.repository)
+        self.root = ""  # catalog that the manifest in the store names
+
+    def make(self) -> Counter[str]:
+        """An empty repository, with its whitelist. What the program counted."""
+        name = self.settings.repository
+        where = ("-o", self.manifest, "-t", self.temporary, "-r", self.upstream)
+        spent = self.runner.run("create", *where, "-n", name, "-R", self.checksum, "-z")
+        spent += self.runner.run("upload", "-i", self.keys.whitelist, "-o", ".cvmfswhitelist", "-r", self.upstream)
+        return spent + self._signed()
+
+    def publish(self, day: int) -> Counter[str]:
+        """What `trees.changed` holds, as the revision `day`; the repository is made first where there is none. What the
+        program counted. Raises Failed, OutOfTime: the manifest in the store is then that of the day before."""
+        spent = Counter[str]() if self.root else self.make()
+        cut = self.settings.chunks
+        spent += self.runner.run(
+            *("sync", "-b", self.root, "-f", "aufs", "-v", str(day)),
+            *("-u", self.trees.changed, "-s", self.trees.changed, "-c", self.trees.there),
+            *("-w", self.url, "-K", self.keys.public, "-N", self.settings.repository),
+            *("-o", self.manifest, "-t", self.temporary, "-r", self.upstream),
+            *("-p", "-l", str(cut.minimum), "-a", str(cut.average), "-h", str(cut.maximum)),
+        )
+        return spent + self._signed()
+
+    def _signed(self) -> Counter[str]:
+        """The manifest is signed and put, behind the reflog."""
+        lines = self.manifest.read_text().splitlines()
+        root = next(line[1:41] for line in lines if line.startswith("C"))  # as the manifest names it, not signed yet
+        spent = self.runner.run(
+            *("sign", "-m", self.manifest, "-u", self.url, "-r", self.upstream, "-t", self.temporary, "-g"),
+            *("-n", self.settings.repository, "-R", self.checksum),
+            *("-c", self.keys.certificate, "-k", self.keys.key),
+        )
+        self.root = root
+        return spent
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+OWN = 2  # objects of a day that the program does not count: reflog and manifest
+
+
+class ToolClient(PublishClient):
+    """One process of the program at a time."""
+
+    def __init__(self, job: Job):
+        super().__init__(job)
+        names = ("op", "object", "count", "bytes", "end_ns", "status", "error")
+        self.ops: dict[str, list[Any]] = {name: [] for name in names}
+        self.spent: Counter[str] | None = None  # what the program counted on this day; None: it told nothing
+        self.stored = self.bytes = self.gets = 0  # of all days
+        self.messages: dict[str, str] = {}
+        self.guard = Guard(job.limits, self.axes["clients"])
+        self.config = -1
+
+    def prepare(self) -> None:
+        own, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
+        told = settings(self.job.endpoint, bucket, own, self.axes["workers"])
+        path = binary()
+        self.told_version = program_version(path)
+        self.settings = Settings.model_validate(self.job.point.fixed["release"])
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.trees = Trees(self.settings, self.folder / "trees")
+        self.config = in_memory(told)
+        (tool := self.folder / "tool").mkdir(mode=0o700)
+        name, hidden = self.settings.repository, [told[f"CVMFS_S3_{key}_KEY"] for key in ("ACCESS", "SECRET")]
+        self.runner = Runner(path, tool, name, self.config, hidden)
+        alias, url = f"{bucket.prefix}{put_prefix(self.job.attempt)}{name}", f"{self.job.extra['url']}/{name}"
+        self.repository = Repository(self.runner, self.settings, url, alias, self.trees)
+
+    def run(self, start_ns: int, deadline_ns: int) -> None:
+        self.runner.deadline_ns = deadline_ns
+        super().run(start_ns, deadline_ns)
+
+    def one_day(self, n: int) -> bool:
+        """Write the tree of a day and publish it, with those that failed before it; false where the deadline came."""
+        facts, self.spent = self.trees.add(n), None
+        told = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"]}
+        state = self.tried(n, 0, [], partial(self._publish, n), told)
+        if state == PUBLISHED:
+            self.trees.published()
+        return state != CUT
+
+    def _publish(self, n: int) -> int:
+        """Publishes a day, keeps what the program counted, and holds it against the limits, which come too late for
+        this day. Returns the number of its objects."""
+        try:
+            self.spent = self.repository.publish(n)
+        except Failed as error:
+            self.messages.setdefault("Tool", str(error))
+            raise
+        counted, end = self.counted([]), clock.now_ns()
+        stored, size, gets = (counted[name] or 0 for name in ("stored", "bytes", "gets"))
+        self._keep("PUT", stored, size, end)
+        self._keep("GET", gets, self.spent[GOT_BYTES], end)
+        self.stored, self.bytes, self.gets = self.stored + stored, self.bytes + size, self.gets + gets
+        done = self.stored + self.gets
+        self.guard.observe(end, self.bytes, done, done, 0)
+        return stored + (counted["skipped"] or 0) + OWN
+
+    def _keep(self, op: str, count: int, size: int, end: int) -> None:
+        """A bin of a whole day, whose operations nobody timed."""
+        for name, value in {"op": op, "count": count, "bytes": size, "end_ns": end, "status": 0}.items():
+            self.ops[name].append(value)
+        for name in ("object", "error"):
+            self.ops[name].append(None)
+
+    def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
+        """What the program counts: uploads of data, chunks and catalogs, what was there already, downloads. It counts
+        no HEADs, retries and failures, nor anything where it fails."""
+        out: dict[str, int | None] = dict.fromkeys(COUNTED)
+        if (spent := self.spent) is not None:
+            stored = spent[CHUNKS] + spent[CATALOGS]
+            size = spent[BYTES] + spent[CATALOG_BYTES]
+            out |= {"stored": stored, "bytes": size}
+            out |= {"gets": spent[GETS], "skipped": spent[DUPLICATES]}
+        return out
+
+    def result(self) -> Result:
+        n, workers = len(self.ops["op"]), self.axes["workers"]
+        told = {"workers": workers, "head_before_put": True, "x_amz_acl": "public-read", "union": "aufs"}
+        return Result(
+            {"client": [self.job.number] * n, **self.ops},
+            engine={
+                "name": self.axes["engine"],
+                "version": self.version(),
+                "settings": {**told, **WAITS, "day_includes_preparation": True},
+                "requests_per_operation": {"GET": 1, "PUT": 2},
+                "errors": self.messages,
+            },
+            checks=[self.all_done()],
+            connections={"max": workers, "samples": []},
+            tables={"days": self.rows},
+        )
+
+    def version(self) -> str:
+        return f"{NAME} {self.told_version}"
+
+    def close(self) -> None:
+        super().close()
+        if self.config >= 0:
+            os.close(self.config)
+            self.config = -1

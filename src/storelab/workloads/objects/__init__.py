@@ -1,4 +1,0 @@
-"""Whole objects and ranges of them: `put`, `get`, `get_range`, `delete`, `rewrite`.
-
-May import: what `workloads` may.
-"""

@@ -1,0 +1,305 @@
+"""Questions that are asked alike over HTTP: ranges and connections of S3, WebDAV and WebHDFS; names and conditions of
+S3 and WebDAV (RFC 9110, 13 and 14); what davix makes of several ranges, where it is installed.
+
+Answers to ranges are read to the last byte. Every part's offset, length and bytes are compared with the known object. A
+server that answers with the whole object, the first range only, or other bytes is recognised; none of these ever counts
+as an answer to a multi-range request.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from storelab.core.errors import UserError
+from storelab.engines.davix_program import DavixError, Program, facts, url_of
+from storelab.readplan.transports import Malformed, Range, boundary, content_range, parse, range_header
+from storelab.stores.protocols import filesystems
+from storelab.workloads.probe.answers import DIFFERS, NO, YES, Answer, NotTried, Otherwise, Questions, demand, yes
+from storelab.workloads.probe.context import SIZE, SMALL, ByKey, OverHttp
+from storelab.workloads.probe.plain_http import TIMEOUT_S, error_code, said
+
+RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
+    "right",
+    "first range only",
+    "some ranges only",
+    "whole object",
+    "error",
+    "wrong bytes",
+    "merged",
+)
+# Ignoring ranges is allowed and refusing them honest; an answer that claims to be partial and is not what was asked is
+# neither.
+ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
+MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """kind: one of the words above; evidence: what was seen; `answer` for the table."""
+
+    kind: str
+    evidence: str
+    detail: dict[str, Any] = field(default_factory=dict)
+
+    def answer(self) -> Answer:
+        return Answer(ANSWER_OF[self.kind], f"{self.kind}: {self.evidence}", {"verdict": self.kind, **self.detail})
+
+
+def spread(count: int, size: int) -> list[Range]:
+    """`count` ranges of 20 to 79 bytes over an object of `size` bytes, rising, too far apart to be merged."""
+    step = size // count
+    if step < 1000:
+        raise ValueError(f"{count} ranges do not fit into {size} bytes")
+    return [(a := i * step + i * 37 % 500, a + 19 + i % 60) for i in range(count)]
+
+
+def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]) -> Verdict:
+    """What the server did with a request for `ranges` of the object `data`. `headers`: names in lower case."""
+    seen = f"{status}, {len(body)} bytes"
+    if status not in (200, 206):
+        said = f"{status} {error_code(body)}".strip()
+        return Verdict(ERROR, f"{said}, no range was sent", {"status": status})
+    mark = boundary(headers.get("content-type", ""))
+    verdict = (
+        _multipart(seen, body, mark, data, ranges)
+        if mark is not None
+        else _single(seen, status, headers, body, data, ranges)
+    )
+    if verdict.kind == RIGHT and status == 200:
+        return Verdict(
+            WRONG, f"the bytes asked for, but with status 200 instead of 206, {len(body)} bytes", verdict.detail
+        )
+    return verdict
+
+
+def _single(
+    seen: str, status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]
+) -> Verdict:
+    if body == data and not (len(ranges) == 1 and ranges[0] == (0, len(data) - 1) and status == 206):
+        return Verdict(WHOLE, f"{seen}, not one of them left out", {"status": status})
+    place = content_range(headers.get("content-range"))
+    if place is None:
+        first, last = ranges[0]
+        what = "of the first range" if body == data[first : last + 1] else "neither the object nor the first range"
+        told = headers.get("content-range")
+        return Verdict(WRONG, f"{seen}, {what}, {f'Content-Range {told!r} is none' if told else 'no Content-Range'}")
+    first, last, total = place
+    where = f"{seen}, Content-Range {first}-{last}"
+    if len(body) != last - first + 1 or body != data[first : last + 1] or total not in (None, len(data)):
+        return Verdict(WRONG, f"{where}/{total}, but these are not its bytes")
+    if (first, last) == ranges[0]:
+        return Verdict(RIGHT if len(ranges) == 1 else FIRST, where, {"status": status})
+    if first <= ranges[0][0] and last >= ranges[-1][1]:
+        return Verdict(MERGED, f"{where}: one range around all that was asked", {"status": status})
+    return Verdict(WRONG, f"{where}, which was not asked")
+
+
+def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[Range]) -> Verdict:
+    try:
+        parts = parse(body, mark)
+    except Malformed as error:
+        return Verdict(WRONG, f"{seen}, multipart/byteranges that cannot be read: {error}")
+    for number, part in enumerate(parts, 1):
+        if part.body != data[part.first : part.last + 1] or part.total not in (None, len(data)):
+            return Verdict(WRONG, f"{seen}, part {number} is not what stands at {part.first}-{part.last} of the object")
+    got = sorted((p.first, p.last) for p in parts)
+    there = [any(first <= a and b <= last for first, last in _near(got, a)) for a, b in ranges]
+    detail = {"parts": len(parts), "ranges": len(ranges), "bytes": len(body)}
+    if not all(there):
+        kind = FIRST if there[0] and not any(there[1:]) else SOME
+        return Verdict(kind, f"{seen}, {sum(there)} of {len(ranges)} ranges in {len(parts)} parts", detail)
+    asked, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
+    if sent > asked + MOST_GAP * len(ranges):
+        return Verdict(
+            MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts where {asked} were asked", detail
+        )
+    return Verdict(
+        RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail
+    )
+
+
+def _near(got: Sequence[Range], first: int) -> list[Range]:
+    """The parts that can hold byte `first`: the last ones that begin at or before it."""
+    at = bisect_right(got, (first, 1 << 62))
+    return list(got[max(0, at - 4) : at])
+
+
+MULTI = (2, 200, 1500)
+KEPT = 30  # requests of the keep-alive check
+NAMES = (
+    "with space",
+    "plus+sign",
+    "a=b&c",
+    "per%cent",
+    "ümläut-日本",
+    "(brackets)'quote'!*~",
+    "colon:at@semi;comma,dollar$",
+)
+PAST = "Mon, 01 Jan 2001 00:00:00 GMT"
+
+
+def _ask(c: OverHttp, value: str, ranges: list[Range]) -> Answer:
+    reply = c.get_ranges(value)
+    return judge(reply.status, reply.headers, reply.body, c.body, ranges).answer()
+
+
+def unsatisfiable(c: OverHttp) -> Answer:
+    """416 and no data; the object's length is told in `Content-Range: bytes */N`."""
+    reply = c.get_ranges(f"bytes={SIZE + 10}-{SIZE + 20}")
+    told = reply.headers.get("content-range", "")
+    demand(reply.status != 200 or reply.body != c.body, f"whole object: 200, {len(reply.body)} bytes")
+    demand(reply.status == 416, f"{reply.status}, {len(reply.body)} bytes instead of 416", Otherwise)
+    length = f"Content-Range: {told}" if told else "no Content-Range tells the length"
+    return yes(f"416; {length}", length_told=told.replace(" ", "") == f"bytes*/{SIZE}")
+
+
+def after(c: OverHttp) -> Answer:
+    """The whole object without a Range, byte by byte: no range request harmed it or its caches."""
+    reply = c.get_whole()
+    demand(reply.holds(c.body), f"{reply.status}, {len(reply.body)} bytes, not the known object")
+    return yes(f"200, {SIZE} bytes as written")
+
+
+def keep_alive(c: OverHttp) -> Answer:
+    with closing(c.new_wire()) as wire:
+        replies = [c.get_small(wire) for _ in range(KEPT)]
+        bad = [r.status for r in replies if not r.good]
+        demand(not bad, f"{len(bad)} of {KEPT} requests answered {bad[:1]}")
+        opened, version = wire.opened, {10: "HTTP/1.0", 11: "HTTP/1.1"}.get(replies[-1].version, "HTTP")
+        demand(opened < KEPT, f"{version}, a new connection for each of {KEPT} requests")
+        demand(opened == 1, f"{version}, {opened} connections for {KEPT} requests", Otherwise)
+        return yes(f"{version}, {KEPT} requests over one connection", requests=KEPT, connections=opened)
+
+
+def keep_alive_after_error(c: OverHttp) -> Answer:
+    with closing(c.new_wire()) as wire:
+        missing = c.get_missing(wire)
+        demand(not missing.good, f"what is not there is answered {missing.status}", Otherwise)
+        again = c.get_small(wire)
+        demand(again.good, f"the request after it answered {again.status}")
+        demand(wire.opened == 1, f"closed by the server after {missing.status}")
+        return yes(f"kept after {missing.status}")
+
+
+def https(c: OverHttp) -> Answer:
+    how = "a deployment with `scheme: https`, or an https endpoint, answers this"
+    demand(c.wire.secure, f"the endpoint is http; {how}", NotTried)
+    with closing(c.new_wire()) as wire:
+        demand(c.get_small(wire).good, "a request failed")
+        version, cipher = wire.tls() or ("", "")
+        trusted = "verified" if wire.context and wire.context.check_hostname else "not verified (verify_tls: false)"
+        return yes(f"{version}, {cipher}, certificate {trusted}")
+
+
+def unfit_names(c: ByKey) -> list[str]:
+    """Names with special characters that do not work, each with what was answered: written and read."""
+    bad = []
+    for name in NAMES:
+        key = c.key(f"names-{name}")
+        written = c.send("PUT", key, body=name.encode())
+        if not (written.good and c.holds(key, name.encode())):
+            bad.append(f"{name!r} {said(written)}")
+    return bad
+
+
+def names_work(bad: list[str]) -> Answer:
+    """What is told of `unfit_names`."""
+    demand(len(bad) < len(NAMES), f"none of {len(NAMES)} names with special characters")
+    demand(not bad, f"{len(NAMES) - len(bad)} of {len(NAMES)} names; not {', '.join(bad)}", Otherwise)
+    return yes(f"{len(NAMES)} names with space, + = & % ' : @ and Unicode")
+
+
+def put_if_absent(c: ByKey) -> Answer:
+    """`If-None-Match: *`"""
+    key, star = c.key("if-absent"), {"If-None-Match": "*"}
+    first = c.send("PUT", key, body=SMALL, headers=star)
+    demand(first.good, f"a new object is refused: {said(first)}")
+    second = c.send("PUT", key, body=b"intruder", headers=star)
+    demand(c.holds(key, SMALL), f"an existing object is overwritten ({said(second)})")
+    demand(second.status == 412, f"not overwritten, but answered {said(second)} instead of 412", Otherwise)
+    return yes(f"new: {first.status}, existing: {said(second)}, its bytes untouched")
+
+
+def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
+    """GET under a condition that fails for the known object: `status` and no byte of it. value: '' for what the object
+    itself bears."""
+    told = "etag" if name == "If-None-Match" else "last-modified"
+    value = value or c.send("HEAD", c.known).headers.get(told, "")
+    demand(bool(value), "no ETag or Last-Modified to ask with", NotTried)
+    got = c.send("GET", c.known, headers={name: value})
+    if got.holds(c.body):
+        return Answer(NO, "ignored: 200 and the whole object")
+    demand(got.status == status, f"answered {said(got)} instead of {status}", Otherwise)
+    demand(len(got.body) < 10_000, f"{status} with {len(got.body)} bytes", Otherwise)
+    return yes(f"{status}")
+
+
+DAVIX_RANGES = 10  # ranges
+
+
+def davix_vector(c: ByKey) -> Answer:
+    """One vector read; requests are counted as davix sends them, and every byte is compared."""
+    try:
+        program = Program(c.endpoint, TIMEOUT_S)
+    except UserError as error:
+        raise NotTried(f"{error.problem}; {error.mend}") from None
+    ranges = spread(DAVIX_RANGES, SIZE)
+    with closing(program):
+        path = filesystems.path(c.endpoint, replace(c.bucket, prefix=""), c.known)
+        sizes = [last - first + 1 for first, last in ranges]
+        try:
+            parts = program.vector(url_of(c.endpoint, path), [first for first, _ in ranges], sizes)
+        except DavixError as error:
+            raise Otherwise(f"{error.kind}: {error}") from None
+        right = all(part == c.body[first : last + 1] for part, (first, last) in zip(parts, ranges, strict=True))
+        spent, seen = program.spent, facts([program.spent])
+    demand(right, f"wrong bytes, in {spent.requests} requests", Otherwise)
+    told = " ".join(f"answered {status}" for status in seen["answers_to_several"])
+    said = f"{spent.requests} requests, {spent.several} of them for several ranges ({told or 'none'}), every byte right"
+    demand(spent.requests == spent.several == 1, said, Otherwise)
+    return yes("1 request, answered 206, every byte right", **seen)
+
+
+RANGES: Questions = {
+    **{
+        ("ranges", name): partial(_ask, value=value, ranges=[asked])
+        for name, value, asked in (
+            ("single range", "bytes=123456-133455", (123456, 133455)),
+            ("suffix range", "bytes=-5000", (SIZE - 5000, SIZE - 1)),
+            ("open range", f"bytes={SIZE - 7000}-", (SIZE - 7000, SIZE - 1)),
+            (
+                "range beyond the end",
+                f"bytes={SIZE - 100}-{SIZE + 100}",
+                (SIZE - 100, SIZE - 1),
+            ),  # the part that exists
+        )
+    },
+    ("ranges", "unsatisfiable range"): unsatisfiable,
+    **{
+        ("ranges", f"multi-range {count}"): partial(
+            _ask, value=range_header(spread(count, SIZE)), ranges=spread(count, SIZE)
+        )
+        for count in MULTI
+    },
+    ("ranges", "after them, the object"): after,
+}
+CONNECTION: Questions = {
+    ("connection", "keep-alive"): keep_alive,
+    ("connection", "keep-alive after an error"): keep_alive_after_error,
+    ("connection", "HTTPS"): https,
+}
+CONDITIONAL: Questions = {
+    ("conditional", "put if absent"): put_if_absent,
+    ("conditional", "get if none match"): partial(_conditional_get, name="If-None-Match", value="", status=304),
+    ("conditional", "get if match"): partial(_conditional_get, name="If-Match", value='"no-such-etag"', status=412),
+    ("conditional", "get if modified since"): partial(_conditional_get, name="If-Modified-Since", value="", status=304),
+    ("conditional", "get if unmodified since"): partial(
+        _conditional_get, name="If-Unmodified-Since", value=PAST, status=412
+    ),
+}
+DAVIX: Questions = {
+    ("ranges", f"davix, {DAVIX_RANGES} ranges"): davix_vector,
+}

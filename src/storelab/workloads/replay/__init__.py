@@ -1,4 +1,0 @@
-"""`replay`: the ranges of a selection, read again without ROOT.
-
-May import: what `workloads` may.
-"""
