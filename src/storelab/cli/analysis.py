@@ -112,15 +112,27 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
 
 
+def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--paper-dir DIR`; the command gets `paper_dir`, a Path."""
+    return click.option(
+        "--paper-dir",
+        default="paper",
+        show_default=True,
+        type=click.Path(path_type=Path),
+        help="The folder of the templates: paper.tex and its sections.",
+    )(command)
+
+
 @click.command()
 @campaign_option
+@paper_dir_option
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
-    """Write tex/*.tex from tables and figures: macros, tables and captions. With NAME, only these files are written."""
+def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
+    """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, only these files are written."""
     from storelab.analysis.latex import write as module
 
     known("latex", names, module.TEX, "file")
-    said(module.build(campaign_dir, names or None))
+    said(module.build(campaign_dir, names or None, paper_dir))
     from storelab.analysis.latex import parts
 
     if lost := parts.lost_names():
@@ -133,24 +145,17 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
 @click.command()
 @campaign_option
 @click.option(
-    "--paper-dir",
-    default="paper",
-    show_default=True,
-    type=click.Path(path_type=Path),
-    help="The folder of paper.tex and its sections.",
-)
-@click.option(
     "--layout",
     type=click.Choice(["article", "conference"]),
     default="article",
     show_default=True,
     help="Of several campaigns that were joined: one column, or two (conference.pdf).",
 )
-def paper(campaign_dir: Path, paper_dir: Path, layout: str) -> None:
+def paper(campaign_dir: Path, layout: str) -> None:
     """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
-    click.echo(typeset.build(campaign_dir, paper_dir, layout))
+    click.echo(typeset.build(campaign_dir, layout))
 
 
 @click.command()

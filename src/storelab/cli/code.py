@@ -141,7 +141,8 @@ def _data(folder: Path) -> list[Path]:
 def _imports(path: Path) -> list[Path | None]:
     text = path.read_text()
     registry = [*path.parent.glob("*.py"), *path.parent.glob("*/*.py")]  # its modules are found, not imported
-    return _imports_of(text) + (registry if "(Registry(__name__" in text or "_FOUND = (" in text else [])
+    marks = ("(Registry(__name__", "_FOUND = (", 'import_module(f"{__name__}.')
+    return _imports_of(text) + (registry if any(mark in text for mark in marks) else [])
 
 
 def _imports_of(text: str) -> list[Path | None]:

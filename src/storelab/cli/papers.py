@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from storelab.cli.analysis import paper_dir_option
+
 
 @click.command()
 @click.argument("campaigns", metavar="CAMPAIGN...", nargs=-1, required=True)
@@ -16,8 +18,9 @@ import click
     type=click.Path(path_type=Path, file_okay=False),
     help="Where it is written; default: papers/<their names> beside the campaigns.",
 )
+@paper_dir_option
 @click.pass_context
-def join(ctx: click.Context, campaigns: tuple[str, ...], output: Path | None) -> None:
+def join(ctx: click.Context, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns to one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
     CAMPAIGN is a folder (results/x) or a name. Their tables, figures and LaTeX must be there: `make paper
@@ -27,7 +30,7 @@ def join(ctx: click.Context, campaigns: tuple[str, ...], output: Path | None) ->
 
     folders = [_folder(ctx, text) for text in campaigns]
     out = output or names.place(folders[0].parent, [folder.name for folder in folders])
-    paths = write.build(folders, out)
+    paths = write.build(folders, out, paper_dir)
     click.echo(f"{len(paths)} files in {out}: {', '.join(p.name for p in paths)}")
 
 

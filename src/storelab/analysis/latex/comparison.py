@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.compare import sides
-from storelab.analysis.latex.parts import THIN, escape, interval, left, longtable, row
+from storelab.analysis.latex.parts import THIN, escape, interval, left, tex_table
 from storelab.analysis.parts import speed, words
 from storelab.analysis.statistics import ratios
 
@@ -27,19 +27,17 @@ def comparison(table: pd.DataFrame) -> str:
         "over all points, with repetitions for runs."
     )
     head = ["Point", "Measure", "A", "B", "Runs", "B / A", "B is"]
-    return longtable(f"{left(4.6)}lrrrrl", caption, "tab:comparison", head, lines)
+    return tex_table(f"{left(4.6)}lrrrrl", head, lines, caption, "tab:comparison", floats=False)
 
 
 def _compared(said: str, r: dict[str, Any]) -> str:
     medians = [words.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
     alone = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
-    return row(
-        [
-            escape(said),
-            escape(speed.said(r["metric"])),
-            *medians,
-            f"{r['n_a']}, {r['n_b']}",
-            interval(r["ratio"], r["low"], r["high"]),
-            VERDICTS[r["verdict_corrected"]] + alone,
-        ]
-    )
+    return [
+        escape(said),
+        escape(speed.said(r["metric"])),
+        *medians,
+        f"{r['n_a']}, {r['n_b']}",
+        interval(r["ratio"], r["low"], r["high"]),
+        VERDICTS[r["verdict_corrected"]] + alone,
+    ]

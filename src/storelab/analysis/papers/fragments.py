@@ -5,7 +5,7 @@ what `papers` may.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -86,10 +86,10 @@ def headings(names: Sequence[str]) -> list[str]:
     return upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
 
 
-def figure(member: Member, name: str, code: str) -> Block:
-    """The float of a figure."""
+def figure(member: Member, name: str, code: str, macro: str = "Figure") -> Block:
+    """The float of a figure, by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
     caption = f"\\Of{{{escape(member.name)}}}{escape(member.figures[name]['caption'])} \\Code{{{code}}}"
-    return Block(f"\\JoinedFigure{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
+    return Block(f"\\{macro}{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
 
 
 def picture(member: Member, name: str) -> str:
@@ -118,11 +118,8 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
     return medians >= LEAST and (words or len(places) > 1)
 
 
-def resolved(texts: Mapping[str, str]) -> dict[str, str]:
+def resolved(text: str) -> str:
     """A reference to what this paper does not show points to the paper of the campaign instead."""
-    labels = {label for text in texts.values() for label in re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text)}
-
-    def said(found: re.Match[str]) -> str:
-        return found[0] if found[1] in labels else "a table of the campaign's own paper"
-
-    return {name: _REFERENCE.sub(said, text) for name, text in texts.items()}
+    labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
+    elsewhere = "a table of the campaign's own paper"
+    return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

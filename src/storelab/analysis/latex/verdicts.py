@@ -1,18 +1,77 @@
-"""The findings of 2010-2015 and a campaign's own claims, judged: how many of each verdict, and their evidence."""
+"""LaTeX of judgements: what limited each system, which findings of 2010 to 2015 hold, printed numbers next to ours.
+
+May import: what `latex` may.
+"""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FLAGS, SECTION
-from storelab.analysis.latex.parts import THIN, escape, floating, interval, left, longtable, row, tabular
-from storelab.analysis.parts import words
+from storelab.analysis.latex.parts import (
+    FEW,
+    THIN,
+    below,
+    escape,
+    few,
+    interval,
+    left,
+    row,
+    tex_table,
+    title,
+)
+from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics import judging
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
 from storelab.analysis.tables.verdicts import cases
 from storelab.analysis.tables.verdicts.cases import ALL_SYSTEMS
 from storelab.analysis.tables.verdicts.claims import NARROWER_CLAIM
+from storelab.analysis.tables.verdicts.earlier import MEASURED, printed_name
+from storelab.analysis.tables.verdicts.rules import NOT_KNOWN
 from storelab.core.axes.root_files import SCALE
+
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
+NAMED = 3  # kinds of work of a system that are named; of more the number
+
+
+def verdicts(table: pd.DataFrame) -> str:
+    """Below a line for each system one row per workload and size that has a limit: the best median, where it was
+    reached, the verdict and its evidence. Then in words the work whose limit is not known."""
+    lines = []
+    for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
+        beside = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
+        mark = FEW if r.few else ""
+        best = f"{words.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
+        cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + beside]
+        lines.append((escape(r.deployment), cells))
+    rest = _unknown(table[table["verdict"] == NOT_KNOWN])
+    if not lines:
+        return rest
+    caption = (
+        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
+        "are those of the documentation; the first one that fires is the verdict, others that fire are in italics."
+    )
+    caption += WITH_FEW if table.loc[table["verdict"] != NOT_KNOWN, "few"].any() else ""
+    head = ["Workload", "Best", "Limited by", "Evidence"]
+    return tex_table(left(4.4, 3.0, 2.3, 5.4), head, below(4, lines), caption, "tab:verdicts", floats=False) + rest
+
+
+def _work(r: Any) -> str:
+    return ", ".join(str(v) for v in (r.workload, r.engine, r.what) if isinstance(v, str) and v)
+
+
+def _unknown(table: pd.DataFrame) -> str:
+    """One sentence for each measurement that would tell a limit, with the systems and their work."""
+    said = []
+    for tells, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
+        of = []
+        for system, own in rows.groupby("deployment", sort=False):
+            works = [_work(r) for r in own.itertuples(index=False)]
+            of.append(f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})")
+        more = f" What would tell: {escape(tells)}." if tells else ""
+        said.append(f"The limit is not known for {escape(words.listed(of))}.{more}")
+    return f"\n\\noindent {' '.join(said)}\n" if said else ""
+
 
 SHOWN = {
     CONFIRMED: r"\textbf{confirmed}",
@@ -32,11 +91,11 @@ WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
 }
 SHORT = 12  # rows that fit a page, each of several lines
 A_FILE = SCALE.words.partition("{")[0]  # how the name of a file begins, as a system; stores have no space
-NAMED = 3  # systems of an undecided claim that are named; of more the number
+NAMED_SYSTEMS = 3  # systems of an undecided claim that are named; of more the number
 TOLD = 12  # claims of one verdict that the first page names; of more it has the number
 
 
-def _title(name: str) -> str:
+def _claim_title(name: str) -> str:
     return name.replace("_", " ")
 
 
@@ -49,7 +108,6 @@ def _is_store(system: str) -> bool:
     return system != ALL_SYSTEMS and not system.startswith(A_FILE)
 
 
-@FILE("table_claims_short", "claims")
 def short(table: pd.DataFrame) -> str:
     """A row per system and a column per verdict: how many claims, and which, where they are few. Where none could be
     decided, the end of a sentence that says why."""
@@ -62,12 +120,12 @@ def short(table: pd.DataFrame) -> str:
         cells = [escape(system)]
         for verdict in (CONFIRMED, REFUTED, CANNOT_TELL):
             names = list(own.loc[own["verdict"] == verdict, "claim"])
-            said = "; ".join(map(_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
+            said = "; ".join(map(_claim_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
             cells.append(f"{len(names)}{': ' if said else ''}{escape(said)}")
         missing = len({*table["claim"]} - {*own["claim"]} - elsewhere)
-        lines.append(row([*cells, str(missing) if _is_store(system) else "--"]))
+        lines.append([*cells, str(missing) if _is_store(system) else "--"])
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
-    body = tabular(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, "scriptsize") if lines else ""
+    body = tex_table(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, caption="") if lines else ""
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
 
 
@@ -84,7 +142,6 @@ def _none(undecided: pd.DataFrame) -> str:
     return f"{said}: {'; '.join(why)}.\n"
 
 
-@FILE("table_claims", "claims")
 def claims(table: pd.DataFrame) -> str:
     """One row per claim and system that decided it; then in words those that are undecided, and those that
     were not measured."""
@@ -92,7 +149,7 @@ def claims(table: pd.DataFrame) -> str:
     if measured.empty:
         return ""
     several = measured["system"].nunique() > 1
-    rest = _undecided(measured) + _missing(table[table["verdict"] == NOT_MEASURED])
+    rest = _undecided(measured) + _not_measured(table[table["verdict"] == NOT_MEASURED])
     measured = measured[measured["verdict"] != CANNOT_TELL]
     if measured.empty:
         return rest
@@ -103,11 +160,9 @@ def claims(table: pd.DataFrame) -> str:
         "for the number of cases (Benjamini and Hochberg); in brackets the verdict on the case itself. "
         "\\texttt{claims.csv} names the query and the points of each."
     )
-    lines = [_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
+    lines = [_claim_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
     head = ["Finding", "Published", "Here", "Evidence", "Verdict"]
-    text = (floating if len(lines) <= SHORT else longtable)(
-        left(4.1, 1.9, 2.7, 4.4, 1.9), caption, "tab:claims", head, lines
-    )
+    text = tex_table(left(4.1, 1.9, 2.7, 4.4, 1.9), head, lines, caption, "tab:claims", most=SHORT)
     return text + rest
 
 
@@ -119,7 +174,7 @@ def _undecided(measured: pd.DataFrame) -> str:
     for decides, why in WHY.items():
         rows = own[own["would_decide"] == decides]
         names = [
-            _title(str(claim)) + (f" ({some})" if several and (some := _some(part["system"])) else "")
+            _claim_title(str(claim)) + (f" ({some})" if several and (some := _some(part["system"])) else "")
             for claim, part in rows.groupby("claim", sort=False)
         ]
         if names:
@@ -132,31 +187,36 @@ def _undecided(measured: pd.DataFrame) -> str:
 def _some(systems: Iterable[str]) -> str:
     """The stores among these systems, or their number."""
     names = list(dict.fromkeys(filter(_is_store, systems)))
-    return ", ".join(names) if len(names) <= NAMED else f"{len(names)} systems"
+    return ", ".join(names) if len(names) <= NAMED_SYSTEMS else f"{len(names)} systems"
 
 
-def _line(r: Mapping[str, object], several: bool) -> str:
+def _claim_line(r: Mapping[str, Any], several: bool) -> str:
     source = f" \\emph{{({escape(r['source'])})}}"
     system = f"{escape(r['system'])}: " if several else ""
-    unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
-    value = "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
-    here = r"\newline ".join(filter(None, (value, f"\\emph{{{escape(r['expected'])}}}")))
+    here = r"\newline ".join(filter(None, (judged_number(r), f"\\emph{{{escape(r['expected'])}}}")))
     cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
     rests = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
     n = f"n = {r['n']:.0f}{cases}"
     alone = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
     said = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if alone else "")
-    return row([f"{system}{escape(r['says'])}{source}", _published(r), here, escape("; ".join([*rests, n])), said])
+    return row([f"{system}{escape(r['says'])}{source}", published(r), here, escape("; ".join([*rests, n])), said])
 
 
-def _published(r: Mapping[str, object]) -> str:
+def published(r: Mapping[str, Any]) -> str:
+    """The published number of a claim, with its unit."""
     if pd.isna(r["published"]):
         return "--"
     unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
-    return f"{words.number(float(r['published']), gap=THIN)}{escape(unit)}"  # type: ignore[arg-type]
+    return f"{words.number(float(r['published']), gap=THIN)}{escape(unit)}"
 
 
-def _missing(table: pd.DataFrame) -> str:
+def judged_number(r: Mapping[str, Any]) -> str:
+    """The number that was judged, with its interval and unit; empty where the rule has none."""
+    unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
+    return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
+
+
+def _not_measured(table: pd.DataFrame) -> str:
     """How many findings were not measured, and how many of them each campaign measures."""
     if table.empty:
         return ""
@@ -169,8 +229,38 @@ def _missing(table: pd.DataFrame) -> str:
     return f"\n\\noindent {said}\n"
 
 
-@SECTION("claims", "claims")
-@FLAGS("claims", "claims")
-def flags(table: pd.DataFrame) -> dict[str, bool]:
-    verdicts = set(table["verdict"]) - {NOT_MEASURED}
-    return {"claims": bool(verdicts), "claims_decided": bool(verdicts - {CANNOT_TELL})}
+def earlier(table: pd.DataFrame) -> str:
+    """A block per kind of work and measure: the printed statements, then our systems."""
+    lines = []
+    for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
+        lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
+        lines += [_earlier_line(r) for _, r in rows.iterrows()]
+    caption = (
+        "Then and now. What was printed for other systems, divided by the clients that its setting names, per "
+        "front-end or of the whole system as printed, or by the Gbit/s of the links that carried it (1~Gb/s is "
+        "125~MB/s), and ours: the highest median over the clients, or the front-ends that they used, or as it is; by "
+        "link, the share of the capacity of the client's busiest interface. Networks, "
+        "clients and object sizes differ, so no ratio is formed."
+    )
+    if any(FEW in line for line in lines):
+        caption += WITH_FEW
+    head = ["", "Value", "Setting", "As printed"]
+    return tex_table(left(4.5, 3.1, 5.4, 1.9), head, lines, caption, "tab:earlier")
+
+
+def _earlier_line(r: pd.Series) -> str:
+    if r["source"] == MEASURED:
+        value = interval(r["median"], r["low"], r["high"]) + few(r)
+        return row(
+            [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']:.0f}"), ""]
+        )
+    value = words.number(r["median"], gap=THIN)
+    as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
+    return row(
+        [
+            f"published: {escape(printed_name(r['system']))}, {escape(r['source'])}",
+            value,
+            escape(r["setting"]),
+            as_printed,
+        ]
+    )
