@@ -89,7 +89,7 @@ def test_every_number_of_the_prose_is_there_when_all_has_data(tex, tmp_path):
     paths = [PAPER / "paper.tex", *(PAPER / "sections").glob("*.tex")]
     text = "".join(path.read_text() for path in paths)
     assert meta.find_undeclared_variables(templates.environment(PAPER).parse(text)) <= known
-    figures = set(re.findall(r"figures\.(\w+)", text))
+    figures = set(re.findall(r"\bfigures\.(\w+)", text))
     assert figures <= set(catalogue.FIGURES) and {"entries", "front_ends"} <= figures
     assert {f"table_{name}" for name in re.findall(r"tables\.(\w+)", text)} <= set(TABLES)
     assert set(re.findall(r"has\.(\w+)", text)) == set(values.facts(sources))
