@@ -151,10 +151,15 @@ def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     show_default=True,
     help="Of several campaigns that were joined: one column, or two (conference.pdf).",
 )
-def paper(campaign_dir: Path, layout: str) -> None:
+@click.option("--paper-dir", type=click.Path(path_type=Path), hidden=True, help="Deprecated: see `storelab latex`.")
+def paper(campaign_dir: Path, layout: str, paper_dir: Path | None) -> None:
     """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
-    from storelab.analysis.latex import typeset
+    from storelab.analysis.latex import typeset, write
 
+    if paper_dir:
+        click.echo("Warning: --paper-dir is an option of `storelab latex` and `storelab join` now", err=True)
+        if not typeset.is_joined(campaign_dir):
+            write.build(campaign_dir, [write.PAPER], paper_dir)
     click.echo(typeset.build(campaign_dir, layout))
 
 

@@ -1,10 +1,12 @@
 """Commands of the analysis: one line for a mistake, and generated pages that are up to date."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner, Result
 from paths import ROOT
 
-from storelab.analysis.latex import typeset
+from storelab.analysis.latex import typeset, write
 from storelab.cli import analysis, words
 from storelab.core.errors import UserError
 
@@ -18,6 +20,15 @@ def test_missing_latex_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="make tex"):
         typeset.build(tmp_path)
+
+
+def test_paper_takes_templates_with_a_warning(tmp_path, monkeypatch):
+    filled = []
+    monkeypatch.setattr(write, "build", lambda *arguments: filled.append(arguments))
+    monkeypatch.setattr(typeset, "build", lambda folder, layout: folder / "paper.pdf")
+    result = CliRunner().invoke(analysis.paper, ["--campaign-dir", str(tmp_path), "--paper-dir", "mine"])
+    assert result.exit_code == 0 and "option of `storelab latex`" in result.output
+    assert filled == [(tmp_path, ["paper"], Path("mine"))]
 
 
 def test_generated_pages_are_up_to_date():
