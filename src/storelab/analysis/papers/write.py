@@ -17,7 +17,7 @@ from storelab.analysis.latex import headlines
 from storelab.analysis.latex.parts import breakable, escape, left, tex_table
 from storelab.analysis.latex.templates import NOTHING, Tex, render
 from storelab.analysis.latex.values import Sources, lead
-from storelab.analysis.papers import across, findings, fragments, origin, outline
+from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
 from storelab.analysis.parts import derived, words
@@ -88,7 +88,7 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
     sections = list(filter(None, (_section(paper, section, found, shown) for section in _outline(paper))))
     differences = [Tex(text) for text in shown.here(differs)]
     for member in paper.members:
-        for name in outline.LONG:
+        for name in fragments.LONG:
             block = fragments.table(member, name, origin.Thing(member, origin.TEX, name).code)
             shown.appendix += [block.text] if block else []
     return {
@@ -178,14 +178,14 @@ def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
     }
 
 
-def _outline(paper: Joined) -> Iterator[outline.Section]:
+def _outline(paper: Joined) -> Iterator[fragments.Section]:
     figures = dict.fromkeys(name for m in paper.members for name in m.figures)
     tables = dict.fromkeys(p.stem for m in paper.members for p in sorted((m.folder / "tex").glob("table_*.tex")))
-    return outline.sections(figures, tables)
+    return fragments.sections(figures, tables)
 
 
 def _section(
-    paper: Joined, section: outline.Section, found: Sequence[findings.Finding], shown: Shown
+    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Shown
 ) -> dict[str, Any] | None:
     """What a section has of all campaigns; None where it has nothing."""
     discussion = list(findings.sentences(found, section.name))
@@ -205,7 +205,7 @@ def _section(
     }
 
 
-def _part(paper: Joined, part: outline.Part, shown: Shown) -> dict[str, Any] | None:
+def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] | None:
     """What the campaigns have below a heading, each under its name; None where none has anything."""
     texts: list[str] = []
     told = []
@@ -214,7 +214,7 @@ def _part(paper: Joined, part: outline.Part, shown: Shown) -> dict[str, Any] | N
         for name in part.tables:
             if block := fragments.table(member, name, origin.Thing(member, origin.TEX, name).code):
                 blocks.append(block)
-        for name in outline.chosen(part.figures, member.figures):
+        for name in fragments.chosen(part.figures, member.figures):
             if (member.name, name) == shown.lead:
                 continue
             if fragments.carries(member, name):

@@ -13,7 +13,7 @@ from paths import ROOT
 import campaigns
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
-from storelab.analysis.papers import across, findings, fragments, members, names, origin, outline, write
+from storelab.analysis.papers import across, findings, fragments, members, names, origin, write
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import papers, workflow
@@ -118,7 +118,7 @@ def test_undecided_claim_has_no_number():
 
 
 def test_finding_is_discussed_where_its_table_is():
-    sections = {section.name for section in outline.SECTIONS}
+    sections = {section.name for section in fragments.SECTIONS}
     subjects = {"throughput": "raw", "latency": "raw", "sparse": "patterns", "events": "patterns", "roles": "since"}
     for table, subject in (subjects | {"capabilities": "systems", "soak_of_old": "raw"}).items():
         (found,) = findings.joined([Judging("a", ("more", "x", YES, 1.0, f"{table}.csv: all rows"))])
@@ -241,10 +241,10 @@ def test_table_without_caption_of_its_own_gets_one():
 def test_every_figure_and_table_has_one_place():
     figures = {*catalogue.FIGURES, "timeline_x", "along_clients", "new_one"}
     tables = {f"table_{n}" for n in ("best", "claims", "capabilities", "of_tomorrow")}
-    every = [part for section in outline.sections(figures, tables) for part in section.parts]
-    shown = [n for part in every for n in outline.chosen(part.figures, figures)]
+    every = [part for section in fragments.sections(figures, tables) for part in section.parts]
+    shown = [n for part in every for n in fragments.chosen(part.figures, figures)]
     assert sorted(shown) == sorted(figures)
-    held = [n for part in every for n in outline.chosen(part.tables, tables)]
+    held = [n for part in every for n in fragments.chosen(part.tables, tables)]
     assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others stand in the appendix or elsewhere"
 
 
