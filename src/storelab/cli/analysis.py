@@ -248,8 +248,8 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, pa
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
     """Say where something comes from: from which rows of which table, which points and records, which commit.
 
-    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, its
-    macro (NumBestThroughputDownload), or a claim.
+    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
+    a claim.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members

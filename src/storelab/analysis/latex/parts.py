@@ -1,5 +1,7 @@
-"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread; flags. May
-import: `words`."""
+"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread.
+
+May import: `words`.
+"""
 
 import re
 import unicodedata
