@@ -219,9 +219,6 @@ def to_damage(cases: list[Case]) -> list[tuple[str, Case]]:
 def main() -> None:
     args = options(__doc__)
     warnings.simplefilter("ignore")
-    resource.setrlimit(
-        resource.RLIMIT_DATA, (MOST_MEMORY, resource.RLIM_INFINITY)
-    )  # uproot may take a number for a count
     counts: Counter[str] = Counter()
     named: list[str] = []
     with tempfile.TemporaryDirectory(prefix="storelab-files-") as made:
@@ -233,6 +230,8 @@ def main() -> None:
         except (subprocess.CalledProcessError, ImportError) as error:
             missing.append(f"the files that ROOT writes: {error}")
         say(f"{len(cases)} files made")
+        # Only now, for ROOT asks for more than it uses. uproot may take any number for a count.
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, resource.RLIM_INFINITY))
         every = sized(args, cases, cases, cases[::6])
         for case in every:
             judged(case, counts, named)

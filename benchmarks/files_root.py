@@ -5,7 +5,6 @@ The C++ is in files_root.cpp.
 Truth is told by the formulas that the C++ fills by; branches without one are held against uproot's own `array()`.
 """
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from files_made import Case
+
+from storelab.install import wheels
 
 ENTRIES = 120
 CODECS = {"plain": 0, "zlib": 101, "lzma": 201, "lz4": 401, "zstd": 501}
@@ -155,7 +156,7 @@ def by_readme(kind: str, n: range) -> dict[str, list[Any]]:
 
 def by_root(folder: Path) -> list[Case]:
     """The files. Raises ImportError where ROOT's wheel is not installed, CalledProcessError where it fails."""
-    if importlib.util.find_spec("ROOT") is None:
+    if not wheels.has("ROOT"):
         raise ImportError("ROOT is not installed: storelab install root")
     done = subprocess.run(
         [sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=TIME_OUT_S, check=False

@@ -12,12 +12,14 @@ from staged_root import failed, job_for, prepared, read, run, staged_root
 
 from storelab.core import clock
 from storelab.engines.common import selections
+from storelab.install import wheels
 from storelab.stores import make
 from storelab.stores.external import DirectorySettings as Directory
 from storelab.stores.xrootd.store import Settings as XRootD
 from storelab.workloads import WORKLOADS
 
-pytest.importorskip("ROOT", reason="ROOT is not installed: storelab install root")
+if not wheels.has("ROOT"):
+    pytest.skip("ROOT is not installed: storelab install root", allow_module_level=True)
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 BUCKET = "storelab-root-reference"
 

@@ -7,7 +7,6 @@ May import: what `engines` may, and `common`.
 """
 
 import contextlib
-import importlib.util
 import os
 import warnings
 import zlib
@@ -25,6 +24,7 @@ from storelab.datasets.root.baskets import by_place
 from storelab.engines.common.selections import KEPT_BY_XROOTD, Done, Late, SelectionClient, not_staged
 from storelab.engines.common.wire import Counts, port_wire
 from storelab.engines.contract import Check, Job
+from storelab.install import wheels
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.filesystems import XROOTD
 
@@ -152,7 +152,7 @@ def _array(found: Any) -> np.ndarray:
 
 def installed() -> None:
     """Raises UserError where this environment has no ROOT."""
-    if importlib.util.find_spec("ROOT") is None:
+    if not wheels.has("ROOT"):
         raise UserError("engine root", "ROOT is not installed in this environment", "run `storelab install root`")
 
 

@@ -134,11 +134,17 @@ def slurm_plugin(tools: Path) -> list[Part]:
     ]
 
 
+def has(module: str) -> bool:
+    """Return True if this environment has the module. A folder that a removed wheel left behind is not one."""
+    spec = importlib.util.find_spec(module)
+    return spec is not None and spec.origin is not None
+
+
 def _part(module: str, what: str, size: str, pins: str) -> Part:
     return Part(
         what,
         f"into this Python environment, {size}; no root",
-        lambda: importlib.util.find_spec(module) is not None,
+        lambda: has(module),
         lambda progress: _install(what, pins, progress),
     )
 

