@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.figures.planned import STEM
 from storelab.analysis.latex import TABLES, headlines, load
 from storelab.analysis.latex.campaign import numbers
 from storelab.analysis.latex.parts import ONE_PIECE, escape
@@ -62,6 +61,8 @@ class Blocks(dict[str, Tex]):
 
 def of_campaign(sources: Sources) -> dict[str, Any]:
     """Return the values for the templates of the paper of a campaign."""
+    from storelab.analysis.figures.planned import STEM  # here: pydantic comes with it, which no table needs
+
     shown, known = sources["drawn"], sources["headlines"]
     first = lead(shown)
 
