@@ -7,9 +7,10 @@ rule join_campaigns:
     input:
         TABLES,
         WORKFLOW.indexes,
+        templates=TEMPLATES,
         code=code.files("papers"),
     output:
-        f"{CAMPAIGN}/tex/content.tex",
+        f"{CAMPAIGN}/tex/paper.tex",
     log:
         f"{CAMPAIGN}/logs/join.log",
     localrule: True
@@ -21,8 +22,7 @@ rule join_campaigns:
 
 rule typeset_joined:
     input:
-        f"{CAMPAIGN}/tex/content.tex",
-        prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
+        f"{CAMPAIGN}/tex/paper.tex",
     output:
         f"{CAMPAIGN}/{WORKFLOW.pdf}",
     log:

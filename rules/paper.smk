@@ -1,14 +1,16 @@
-# Paper: tables and figures to LaTeX, LaTeX to PDF.
+# Paper: tables, figures and the templates of paper/ to LaTeX, LaTeX to PDF.
+TEMPLATES = sorted(str(path) for path in Path("paper").rglob("*.*"))
 
 
-# All of tex/, in one process; the list of the sections stands for all.
+# All of tex/, in one process; the paper stands for all.
 rule write_latex:
     input:
         flow.tables("{folder}"),
         "{folder}/figures/index.json",
+        templates=TEMPLATES,
         code=code.files("latex"),
     output:
-        "{folder}/tex/sections.tex",
+        "{folder}/tex/paper.tex",
     log:
         "{folder}/logs/latex.log",
     localrule: True
@@ -18,18 +20,17 @@ rule write_latex:
         "{SL} latex --campaign-dir {wildcards.folder} 2>&1 | logged {log}"
 
 
-# One that somebody asks for by name: `snakemake results/reference/tex/table_best.tex`. The flags in figures.tex say which figures there are.
+# One that somebody asks for by name: `snakemake results/reference/tex/table_best.tex`.
 rule write_section:
     input:
         flow.tables("{folder}"),
-        lambda wc: [f"{wc.folder}/figures/index.json"] * (wc.name == "figures"),
         code=code.files("latex"),
     output:
         "{folder}/tex/{name}.tex",
     log:
         "{folder}/logs/latex_{name}.log",
     wildcard_constraints:
-        name="|".join(name for name in flow.tex_names() if name != "sections"),
+        name="|".join(name for name in flow.tex_names() if name != "paper"),
     localrule: True
     message:
         "{wildcards.name}.tex of {wildcards.folder}"
@@ -39,9 +40,8 @@ rule write_section:
 
 rule typeset_paper:
     input:
-        "{folder}/tex/sections.tex",
+        "{folder}/tex/paper.tex",
         "{folder}/figures/index.json",
-        prose=sorted(str(path) for path in Path("paper").rglob("*.*")),
     output:
         "{folder}/paper.pdf",
     log:

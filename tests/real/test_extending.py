@@ -101,17 +101,18 @@ def test_all_of_it_was_measured(house):
 
 
 def test_the_table_its_figure_and_its_section_are_there(house):
-    """Three files of one stem and the prose: nothing else names them."""
+    """Three files of one stem and the template; two lines name them."""
     folder, environ, touched = house
     assert [t for t in touched if "slowest" in t] == [
         *(f"src/storelab/analysis/{kind}/slowest.py" for kind in ("tables", "figures", "latex")),
         "paper/sections/slowest.tex",
     ]
+    assert touched.count("src/storelab/analysis/latex/__init__.py") == touched.count("paper/paper.tex") == 1
     campaign = folder / "results/toy"
     table = pd.read_csv(campaign / "tables/slowest.csv")
     assert (table["slowest_median_ms"] > 0).all() and set(table["workload"]) == {"get", "exists"}
     assert (campaign / "figures/slowest.pdf").stat().st_size > 5000
-    assert r"\input{sections/slowest}" in (campaign / "tex/sections.tex").read_text()
+    assert r"\section{The slowest operations}" in (campaign / "tex/paper.tex").read_text()
     assert "Slowest [ms]" in (campaign / "tex/table_slowest.tex").read_text()
     if shutil.which("latexmk"):
         storelab(folder, environ, "paper")

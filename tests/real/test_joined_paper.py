@@ -46,9 +46,9 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("layout", ["article", "conference"])
 def test_two_campaigns_make_one_paper(folder, layout):
-    pdf = typeset.build(folder, PROSE, layout)
+    pdf = typeset.build(folder, layout)
     assert pdf.name == ("paper.pdf" if layout == "article" else "conference.pdf")
-    log = (folder / "tex" / "build" / f"{typeset.JOINED[layout]}.log").read_text(errors="replace")
+    log = (folder / "tex" / "build" / f"{typeset.PDF[layout]}.log").read_text(errors="replace")
     words = ("undefined", "multiply defined", "Float too large")
     assert not [line for line in log.splitlines() if any(word in line for word in words)]
     wide = [float(w) for w in re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)]
@@ -71,4 +71,4 @@ def test_two_campaigns_make_one_paper(folder, layout):
 
 def test_one_campaign_of_its_own_has_no_conference(folder):
     with pytest.raises(UserError, match="has no layout 'conference'; join it first"):
-        typeset.build(folder.parents[1] / "compared", PROSE, "conference")
+        typeset.build(folder.parents[1] / "compared", "conference")

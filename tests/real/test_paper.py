@@ -29,7 +29,7 @@ def paper(folder: Path, **changes) -> str:
     build.build(folder)
     write.build(folder)
     latex.build(folder)
-    pdf = typeset.build(folder, ROOT / "paper")
+    pdf = typeset.build(folder)
     log = (folder / "tex/build/paper.log").read_text(errors="replace")
     assert not [line for line in log.splitlines() if "undefined" in line or "Overfull \\hbox" in line]
     return subprocess.run(["pdftotext", "-layout", pdf, "-"], capture_output=True, text=True, check=True).stdout
@@ -115,9 +115,10 @@ def test_same_records_same_pdf(tmp_path, once):
 @pytest.mark.heavy
 def test_latex_errors_are_one_line(tmp_path, once):
     shutil.copytree(once, tmp_path / "c")
-    (tmp_path / "c/tex/sections.tex").write_bytes(derived.tex("\\undefinedmacro\n"))
+    text = "\\documentclass{article}\n\\begin{document}\n\\undefinedmacro\n\\end{document}\n"
+    (tmp_path / "c/tex/paper.tex").write_bytes(derived.tex(text))
     with pytest.raises(UserError, match=r"Undefined control sequence.*undefinedmacro"):
-        typeset.build(tmp_path / "c", ROOT / "paper")
+        typeset.build(tmp_path / "c")
 
 
 @pytest.mark.heavy

@@ -26,7 +26,7 @@ EDITS = {  # one of each kind: test_dag.py holds what each command depends on ag
     "src/storelab/analysis/records/printed/systems_2015.csv": FROM_TABLES,
     "src/storelab/analysis/figures/plots.py": FROM_FIGURES,
     "src/storelab/analysis/latex/parts.py": FROM_LATEX,
-    "paper/sections/method.tex": {"typeset_paper"},
+    "paper/sections/method.tex": FROM_LATEX,
     "src/storelab/measure/point.py": set(),
 }
 

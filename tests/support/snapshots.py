@@ -87,15 +87,25 @@ def thinned(items: list[Any]) -> list[Any]:
 
 
 def tex(folder: Path) -> dict[str, Any]:
-    """Return the flags that are set, the values of macros, the sections, and the cells of each table of the LaTeX."""
+    """Return the text of the paper, without the rows of its tables, and the cells of each table."""
     text = {path.stem: path.read_text() for path in sorted((folder / "tex").glob("*.tex"))}
     cells = {name: _cells(text[name]) for name in text if name.startswith("table_")}
     return {
-        "flags": re.findall(r"\\Has(\w+)true", text["figures"]),
-        "numbers": dict(re.findall(r"\\newcommand\{\\(Num\w+)\}\{(.*?)\}(?: %.*)?$", text["numbers"], re.MULTILINE)),
-        "sections": re.findall(r"\\input\{(.*?)\}|\\(Fig\w+)", text["sections"]),
+        "paper": _sections(text["paper"]),
         "tables": {name: thinned(rows) for name, rows in cells.items() if rows},
     }
+
+
+def _sections(paper: str) -> dict[str, list[str]]:
+    """Return the lines of the sections of a paper, without the rows of tables."""
+    found: dict[str, list[str]] = {}
+    title = "First page"
+    for line in paper.split(r"\begin{document}")[1].split(r"\end{document}")[0].splitlines():
+        if heading := re.match(r"\\(?:section|Appendix|ShortAppendix)\{(.*?)\}", line):
+            title = heading[1]
+        if line and not re.search(r"\\\\(\[3pt\]|\*|\\addlinespace\[2pt\])?$", line):
+            found.setdefault(title, []).append(line)
+    return found
 
 
 def _cells(text: str) -> list[str]:

@@ -1,24 +1,37 @@
-"""LaTeX files of shared campaigns, each made from their tables when it is asked for, without drawing figures."""
+"""LaTeX of shared campaigns, made from their tables when it is asked for, without drawing figures."""
+
+from typing import Any
+
+from paths import ROOT
 
 from campaigns import built
 from storelab.analysis.figures import catalogue
-from storelab.analysis.latex import FILE
-from storelab.analysis.latex.write import Paper
+from storelab.analysis.latex import templates, values
 from storelab.analysis.records.campaign import read_plan
 
 
 class TexFiles(dict):
-    """File name -> text. Of the figures only those named count as drawn."""
+    """File name -> text; `paper` is the whole paper. Of the figures only those named count as drawn."""
 
     def __init__(self, campaign: str, *figures: str) -> None:
         super().__init__()
-        self._paper = Paper(built(campaign))
-        self._paper._known["drawn"] = {name: self._entry(name) for name in figures}
+        self._sources = values.Sources(built(campaign))
+        self._sources["drawn"] = {name: self._entry(name) for name in figures}
 
     def __missing__(self, name: str) -> str:
-        self[name] = FILE.make(name, self._paper)
+        if name == "paper":
+            self[name] = templates.render(ROOT / "paper", "paper.tex", values.of_campaign(self._sources))
+        else:
+            self[name] = values.table(self._sources, name)
         return self[name]
 
     def _entry(self, name: str) -> dict[str, str]:
-        known = catalogue.of(read_plan(self._paper["campaign_dir"]))
+        known = catalogue.of(read_plan(self._sources.campaign_dir))
         return {"table": f"{known[name].table}.csv", "pdf": f"{name}.pdf", "caption": ""}
+
+
+def facts(**tables: Any) -> dict[str, bool]:
+    """Return what templates ask of these tables; the others are those of a small campaign."""
+    sources = values.Sources(built("one_each"))
+    sources.update({"headlines": {}, **tables})
+    return values.facts(sources)

@@ -42,7 +42,7 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
         raise UserError("explain", problem, mend)
     names = [str(name) for m in members for name in m.table("numbers")["name"]]
     problem = f"{shown(what)} is no code, no file of a campaign, and no name in {_told(folders, results)}"
-    near = nearest(_plain(what), names) if members else ""
+    near = nearest(what, names) if members else ""
     mend = (
         near
         if near.startswith("did")
@@ -83,17 +83,8 @@ def _of_paper(code: str, results: Path) -> Path | None:
     return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
 
 
-def _plain(what: str) -> str:
-    """`\\NumBestUpload` as the number's name, `best_upload`."""
-    name = what.removeprefix("\\")
-    if not name.startswith("Num"):
-        return name
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name.removeprefix("Num")).removeprefix("_")
-
-
-def _of_name(member: Member, what: str) -> list[Thing]:
-    """Numbers by name or macro; claims, figures and tables by name."""
-    name = _plain(what)
+def _of_name(member: Member, name: str) -> list[Thing]:
+    """Return the numbers of this name; without any, the claims, figures or tables."""
     kinds = (origin.NUMBER, origin.CLAIM, origin.FIGURE, origin.TABLE, origin.TEX)
     things = [t for t in origin.things(member) if t.kind in kinds and name in (t.name, t.name.partition(", ")[0])]
     first = next((kind for kind in kinds if any(t.kind == kind for t in things)), None)

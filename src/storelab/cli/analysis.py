@@ -113,15 +113,27 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
 
 
+def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--paper-dir DIR`; the command gets `paper_dir`, a Path."""
+    return click.option(
+        "--paper-dir",
+        default="paper",
+        show_default=True,
+        type=click.Path(path_type=Path),
+        help="The folder of the templates: paper.tex and its sections.",
+    )(command)
+
+
 @click.command()
 @campaign_option
+@paper_dir_option
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
-    """Write tex/*.tex from tables and figures: macros, tables and captions. With NAME, only these files are written."""
+def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
+    """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, only these files are written."""
     from storelab.analysis.latex import write as module
 
     known("latex", names, module.TEX, "file")
-    said(module.build(campaign_dir, names or None))
+    said(module.build(campaign_dir, names or None, paper_dir))
     from storelab.analysis.latex import parts
 
     if lost := parts.lost_names():
@@ -141,10 +153,10 @@ def latex(campaign_dir: Path, names: tuple[str, ...]) -> None:
     help="Of several campaigns that were joined: one column, or two (conference.pdf).",
 )
 def paper(campaign_dir: Path, layout: str) -> None:
-    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX and paper/."""
+    """Typeset the paper of a campaign, or of several that were joined, as paper.pdf. This needs LaTeX."""
     from storelab.analysis.latex import typeset
 
-    click.echo(typeset.build(campaign_dir, Path("paper"), layout))
+    click.echo(typeset.build(campaign_dir, layout))
 
 
 @click.command()
@@ -205,8 +217,9 @@ def capabilities(campaign_dir: Path, output: Path) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="Where it is written; default: papers/<their names> beside the campaigns.",
 )
+@paper_dir_option
 @pass_settings
-def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None) -> None:
+def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, paper_dir: Path) -> None:
     """Join campaigns to one paper: tables over all of them, and the LaTeX that `storelab paper` typesets.
 
     CAMPAIGN is a folder (results/x) or a name. Their tables, figures and LaTeX must be there: `make paper
@@ -218,7 +231,7 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None) ->
     paths = [Path(text) for text in campaigns]
     folders = [path if path.exists() or len(path.parts) > 1 else results / path for path in paths]
     out = output or names.place(folders[0].parent, [folder.name for folder in folders])
-    made = write.build(folders, out)
+    made = write.build(folders, out, paper_dir)
     click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
 
 
@@ -235,8 +248,8 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None) ->
 def explain(settings: Settings, what: tuple[str, ...], campaign_dir: Path | None, every: bool) -> None:
     """Say where something comes from: from which rows of which table, which points and records, which commit.
 
-    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, its
-    macro (NumBestThroughputDownload), or a claim.
+    WHAT is a code of a paper, a file (results/x/figures/y.pdf, results/x/tables/y.csv), a number of numbers.csv, or
+    a claim.
     """
     from storelab.analysis import explain as module
     from storelab.analysis.papers import members

@@ -103,9 +103,9 @@ def compare(
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:
-        from storelab.analysis.latex import comparison
+        from storelab.analysis.latex import verdicts
 
-        records.write_atomic(latex_file, comparison.comparison(table).encode())
+        records.write_atomic(latex_file, verdicts.comparison(table).encode())
     if len(worse):
         beyond = f" by more than {margin:g} %" if margin else ""
         click.echo(f"storelab: slower{beyond}: {len(worse)} of the rows above (--fail-on {fail_on})", err=True)

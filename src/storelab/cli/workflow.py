@@ -76,7 +76,7 @@ class Workflow:
     @property
     def indexes(self) -> list[str]:
         """What stands for all figures, and for all of `tex/`, of every campaign."""
-        return self.each(["figures/index.json", "tex/sections.tex"])
+        return self.each(["figures/index.json", "tex/paper.tex"])
 
     def each(self, names: Iterable[str]) -> list[str]:
         """These files of every campaign."""
@@ -233,8 +233,8 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
     names.distinct(zip((light.name for light in lights), folders, strict=True))
     members = [prepare({**each, "layout": "article"}, main, verifying, KINDS[:1]) for each in given]
     folder = names.place(folders[0].parent, [light.name for light in lights])
-    if not _whole_tex(folder / "tex", ("content", "front", "findings", "appendix")):
-        (folder / "tex" / "content.tex").unlink(missing_ok=True)  # it stands for all that is joined
+    if not _whole_tex(folder / "tex", ("paper", "conference")):
+        (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # it stands for all that is joined
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
     return Workflow(
         False,
@@ -282,7 +282,7 @@ def pictures(campaign_dir: str) -> list[str]:
 
 
 def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None:
-    """The index stands for all figures (in files of these kinds), `sections.tex` for all of `tex/`: neither does where
+    """The index stands for all figures (in files of these kinds), `paper.tex` for all of `tex/`: neither does where
     one of them is gone or damaged."""
     index, tex = campaign_dir / "figures" / "index.json", campaign_dir / "tex"
     try:
@@ -293,7 +293,7 @@ def forget_empty_marks(campaign_dir: Path, kinds: Iterable[str] = KINDS) -> None
     if not whole:
         index.unlink()
     if not _whole_tex(tex, tex_names()):
-        (tex / "sections.tex").unlink(missing_ok=True)
+        (tex / "paper.tex").unlink(missing_ok=True)
 
 
 def _whole_tex(tex: Path, names: Iterable[str]) -> bool:

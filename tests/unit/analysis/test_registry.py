@@ -1,18 +1,19 @@
-"""What the modules of the analysis declare: names without loading anything slow, one file made alone, a subject
+"""Tables and LaTeX that the analysis can make: names without loading anything slow, one file made alone, a subject
 added by its files.
 """
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from paths import ROOT
 
 import campaigns
 from storelab.analysis import latex, tables
 from storelab.analysis.latex import write
-from storelab.analysis.parts.registry import Made, Registry
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
@@ -22,15 +23,6 @@ def table(points):
 
 def numbers(table):
     return [("toy_workloads", len(table), "")]
-"""
-TOY_TEX = """
-from storelab.analysis.latex import FILE, FILLED, SECTION
-
-@FILLED("toy", "toy")
-@SECTION("toy", "toy")
-@FILE("table_toy", "toy")
-def toy(table):
-    return " ".join(table["workload"])
 """
 
 
@@ -52,38 +44,9 @@ def test_names_are_known_without_loading_pandas():
     assert without(f"{script}; assert TEX and NAMES", "pandas", "scipy", "duckdb", "matplotlib") == "[]"
 
 
-def test_every_declared_function_is_there_and_takes_what_exists():
-    of_latex = {*latex.GIVEN.declared, "campaign_dir", "paper"}
-    known = dict.fromkeys((latex.FILE, latex.FLAGS, latex.GIVEN), of_latex) | {latex.FILLED: set()}
-    for registry, names in known.items():
-        assert all({*of.takes} <= {*build.NAMES} | names for of in registry.declared.values())
-
-
-def test_each_thing_is_made_once_and_only_when_asked_for(tmp_path, monkeypatch):
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "__init__.py").write_text("")
-    (tmp_path / "shop" / "goods.py").write_text(f"""
-from {__name__} import SHOP, made
-
-@SHOP("bread", "flour")
-def bread(flour):
-    made.append("bread")
-    return flour + 1
-
-@SHOP("cake", "bread", "flour")
-def cake(bread, flour):
-    return bread + flour
-""")
-    monkeypatch.syspath_prepend(tmp_path)
-    made.clear()
-    goods = Made({"flour": 1}, SHOP)
-    assert made == [] and goods["cake"] == 3 and goods["bread"] == 2
-    assert made == ["bread"] and {*goods} == {"flour", "bread", "cake"}
-    with pytest.raises(KeyError, match=r"^'milk'$"):
-        goods["milk"]
-
-
-SHOP, made = Registry("shop", "SHOP"), []
+def test_every_function_of_latex_is_there_and_takes_what_exists():
+    for function, *needs in (*latex.TABLES.values(), *latex.HEADLINES):
+        assert callable(latex.load(function)) and {*needs} <= {*build.NAMES, "headlines"}
 
 
 @pytest.fixture(scope="module")
@@ -93,26 +56,28 @@ def folder(tmp_path_factory):
 
 
 def test_one_file_is_made_alone_and_needs_no_figures(folder):
-    names = ["table_best", "numbers"]
+    names = ["table_best", "table_environment"]
     assert write.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
     with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
         write.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
-        write.build(folder, ["table_throughput", "figures"])
+        write.build(folder, ["table_throughput", "paper"])
     assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
 
 
 @pytest.mark.heavy
 def test_a_subject_is_added_by_its_files(folder, tmp_path):
-    """A module of tables and one of latex, found where they lie: table, numbers, LaTeX, flag and section."""
-    for kind, text in (("tables", TOY_TABLE), ("latex", TOY_TEX)):
-        (tmp_path / kind).mkdir()
-        (tmp_path / kind / "toy.py").write_text(text)
+    """A module of tables and its lines in the lists; its number is printed by a template."""
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "toy.py").write_text(TOY_TABLE)
+    shutil.copytree(ROOT / "paper", tmp_path / "paper")
+    text = (tmp_path / "paper" / "sections" / "earlier.tex").read_text()
+    (tmp_path / "paper" / "sections" / "earlier.tex").write_text("<< toy_workloads >> workloads of toys.\n" + text)
     script = f"""
 from pathlib import Path
-import storelab.analysis.tables as tables, storelab.analysis.latex as latex
-tables.__path__.append({str(tmp_path / "tables")!r}); latex.__path__.append({str(tmp_path / "latex")!r})
+import storelab.analysis.tables as tables
+tables.__path__.append({str(tmp_path / "tables")!r})
 tables.TABLES["toy"] = tables.Maker("toy.table", "points")
 tables.NUMBERS["toy"] = tables.Maker("toy.numbers", "toy")
 from storelab.analysis.tables import build
@@ -121,14 +86,8 @@ from storelab.core import records
 folder = Path({str(folder)!r})
 build.build(folder)
 records.write_summed(folder / "figures" / "index.json", {{"schema": 1, "figures": {{}}}})
-write.build(folder)
+write.build(folder, paper_dir=Path({str(tmp_path / "paper")!r}))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert list(pd.read_csv(folder / "tables" / "toy.csv")["workload"]) == ["get", "put", "read_entries"]
-    names = ("numbers", "figures", "sections", "table_toy")
-    tex = {name: (folder / "tex" / f"{name}.tex").read_text() for name in names}
-    assert r"\newcommand{\NumToyWorkloads}{3} % toy.csv" in tex["numbers"] and r"\HasToytrue" in tex["figures"]
-    assert (
-        tex["table_toy"].startswith("get put read_entries%")
-        and "{sections/toy}\n\\input{sections/earlier}" in tex["sections"]
-    )
+    assert "3 workloads of toys." in (folder / "tex" / "paper.tex").read_text()

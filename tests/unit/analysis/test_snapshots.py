@@ -88,8 +88,8 @@ def test_sealed_campaigns_are_rebuilt(name, tmp_path):
         panels = [panel for panel in shown["panels"] if panel["series"]]
         assert panels and index[figure]["caption"], figure
         assert "nan" not in json.dumps(shown).lower(), figure
-    defined = (folder / "tex" / "figures.tex").read_text()
-    assert all(f"{{\\Fig{figure.title().replace('_', '')}}}" in defined for figure in index)
+    paper = (folder / "tex" / "paper.tex").read_text()
+    assert all(f"{{fig:{figure}}}" in paper for figure in index)
     code, verdict, _ = command_line.storelab("verdict", "--campaign-dir", str(folder))
     stores = {point["store"] for point in plan["points"] if point["workload"] == "get"}
     assert code in (0, 1) and stores == set(re.findall(r"^([\w-]+), ", verdict, re.MULTILINE))

@@ -17,7 +17,7 @@ def test_missing_campaign_is_one_line(tmp_path):
 def test_missing_latex_names_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="make tex"):
-        typeset.build(tmp_path, ROOT / "paper")
+        typeset.build(tmp_path)
 
 
 def test_generated_pages_are_up_to_date():

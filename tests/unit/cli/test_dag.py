@@ -145,18 +145,18 @@ def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
 
 def test_marks_of_missing_files_are_removed(drawn):
     second = catalogue.names(PLAN)[1]
-    index, sections = drawn / "figures" / "index.json", drawn / "tex" / "sections.tex"
-    sections.parent.mkdir()
+    index, paper = drawn / "figures" / "index.json", drawn / "tex" / "paper.tex"
+    paper.parent.mkdir()
 
     def mark(kinds: Sequence[str] = ("pdf", "png")) -> tuple[bool, bool]:
         records.write_summed(index, {"figures": {second: {"pdf": f"{second}.pdf"}}})
-        sections.write_bytes(derived.tex(""))
+        paper.write_bytes(derived.tex(""))
         workflow.forget_empty_marks(drawn, kinds)
-        return index.exists(), sections.exists()
+        return index.exists(), paper.exists()
 
     assert mark() == (True, False)
     for name in workflow.tex_names():
-        (sections.parent / f"{name}.tex").write_bytes(derived.tex(""))
+        (paper.parent / f"{name}.tex").write_bytes(derived.tex(""))
     assert mark() == (True, True)
     (drawn / "figures" / f"{second}.png").unlink()
     assert mark() == (False, True) and mark(["pdf"]) == (True, True)

@@ -59,9 +59,9 @@ def test_tables_load_no_matplotlib(tmp_path):
     assert found >= {"pandas", "duckdb"} and "matplotlib" not in found
 
 
-def test_numbers_for_latex_need_only_tables(tmp_path):
+def test_table_of_latex_needs_only_tables(tmp_path):
     folder = campaigns.copied("one_each", tmp_path / "example")
-    assert loaded("latex", "numbers", "--campaign-dir", str(folder)) <= {
+    assert loaded("latex", "table_best", "--campaign-dir", str(folder)) <= {
         "numpy",
         "pandas",
         "pyarrow",

@@ -7,7 +7,7 @@ import pandas as pd
 from paths import ROOT
 from refusals import NONE, refusal
 
-from storelab.analysis.latex.calibration import ceilings
+from storelab.analysis.latex.campaign import ceilings
 from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration as ceilings_table
 from storelab.analysis.tables import throughput, verdicts

@@ -1,17 +1,77 @@
 """Tables in, LaTeX and the paper out. May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`.
 
-One module per subject, `write` makes all. Decorators say what a function gives; further names are its arguments:
-tables, what is given, `campaign_dir`, or `paper` (all of these, by name).
-
-* `@FILE("table_x", "x")`: the text of `tex/table_x.tex`, from x.csv; nothing where x.csv has no row.
-* `@FLAGS("x", ...)`: what the campaign has, flag -> bool: the paper's \\ifHas...; `@GIVEN("x", ...)`: what several rest
-  on.
-* `@HEADLINES("x", "x")`: what x.csv says of each system, for the abstract and the first page (`headlines`).
-* `@FILLED("flag", "x")`, above any of them: the flag is true where x.csv has rows.
-* `@SECTION("x", "flag", ...)`, above any of them: `paper/sections/x.tex` is read where one of the flags is true.
+`paper/paper.tex` and `paper/sections/` are templates of Jinja (`templates`), which `write` fills. TABLES and HEADLINES
+name the functions that make the tables and the headlines of the first page. A new table is a function and a line here,
+a new section a template and its line in `paper/paper.tex`.
 """
 
-from storelab.analysis.parts.registry import Registry
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
-FILE, FLAGS, GIVEN, HEADLINES = (Registry(__name__, n) for n in ("FILE", "FLAGS", "GIVEN", "HEADLINES"))
-FILLED, SECTION = (Registry(__name__, n) for n in ("FILLED", "SECTION"))
+# File of tex/ -> the function that makes it (module.function of this package), and what it takes: tables by name, or
+# `headlines`. It is empty where the first of these has no rows.
+TABLES: dict[str, tuple[str, ...]] = {
+    "table_best": ("rates.best", "throughput"),
+    "table_calibration": ("campaign.ceilings", "calibration"),
+    "table_capabilities": ("systems.capabilities", "capabilities"),
+    "table_claims": ("verdicts.claims", "claims"),
+    "table_claims_short": ("verdicts.short", "claims"),
+    "table_cold": ("rates.accesses", "throughput"),
+    "table_collections": ("roles.collected", "collections"),
+    "table_consistency": ("systems.consistency", "consistency"),
+    "table_distributions": ("systems.distributions", "distributions"),
+    "table_durability": ("roles.kept", "durability"),
+    "table_earlier": ("verdicts.earlier", "earlier"),
+    "table_environment": ("campaign.environment", "environment"),
+    "table_errors": ("campaign.errors", "errors"),
+    "table_events": ("reads.events", "events"),
+    "table_evidence": ("systems.evidence", "capabilities"),
+    "table_failed": ("campaign.failed", "points"),
+    "table_invalid": ("campaign.invalid", "points"),
+    "table_knees": ("rates.knees", "scaling"),
+    "table_latency": ("rates.latencies", "latency"),
+    "table_launches": ("distribution.launched", "launches"),
+    "table_one": ("systems.table1", "table1"),
+    "table_one_client": ("rates.one_client", "one_client"),
+    "table_recovery": ("roles.recovered", "recovery"),
+    "table_releases": ("distribution.released", "releases"),
+    "table_replay": ("reads.replay", "sparse"),
+    "table_roles": ("roles.phases", "roles"),
+    "table_soak": ("roles.trends", "soak_trends"),
+    "table_space": ("systems.space", "space"),
+    "table_sparse": ("reads.entries", "sparse"),
+    "table_storage_lab": ("reads.storage_lab", "storage_lab"),
+    "table_summary": ("headlines.summary", "headlines"),
+    "table_systems": ("rates.systems", "throughput"),
+    "table_throughput": ("rates.throughput", "throughput"),
+    "table_traffic": ("systems.traffic", "traffic"),
+    "table_tried": ("campaign.tried", "points"),
+    "table_two": ("reads.table2", "table2"),
+    "table_verdicts": ("verdicts.verdicts", "verdicts"),
+    "table_volume": ("reads.volume", "sparse"),
+}
+# The headlines of the first page, in their order: the function that finds them, and the tables that it takes.
+HEADLINES: tuple[tuple[str, ...], ...] = (
+    ("rates.linearity_headlines", "scaling", "throughput"),
+    ("rates.throughput_headlines", "throughput", "verdicts"),
+    ("reads.events_headlines", "events", "verdicts"),
+    ("reads.sparse_headlines", "sparse", "verdicts"),
+    ("rates.latency_headlines", "latency"),
+    ("distribution.releases_headlines", "releases"),
+    ("distribution.launches_headlines", "launches"),
+    ("roles.collections_headlines", "collections"),
+    ("roles.of_roles", "roles"),
+    ("roles.of_faults", "recovery"),
+    ("systems.capabilities_headlines", "capabilities"),
+    ("systems.consistency_headlines", "consistency"),
+    ("roles.of_ledgers", "durability"),
+    ("roles.soak_headlines", "soak_trends", "soak"),
+)
+
+
+def load(path: str) -> Callable[..., Any]:
+    """Return `module.function` of this package. Its module is imported only now: pandas comes with it."""
+    module, function = path.split(".")
+    found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
+    return found

@@ -1,7 +1,7 @@
 """What each system did, in numbers: the abstract, the table of the first page, and the conclusions.
 
-A module returns with `@HEADLINES("x", ...)` what its table holds of each system; a campaign has the headlines of the
-tables that have rows. May import: what `latex` may.
+The functions of HEADLINES return what their tables hold of each system; a campaign has the headlines of the tables
+that have rows. May import: what `latex` may.
 """
 
 import re
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FLAGS, GIVEN, HEADLINES
-from storelab.analysis.latex.parts import FEW, escape, left, row, spread, tabular
+from storelab.analysis.latex import HEADLINES, load
+from storelab.analysis.latex.parts import FEW, THIN, escape, left, spread, tex_table
 from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
@@ -21,18 +21,6 @@ NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one
 MANY = 6  # systems or kinds from which on the letters are smaller
 BY_SYSTEM = 3  # systems with a sentence each; with more systems, a sentence has one kind of work of all systems
 SHORT = 5  # kinds of work of each system in the abstract; with more than BY_SYSTEM systems one less
-ORDER = [
-    "scaling",
-    "throughput",
-    "events",
-    "sparse",
-    "latency",
-    "releases",
-    "launches",
-    "collections",
-    "roles",
-    "recovery",
-]
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,7 @@ NO_LIMIT = {  # verdicts that name no limit -> how a sentence begins
 }
 
 
-def interval(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
+def cell_lines(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
     """The median, and its interval in brackets where there is more than one run."""
     median, _, rest = spread(r, name, unit).partition(" [")  # type: ignore[arg-type]
     return (median, *([f"[{rest}"] if r["n"] > 1 else []))  # type: ignore[operator]
@@ -108,11 +96,27 @@ def verdict(on: pd.DataFrame) -> str:
     return str(on.loc[on["best"].idxmax(), "verdict"]) if len(on) else NOT_KNOWN
 
 
-@GIVEN("headlines", "paper")
-def headlines(paper: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
+def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
+    """How many of those that were judged were wrong, with the upper bound."""
+    wrong, judged = counts
+    said = f"{words.number(wrong, gap=THIN)} of {words.number(judged, gap=THIN)}"
+    return Headline(
+        system=str(system),
+        kind=kind,
+        unit="objects" if bound else "",
+        asks=asks,
+        lines=(said, *filter(None, [bound])),
+        value=said,
+        of=of,
+        where=bound,
+        size=-wrong / max(judged, 1),
+        verb="had",
+    )
+
+
+def headlines(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
     """The headlines of each system, by name."""
-    names = sorted(HEADLINES.declared, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
-    found = [h for name in names for h in HEADLINES.make(name, paper)]
+    found = [h for function, *needs in HEADLINES for h in load(function)(*(tables[name] for name in needs))]
     return {system: [h for h in found if h.system == system] for system in sorted({h.system for h in found})}
 
 
@@ -248,22 +252,10 @@ def findings(claims: pd.DataFrame) -> str:
     return f"Of the findings of earlier evaluations, {len(by)} could be decided: {said}."
 
 
-@FLAGS("summary", "headlines")
-def flags(known: Known) -> dict[str, bool]:
-    each = [{h.kind for h in of} for of in known.values()]
-    return {
-        "summary": bool(known),
-        "summary_several": len(known) > 1,
-        "summary_gaps": any(own != set.union(*each) for own in each),
-        "summary_intervals": any("[" in line for of in known.values() for h in of for line in h.lines),
-    }
-
-
-@FILE("results", "headlines", "claims")
-def results(known: Known, claims: pd.DataFrame) -> str:
+def abstract(known: Known, claims: pd.DataFrame) -> str:
     """The abstract: the question, the answer of each system, and what limited it."""
     kept = shortened(known, SHORT)
-    return "\n".join(filter(None, [question(kept), *answers(kept), *limits(kept), findings(claims)])) + "\n"
+    return "\n".join(filter(None, [question(kept), *answers(kept), *limits(kept), findings(claims)]))
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
@@ -277,15 +269,12 @@ def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
     return {name: [h for h in of if h.kind in wanted] or list(of[:1]) for name, of in known.items()}
 
 
-@FILE("results_all", "headlines")
-def everything(known: Known) -> str:
-    """The conclusions: for each kind of work an item with all systems, and what limited them."""
+def conclusions(known: Known) -> list[str]:
+    """The conclusions: a sentence for each kind of work with all systems, and what limited them."""
     said = [of_kind([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
-    items = [*said, " ".join(limits(known))]
-    return "".join(f"\\item {text}\n" for text in items if text)
+    return list(filter(None, [*said, " ".join(limits(known))]))
 
 
-@FILE("table_summary", "headlines")
 def summary(known: Known) -> str:
     """One row per system and a column for each kind of work; of many kinds the other way round."""
     units = {h.kind: f"{h.kind} [{escape(h.unit)}]" if h.unit else h.kind for h in _all(known)}
@@ -293,19 +282,21 @@ def summary(known: Known) -> str:
     across = len(units) >= MANY
     cells = {name: {h.kind: _cell(h, across) for h in of} for name, of in known.items()}
     if across:
-        lines = [row([units[k], *(of.get(k, "--") for of in cells.values())]) for k in units]
-        lines += [row(["Limited by", *map(_limits, known.values())])] if limited else []
+        lines = [[units[k], *(of.get(k, "--") for of in cells.values())] for k in units]
+        lines += [["Limited by", *map(_limits, known.values())]] if limited else []
         head, widths, last = ["", *map(escape, known)], len(known), []
     else:
         lines = [
-            row([escape(name), *(cells[name].get(k, "--") for k in units), *([_limits(of)] if limited else [])])
+            [escape(name), *(cells[name].get(k, "--") for k in units), *([_limits(of)] if limited else [])]
             for name, of in known.items()
         ]
         head, widths, last = ["System", *units.values()], len(units), [LIMIT] if limited else []
         head += ["Limited by"] if limited else []
     wide = min((WIDTH - NAME - sum(last)) / widths - GAP, WIDTH if across else WIDEST)
     small = max(len(known), widths) >= MANY
-    body = tabular(left(NAME, *[round(wide, 2)] * widths, *last), head, lines, "tiny" if small else "scriptsize")
+    body = tex_table(
+        left(NAME, *[round(wide, 2)] * widths, *last), head, lines, caption="", size="tiny" if small else "scriptsize"
+    )
     return f"\\begin{{center}}\n{body}\\end{{center}}\n"
 
 

@@ -1,5 +1,7 @@
-"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread; flags. May
-import: `words`."""
+"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread.
+
+May import: `words`.
+"""
 
 import re
 import unicodedata
@@ -19,6 +21,7 @@ PAGE = 42  # rows of a table that fits a page with its caption
 CAPTION = r"\TableCaption"  # defined in the template before it reads the table
 LINE_END = r"\\{}"  # the braces keep a following [ from being its argument
 THIN = r"\,"
+Row = str | Sequence[str]
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -93,11 +96,6 @@ def breakable(text: str) -> str:
     return text
 
 
-def camel(name: str) -> str:
-    """`front_ends` -> `FrontEnds`: TeX allows letters only."""
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
 def row(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
@@ -107,7 +105,7 @@ def title(columns: int, text: str, style: str = "emph") -> str:
     return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}} \\*"
 
 
-def below(columns: int, rows: Iterable[tuple[str, str]]) -> list[str]:
+def below(columns: int, rows: Iterable[tuple[str, Row]]) -> list[Row]:
     """Rows, each with the LaTeX of what it has in common with its neighbours: that stands once above them, as a
     `title`."""
     return [
@@ -137,75 +135,69 @@ def stacked(heading: str) -> str:
     return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', LINE_END)}}}"
 
 
-def tabular(spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize") -> str:
-    lines = [
-        f"{{\\{size}\\setlength{{\\tabcolsep}}{{4pt}}%",
-        f"\\begin{{tabular}}{{@{{}}{spec}@{{}}}}",
-        r"\toprule",
-        row(head),
-        r"\midrule",
-        *rows,
-        r"\bottomrule",
-        r"\end{tabular}}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def floating(
+def tex_table(
     spec: str,
-    caption: str,
-    label: str,
     head: Sequence[str],
-    rows: Sequence[str],
+    rows: Sequence[Row],
+    caption: str = CAPTION,
+    label: str = "",
+    *,
     size: str = "scriptsize",
-    most: int = SHORT,
+    floats: bool = True,
+    most: int | None = None,
+    below: Sequence[str] = (),
 ) -> str:
-    """Return a float while it has at most so many rows, else a `longtable`."""
-    if len(rows) > most:
-        return longtable(spec, caption, label, head, rows, size)
-    body = tabular(spec, head, rows, size)
-    return f"\\begin{{table}}[htbp]\n\\centering\n{_caption(caption, label)}\n{body}\\end{{table}}\n"
+    """Return the LaTeX of a table; empty without rows.
 
-
-def placed(
-    spec: str, head: Sequence[str], rows: Sequence[str], size: str = "footnotesize", below: Sequence[str] = ()
-) -> str:
-    """Return a table with the caption and label that the template gives with `\\Caption`: a float where it fits a page,
-    else a `longtable`. below: further tabulars of the same table."""
-    table = floating(spec, CAPTION, "", head, rows, size, PAGE // (1 + len(below)))
-    head, end, tail = table.rpartition("\\end{table}")
-    return "\n".join([head.rstrip("\n"), *below]) + end + tail if end else "\n".join([table, *below])
-
-
-def _caption(text: str, label: str) -> str:
-    return f"\\caption{{{text}}}" + (f"\\label{{{label}}}" if label else "")
-
-
-def longtable(
-    spec: str, caption: str, label: str, head: Sequence[str], rows: Sequence[str], size: str = "scriptsize"
-) -> str:
-    """A table that may run over pages, its heading repeated; in one piece where it has few. `\\FlushFloats` and
-    `fixedtable` are the paper's."""
-    if len(rows) <= ONE_PIECE:
-        body = tabular(spec, head, rows, size)
-        return f"\\begin{{fixedtable}}\n{_caption(caption, label)}\n{body}\\end{{fixedtable}}\n"
-    lines = [
-        r"\FlushFloats",
-        f"{{\\{size}\\setlength{{\\tabcolsep}}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
-        f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
-        _caption(caption, label) + r"\\",
-        r"\toprule",
-        row(head),
-        r"\midrule\endfirsthead",
-        r"\toprule",
-        row(head),
-        r"\midrule\endhead",
-        rf"\midrule\multicolumn{{{len(head)}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
-        r"\bottomrule\endlastfoot",
-        *rows,
-        r"\end{longtable}}",
+    Parameters
+    ----------
+    spec, head : the columns of the tabular, and the LaTeX of their headings
+    rows : for each row the LaTeX of its cells, or a whole line
+    caption : without one, the tabular alone; by default the one that the template gives with `\\Caption`
+    floats : whether it floats; else it stays in its place
+    most : up to so many rows the table is in one piece, with more it runs over pages and repeats its heading
+    below : further tabulars of the same table
+    """
+    lines = [line if isinstance(line, str) else row(line) for line in rows]
+    if not lines:
+        return ""
+    begin = f"{{\\{size}\\setlength{{\\tabcolsep}}"
+    most = most or (SHORT if floats else ONE_PIECE)
+    captioned = f"\\caption{{{caption}}}" + (f"\\label{{{label}}}" if label else "")
+    if caption and len(lines) > most // (1 + len(below)):
+        parts = [
+            r"\FlushFloats",
+            f"{begin}{{{'2pt' if size == 'tiny' else '3.5pt'}}}%",
+            f"\\begin{{longtable}}{{@{{}}{spec}@{{}}}}",
+            captioned + r"\\",
+            *(r"\toprule", row(head), r"\midrule\endfirsthead"),
+            *(r"\toprule", row(head), r"\midrule\endhead"),
+            rf"\midrule\multicolumn{{{columns_of(head)}}}{{@{{}}r@{{}}}}{{continued}}\endfoot",
+            r"\bottomrule\endlastfoot",
+            *lines,
+            r"\end{longtable}}",
+            *below,
+        ]
+        return "\n".join(parts) + "\n"
+    parts = [
+        f"{begin}{{4pt}}%",
+        f"\\begin{{tabular}}{{@{{}}{spec}@{{}}}}",
+        *(r"\toprule", row(head), r"\midrule"),
+        *lines,
+        *(r"\bottomrule", r"\end{tabular}}"),
+        *below,
     ]
-    return "\n".join(lines) + "\n"
+    if caption:
+        environment = "table" if floats else "fixedtable"
+        opening = [r"\begin{table}[htbp]", r"\centering"] if floats else [r"\begin{fixedtable}"]
+        parts = [*opening, captioned, *parts, f"\\end{{{environment}}}"]
+    return "\n".join(parts) + "\n"
+
+
+def columns_of(head: Sequence[str]) -> int:
+    """The number of columns below these headings, some of which may be above several."""
+    spans = (re.match(r"\\multicolumn\{(\d+)\}", heading) for heading in head)
+    return sum(int(found[1]) if found else 1 for found in spans)
 
 
 FEW = r"\textsuperscript{f}"  # explained in paper/sections/statistics.tex

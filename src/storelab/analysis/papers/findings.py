@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex.parts import THIN, escape, interval, left, row, tabular
+from storelab.analysis.latex.parts import escape, left, tex_table
+from storelab.analysis.latex.verdicts import judged_number, published
 from storelab.analysis.papers import origin
 from storelab.analysis.papers.fragments import headings
 from storelab.analysis.papers.members import Member
@@ -104,11 +105,11 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
     lines = []
     for f in (f for f in measured if f not in open_ones):
         cells = [counted([j for j in f.judged if j.campaign == name]) for name in names]
-        lines.append(row([f"{escape(f.title)}{_source(f)}", printed(f.first), *cells]))
+        lines.append([f"{escape(f.title)}{_source(f)}", published(f.first), *cells])
     heads = headings(names)
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
     spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
-    body = tabular(spec, ["Finding", "Printed", *heads], lines, size) if lines else ""
+    body = tex_table(spec, ["Finding", "Printed", *heads], lines, caption="", size=size) if lines else ""
     told = ""
     for said, those in (
         ("Measured, but undecided in all of them", open_ones),
@@ -121,20 +122,6 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
 
 def _source(f: Finding) -> str:
     return f" \\emph{{({escape(f.first['source'])})}}"
-
-
-def printed(r: Mapping[str, Any]) -> str:
-    """The published number, with its unit."""
-    if pd.isna(r["published"]):
-        return "--"
-    unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
-    return f"{words.number(float(r['published']), gap=THIN)}{escape(unit)}"
-
-
-def here(r: Mapping[str, Any]) -> str:
-    """The number that was judged, with its interval and unit; empty where the rule has none."""
-    unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
-    return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
 
 
 def totals(found: Sequence[Finding]) -> dict[str, int]:
@@ -170,7 +157,7 @@ def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
 
 def _asked(f: Finding) -> str:
     """What the finding expects of the numbers that follow, and the one that was printed."""
-    told = "" if pd.isna(f.first["published"]) else f"; printed: {printed(f.first)}"
+    told = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
     return f"(Asked: {escape(f.first['expected'])}{told}.)"
 
 
@@ -185,7 +172,10 @@ def _where(judged: Sequence[Judged]) -> str:
     """`in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
     told = []
     for name, own in _by_campaign(judged).items():
-        each = [f"{': '.join(filter(None, (escape(j.row['system']), here(j.row))))} \\Code{{{j.code}}}" for j in own]
+        each = []
+        for j in own:
+            named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
+            each.append(f"{named} \\Code{{{j.code}}}")
         told.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(each)})")
     return words.listed(told)
 

@@ -1,21 +1,147 @@
-"""Tables and figures of a campaign as they stand in a paper of several: under its name, with their code, or left out.
+"""The outline of a paper of several campaigns, and what stands in it: tables and figures of a campaign under its name.
 
-A file of `tex/` is taken over as it is; its labels get the campaign's name, its captions name and code. May import:
-what `papers` may.
+The line of thought is that of the paper of 2015, and what came since. A file of `tex/` is taken over as it is; its
+labels get the campaign's name, its captions name and code. May import: what `papers` may.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Specification
 from storelab.analysis.latex.parts import CAPTION, escape, upright
-from storelab.analysis.papers import outline
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import derived
+
+
+@dataclass(frozen=True)
+class Part:
+    """What stands below one heading: figures by name (or by a stem that ends in `_`), and files of `tex/`."""
+
+    title: str
+    figures: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """`name`: its prose is `paper/joined/<name>.tex`; findings on this subject are discussed here. flushed: all of its
+    figures stand before the next section begins."""
+
+    name: str
+    title: str
+    parts: tuple[Part, ...] = field(default=())
+    flushed: bool = True
+
+
+SECTIONS = (
+    Section(
+        "systems",
+        "The systems",
+        (
+            Part("What they are", (), ("table_one",)),
+            Part("What they do at best", ("systems",), ("table_summary", "table_systems")),
+            Part("Space", ("space",), ("table_space",)),
+        ),
+        flushed=False,
+    ),
+    Section(
+        "raw",
+        "Raw data performance",
+        (
+            Part("Throughput", ("throughput_download", "throughput_upload"), ("table_best",)),
+            Part("Metadata", ("metadata_",)),
+            Part(
+                "Front-ends, buckets and rows of axes",
+                ("front_ends", "buckets", "along_"),
+                ("table_knees", "table_traffic"),
+            ),
+            Part("One client", ("threads", "client_resources"), ("table_one_client",)),
+            Part("Latency", ("latency_", "distributions"), ("table_latency", "table_distributions")),
+        ),
+    ),
+    Section(
+        "patterns",
+        "Access patterns with ROOT",
+        (
+            Part("By volume", ("volume", "replay", "gaps", "front"), ("table_volume", "table_replay")),
+            Part("By entries", ("entries", "phases"), ("table_sparse", "table_two")),
+            Part("Events processed", ("events_",), ("table_events", "table_storage_lab")),
+            Part("From disks, and from memory", (), ("table_cold",)),
+        ),
+    ),
+    Section(
+        "since",
+        "What came since",
+        (
+            Part("Several things at once", ("role_phases", "victim", "timeline_"), ("table_roles", "table_recovery")),
+            Part("What is kept", (), ("table_durability", "table_consistency")),
+            Part("Over hours", ("soak",), ("table_soak",)),
+            Part("Distribution of software", ("releases",), ("table_releases",)),
+            Part("Failed operations", ("errors_over_time",), ("table_errors",)),
+        ),
+    ),
+    Section("earlier", "Then and now", (Part("", ("earlier",), ("table_earlier",)),), flushed=False),
+)
+LONG = ("table_claims", "table_verdicts")  # of each campaign, in the appendix
+# In the paper of each campaign, or made anew from several: not taken over.
+ELSEWHERE = (
+    "table_calibration",
+    "table_capabilities",
+    "table_claims_short",
+    "table_environment",
+    "table_evidence",
+    "table_failed",
+    "table_invalid",
+    "table_throughput",
+    "table_tried",
+)
+REST = "Further figures and tables"
+
+# Captions of the tables that have none of their own: in a campaign's paper its prose has them.
+CAPTIONS = {
+    "table_best": "The highest median of each operation, by object size and store, and where it was reached: median "
+    "[low, high] of n runs; CPU of the clients / of the server in percent of the host's cores. Marks: c, bound by the "
+    "client, l, by its link.",
+    "table_cold": "Accesses as asked for and as proven by the disks; medians [low, high] over the runs.",
+    "table_events": "Events processed with the most jobs measured, by setting of the client.",
+    "table_one": "The systems of 2015 as printed, and those of this campaign as they were deployed and as the probe "
+    "found them. A dash: not known.",
+    "table_replay": "Replay of the ranges of selections, at the least number of clients measured; nothing is decoded.",
+    "table_space": "Raw bytes that a store uses for each byte stored: after the uploads, after their deletion, and "
+    "after the store was told to give space back. Median [low, high].",
+    "table_sparse": "One read by fraction of the entries, at the least number of clients measured.",
+    "table_summary": "The best medians that were measured, with their intervals, and what limited each system.",
+    "table_systems": "Systems and deployments at the least number of clients, front-ends, buckets and accounts that "
+    "was measured: median [low, high] over the runs, by engine.",
+    "table_two": "One job that opens the file and reads random entries of all branches; the published rows stand "
+    "below ours.",
+    "table_volume": "One read of all entries by part of the volume, at the least number of clients measured.",
+}
+
+
+def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
+    """Of these names those that are wanted, or begin with a wanted stem, in the order of the wish."""
+    found = [n for w in wanted for n in names if n == w or (w.endswith("_") and n.startswith(w))]
+    return list(dict.fromkeys(found))
+
+
+def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Section]:
+    """All sections; what none of them asks for stands in a last part of `since`."""
+    parts = [part for section in SECTIONS for part in section.parts]
+    told = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
+    rest = Part(
+        REST,
+        tuple(f for f in figures if f not in told),
+        tuple(t for t in tables if t not in told and t not in (*LONG, *ELSEWHERE)),
+    )
+    for section in SECTIONS:
+        more = (rest,) if section.name == "since" and (rest.figures or rest.tables) else ()
+        yield replace(section, parts=(*section.parts, *more))
+
 
 LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
 UPRIGHT = 6  # campaigns from which on their names stand upright
@@ -65,7 +191,7 @@ def _wide(text: str) -> str:
 def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
     """A table whose caption is in the template of a campaign's own paper, or a tabular alone, as a float; over pages
     where it is too long for one."""
-    said = outline.CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
+    said = CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
     caption = f"\\Of{{{escape(campaign)}}}{escape(said)} \\Code{{{code}}}"
     label = f"tab:{campaign}:{name.removeprefix('table_')}"
     if CAPTION in text:
@@ -86,10 +212,10 @@ def headings(names: Sequence[str]) -> list[str]:
     return upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
 
 
-def figure(member: Member, name: str, code: str) -> Block:
-    """The float of a figure."""
+def figure(member: Member, name: str, code: str, macro: str = "Figure") -> Block:
+    """The float of a figure, by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
     caption = f"\\Of{{{escape(member.name)}}}{escape(member.figures[name]['caption'])} \\Code{{{code}}}"
-    return Block(f"\\JoinedFigure{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
+    return Block(f"\\{macro}{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
 
 
 def picture(member: Member, name: str) -> str:
@@ -118,11 +244,8 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
     return medians >= LEAST and (words or len(places) > 1)
 
 
-def resolved(texts: Mapping[str, str]) -> dict[str, str]:
+def resolved(text: str) -> str:
     """A reference to what this paper does not show points to the paper of the campaign instead."""
-    labels = {label for text in texts.values() for label in re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text)}
-
-    def said(found: re.Match[str]) -> str:
-        return found[0] if found[1] in labels else "a table of the campaign's own paper"
-
-    return {name: _REFERENCE.sub(said, text) for name, text in texts.items()}
+    labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
+    elsewhere = "a table of the campaign's own paper"
+    return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.specification import Declared, Specification
-from storelab.analysis.latex.write import drawn
+from storelab.analysis.latex.values import drawn
 from storelab.analysis.papers.names import distinct
 from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan

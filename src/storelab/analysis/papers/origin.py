@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from storelab.analysis.figures.specification import Specification
-from storelab.analysis.latex import FILE, GIVEN, HEADLINES
+from storelab.analysis.latex import HEADLINES, TABLES
 from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import groups
 from storelab.analysis.tables import build
@@ -114,7 +114,7 @@ def things(member: Member) -> Iterator[Thing]:
     """Everything of a campaign that has a code."""
     yield from (Thing(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
     yield from (Thing(member, TABLE, name) for name in build.NAMES)
-    yield from (Thing(member, TEX, name) for name in FILE.declared if name.startswith("table_"))
+    yield from (Thing(member, TEX, name) for name in TABLES)
     yield from (Thing(member, NUMBER, str(name), row) for row, name in enumerate(member.table("numbers")["name"]))
     yield from claims(member)
     yield from verdicts(member)
@@ -138,17 +138,11 @@ def verdicts(member: Member) -> list[Thing]:
 
 
 def tables_of(tex: str) -> list[str]:
-    """The CSV files that a file of `tex/` is made from."""
-    todo, found = list(FILE.declared[tex].takes), []
-    while todo:
-        name = todo.pop(0)
-        if name in build.NAMES:
-            found.append(name)
-        elif name == "headlines":
-            todo += [table for of in HEADLINES.declared.values() for table in of.takes]
-        elif name in GIVEN.declared:
-            todo += GIVEN.declared[name].takes
-    return list(dict.fromkeys(found))
+    """The CSV files that a table of the paper is made from."""
+    needs = TABLES[tex][1:]
+    if needs == ("headlines",):
+        needs = tuple(name for _, *names in HEADLINES for name in names)
+    return list(dict.fromkeys(needs))
 
 
 def shown(member: Member, name: str) -> pd.DataFrame:

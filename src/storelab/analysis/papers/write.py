@@ -1,8 +1,7 @@
 """A paper of several campaigns: what their rules left in, `results/papers/<names>/` out. May import: what `papers` may.
 
-`tables/*.csv` hold what stands over all of them, `figures/` copies of the figures that are shown, `tex/` the LaTeX:
-`front.tex` (title, abstract), `findings.tex` (first page), `content.tex` (sections), `appendix.tex`. The prose is
-`paper/joined/`; what stands here beside it is made of verdicts, claims and comparisons.
+`tables/*.csv` hold what stands over all of them, `figures/` copies of the figures that are shown, `tex/` the paper in
+both layouts. The prose is in the templates `paper/joined.tex`, `paper/conference.tex` and `paper/joined/`.
 """
 
 import re
@@ -10,21 +9,23 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from storelab.analysis.latex import headlines
-from storelab.analysis.latex.parts import breakable, escape, left, longtable, row
-from storelab.analysis.latex.write import Paper as LatexPaper
-from storelab.analysis.latex.write import lead
-from storelab.analysis.papers import comparisons, findings, fragments, method, origin, outline, systems
+from storelab.analysis.latex.parts import breakable, escape, left, tex_table
+from storelab.analysis.latex.templates import NOTHING, Tex, render
+from storelab.analysis.latex.values import Sources, lead
+from storelab.analysis.papers import across, findings, fragments, origin
 from storelab.analysis.papers.fragments import Block
 from storelab.analysis.papers.members import Member, gathered
 from storelab.analysis.parts import derived, words
-from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, REFUTED
+from storelab.analysis.statistics.judging import CANNOT_TELL
 from storelab.core import records
 
 FEW = 3  # campaigns whose systems have more than one kind of work in the abstract
+LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex/ -> its template
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
 _CODE = re.compile(r"\\Code\{(\w+)\}")
@@ -43,14 +44,15 @@ class Joined:
         return [m.name for m in self.members]
 
 
-def build(folders: Sequence[Path], out: Path) -> list[Path]:
+def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -> list[Path]:
     """Write everything of the paper but the PDF. Raises UserError as `members.gathered`, and where a campaign lacks its
     tables, figures or LaTeX."""
     paper = joined(gathered(folders))
-    texts, pictures = latex(paper)
-    made = {out / "tables" / f"{name}.csv": table for name, table in paper.tables.items()}
-    made[out / "tables" / "codes.csv"] = codes(paper, texts.values())
-    texts["appendix"] += _codes_latex(made[out / "tables" / "codes.csv"])
+    found, pictures = values(paper)
+    listed = codes(paper, render(paper_dir, LAYOUTS["paper"], found))
+    found["code_table"] = Tex(_codes_latex(listed))
+    texts = {name: fragments.resolved(render(paper_dir, layout, found)) for name, layout in LAYOUTS.items()}
+    made = {out / "tables" / f"{name}.csv": table for name, table in {**paper.tables, "codes": listed}.items()}
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for old in set((out / "figures").glob("*.pdf")) - {out / "figures" / name for name in pictures}:
         old.unlink()
@@ -60,55 +62,51 @@ def build(folders: Sequence[Path], out: Path) -> list[Path]:
         records.write_atomic(path, table.to_csv(index=False, float_format="%.9g").encode())
     derived.write_sums(out, [path.stem for path in made])
     for name, text in texts.items():
-        records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(f"% Generated.\n{text}"))
+        records.write_atomic(out / "tex" / f"{name}.tex", derived.tex(text))
     return [*made, *(out / "tex" / f"{name}.tex" for name in texts)]
 
 
 def joined(members: Sequence[Member]) -> Joined:
     """The tables over all campaigns."""
-    differences = method.table(members)
+    differences = across.difference_table(members)
     tables = {
-        "campaigns": systems.campaigns(members),
+        "campaigns": across.campaigns(members),
         "differences": differences,
         "claims": findings.table(members),
-        "comparisons": comparisons.table(members, differences),
-        "answers": systems.answers(members),
+        "comparisons": across.comparison_table(members, differences),
+        "answers": across.answers(members),
     }
     who = ["+".join(m.name for m in members), *(m.sums for m in members)]
     return Joined(members, tables, {name: origin.code(JOINED, name, *who) for name in tables})
 
 
-def latex(paper: Joined) -> tuple[dict[str, str], dict[str, Path]]:
-    """The files of `tex/`, and the pictures that they show: name in the paper -> file."""
+def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
+    """Return the values for the templates of the paper, and the pictures that it shows: name in the paper -> file."""
     found, shown = findings.joined(paper.members), Shown()
-    differs, alike = method.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
-    body = [systems.campaigns_latex(paper.tables["campaigns"], paper.codes["campaigns"])]
+    differs, alike = across.latex(paper.tables["differences"], paper.names, paper.codes["differences"])
     first = _lead(paper, shown)
-    body += list(comparisons.sentences(paper.tables["comparisons"], paper.codes["comparisons"])) or [NOTHING_COMPARED]
-    for section in _sections(paper):
-        texts = [*_discussion(paper, found, section.name)]
-        if section.name == "systems" and (
-            table := systems.answers_latex(paper.tables["answers"], paper.codes["answers"])
-        ):
-            texts += ["Table~\\ref{tab:answers} has the answers to the questions of the probe.", *shown.here(table)]
-        texts += [text for part in section.parts for text in _part(paper, part, shown)]
-        if texts:
-            head = f"\\section{{{section.title}}}\\label{{sec:{section.name}}}"
-            body += [head, f"\\input{{joined/{section.name}}}", *texts, *["\\FlushFloats"] * section.flushed]
-    body += ["\\section{Conclusions}\\label{sec:conclusions}", *_conclusions(paper, found, shown.left_out)]
-    body += ["\\section{What differs in method}\\label{sec:method}", "\\input{joined/method}", alike]
-    body += shown.here(differs)
+    sections = list(filter(None, (_section(paper, section, found, shown) for section in _outline(paper))))
+    differences = [Tex(text) for text in shown.here(differs)]
     for member in paper.members:
-        for name in outline.LONG:
+        for name in fragments.LONG:
             block = fragments.table(member, name, origin.Thing(member, origin.TEX, name).code)
             shown.appendix += [block.text] if block else []
-    texts = {
-        "front": _front(paper, found) + first,
-        "findings": findings.first_page(found, paper.names),
-        "content": "\n\n".join(filter(None, body)) + "\n",
-        "appendix": "\n".join(shown.appendix),
-    }
-    return fragments.resolved(texts), shown.pictures
+    return {
+        **_front(paper, found),
+        "members": [_of_member(member, len(paper.members) <= FEW) for member in paper.members],
+        "lead": first,
+        "findings": Tex(findings.first_page(found, paper.names)),
+        "codes": paper.codes,
+        "campaign_table": Tex(across.campaigns_latex(paper.tables["campaigns"], paper.codes["campaigns"])),
+        "comparisons": across.comparison_rows(paper.tables["comparisons"]),
+        "sections": sections,
+        "contradicted": [f.title for f in found if f.contradicted],
+        "left_out": shown.left_out,
+        "alike": Tex(alike),
+        "differences": differences[0] if differences else NOTHING,
+        "long_tables": list(map(Tex, shown.appendix)),
+        "code_table": NOTHING,
+    }, shown.pictures
 
 
 @dataclass
@@ -118,7 +116,7 @@ class Shown:
 
     appendix: list[str] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[Tex] = field(default_factory=list)
     lead: tuple[str, str] = ("", "")  # campaign and name of the figure of the first page
 
     def picture(self, member: Member, name: str) -> None:
@@ -132,41 +130,83 @@ class Shown:
             self.appendix.append(block.text)
         return [] if block is None or block.long else [block.text]
 
+    def leave_out(self, member: Member, name: str) -> None:
+        """Name a figure that carries nothing."""
+        table = breakable(escape(member.figures[name]["table"]))
+        said = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
+        self.left_out.append(Tex(f"{said} (\\texttt{{{table}}})"))
 
-NOTHING_COMPARED = (
-    "No point was measured alike in two of the campaigns, so no rate of one is held against that of another."
-)
 
-
-def _lead(paper: Joined, shown: Shown) -> str:
-    """The macro of the figure of the first page: that of the first campaign whose figure has enough to show."""
+def _lead(paper: Joined, shown: Shown) -> Tex:
+    """The figure of the first page: that of the first campaign whose figure has enough to show."""
     for member in paper.members:
         name = lead(member.figures)
         if name and fragments.carries(member, name):
-            code = origin.Thing(member, origin.FIGURE, name).code
             shown.lead = (member.name, name)
             shown.picture(member, name)
-            text = fragments.figure(member, name, code).text.replace("\\JoinedFigure", "\\JoinedLead")
-            return f"\\newcommand{{\\JoinedFirst}}{{%\n{text}}}\n"
-    return "\\newcommand{\\JoinedFirst}{}\n"
+            return Tex(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code, "Lead").text)
+    return NOTHING
 
 
-def _results(member: Member, most: int, limited: bool) -> str:
-    """Sentences with what each system of a campaign did, by its tables."""
-    known = headlines.shortened(LatexPaper(member.folder)["headlines"], most)
-    said = " ".join([*headlines.answers(known), *(headlines.limits(known) if limited else [])])
-    code = origin.Thing(member, origin.TEX, "table_summary").code
-    return f"In \\texttt{{{breakable(escape(member.name))}}}: {said} \\Code{{{code}}}" if said else ""
+def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
+    """Title, authors, dates, and the numbers of the abstract."""
+    one = paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
+    authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
+    days = sorted(day for m in paper.members for day in m.days)
+    totals, stores = findings.totals(found), {s for m in paper.members for s in m.measured["store"].unique()}
+    return {
+        "title": one,
+        "authors": ", ".join(authors),
+        "dates": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+        "systems": words.counted(len(stores), "storage system"),
+        "campaigns": words.counted(len(paper.names), "campaign"),
+        "points": words.grouped(str(sum(len(m.measured) for m in paper.members))),
+        "totals": totals | {"undecided": totals[CANNOT_TELL]},
+    }
 
 
-def _sections(paper: Joined) -> Iterator[outline.Section]:
+def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
+    """What the text tells of a campaign: what each of its systems did, and what limited them."""
+    known = headlines.shortened(Sources(member.folder)["headlines"], headlines.SHORT if is_one_of_few else 1)
+    results = [*headlines.answers(known), *(headlines.limits(known) if is_one_of_few else [])]
+    return {
+        "name": member.name,
+        "results": Tex(" ".join(results), bool(results)),
+        "results_code": origin.Thing(member, origin.TEX, "table_summary").code,
+        "limits": across.limits(member),
+        "limits_code": origin.Thing(member, origin.TEX, "table_verdicts").code,
+    }
+
+
+def _outline(paper: Joined) -> Iterator[fragments.Section]:
     figures = dict.fromkeys(name for m in paper.members for name in m.figures)
     tables = dict.fromkeys(p.stem for m in paper.members for p in sorted((m.folder / "tex").glob("table_*.tex")))
-    return outline.sections(figures, tables)
+    return fragments.sections(figures, tables)
 
 
-def _part(paper: Joined, part: outline.Part, shown: Shown) -> list[str]:
-    """What the campaigns have below a heading, each under its name."""
+def _section(
+    paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Shown
+) -> dict[str, Any] | None:
+    """What a section has of all campaigns; None where it has nothing."""
+    discussion = list(findings.sentences(found, section.name))
+    if section.name == "systems" and (table := across.answers_latex(paper.tables["answers"], paper.codes["answers"])):
+        text = "Table~\\ref{tab:answers} has the answers to the questions of the probe."
+        discussion += [text, *shown.here(table)]
+    parts = list(filter(None, (_part(paper, part, shown) for part in section.parts)))
+    limits = section.name == "systems" and any(across.limits(m) for m in paper.members)
+    if not (discussion or parts or limits):
+        return None
+    return {
+        "name": section.name,
+        "title": section.title,
+        "flushed": section.flushed,
+        "discussion": list(map(Tex, discussion)),
+        "parts": parts,
+    }
+
+
+def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] | None:
+    """What the campaigns have below a heading, each under its name; None where none has anything."""
     texts: list[str] = []
     told = []
     for member in paper.members:
@@ -174,81 +214,26 @@ def _part(paper: Joined, part: outline.Part, shown: Shown) -> list[str]:
         for name in part.tables:
             if block := fragments.table(member, name, origin.Thing(member, origin.TEX, name).code):
                 blocks.append(block)
-        for name in outline.chosen(part.figures, member.figures):
-            entry = member.figures[name]
+        for name in fragments.chosen(part.figures, member.figures):
             if (member.name, name) == shown.lead:
                 continue
             if fragments.carries(member, name):
                 blocks.append(fragments.figure(member, name, origin.Thing(member, origin.FIGURE, name).code))
                 shown.picture(member, name)
             else:
-                said = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
-                shown.left_out.append(f"{said} (\\texttt{{{breakable(escape(entry['table']))}}})")
+                shown.leave_out(member, name)
         texts += [text for block in blocks for text in shown.here(block)]
         named = ", ".join(filter(None, (block.named for block in blocks)))
         told += [f"of \\texttt{{{escape(member.name)}}}: {named}"] if named else []
-    head = f"\\paragraph{{{part.title}.}} " if part.title else ""
-    said = "; ".join(told)
-    return [f"{head}{said[0].upper()}{said[1:]}.", *texts] if told else []
+    if not told:
+        return None
+    shows = "; ".join(told)
+    return {"title": part.title, "shows": Tex(shows[0].upper() + shows[1:]), "blocks": list(map(Tex, texts))}
 
 
-def _discussion(paper: Joined, found: Sequence[findings.Finding], subject: str) -> Iterator[str]:
-    if subject == "systems":
-        for member in paper.members:
-            yield from systems.limits(member)
-    yield from findings.sentences(found, subject)
-
-
-def _front(paper: Joined, found: Sequence[findings.Finding]) -> str:
-    """Title, authors, dates and abstract, as macros of the prose."""
-    names = [rf"\texttt{{{breakable(escape(name))}}}" for name in paper.names]
-    one = paper.members[0].title if len(names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
-    authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
-    days = sorted(day for m in paper.members for day in m.days)
-    total, stores = findings.totals(found), {s for m in paper.members for s in m.measured["store"].unique()}
-    points = words.grouped(str(sum(len(m.measured) for m in paper.members)), r"\,")
-    few = len(names) <= FEW
-    results = [_results(m, headlines.SHORT if few else 1, few) for m in paper.members]
-    asked = (
-        f"What do {words.counted(len(stores), 'storage system')} do in {words.counted(len(names), 'campaign')} with "
-        f"{points} measured points, what limits them, and which earlier findings hold "
-        f"\\Code{{{paper.codes['campaigns']}}}?"
-    )
-    abstract = " ".join(filter(None, [asked, *results, f"{_totals(total)} \\Code{{{paper.codes['claims']}}}."]))
-    said = {
-        "Title": escape(one),
-        "Authors": escape(", ".join(authors)),
-        "Dates": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-        "Abstract": abstract,
-        "ClaimsCode": f"\\Code{{{paper.codes['claims']}}}",
-    }
-    return "".join(f"\\newcommand{{\\Joined{name}}}{{{text}}}\n" for name, text in said.items())
-
-
-def _totals(total: Mapping[str, int]) -> str:
-    """How the findings stand over all campaigns; a campaign that contradicts another is not outvoted."""
-    number = {name: n or "none" for name, n in total.items()}
-    both = f", {number['both']} confirmed here and refuted there" if total["both"] else ""
-    return (
-        f"Of {number['findings']} findings and claims, {number['measured']} were measured: "
-        f"{number[CONFIRMED]} confirmed wherever anything can be told, {number[REFUTED]} refuted{both}, "
-        f"and {number[CANNOT_TELL]} of which nothing can be told"
-    )
-
-
-def _conclusions(paper: Joined, found: Sequence[findings.Finding], out: Sequence[str]) -> list[str]:
-    said = [f"{_totals(findings.totals(found))} \\Code{{{paper.codes['claims']}}}.", "\\input{joined/conclusions}"]
-    if against := [f for f in found if f.contradicted]:
-        said.insert(1, f"Judged both ways: {'; '.join(escape(f.title) for f in against)}.")
-    if out:
-        why = "since fewer than three medians, or a single place along the axis, tell no more than their table"
-        said.append(f"Figures left out, {why}: {'; '.join(out)}.")
-    return said
-
-
-def codes(paper: Joined, texts: Sequence[str]) -> pd.DataFrame:
-    """One row per code that the texts show: what it stands for, rows of which table, how many points, their commits."""
-    shown = dict.fromkeys(code for text in texts for code in _CODE.findall(text))
+def codes(paper: Joined, text: str) -> pd.DataFrame:
+    """One row per code that the text shows: what it stands for, rows of which table, how many points, their commits."""
+    shown = dict.fromkeys(_CODE.findall(text))
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []
     for code in shown:
@@ -268,16 +253,14 @@ def codes(paper: Joined, texts: Sequence[str]) -> pd.DataFrame:
 
 def _codes_latex(found: pd.DataFrame) -> str:
     lines = [
-        row(
-            [
-                f"\\hypertarget{{code:{r['code']}}}{{\\texttt{{{r['code']}}}}}",
-                escape("all" if r["kind"] == JOINED else r["campaign"]),
-                breakable(escape(f"{r['kind']} {r['name']}")),
-                breakable(escape(r["tables"])),
-                words.grouped(str(r["points"]), r"\,"),
-                breakable(escape(r["commit"])),
-            ]
-        )
+        [
+            f"\\hypertarget{{code:{r['code']}}}{{\\texttt{{{r['code']}}}}}",
+            escape("all" if r["kind"] == JOINED else r["campaign"]),
+            breakable(escape(f"{r['kind']} {r['name']}")),
+            breakable(escape(r["tables"])),
+            words.grouped(str(r["points"]), r"\,"),
+            breakable(escape(r["commit"])),
+        ]
         for r in found.to_dict("records")
     ]
     caption = (
@@ -286,4 +269,4 @@ def _codes_latex(found: pd.DataFrame) -> str:
     )
     spec = f"l{left(1.8, 4.2, 4.4)}r{left(2.5)}"
     head = ["Code", "Campaign", "Of", "Rows", "Points", "Commit"]
-    return longtable(spec, caption, "tab:codes", head, lines) if lines else ""
+    return tex_table(spec, head, lines, caption, "tab:codes", floats=False) if lines else ""

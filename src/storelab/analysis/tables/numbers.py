@@ -1,6 +1,6 @@
 """Single facts for the paper's text: `numbers.csv` and `environment.csv`.
 
-Every number that the prose quotes is a row here with its source, and becomes a LaTeX macro; the paper types none.
+Every number that the prose quotes is a row here with its source; the templates of the paper print it by its name.
 """
 
 from collections.abc import Iterator, Mapping

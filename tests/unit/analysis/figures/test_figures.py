@@ -17,7 +17,7 @@ from storelab.analysis.figures import catalogue, panels, plots, write
 from storelab.analysis.figures.draw import draw
 from storelab.analysis.figures.specification import Curve, Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S, limits
-from storelab.analysis.latex import throughput
+from storelab.analysis.latex import rates as latex_rates
 from storelab.analysis.tables import build
 from storelab.analysis.tables.throughput import numbers
 from storelab.core import records
@@ -62,7 +62,7 @@ def test_what_moves_no_bytes_is_shown_as_a_rate_whatever_the_size(tmp_path):
     assert keys[1000, 2] == pytest.approx(2 * 5.5 * 1000, rel=0.1) and best["best_metadata_list"] == keys.max()
     said = texts(draw(catalogue.FIGURES["metadata_list"], table))
     assert "Keys listed [keys/s]" in said and "1000 keys" in said and "pages of 100" in said and "n = 2" in said
-    typeset = throughput.throughput(table)
+    typeset = latex_rates.throughput(table)
     assert "keys/s" in typeset
 
 

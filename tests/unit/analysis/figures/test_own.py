@@ -57,8 +57,8 @@ def test_the_pages_examples_are_drawn(campaign, monkeypatch):
         assert "n = 3 runs" in index[name]["caption"] and "bars: range" in index[name]["caption"]
     assert index["small_objects"]["caption"].startswith("What more workers bring for small objects (")
     latex.build(campaign)
-    assert r"\FigSmallObjects" in (campaign / "tex" / "sections.tex").read_text()
-    assert r"\newcommand{\FigSmallObjects}" in (campaign / "tex" / "figures.tex").read_text()
+    text = (campaign / "tex" / "paper.tex").read_text()
+    assert "are declared by the campaign." in text and r"\Figure{small_objects}" in text
 
 
 def test_only_what_was_asked_for_is_drawn_and_none_without_data(campaign):
@@ -181,6 +181,5 @@ def test_from_the_campaign_file_to_the_figure_its_caption_and_latex(tmp_path):
     assert (folder / "figures/small_downloads.pdf").read_bytes()[:4] == b"%PDF"
     caption = records.read_json(folder / "figures/index.json")["figures"]["small_downloads"]["caption"]
     assert caption.startswith("Small downloads (") and "Medians; n = " in caption
-    told = (folder / "tex/figures.tex").read_text()
-    assert r"\newcommand{\FigSmallDownloads}" in told and "Small downloads (" in told
-    assert r"\FigSmallDownloads" in (folder / "tex/sections.tex").read_text()
+    text = (folder / "tex/paper.tex").read_text()
+    assert r"{small_downloads}{Small downloads (" in text

@@ -10,7 +10,7 @@ import pytest
 from garbage_rows import make_table as garbage_rows
 from launch_rows import make_table as launch_rows
 from release_rows import make_table as release_rows
-from tex_files import TexFiles
+from tex_files import TexFiles, facts
 
 from campaigns import built
 from storelab.analysis.latex import headlines as page
@@ -88,7 +88,8 @@ def test_the_best_of_each_kind_with_interval_n_and_its_verdict():
     speeds = ["800|[720, 880]|100~MB, n~=~5", "100|10~MB, n~=~1", "900|[810, 990]|4~kB, n~=~6"]
     limits = r"client network \emph{(download large)}|server CPU \emph{(upload large, download small)}"
     assert cells(text) == [["alpha", *speeds, limits]]
-    assert {name for name, holds in page.flags(best).items() if holds} == {"summary", "summary_intervals"}
+    told = {name for name, holds in facts(headlines=best).items() if holds and "summary" in name}
+    assert told == {"summary_intervals"}
 
 
 @pytest.mark.parametrize("name", ["broad", pytest.param("reference", marks=pytest.mark.heavy)])
@@ -106,7 +107,7 @@ def test_each_rate_has_the_verdict_on_itself(name):
 
 def test_sentence_says_that_operations_are_few():
     best = known(throughput=rates(DOWN | {"value": 700.0, "few": True}, UP | {"value": 7.0, "few": False}))
-    text = page.results(best, NONE)
+    text = page.abstract(best, NONE)
     assert "large downloads (fewer than 10 operations a run) and" in text and "superscript" not in text
     assert page.summary(best).count("superscript") == 1
 
@@ -119,7 +120,7 @@ def test_a_row_for_each_system_a_dash_for_what_was_not_measured():
         ["alpha", "500|10~MB, n~=~1", "--", "disturbed"],
         ["beta", "--", "50.0|10~MB, n~=~1", "not known"],
     ]
-    assert {k for k, v in page.flags(best).items() if v} == {"summary", "summary_several", "summary_gaps"}
+    assert {k for k, v in facts(headlines=best).items() if v and "summary" in k} == {"summary_several", "summary_gaps"}
 
 
 def test_rate_of_an_arrival_process_is_no_best():
@@ -162,17 +163,17 @@ def test_overlapping_ranges_are_no_ranking():
         stores = zip("abcd", map(float, speeds), strict=False)
         table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in stores))
         found = re.findall(
-            r"anges overlap: (?:large download \()?([^).]*)", page.results(known(throughput=table), NONE)
+            r"anges overlap: (?:large download \()?([^).]*)", page.abstract(known(throughput=table), NONE)
         )
         assert found == [said] * bool(said), speeds
-        single = page.results(known(throughput=table.assign(n=1)), NONE)
+        single = page.abstract(known(throughput=table.assign(n=1)), NONE)
         assert "overlap" not in single, "a single run has no range"
 
 
 def test_engines_are_named_where_they_differ():
     table = [DOWN | {"value": 500.0}, UP | {"value": 50.0, "engine": "obstore"}]
-    assert "(10~MB, s5cmd)" in page.results(known(throughput=rates(*table)), NONE)
-    assert "s5cmd" not in page.results(known(throughput=rates(table[0])), NONE)
+    assert "(10~MB, s5cmd)" in page.abstract(known(throughput=rates(*table)), NONE)
+    assert "s5cmd" not in page.abstract(known(throughput=rates(table[0])), NONE)
 
 
 def test_abstract_has_kinds_of_all_systems_first():
@@ -257,7 +258,7 @@ def test_jobs_show_the_most_events():
 
 @pytest.mark.parametrize("number", [1, 13])
 def test_nothing_measured_is_no_summary_and_many_systems_have_small_letters(number):
-    assert known() == {} and page.results({}, pd.DataFrame()) == "\n"
+    assert known() == {} and page.abstract({}, pd.DataFrame()) == ""
     stores = [f"s{i:02}" for i in range(number)]
     table = rates(*(DOWN | {"value": 100.0 + i, "store": s} for i, s in enumerate(stores)))
     text = page.summary(known(throughput=table))
@@ -268,7 +269,7 @@ def test_many_systems_are_in_one_sentence_for_each_kind_of_work():
     speeds = {"a": 100.0, "b": 300.0, "c": 200.0, "d": 50.0}
     table = rates(*(DOWN | {"value": speed, "store": store} for store, speed in speeds.items()))
     told = [(s, "get", "s5cmd", "10 MB objects", "MB/s", 1.0, "errors" if s == "d" else "client CPU") for s in "abcd"]
-    question, rates_said, limits, open_, *_ = page.results(known(verdicts(*told), throughput=table), NONE).splitlines()
+    question, rates_said, limits, open_, *_ = page.abstract(known(verdicts(*told), throughput=table), NONE).splitlines()
     assert question == "We ask of four storage systems how fast objects move and what limits these rates."
     order = re.findall(r"\\texttt\{(\w)\}[a-z ]* (\d+)", rates_said)
     assert order == [("b", "300"), ("c", "200"), ("a", "100"), ("d", "50")]
@@ -291,7 +292,8 @@ METHOD = ("deadline", "repetition", "shuffled", "checksum", "rendezvous", "warm-
 @pytest.mark.parametrize("name", [*CAMPAIGNS, *(pytest.param(name, marks=pytest.mark.heavy) for name in SEALED)])
 def test_abstract_has_a_number_of_each_system_and_no_method(name):
     points = build.read(built(name), "points")
-    text = TexFiles(name)["results"]
+    text = TexFiles(name)["paper"]
+    text = text.split(r"\begin{abstract}")[1].split(r"\end{abstract}")[0]
     said = [line for line in text.splitlines() if line and not line.startswith("We ask")]
     for system in set(points.loc[points["state"] == "ok", "store"]) - {"none", "nullserver"}:
         assert any(re.search(rf"texttt.{system}[,}}].*?\d", line) for line in said), system
@@ -308,6 +310,6 @@ def test_abstract_has_a_number_of_each_system_and_no_method(name):
     ],
 )
 def test_software_and_garbage_have_headlines(table, rows, says, tmp_path):
-    text = page.results(known(**{table: rows(tmp_path)}), pd.DataFrame())
+    text = page.abstract(known(**{table: rows(tmp_path)}), pd.DataFrame())
     for part in says:
         assert re.search(rf"\d[^.;]*{part}", text), text

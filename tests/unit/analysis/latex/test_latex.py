@@ -1,4 +1,4 @@
-"""LaTeX fragments: escaping, macros, formats; sections without data are left out; the prose types no numbers."""
+"""LaTeX fragments: escaping, formats, templates; sections without data are left out; the prose types no numbers."""
 
 import re
 import subprocess
@@ -8,17 +8,22 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from garbage_rows import make_table as garbage_rows
+from jinja2 import meta
 from launch_rows import make_table as launch_rows
 from make_examples import EVENTS, LATENCY, METADATA, ONE_EACH, REFUSED, make
 from paths import ROOT
 from release_rows import make_table as release_rows
+from tex_files import facts
 
+import campaigns
 from campaigns import typeset
 from storelab.analysis.figures import catalogue, write
-from storelab.analysis.latex import numbers, parts
+from storelab.analysis.latex import TABLES, campaign, parts, templates, values
 from storelab.analysis.latex import write as latex
+from storelab.analysis.latex.templates import Tex
 from storelab.analysis.tables import build, releases
 from storelab.analysis.tables import numbers as build_numbers
+from storelab.core.errors import UserError
 
 PAPER = ROOT / "paper"
 
@@ -61,46 +66,43 @@ def test_numbers_in_the_text():
         *(("0.0084321", "s", "0.00843~s"), ("10 MB", "", "10~MB"), ("-3.14159", "", "-3.14")),
     )
     for value, unit, text in cases:
-        assert numbers.shown("x", value, unit) == text
-    assert numbers.shown("x", "0.6", "", build_numbers.DEFINITIONS) == "0.6", "a constant is not measured"
-
-
-def test_macros_have_letters_only():
-    assert numbers.macro("best_throughput_upload") == r"\NumBestThroughputUpload"
-    with pytest.raises(ValueError, match="no LaTeX macro"):
-        numbers.macro("best_4kb")
+        assert campaign.shown("x", value, unit) == text
+    assert campaign.shown("x", "0.6", "", build_numbers.DEFINITIONS) == "0.6", "a constant is not measured"
 
 
 @pytest.mark.heavy
-def test_every_macro_of_the_prose_is_defined_when_all_has_data(tex, tmp_path):
+def test_every_number_of_the_prose_is_there_when_all_has_data(tex, tmp_path):
+    """Names in the templates are numbers, or values of another kind."""
     halves = {"workload": "put", "duration": "4 s", "repetitions": 6, "axes": {"front_ends": [1, 2, 3]}}
     sweeps = LATENCY | EVENTS | METADATA | {"refused": REFUSED, "ends": halves}
     timed = built(tmp_path, sweeps=sweeps, invalid=("refused",), repetitions=1, calibrate=True)
     folders = (tex, timed, *(typeset(name) / "tex" for name in ("several", "soak")))
-    written = "".join((folder / f"{name}.tex").read_text() for folder in folders for name in ("numbers", "figures"))
-    defined = set(re.findall(r"\\newcommand\{(\\\w+)\}", written))
+    known = {str(name) for folder in folders for name in build.read(folder.parent, "numbers")["name"]}
     for of_table, rows in (
         (releases.releases_numbers, release_rows),
         (releases.launches_numbers, launch_rows),
         (releases.collections_numbers, garbage_rows),
     ):
-        defined |= {numbers.macro(name) for name, *_ in of_table(rows(tmp_path))}
-    defined |= {numbers.macro(name) for name in ("links_known", "links_declared", "link_problem", "second_stores")}
-    defined |= {numbers.macro(f"events_{name}_factor_span") for name in ("scan", "random")}  # of several systems
-    flags = set(re.findall(r"\\newif(\\if\w+?)\\", (tex / "figures.tex").read_text()))
-    prose = "".join(p.read_text() for p in PAPER.rglob("*.tex"))
-    assert set(re.findall(r"\\Num[A-Za-z]+", prose)) <= defined
-    known = {f"\\Fig{parts.camel(name)}" for name in catalogue.FIGURES}
-    assert set(re.findall(r"\\Fig[A-Z][A-Za-z]+", prose)) <= known
-    assert known & defined >= {"\\FigEntries", "\\FigFrontEnds"}
-    assert set(re.findall(r"\\ifHas[A-Za-z]+", prose)) <= flags
+        known |= {name for name, *_ in of_table(rows(tmp_path))}
+    known |= {"links_known", "links_declared", "link_problem", "second_stores"}
+    known |= {f"events_{name}_factor_span" for name in ("scan", "random")}  # of several systems
+    sources = values.Sources(tex.parent)
+    known |= set(values.of_campaign(sources))
+    paths = [PAPER / "paper.tex", *(PAPER / "sections").glob("*.tex")]
+    text = "".join(path.read_text() for path in paths)
+    assert meta.find_undeclared_variables(templates.environment(PAPER).parse(text)) <= known
+    figures = set(re.findall(r"\bfigures\.(\w+)", text))
+    assert figures <= set(catalogue.FIGURES) and {"entries", "front_ends"} <= figures
+    assert {f"table_{name}" for name in re.findall(r"tables\.(\w+)", text)} <= set(TABLES)
+    assert set(re.findall(r"has\.(\w+)", text)) == set(values.facts(sources))
 
 
 def test_prose_types_no_numbers():
     for path in sorted((PAPER / "sections").glob("*.tex")):
         if path.name == "references.tex":
             continue
-        text = re.sub(r"\\(label|ref|input|cite|texttt)\{[^}]*\}|\\emph\{Using S3[^}]*\}|%.*", "", path.read_text())
+        text = re.sub(r"<<.*?>>|<%.*?%>|^%% .*$", "", path.read_text(), flags=re.MULTILINE)
+        text = re.sub(r"\\(label|ref|cite|texttt)\{[^}]*\}|\\emph\{Using S3[^}]*\}|%.*", "", text)
         assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
 
 
@@ -116,10 +118,41 @@ def test_prose_types_no_numbers():
 )
 def test_figure_of_the_first_page_is_nowhere_else(names, first):
     drawn = {name: {"pdf": f"{name}.pdf", "caption": "", "table": "x.csv"} for name in names}
-    text = latex.figures({}, drawn)
-    assert latex.lead(drawn) == first
+    sources = values.Sources(campaigns.built("one_each"))
+    sources["drawn"] = drawn
+    found = values.of_campaign(sources)
+    text = found["lead"] + "".join(found["figures"][name] for name in names)
+    assert values.lead(drawn) == first
     for name in names:
+        assert found["figures"][name]
         assert text.count(f"{{fig:{name}}}") == 1 and (f"\\Lead{{{name}}}" in text) == (name == first)
+    assert not found["figures"]["volume_of_tomorrow"]
+
+
+def rendered(folder: Path, text: str, **values) -> str:
+    (folder / "x.tex").write_text(text)
+    return templates.render(folder, "x.tex", values)
+
+
+def test_templates_escape_text_and_drop_what_is_absent(tmp_path):
+    assert rendered(tmp_path, "<< a >> << b >>", a="5 % & more", b=Tex(r"\emph{x}")) == r"5~\% \& more \emph{x}"
+    text = "One.\n%% if n\nThere are << n|counted('run') >>.\n%% endif\n\nTwo<% if m %>, or << m >><% endif %>.\n"
+    assert rendered(tmp_path, text) == "One.\n\nTwo.\n"
+    assert rendered(tmp_path, text, n=Tex("0", False), m=Tex("3")) == "One.\n\nTwo, or 3.\n"
+    assert rendered(tmp_path, text, n=Tex("2")) == "One.\nThere are 2~runs.\n\nTwo.\n"
+    assert rendered(tmp_path, '<< ["a_b", x]|join(", ") >>', x=Tex(r"\_")) == r"a\_b, \_"
+    joined = "<< ['a']|figures_with('is', 'are') >>; << ['a', 'b']|figures_with('is', 'are') >>"
+    assert rendered(tmp_path, joined) == r"Figure~\ref{fig:a} is; Figures~\ref{fig:a} and \ref{fig:b} are"
+
+
+def test_mistakes_in_templates_name_file_and_line(tmp_path):
+    for text, message in (
+        ("One.\n%% if a\n%% endif\n<< gone >>\n", r"x\.tex:4: 'gone' is undefined; this campaign has no such value"),
+        ("One.\n%% if a\nTwo.\n", r"x\.tex:3: Unexpected end of template"),
+        ("One.\n%% include 'nowhere.tex'\n", r"nowhere\.tex: is not there; name the folder of the templates"),
+    ):
+        with pytest.raises(UserError, match=message):
+            rendered(tmp_path, text)
 
 
 def test_failed_points_are_listed_escaped(tex):
@@ -132,7 +165,7 @@ def test_reads_are_next_to_published_ones(tex):
     for part in ("758.42", "320.92", "42.08", "& 23 &", "& 12 &", "& 5 &", "another file", r"10\,000", "420", "661"):
         assert part in text
     assert r"0.1 & 10 & 8 & 4000 & 9 & 6 & 2.00 & 13.00 & 12.00 & 6 & 16.0 & 160 \\" in text
-    assert r"\HasTableTwotrue" in (tex / "figures.tex").read_text()
+    assert r"Table~\ref{tab:two} follows" in (tex / "paper.tex").read_text()
 
 
 def test_environment_prints_requests_per_operation(tex):
@@ -145,7 +178,7 @@ def test_environment_has_one_row_for_a_setting_that_is_an_axis():
     items["deployment.link_bits_per_s"] = ["300000000, 300000000"]
     items["settings.part_size"] = [""]
     rows = [("engine x", item, value, 2) for item, values in items.items() for value in values]
-    text = numbers.environment(pd.DataFrame(rows, columns=["group", "item", "value", "points"]))
+    text = campaign.environment(pd.DataFrame(rows, columns=["group", "item", "value", "points"]))
     lines = [line.replace(r"\allowbreak{}", "").replace("~", " ") for line in text.splitlines() if "&" in line]
     assert r"settings, pool & 5 values from 2 to 100 &  \\" in lines
     assert sum("mode" in line for line in lines) == 2 and sum("pool" in line for line in lines) == 1
@@ -154,8 +187,9 @@ def test_environment_has_one_row_for_a_setting_that_is_an_axis():
 
 
 def test_text_counts_several_clients():
-    found = [numbers.flags({"clients_most": n})["several_clients"] for n in ("1 client", "4 clients")]
-    assert found == [False, True] and not numbers.flags({})["several_clients"]
+    numbers = [pd.DataFrame({"name": ["clients_most"], "value": [n]}) for n in ("1 client", "4 clients")]
+    found = [facts(numbers=table)["several_clients"] for table in (*numbers, numbers[0][:0])]
+    assert found == [False, True, False]
 
 
 def test_no_limit_of_amplification_is_a_dash():
@@ -167,10 +201,10 @@ def test_no_limit_of_amplification_is_a_dash():
 def test_sections_without_data_are_left_out(tmp_path):
     for kept, left, failed in (("entries", "raw", ("put", "get")), ("raw", "entries", ("read_entries",))):
         folder = built(tmp_path / kept, failed=failed, sweeps=ONE_EACH)
-        sections, figures = ((folder / f"{name}.tex").read_text() for name in ("sections", "figures"))
-        assert f"sections/{kept}" in sections and f"sections/{left}" not in sections
-        drawn = r"\newcommand{\FigEntries}" in figures
-        assert drawn == (r"\HasEntriestrue" in figures), "two fractions at one number of clients are no figure"
+        text = (folder / "paper.tex").read_text()
+        assert f"\\label{{sec:{kept}}}" in text and f"\\label{{sec:{left}}}" not in text
+        index = (folder.parent / "figures" / "index.json").read_text()
+        assert ("{fig:entries}" in text) == ('"entries"' in index.partition("left_out")[0])
 
 
 @pytest.mark.heavy

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from make_examples import make
 
-from storelab.analysis.latex import sparse as latex_sparse
+from storelab.analysis.latex import reads as latex_sparse
 from storelab.analysis.tables import build
 from storelab.core import evidence, records
 

@@ -13,7 +13,7 @@ from paths import ROOT
 import campaigns
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
-from storelab.analysis.papers import findings, fragments, members, method, names, origin, outline, write
+from storelab.analysis.papers import across, findings, fragments, members, names, origin, write
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import analysis, workflow
@@ -50,7 +50,7 @@ def renamed(parent: Path, name: str, campaign: str = "example") -> Path:
 
 
 def tex(paper: Path) -> str:
-    return "".join((paper / "tex" / f"{n}.tex").read_text() for n in ("front", "findings", "content", "appendix"))
+    return (paper / "tex" / "paper.tex").read_text()
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -118,7 +118,7 @@ def test_undecided_claim_has_no_number():
 
 
 def test_finding_is_discussed_where_its_table_is():
-    sections = {section.name for section in outline.SECTIONS}
+    sections = {section.name for section in fragments.SECTIONS}
     subjects = {"throughput": "raw", "latency": "raw", "sparse": "patterns", "events": "patterns", "roles": "since"}
     for table, subject in (subjects | {"capabilities": "systems", "soak_of_old": "raw"}).items():
         (found,) = findings.joined([Judging("a", ("more", "x", YES, 1.0, f"{table}.csv: all rows"))])
@@ -144,11 +144,11 @@ def test_method_flags_what_differs_and_nothing_else(tmp_path):
     plan = records.read_json(two / "raw" / "plan.json")
     records.write_summed(two / "raw" / "plan.json", plan | {"campaign": plan["campaign"] | {"scale": 0.5}})
     both = members.gathered([one, two])
-    found = method.table(both)
+    found = across.difference_table(both)
     assert list(found.loc[found["differs"], "item"]) == ["cores", "scale"]
     assert found.set_index("item").loc["cores", ["one", "two"]].tolist() == ["2", "64"]
-    assert method.differing(found, "one", "two") == ["cores", "scale"]
-    block, alike = method.latex(found, ["one", "two"], "ABCDEFG")
+    assert across.differing(found, "one", "two") == ["cores", "scale"]
+    block, alike = across.latex(found, ["one", "two"], "ABCDEFG")
     assert "cores & 2 & 64" in block.text and "processor" not in block.text and "\\Code{ABCDEFG}" in block.text
     assert "processor (" in alike and "cores" not in alike
 
@@ -156,7 +156,7 @@ def test_method_flags_what_differs_and_nothing_else(tmp_path):
 @pytest.mark.heavy
 def test_methods_of_sealed_campaigns_differ_in_much():
     both = [campaigns.typeset(name) for name in ("reference", "testbed2015")]
-    found = method.table(members.gathered(both)).set_index("item")
+    found = across.difference_table(members.gathered(both)).set_index("item")
     row = found.loc["repetitions"]
     assert (row["differs"], row["reference"], row["testbed2015"]) == (True, "1 to 6", "3")
     assert found.loc["calibration", "testbed2015"] == found.loc["calibration", "reference"] == "measured"
@@ -166,17 +166,17 @@ def test_methods_of_sealed_campaigns_differ_in_much():
 
 def test_long_table_of_differences_spans_pages():
     found = pd.DataFrame([{"item": f"i{i}", "differs": True, "a": "x" * 60, "b": str(i)} for i in range(25)])
-    block, _ = method.latex(found, ["a", "b"], "ABCDEFG")
+    block, _ = across.latex(found, ["a", "b"], "ABCDEFG")
     assert not block.long and "widetable" in block.text
     more = found.assign(**dict.fromkeys("cde", "x" * 60))
-    block, _ = method.latex(more, list("abcde"), "ABCDEFG")
+    block, _ = across.latex(more, list("abcde"), "ABCDEFG")
     assert block.long and "longtable" in block.text and "tab:differences" in block.text
 
 
 def test_differences_of_many_campaigns_are_in_rows():
     kernel = {"item": "kernel", "differs": True, **dict.fromkeys("acdef", "6.1"), "b": "6.2"}
     found = pd.DataFrame([kernel, {"item": "cores", "differs": True, **dict.fromkeys("abcde", "2"), "f": "64"}])
-    block, _ = method.latex(found, list("abcdef"), "ABCDEFG")
+    block, _ = across.latex(found, list("abcdef"), "ABCDEFG")
     named = {line.replace(r"\allowbreak{}", "").replace(r"\texttt", "") for line in block.text.splitlines()}
     rows = {r"kernel & 6.1 & {a}, {c}, {d}, {e}, {f} \\", r" & 6.2 & {b} \\"}
     assert block.long and rows | {r"cores & 2 & {a}, {b}, {c}, {d}, {e} \\", r" & 64 & {f} \\"} <= named
@@ -206,7 +206,7 @@ def test_figures_of_the_text_are_kept_and_others_go(results, tmp_path, monkeypat
     figures.mkdir()
     (figures / "old-one.pdf").write_bytes(b"x")
     write.build([results / "broad"], tmp_path)
-    shown = set(re.findall(r"\\Joined(?:Figure|Lead)\{([^}]*)\}", tex(tmp_path)))
+    shown = set(re.findall(r"\\(?:Figure|Lead)\{([^}]*\.pdf)\}", tex(tmp_path)))
     assert shown == {p.name for p in figures.iterdir()} and "broad-entries.pdf" in shown
     monkeypatch.setattr(fragments, "carries", lambda member, name: name != "entries")
     write.build([results / "broad"], tmp_path)
@@ -221,16 +221,16 @@ def test_table_has_campaign_and_code_in_its_caption():
     block = fragments.adopted(given, "a.b", "table_x", "ABCDEFG")
     assert "\\caption{\\Of{a.b}All \\emph{of} it. \\Code{ABCDEFG}}\\label{tab:a.b:x}" in block.text and not block.long
     assert "\\begin{widetable}" in block.text and "\\ref{tab:a.b:y}" in block.text
-    resolved = fragments.resolved({"content": block.text})["content"]
+    resolved = fragments.resolved(block.text)
     assert "\\ref" not in resolved and "a table of the campaign's own paper\\end{widetable}" in resolved
 
 
 def test_table_without_caption_of_its_own_gets_one():
     """The template of a campaign's own paper has the caption of these; long ones span pages."""
     rows = [f"r{i} & {i} \\\\" for i in range(60)]
-    texts = (parts.placed("lr", ["A", "B"], rows[:n]) for n in (5, 60))
+    texts = (parts.tex_table("lr", ["A", "B"], rows[:n], most=parts.PAGE) for n in (5, 60))
     short, long = (fragments.adopted(text, "a", "table_best", "ABCDEFG") for text in texts)
-    bare = fragments.adopted(parts.tabular("lr", ["A", "B"], rows[:5]), "a", "table_best", "ABCDEFG")
+    bare = fragments.adopted(parts.tex_table("lr", ["A", "B"], rows[:5], caption=""), "a", "table_best", "ABCDEFG")
     for block in (short, long, bare):
         assert block.text.count("\\caption{\\Of{a}The highest median") == block.text.count("\\label{tab:a:best}") == 1
         assert parts.CAPTION not in block.text and block.named == "Table~\\ref{tab:a:best}"
@@ -241,25 +241,24 @@ def test_table_without_caption_of_its_own_gets_one():
 def test_every_figure_and_table_has_one_place():
     figures = {*catalogue.FIGURES, "timeline_x", "along_clients", "new_one"}
     tables = {f"table_{n}" for n in ("best", "claims", "capabilities", "of_tomorrow")}
-    every = [part for section in outline.sections(figures, tables) for part in section.parts]
-    shown = [n for part in every for n in outline.chosen(part.figures, figures)]
+    every = [part for section in fragments.sections(figures, tables) for part in section.parts]
+    shown = [n for part in every for n in fragments.chosen(part.figures, figures)]
     assert sorted(shown) == sorted(figures)
-    held = [n for part in every for n in outline.chosen(part.tables, tables)]
+    held = [n for part in every for n in fragments.chosen(part.tables, tables)]
     assert sorted(held) == ["table_best", "table_of_tomorrow"], "the others stand in the appendix or elsewhere"
 
 
 def test_sections_labels_and_references_of_the_paper(paper):
-    text = (paper / "tex" / "content.tex").read_text()
+    text = tex(paper)
     sections = re.findall(r"\\section\{(.*?)\}", text)
     expected = ["The systems", "Raw data performance", "Access patterns with ROOT", "Then and now", "Conclusions"]
-    assert [name for name in sections if name != "What came since"] == [*expected, "What differs in method"]
-    for name in re.findall(r"\\input\{joined/(\w+)\}", text):
-        assert (PROSE / "joined" / f"{name}.tex").exists()
-    every = tex(paper)
+    expected = ["Introduction", *expected, "What differs in method", "Evidence"]
+    assert [name for name in sections if name != "What came since"] == expected
+    every = text.split(r"\begin{document}")[1]
     labels = re.findall(r"\\label\{([^}]*)\}", every) + re.findall(r"\}\{(fig:[^}]*)\}$", every, flags=re.MULTILINE)
-    assert "\\ref{fig:broad:entries}" in every and "own paper" not in every
+    assert "\\ref{fig:broad:entries}" in every and "a table of the campaign's own paper" not in every
     assert len(labels) == len(set(labels)) and set(re.findall(r"\\ref\{([^}]*)\}", every)) <= set(labels)
-    assert "\\Num" not in every and "\\Fig" not in every and "\\ifHas" not in every
+    assert "<<" not in every and "%%" not in every
 
 
 def test_same_records_make_same_files(results, paper, tmp_path):
@@ -270,23 +269,20 @@ def test_same_records_make_same_files(results, paper, tmp_path):
     assert str(tmp_path) not in tex(tmp_path) and str(results) not in tex(tmp_path)
 
 
-def test_joined_prose_has_no_numbers_and_only_known_macros(paper):
-    defined = set(re.findall(r"\\newcommand\{(\\Joined\w+)\}", (paper / "tex" / "front.tex").read_text()))
+def test_joined_prose_has_no_numbers():
     for path in (PROSE / "joined").glob("*.tex"):
         if path.name in ("preamble.tex", "body.tex"):
             continue
-        text = re.sub(r"\\(label|ref|input|cite|texttt)\{[^}]*\}|%.*", "", path.read_text())
+        text = re.sub(r"<<.*?>>|<%.*?%>|^%% .*$", "", path.read_text(), flags=re.MULTILINE)
+        text = re.sub(r"\\(label|ref|cite|texttt)\{[^}]*\}|%.*", "", text)
         assert not re.findall(r"(?<![A-Za-z])\d+", text), path.name
-    used = set(re.findall(r"\\Joined\w+", "".join(p.read_text() for p in (PROSE / "joined").glob("*.tex"))))
-    assert used - {r"\JoinedLead"} <= defined  # which the preamble defines
 
 
 def test_first_page_has_results_of_each_campaign_and_one_figure(paper):
-    front = (paper / "tex" / "front.tex").read_text()
-    said = re.search(r"\\newcommand\{\\JoinedAbstract\}(.*)", front)[1]
+    said = tex(paper).split(r"\begin{abstract}")[1].split(r"\end{abstract}")[0]
     for name in ("broad", "example"):
         assert re.search(rf"texttt.{name}.: .*?alpha.*?\d.*?n~=~\d.*?\\Code", said), name
-    assert front.count(r"\JoinedLead{") == 1 and said.count("?") == 1
+    assert tex(paper).count("\n\\Lead{") == 1 and said.count("?") == 1
 
 
 # --- mistakes -------------------------------------------------------------------------------------
@@ -338,7 +334,7 @@ def test_rules_take_each_campaign_and_the_paper(at_root):
     assert flow.campaign_dir == "results/papers/reference+probes" and flow.pdf == "paper.pdf" and not flow.measuring
     assert list(flow.campaigns) == ["results/reference", "results/probes"]
     assert "results/probes/tables/points.csv" in flow.tables and "results/reference/tables/points.csv" in flow.tables
-    assert "results/probes/tex/sections.tex" in flow.indexes
+    assert "results/probes/tex/paper.tex" in flow.indexes
     assert re.fullmatch(flow.pattern, "results/probes") and not re.fullmatch(flow.pattern, "results/probesx")
     assert flow.command == "storelab" and set(flow.raw_inputs) > set(flow.campaigns["results/probes"].raw_inputs)
     alone = joined("reference")
@@ -379,13 +375,13 @@ def test_joined_paper_without_one_file_is_made_again(at_root, tmp_path, monkeypa
         (tmp_path / name).mkdir()
         (tmp_path / name / "raw").symlink_to(ROOT / "results" / name / "raw")
     (folder / "tex").mkdir(parents=True)
-    for name in ("content", "front", "findings", "appendix"):
+    for name in ("paper", "conference"):
         (folder / "tex" / f"{name}.tex").write_bytes(derived.tex(""))
     joined("reference probes", results=str(tmp_path))
-    assert (folder / "tex" / "content.tex").exists()
-    (folder / "tex" / "findings.tex").unlink()
+    assert (folder / "tex" / "paper.tex").exists()
+    (folder / "tex" / "conference.tex").unlink()
     joined("reference probes", results=str(tmp_path))
-    assert not (folder / "tex" / "content.tex").exists()
+    assert not (folder / "tex" / "paper.tex").exists()
 
 
 # --- where it comes from --------------------------------------------------------------------------
@@ -427,11 +423,10 @@ def test_number_is_explained_by_its_row_and_points(work):
     axes = ("store", "workload", "engine", "object_size_bytes", "clients", "workers", "front_ends", "buckets")
     every = rows_of(work / "example/tables/points.csv")
     points = [r["key"] for r in every if all(r[c] == rows[place][c] for c in axes)]
-    for name in ("best_throughput_download", "NumBestThroughputDownload", "\\NumBestThroughputDownload"):
-        text = explained(name, "--campaign-dir", "results/example", "--all")
-        assert f"throughput.csv: line {place + 2} of {len(rows) + 1}" in text
-        assert f"value     {value['value']} MB/s" in text
-        assert len(points) == 3 and all(key in text for key in points) and "points    3:" in text
+    text = explained("best_throughput_download", "--campaign-dir", "results/example", "--all")
+    assert f"throughput.csv: line {place + 2} of {len(rows) + 1}" in text
+    assert f"value     {value['value']} MB/s" in text
+    assert len(points) == 3 and all(key in text for key in points) and "points    3:" in text
     text = explained("seed", "--campaign-dir", "results/example")
     assert "from plan.json" in text and "points    none" in text
 
@@ -493,8 +488,8 @@ def test_unknown_things_are_refused_with_a_suggestion(work):
 
 
 def test_join_takes_names_and_an_output_folder(work, tmp_path):
-    run = CliRunner().invoke(analysis.join, ["example", "--output", str(tmp_path / "p")])
-    assert run.exit_code == 0 and "files in" in run.output and (tmp_path / "p" / "tex" / "content.tex").exists()
+    run = CliRunner().invoke(analysis.join, ["example", "--output", str(tmp_path / "p"), "--paper-dir", str(PROSE)])
+    assert run.exit_code == 0 and "files in" in run.output and (tmp_path / "p" / "tex" / "paper.tex").exists()
 
 
 def test_versions_of_points_are_listed_once(tmp_path):

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from storelab.analysis.latex import throughput
+from storelab.analysis.latex import rates
 from storelab.analysis.parts import groups
 
 
@@ -39,11 +39,11 @@ def test_paper_shows_proof_next_to_request():
         {"access": "once"},
         {"access": "warm", "workers": 16, "access_proven": "warm"},
     )
-    lines = [line for line in throughput.accesses(table).splitlines() if line.startswith("s &")]
+    lines = [line for line in rates.accesses(table).splitlines() if line.startswith("s &")]
     assert [line.split(" & ")[3:6] for line in lines] == [
         ["cold", "cold", "101"],
         ["once", "not shown", "--"],
         ["warm", "warm", "0"],
     ], "without the warm row that has nothing cold to compare with"
-    assert throughput.accesses(table[table["access"] == "warm"]) == ""
-    assert throughput.accesses(table.drop(columns="access")) == ""
+    assert rates.accesses(table[table["access"] == "warm"]) == ""
+    assert rates.accesses(table.drop(columns="access")) == ""

@@ -104,8 +104,7 @@ def test_damaged_figures_and_tex_are_refused(folder, monkeypatch):
     for path, command in (
         (index, "figures"),
         (folder / "figures" / f"{first}.pdf", "figures"),
-        (folder / "tex" / "numbers.tex", "latex"),
-        (folder / "tex" / "sections.tex", "latex"),
+        (folder / "tex" / "paper.tex", "latex"),
     ):
         was = path.read_bytes()
         for kind, damage in DAMAGES.items():
@@ -113,10 +112,10 @@ def test_damaged_figures_and_tex_are_refused(folder, monkeypatch):
                 continue
             path.write_bytes(damage(was))
             with pytest.raises(UserError, match=f"{command} --campaign-dir") as told:
-                latex.build(folder, code.PACKAGE.parents[1] / "paper")
+                latex.build(folder)
             assert str(path) in str(told.value), (path, kind)
             if path == index:
-                assert in_process(folder, "latex", "--campaign-dir", str(folder), "figures")[0] == 2
+                assert in_process(folder, "latex", "--campaign-dir", str(folder), "paper")[0] == 2
         path.write_bytes(was)
 
 
@@ -125,8 +124,8 @@ def test_rebuild_makes_damaged_files_again(folder, capsys):
     (root / "campaigns").mkdir()
     (root / "config.yaml").write_text(f"campaign: c\nresults: {root}\nstores: {{far: {{kind: directory, path: /}}}}\n")
     (root / "campaigns" / "c.yaml").write_text(f"name: {name}\nsweeps: {{}}\n")
-    index, sections = folder / "figures" / "index.json", folder / "tex" / "sections.tex"
-    kept = {p: p.read_bytes() for p in (index, sections)}
+    index, paper = folder / "figures" / "index.json", folder / "tex" / "paper.tex"
+    kept = {p: p.read_bytes() for p in (index, paper)}
     first = next(iter(derived.figure(index)["figures"]))
 
     def begun() -> set[str]:
@@ -155,8 +154,8 @@ def test_rebuild_makes_damaged_files_again(folder, capsys):
                     folder, records.read_json(folder / "raw/plan.json")
                 )
                 path.write_bytes(was)
-        path = folder / "tex" / "numbers.tex"
+        path = folder / "tex" / "table_best.tex"
         was = path.read_bytes()
         path.write_bytes(damage(was))
-        assert begun() == {"sections.tex"}, kind
+        assert begun() == {"paper.tex"}, kind
         path.write_bytes(was)

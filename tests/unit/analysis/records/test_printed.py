@@ -9,11 +9,11 @@ import pytest
 from printed_rows import events, systems, threads, whole
 
 from storelab.analysis.figures import catalogue, draw, throughput
-from storelab.analysis.latex import FILE
-from storelab.analysis.latex.distribution import releases as latex_releases
-from storelab.analysis.latex.systems import one_client as latex_one_client
-from storelab.analysis.latex.systems import storage_lab as latex_storage_lab
-from storelab.analysis.latex.systems import table1 as latex_table1
+from storelab.analysis.latex import TABLES as TEX
+from storelab.analysis.latex import distribution as latex_releases
+from storelab.analysis.latex import rates as latex_one_client
+from storelab.analysis.latex import reads as latex_storage_lab
+from storelab.analysis.latex import systems as latex_table1
 from storelab.analysis.records import published
 from storelab.analysis.tables import TABLES, earlier, roles
 
@@ -39,7 +39,7 @@ def test_every_printed_number_has_a_place():
 
 
 def test_places_name_known_outputs():
-    known = {"tables": set(TABLES), "tex": set(FILE.declared), "figures": set(catalogue.FIGURES)}
+    known = {"tables": set(TABLES), "tex": set(TEX), "figures": set(catalogue.FIGURES)}
     known["numbers"] = {r["name"] for r in published.numbers()}
     for place in PLACES:
         assert len(published.standing(place)), (place, "there is no such row")
@@ -113,6 +113,6 @@ def test_daily_release_is_in_its_table(monkeypatch):
     row |= {"repository_median_objects": 1.0, "repository_median_mb": 1.0, "all_retries": 0, "all_failures": 0}
     rows = pd.DataFrame([row | {"usual_lag_s": math.nan, "longest_lag_s": math.nan}])
     monkeypatch.setattr(latex_releases.releases, "summary", lambda _: rows)
-    text = latex_releases.table(rows).replace(r"\,", "")
+    text = latex_releases.released(rows).replace(r"\,", "")
     for value in ("110", "18000000", "880000", "162000 $\\pm$ 28000", "7.45 $\\pm$ 3.78"):
         assert value in text, value

@@ -6,10 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from paths import ROOT
+from tex_files import facts
 
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.latex import scaling as latex
+from storelab.analysis.latex import rates as latex
+from storelab.analysis.latex import templates
+from storelab.analysis.latex.templates import Tex
 from storelab.analysis.records import selection as couplings
 from storelab.analysis.tables import throughput as of_rates
 from storelab.core import plan
@@ -298,15 +301,17 @@ def test_scaling_has_a_curve_along_the_rows():
     assert numbers["linearity_front_ends"].startswith(("1.0", "0.9"))
     assert r"Front-ends (with clients) 1--3" in latex.knees(found)
     unknown = found.assign(curve="cannot tell")
-    assert latex.knees(unknown) == "" and latex.told(found)["curves_told"] and not latex.told(unknown)["curves_told"]
+    assert latex.knees(unknown) == ""
 
 
 def test_the_paper_has_a_section_for_such_figures():
-    drawn = {"along_front_ends_clients": {}, "buckets": {}}
     points = pd.DataFrame({"front_ends": [1, 2], "clients": [1, 2]})
-    assert latex.flags(drawn, points) == {"along": True, "idle_front_ends": False}
-    assert latex.flags({"buckets": {}}, points.assign(clients=1)) == {"along": False, "idle_front_ends": True}
-    assert latex.along(pd.DataFrame([1]), drawn) == "\\FigAlongFrontEndsClients\n"
+    for clients, idle in (([1, 2], False), ([1, 1], True)):
+        assert facts(points=points.assign(clients=clients))["idle_front_ends"] is idle
+    values = {"along": ["along_front_ends_clients"], "figures": {"along_front_ends_clients": Tex("FIGURE")}}
+    for names, shown in ((values["along"], True), ([], False)):
+        text = templates.render(ROOT / "paper", "sections/along.tex", {**values, "along": names, "has": {}})
+        assert (r"\section{Along rows}" in text and "FIGURE" in text) is shown
 
 
 # Accounts and clients

@@ -158,9 +158,8 @@ def test_client_bound_points_are_half_filled(tables):
 
 def test_paper_has_table_of_ceilings(tables):
     tex = TexFiles("calibrated")
-    assert r"\HasCalibrationtrue" in tex["figures"] and r"\HasClientBoundtrue" in tex["figures"]
-    assert r"\newcommand{\NumClientBound}{4}" in tex["numbers"]
-    assert "80~\\%" in tex["numbers"].split("NumBoundFrom")[1][:12]
+    assert "4~groups of points are bound by the client" in tex["paper"]
+    assert r"A point above 80~\% of its ceiling" in tex["paper"]
     starts = ("put", "memory", "write", "read")
     rows = [line for line in tex["table_calibration"].splitlines() if line.startswith(starts)]
     assert len(rows) == len(tables["calibration"]) and any("https" in r and r"& -5 &" in r for r in rows)

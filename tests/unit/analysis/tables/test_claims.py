@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from throughput_rows import SCATTER, runs
 
-from storelab.analysis.latex.verdicts import claims as latex
+from storelab.analysis.latex import verdicts as latex
 from storelab.analysis.statistics import judging
 from storelab.analysis.tables import claims
 from storelab.analysis.tables import claims as table_of
@@ -387,9 +387,9 @@ def test_paper_has_judged_and_missing_claims():
     text = latex.claims(found)
     assert r"It scales 100~\% \& more." in text and r"\textbf{confirmed}" in text
     assert r"1 finding was not measured here. Campaigns that measure them at full size: \texttt{scaling} (1);" in text
-    assert "1: alpha" in latex.short(found) and latex.flags(found) == {"claims": True, "claims_decided": True}
+    assert "1: alpha" in latex.short(found)
     none = found[found["verdict"] == "not measured here"]
-    assert latex.claims(none) == latex.short(none) == "" and not any(latex.flags(none).values())
+    assert latex.claims(none) == latex.short(none) == ""
 
 
 def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
@@ -402,7 +402,7 @@ def test_paper_has_a_sentence_for_each_reason_of_the_undecided():
     named = {"one_run": {"clients": 1}, "busy_hosts": {"clients": 9}}
     models = {n: Claim.model_validate(claim | {"where": where}) for n, where in named.items()}
     found = table_of.judged(resolved(models, ALL), {"throughput": pd.concat([*few, *busy])})
-    assert set(found["verdict"]) == {UNDECIDED} and not latex.flags(found)["claims_decided"]
+    assert set(found["verdict"]) == {UNDECIDED}
     text = latex.claims(found)
     assert "There are too few runs; six runs or more of each point would decide: one run (4 systems)." in text
     assert "was busy; clients on hosts that the store does not use would decide: busy hosts (a, b)." in text

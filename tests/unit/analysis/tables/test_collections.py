@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from garbage_rows import make_table
 
-from storelab.analysis.latex.roles import collections as latex
+from storelab.analysis.latex import roles as latex
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import releases
 from storelab.core import records
@@ -52,7 +52,7 @@ def test_summary_is_over_valid_runs(table):
 
 
 def test_paper_has_row_for_each_point(table):
-    lines = [line for line in latex.table(table).splitlines() if line.endswith(r"\\") and "&" in line]
+    lines = [line for line in latex.collected(table).splitlines() if line.endswith(r"\\") and "&" in line]
     cells = [[cell.strip() for cell in line.removesuffix(r"\\").split("&")] for line in lines[1:]]
     assert len(cells) == 3 and all(len(row) == len(lines[0].split("&")) == 12 for row in cells)
     assert cells[0][0] == "alpha, replica-2; 40 workers per client"
@@ -60,15 +60,13 @@ def test_paper_has_row_for_each_point(table):
     assert cells[0][5:8] == ["200 [100, 300]", "6", "70.0 [60.0, 80.0]"]
     assert cells[0][9:] == ["6", "4", "0"] and cells[0][8] == "110"
     assert cells[2][0] == "beta; 400 workers per client" and cells[2][5] == "90" and cells[2][7:9] == ["--", "--"]
-    assert latex.flags(table) == {"collected_beside": True, "collected_lingering": True}
-    assert latex.flags(table.iloc[4:]) == {"collected_beside": False, "collected_lingering": False}
 
 
 def test_campaign_without_collection_has_columns_only():
     campaign = Campaign(Path(), {}, {}, {})
     made = releases.collections_table(campaign, pd.DataFrame(), pd.DataFrame())
     assert list(made) == list(releases.COLLECTION_COLUMNS) and made.empty
-    assert releases.collections_numbers(made) == [] and not any(latex.flags(made).values())
+    assert releases.collections_numbers(made) == []
 
 
 def test_days_of_roles_are_not_releases(tmp_path):

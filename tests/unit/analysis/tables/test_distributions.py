@@ -6,7 +6,7 @@ import pytest
 
 from storelab.analysis.figures import catalogue, draw, panels
 from storelab.analysis.figures import latency as figure
-from storelab.analysis.latex.systems import distributions as latex
+from storelab.analysis.latex import systems as latex
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import resources
 from storelab.core import records
@@ -202,7 +202,7 @@ def test_samples_that_are_all_zero_are_recorded(tmp_path):
 
 
 def test_quantities_have_panels_and_names():
-    assert {q for quantities in figure.COLUMNS for q in quantities} == set(resources.UNITS) == set(latex.SAID)
+    assert {q for quantities in figure.COLUMNS for q in quantities} == set(resources.UNITS) == set(latex.QUANTITIES)
     empty = pd.DataFrame(columns=[*BY, *resources.DISTRIBUTION_COLUMNS])
     assert draw.draw(catalogue.FIGURES["distributions"], empty) is None
 

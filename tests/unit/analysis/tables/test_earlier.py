@@ -7,7 +7,7 @@ from throughput_rows import groups
 
 from storelab.analysis.figures import catalogue, draw, panels, throughput
 from storelab.analysis.figures import systems as figure_earlier
-from storelab.analysis.latex.verdicts import earlier as latex
+from storelab.analysis.latex import verdicts as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import earlier
 

@@ -133,8 +133,8 @@ def test_paper_has_section_of_events():
     tex = TexFiles("timed", "events_throughput")
     assert tex["table_events"].count("emph{") == 2
     assert all(part in tex["table_events"] for part in ("2 jobs", "readahead of 1~MiB", "15~kB"))
-    assert r"\input{sections/events}" in tex["sections"]
-    assert r"\HasEventsThroughputtrue" in tex["figures"] and r"\HasEventsScantrue" in tex["figures"]
+    assert r"Figure~\ref{fig:events_throughput} shows the events" in tex["paper"]
+    assert "In the scan, 2 jobs" in tex["paper"]
 
 
 def test_names_of_settings():

@@ -5,7 +5,7 @@ import pytest
 from launch_rows import make_table
 
 from storelab.analysis.figures import catalogue, draw
-from storelab.analysis.latex.distribution import launches as latex
+from storelab.analysis.latex import distribution as latex
 from storelab.analysis.tables import releases
 
 
@@ -48,14 +48,12 @@ def test_text_compares_points_that_differ_in_the_cache(table):
     direct, nothing = table[table["http_cache"] == "none"], table.iloc[:0]
     assert [name for name, *_ in releases.launches_numbers(direct)] == ["launches_files", "launches_clients"]
     assert releases.launches_numbers(nothing) == []
-    for rows, cached in ((table, True), (direct, False), (nothing, False)):
-        assert latex.flags(rows) == {"launch_cached": cached}
 
 
 def test_headlines_compare_caches_of_cold_clients(table):
     """Warm clients at the most clients are faster, and are none of the two."""
     warm = table.assign(client_cache="kept", first_median_s=0.1)
-    found = {h.kind: h for h in latex.headlines(pd.concat([warm, table]))}
+    found = {h.kind: h for h in latex.launches_headlines(pd.concat([warm, table]))}
     assert [h.split("~")[0] for h in (h.value for h in found.values())] == ["3.75 [2.50, 5.00]", "1.25"]
     assert ["slowest client 6~s" in found["Application start, no HTTP cache"].where] == [True]
     assert "slowest client 2~s" in found["Application start, through Squid"].where
@@ -74,6 +72,6 @@ def test_figure_has_a_line_for_each_cache(table):
 
 
 def test_paper_has_a_line_for_each_group(table):
-    plain, cached = (line for line in latex.table(table).splitlines() if line.startswith("a; "))
+    plain, cached = (line for line in latex.launched(table).splitlines() if line.startswith("a; "))
     assert plain.split("&")[0].strip() == "a; no HTTP cache; cold clients" and "& 2 & 2 & 3.75" in plain
     assert cached.split("&")[0].strip() == "a; through Squid; cold clients" and "& 75 & 2.5" in cached

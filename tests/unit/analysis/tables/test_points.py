@@ -9,7 +9,7 @@ from make_examples import ONE_EACH, make
 from throughput_rows import only_row
 
 from campaigns import built
-from storelab.analysis.latex import points as latex
+from storelab.analysis.latex import campaign as latex
 from storelab.analysis.records.campaign import load
 from storelab.analysis.statistics import steadiness
 from storelab.analysis.tables import build, points

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from role_records import BIN, KILL, RESTART, T0, S, act, campaign_of, drawn, of_role, run_of, state, upload
+from tex_files import facts
 from throughput_rows import spread
 
 from storelab.analysis.latex import roles as latex
@@ -159,13 +160,12 @@ def test_text_quotes_longest_pause_and_sums_of_runs():
 
 
 def test_text_names_what_was_spared_only_where_there_is_any():
-    roles_table = pd.DataFrame({"workload": ["w"], "role": ["r"], "phase": ["during"]})
     rows = pd.DataFrame([recovered("cut", 1.0, states_told=1)])
-    flags = latex.flags(roles_table, rows, {})
-    assert not flags["recovery_spared"] and not flags["recovery_whole_later"]
+    assert ("recovery_without_failure", 0, "") in roles.recovery_numbers(rows)
+    assert not facts(recovery=rows)["recovery_whole_later"]
     rows = rows.assign(failed_operations=0, whole_after_median_s=3.0)
-    flags = latex.flags(roles_table, rows, {})
-    assert flags["recovery_spared"] and flags["recovery_whole_later"]
+    assert ("recovery_without_failure", 1, "") in roles.recovery_numbers(rows)
+    assert facts(recovery=rows)["recovery_whole_later"]
 
 
 # Headlines

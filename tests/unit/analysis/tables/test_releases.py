@@ -4,9 +4,10 @@ import made_records
 import pandas as pd
 import pytest
 from release_rows import day, make_table
+from tex_files import facts
 
 from storelab.analysis.figures import catalogue, draw
-from storelab.analysis.latex.distribution import releases as latex
+from storelab.analysis.latex import distribution as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import releases
 from storelab.core import records
@@ -91,9 +92,9 @@ def test_summary_is_that_of_the_last_day(table):
 
 def test_headlines_name_store_of_stratum(table):
     """Stratum 0 of a replication is on `b`; runs that only publish are preferred, however long they take."""
-    assert {h.kind: h.system for h in latex.headlines(table)} == {"Publishing": "b", "Replication": "a"}
+    assert {h.kind: h.system for h in latex.releases_headlines(table)} == {"Publishing": "b", "Replication": "a"}
     alone = table[table["stratum"] == 0].assign(workload="publish", publication_median_s=99.0)
-    found = next(h for h in latex.headlines(pd.concat([table, alone])) if h.kind == "Publishing")
+    found = next(h for h in latex.releases_headlines(pd.concat([table, alone])) if h.kind == "Publishing")
     assert (found.system, found.value) == ("a", "99~s")
 
 
@@ -122,13 +123,13 @@ def test_figure_of_many_days_has_lines(table):
 
 
 def test_paper_has_both_strata_and_2015(table):
-    text = latex.table(table)
+    text = latex.released(table)
     lines = [line for line in text.splitlines() if "&" in line]
     assert any(line.startswith("b; replication & 0 &") for line in lines)
     assert any(line.startswith("a; replication & 1 &") for line in lines)
     assert any("& 0 & 2 & 3 of 4 & 50 & 9" in line for line in lines), lines
     assert any("& 1 & 2 & 2 of 4 & 40" in line for line in lines)
     assert any("2015" in line and "110" in line and r"18\,000\,000" in line and r"880\,000" in line for line in lines)
-    assert latex.flags(table) == {"replicated": True, "release_flat": True}
-    for rows in (table[(table["stratum"] == 0) & (table["day"] < 3)], table.iloc[:0]):
-        assert latex.flags(rows) == {"replicated": False, "release_flat": False}
+    one = table[(table["stratum"] == 0) & (table["day"] < 3)]
+    assert [dict(n[:2] for n in releases.releases_numbers(rows))["releases_flat"] for rows in (table, one)] == [1, 0]
+    assert [facts(releases=rows)["replicated"] for rows in (table, one, table.iloc[:0])] == [True, False, False]

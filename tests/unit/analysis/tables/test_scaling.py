@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from storelab.analysis.latex.scaling import knees as latex
+from storelab.analysis.latex.rates import knees as latex
 from storelab.analysis.tables import throughput
 
 AXES = {"object_size_bytes": "Int64", "clients": "Int64", "front_ends": "Int64"}

@@ -6,7 +6,7 @@ import pandas as pd
 from printed_rows import events
 
 from storelab.analysis.figures import catalogue, draw
-from storelab.analysis.latex.systems import storage_lab as latex
+from storelab.analysis.latex import reads as latex
 from storelab.analysis.records import published
 from storelab.analysis.tables import earlier
 

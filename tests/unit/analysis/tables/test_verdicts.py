@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from make_examples import ONE_EACH, make
+from tex_files import facts
 
 from campaigns import built
 from storelab.analysis.latex import verdicts as latex
@@ -145,7 +146,7 @@ def test_full_links_are_named_and_contradictions_follow():
     assert "not known" not in both[0] and "not known for a (get, " in both[1] and "9 Mbit/s cannot be" in both[1]
     assert "tabular" not in latex.verdicts(pd.DataFrame([open_]))
     many = pd.DataFrame([row] * 8)
-    found = {n: latex.flags(pd.DataFrame(rows)) for n, rows in (("open", [open_]), ("one", [row]), ("many", many))}
+    found = {n: facts(verdicts=pd.DataFrame(rows)) for n, rows in (("open", [open_]), ("one", [row]), ("many", many))}
     assert {n: (f["limits_named"], f["limits_long"]) for n, f in found.items()} == {
         "open": (False, False),
         "one": (True, False),

@@ -1,21 +1,71 @@
-"""LaTeX of releases.csv: releases of software, published and replicated. May import: what `latex` may."""
+"""LaTeX of the distribution of software: starts of applications, releases. May import: what `latex` may."""
 
 from collections.abc import Iterator
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
-from storelab.analysis.latex.headlines import Headline, runs
-from storelab.analysis.latex.parts import THIN, escape, floating, left, row
+from storelab.analysis.latex.headlines import Headline, cell_lines, runs
+from storelab.analysis.latex.parts import THIN, escape, left, spread, stacked, tex_table
 from storelab.analysis.parts import words
 from storelab.analysis.records import published
 from storelab.analysis.tables import releases
 
+CACHES = ("http_cache", "client_cache")
 
-@SECTION("distribution", "released", "collected")
-@FILE("table_releases", "releases")
-@FILLED("released", "releases")
-def table(rows: pd.DataFrame) -> str:
+
+def launched(rows: pd.DataFrame) -> str:
+    """Each group of points: clients, caches, times, what came from where."""
+    apart = {"clients", *CACHES, *words.DEPLOYMENT_NAMES}
+    several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
+    lines = []
+    for _, r in rows.sort_values(["store", "clients", *CACHES], kind="stable").iterrows():
+        said = [words.deployment(r), *(words.value_text(c, r[c]) for c in (*CACHES, *several))]
+        cells = [escape("; ".join(filter(None, said))), f"{r['clients']:g}", f"{r['n']:g}"]
+        cells += [spread(r, "first", "s"), words.number(r["slowest_median_s"]), spread(r, "start", "s")]
+        cells += [
+            words.number(r[f"{name}_median_{unit}"], gap=THIN)
+            for name, unit in (("files", "per_s"), ("kept", "percent"), ("hit", "percent"), ("origin", "mb"))
+        ]
+        lines.append(cells)
+    caption = (
+        "Starts of an application: time to first run of the median client and of the slowest one, all of which begin "
+        "together; time of any start; files per second of all clients; part of the objects that a client had kept, and "
+        "of the requests for which the HTTP cache asked nothing of the store; what the store sent. Medians over the "
+        "runs."
+    )
+    head = ["System", "Clients", "n", "First [s]", "Slowest [s]", "Start [s]", "Files/s", r"Kept [\%]", r"Hits [\%]"]
+    heads = [stacked(h) for h in (*head, "Store [MB]")]  # nine columns of numbers stand beside the words
+    return tex_table(f"{left(2.6)}rrrrrrrrr", heads, lines, caption, "tab:launches")
+
+
+def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+    """Yield the time to first run of the most clients, cold ones where there are some, with each HTTP cache: of the
+    median client and of the slowest one."""
+    known = rows[rows["first_median_s"].notna()] if len(rows) else rows
+    known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
+    for system, own in known.groupby("deployment") if len(known) else []:
+        most = own[own["clients"] == own["clients"].max()]
+        cold = most[most["client_cache"] == "none"]
+        for cache, part in (cold if len(cold) else most).groupby("http_cache"):
+            r = part.loc[part["first_median_s"].astype(float).idxmin()]
+            lines, slowest = cell_lines(r, "first", "s"), f"slowest client {words.number(r['slowest_median_s'])}~s"
+            said = words.value_text("http_cache", cache)
+            where = ", ".join([slowest, escape(words.value_text("client_cache", r["client_cache"])), runs(r)])
+            yield Headline(
+                system=str(system),
+                kind=f"Application start, {said}",
+                unit="s",
+                asks="how long an application takes to start",
+                lines=(*lines, where),
+                value=f"{' '.join(lines)}~s",
+                of=f"until an application ran on the median of {words.plural(r['clients'], 'client')}",
+                where=f"{escape(said)}, {where}",
+                size=-float(r["first_median_s"]),
+                verb="needed",
+            )
+
+
+def released(rows: pd.DataFrame) -> str:
     """Each group of points by stratum: days, what it holds at the end, times; then what was published."""
     whole = releases.summary(rows)
     several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
@@ -27,11 +77,11 @@ def table(rows: pd.DataFrame) -> str:
         cells.append(f"{r['days_published']} of {r['days']}")
         cells += [words.number(r[f"repository_median_{unit}"], gap=THIN) for unit in ("objects", "mb")]
         cells += [words.number(r[name]) for name in ("day_s", "usual_lag_s", "longest_lag_s")]
-        lines.append(row([*cells, *(words.number(r[name], gap=THIN) for name in ("all_retries", "all_failures"))]))
+        lines.append([*cells, *(words.number(r[name], gap=THIN) for name in ("all_retries", "all_failures"))])
     files, volume = published.release_at_end()
     printed = ["0", "1", f"{published.release_days():g}"]
     printed += [f"$\\geq$ {words.number(value, gap=THIN)}" for value in (files, 1000 * volume)]
-    lines += [r"\midrule", row(["Huawei UDS, 2015", *printed, *[""] * 5])]
+    lines += [r"\midrule", ["Huawei UDS, 2015", *printed, *[""] * 5]]
     a_day = [
         rf"{words.number(mean, gap=THIN)} $\pm$ {words.number(deviation, gap=THIN)}"
         for mean, deviation in zip(published.release(), published.release_spread(), strict=True)
@@ -45,7 +95,7 @@ def table(rows: pd.DataFrame) -> str:
         f"{a_day[0]} new files and {a_day[1]}~GB a day (mean and standard deviation over the days)."
     )
     head = ["System", "Stratum", "n", "Days", "Objects", "MB", "Day [s]", "Lag [s]", "Most [s]", "Retries", "Failed"]
-    return floating(f"{left(3.4)}rrrrrrrrrr", caption, "tab:releases", head, lines)
+    return tex_table(f"{left(3.4)}rrrrrrrrrr", head, lines, caption, "tab:releases")
 
 
 def _system(r: pd.Series) -> str:
@@ -54,18 +104,7 @@ def _system(r: pd.Series) -> str:
     return words.deployment(r) if place == r["store"] else place
 
 
-@FLAGS("distribution", "releases")
-def flags(rows: pd.DataFrame) -> dict[str, bool]:
-    """What the section's prose rests on."""
-    zero = rows[rows["stratum"] == 0] if len(rows) else rows
-    return {
-        "replicated": bool(len(rows)) and bool((rows["stratum"] == 1).any()),
-        "release_flat": bool(len(zero)) and bool((zero["published"] < zero["n"]).any()),
-    }
-
-
-@HEADLINES("releases", "releases")
-def headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
     """Yield the time of a day that was published, of runs that only publish where there are some, and the lag of the
     second stratum; of several groups the shortest."""
     whole = releases.summary(rows) if len(rows) else rows

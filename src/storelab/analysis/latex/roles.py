@@ -1,5 +1,7 @@
-"""LaTeX of points with roles: their phases, what faults did and how stores recovered, what became of acknowledged
-writes. May import: what `latex` may."""
+"""LaTeX of points with roles: their phases, faults and recovery, acknowledged writes, series, garbage collections.
+
+May import: what `latex` may.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.latex import FILE, FILLED, FLAGS, HEADLINES, SECTION
-from storelab.analysis.latex.headlines import Headline, runs
-from storelab.analysis.latex.latency import AT_LEAST, WHY_AT_LEAST, at_least
-from storelab.analysis.latex.parts import LINE_END, THIN, camel, escape, few, floating, left, row
+from storelab.analysis.latex.headlines import Headline, of_wrong, runs
+from storelab.analysis.latex.parts import LINE_END, THIN, escape, few, left, row, tex_table
+from storelab.analysis.latex.rates import AT_LEAST, WHY_AT_LEAST, at_least
 from storelab.analysis.parts import groups, words
-from storelab.analysis.records.roles import DURING, THROUGHOUT
-from storelab.analysis.tables import guarantees, roles
+from storelab.analysis.records.roles import DURING
+from storelab.analysis.statistics.steadiness import FALLS, RISES
+from storelab.analysis.tables import guarantees, releases, roles, soak
 from storelab.analysis.tables.guarantees import upper_bound
 from storelab.analysis.tables.latency import BOUNDS
 from storelab.analysis.tables.releases import COLLECTS
@@ -59,9 +61,6 @@ def _summed(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).reset_index(drop=True)
 
 
-@SECTION("several", "roles_phases")
-@FILE("table_roles", "roles")
-@FILLED("roles_phases", "roles")
 def phases(table: pd.DataFrame) -> str:
     """Rate and latency of each role and phase, and the ratios to `before`; of a series over its parts."""
     rows = _summed(table)
@@ -93,7 +92,7 @@ def phases(table: pd.DataFrame) -> str:
     caption += ", and of the ratios of rate and p99 to those of the same run before the disturbance" if ratios else ""
     caption += "; failed operations of all runs. Length: median length of the phase in seconds."
     caption += f" {WHY_AT_LEAST}" if any(AT_LEAST in line for line in lines) else ""
-    return floating(f"ll{'r' * (len(head) - 2)}", caption, "tab:roles", head, lines)
+    return tex_table(f"ll{'r' * (len(head) - 2)}", head, lines, caption, "tab:roles")
 
 
 def _width(rows: Sequence[Sequence[str]]) -> float:
@@ -102,8 +101,6 @@ def _width(rows: Sequence[Sequence[str]]) -> float:
     return round(min(WIDEST, sum(CM * n + GAP for n in letters) - GAP), 1)
 
 
-@FILE("table_recovery", "recovery")
-@FILLED("recovered", "recovery")
 def recovered(table: pd.DataFrame) -> str:
     """What each fault did to each role, and when the store was whole again; then what was published."""
     own, lines = roles.measured(table), []
@@ -140,7 +137,7 @@ def recovered(table: pd.DataFrame) -> str:
     ]
     units = ["", "", "", *["[s]"] * 4, *[r"[\%]"] * 3]
     named = [_stacked([name, unit]) if unit else name for name, unit in zip(head, units, strict=True)]
-    return floating(f"{left(2.6)}rrrrrrrrr", caption, "tab:recovery", named, lines)
+    return tex_table(f"{left(2.6)}rrrrrrrrr", named, lines, caption, "tab:recovery")
 
 
 def _stacked(cells: list[str]) -> str:
@@ -166,8 +163,6 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
     )
 
 
-@SECTION("durability", "ledger")
-@FILE("table_durability", "durability")
 def kept(table: pd.DataFrame) -> str:
     """What became of acknowledged writes, by reading, with upper bounds."""
     when = {"down": "while down", "recovered": "afterwards", "end": "at the end"}
@@ -176,15 +171,13 @@ def kept(table: pd.DataFrame) -> str:
         acknowledged = sum(r[f"acknowledged_{kind}"] for kind in guarantees.KINDS)
         counts = [acknowledged, r["read"], *(r[name] for name in guarantees.WRONG), r["unreadable"]]
         lines.append(
-            row(
-                [
-                    escape(f"{words.value_text('workload', r['workload'])}: {settings(table, r)}"),
-                    escape(when.get(r["when"], r["when"])),
-                    f"{r['n']:g}",
-                    *(words.number(count, gap=THIN) for count in counts),
-                    words.number(r["wrong_upper95_percent"], significant=2),
-                ]
-            )
+            [
+                escape(f"{words.value_text('workload', r['workload'])}: {settings(table, r)}"),
+                escape(when.get(r["when"], r["when"])),
+                f"{r['n']:g}",
+                *(words.number(count, gap=THIN) for count in counts),
+                words.number(r["wrong_upper95_percent"], significant=2),
+            ]
         )
     caption = (
         "Durability: writes and deletions that were acknowledged, what was read back of them in all n runs, and how "
@@ -194,37 +187,9 @@ def kept(table: pd.DataFrame) -> str:
     )
     wrong = [w.capitalize() for w in guarantees.WRONG]
     head = ["System, fault", "Read", "n", _stacked(["Acknow-", "ledged"]), "Objects", *wrong, "Unreadable", "Bound"]
-    return floating(f"{left(3.0)}lrrrrrrrrr", caption, "tab:durability", head, lines)
+    return tex_table(f"{left(3.0)}lrrrrrrrrr", head, lines, caption, "tab:durability")
 
 
-@FILE("timelines", "timeline", "drawn")
-def timelines(table: pd.DataFrame, drawn: Mapping[str, Any]) -> str:
-    """The figures over time, in the order of the plan, and a sentence with their numbers: one of them may be on the
-    first page."""
-    names = [name for name, entry in drawn.items() if entry["table"] == "timeline.csv"]
-    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
-    said = f"Figures~{named} have" if len(names) > 1 else f"Figure~{named} has"
-    return f"{said} one time axis for all panels.\n" + "".join(f"\\Fig{camel(name)}\n" for name in names)
-
-
-@FLAGS("several", "roles", "recovery", "drawn")
-def flags(table: pd.DataFrame, faults: pd.DataFrame, drawn: Mapping[str, Any]) -> dict[str, bool]:
-    """What the section's prose depends on."""
-    own = roles.measured(faults)
-    return {
-        "roles_together": bool(len(table)) and bool((table.groupby("workload")["role"].nunique() > 1).any()),
-        "roles_disturbed": bool(len(table)) and bool((table["phase"] != THROUGHOUT).any()),
-        "timelines": any(entry["table"] == "timeline.csv" for entry in drawn.values()),
-        "recovery_failed": bool(len(own)) and bool(own["failed_operations"].sum()),
-        "recovery_spared": bool(len(own)) and bool((own["failed_operations"] == 0).any()),
-        "recovery_whole_later": bool(len(own)) and bool((own["whole_after_median_s"] > 0).any()),
-        "recovery_states": bool(len(own)) and bool(own["states_told"].sum()),
-        "recovery_unnoticed": bool(len(own)) and bool(own["never_noticed"].sum()),
-        "recovery_stuck": bool(len(own)) and bool(own[["never_whole", "never_served"]].sum().sum()),
-    }
-
-
-@HEADLINES("roles", "roles")
 def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
     """What the role that lost most kept of its rate while others worked, and in the other cases of its sweep; faults
     are those of `of_faults`, garbage collections those of `collections`."""
@@ -282,7 +247,6 @@ def _range(values: "pd.Series[float]") -> str:
     return " to ".join(dict.fromkeys(words.number(v, gap=THIN) for v in (values.min(), values.max())))
 
 
-@HEADLINES("recovery", "recovery")
 def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
     """What each fault cost, the longest time until redundancy was whole, and in how many runs nothing was noticed."""
     own = roles.measured(table)
@@ -366,23 +330,116 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
         yield f"{said} with {words.number(p99)} times the p99" if name == "after" and pd.notna(p99) else said
 
 
-@HEADLINES("durability", "durability")
 def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
     """The acknowledged writes that were wrong in the end, with the upper bound."""
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
-        counts = f"{words.number(wrong, gap=THIN)} of {words.number(read, gap=THIN)}"
         bound = f"at most {words.number(100 * upper_bound(wrong, read))}~\\%"
-        yield Headline(
-            system=str(system),
-            kind="Acknowledged, then wrong",
-            unit="objects",
-            asks="whether acknowledged objects stay",
-            lines=(counts, bound),
-            value=counts,
-            of="acknowledged objects wrong",
-            where=bound,
-            size=-wrong / max(read, 1),
-            verb="had",
+        asks = "whether acknowledged objects stay"
+        yield of_wrong(system, (wrong, read), "Acknowledged, then wrong", asks, "acknowledged objects wrong", bound)
+
+
+def trends(table: pd.DataFrame) -> str:
+    """Each metric of each series: its median, its slope with the interval, and what that is called."""
+    lines, last, named = [], None, soak.titles(table["series"])
+    for _, r in table.iterrows():
+        if r["series"] != last:
+            last = r["series"]
+            text = rf"\raggedright\emph{{{escape(named[last])}}}"
+            lines.append(rf"\multicolumn{{6}}{{@{{}}p{{13cm}}@{{}}}}{{{text}}} \\*")
+        unit = r["unit"].replace("1/s", "operations/s")
+        cells = [escape(f"{soak.in_words(r)} [{unit}]"), f"{r['n']:g}", words.number(r["level"], gap=THIN)]
+        cells.append(words.spread([r[f"slope_{part}per_hour"] for part in ("", "low_", "high_")], THIN))
+        lines.append([*cells, soak.change_text(r, gap=THIN), escape(r["trend"])])
+    caption = (
+        "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
+        "change from the first to the last part in percent of where the fitted line begins, and what the test of Mann "
+        "and Kendall says. Within a part: what "
+        "clients gathered in one, the median over the parts."
+    )
+    head = ["", "Parts", "Median", "Slope per hour", r"Change [\%]", "Trend"]
+    return tex_table(f"{left(5.6)}rrrrl", head, lines, caption, "tab:soak")
+
+
+def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headline]:
+    """What rose or fell over the parts of the longest series; else that nothing did."""
+    for store, rows in table.groupby("store") if len(table) else []:
+        moving = rows[rows["trend"].isin([RISES, FALLS])]
+        moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
+        said = [escape(soak.moved(r)) for _, r in moving.iterrows()]
+        rate = rows[rows["metric"] == "rate"].sort_values("level").iloc[-1]
+        level = words.number(rate["level"], gap=THIN)
+        parts_said, hours = (
+            words.plural(rate["n"], "part"),
+            words.number(soak.hours(parts[parts["store"] == store]).max()),
         )
+        yield Headline(
+            system=str(store),
+            kind="Rate over hours",
+            unit="operations/s",
+            asks="what changes over hours",
+            lines=(level, f"{soak.change_text(rate, gap=THIN)}~\\% over {hours}~h"),
+            value=f"{level}~operations/s over {hours}~h",
+            of=f"while {words.listed(said)}" if said else "while nothing rose or fell",
+            where=f"median of {parts_said}",
+            size=float(rate["level"]),
+            verb="held",
+        )
+
+
+def collected(rows: pd.DataFrame) -> str:
+    """Each point that collected: how much, how fast, what uploads felt of it, what was left."""
+    found = releases.collections_summary(rows)
+    several = [c for c in releases.AXES if rows[c].nunique() > 1]
+    lines = []
+    for _, r in found.iterrows():
+        said = [r["system"], words.settings((c, r[c]) for c in several)]
+        cells = [escape("; ".join(filter(None, said))), f"{r['n']:g}"]
+        cells += [words.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
+        cells += [_times(r, "deletes_per_s"), words.number(r["sweep_s_median"])]
+        cells += [_times(r, name, 100) for name in releases.FELT]
+        lines.append([*cells, *(words.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))])
+    caption = (
+        "Garbage collected from a repository of software: objects that the days which are kept need, objects that only "
+        "older days need and their size; deletions per second and seconds of the sweep; the rate of uploads beside it, "
+        "in percent of that before, meanwhile and afterwards: median [low, high] over n runs. Then requests that were "
+        "sent again, and dead objects that were there right afterwards and a while later, in all runs."
+    )
+    head = ["System", "n", "Alive", "Dead", "MB", "Deleted/s", "Sweep [s]", r"During [\%]", r"After [\%]"]
+    head += ["Retries", "Lingering", "Left"]
+    return tex_table(f"{left(2.8)}rrrrrrrrrrr", head, lines, caption, "tab:collections")
+
+
+def _times(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
+    """`950 [900, 990]`; the bare number where there is one run."""
+    return words.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
+
+
+def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
+    """The fastest sweep, and the rate that it left to uploads."""
+    found = releases.collections_summary(rows) if len(rows) else rows
+    for system, own in found.groupby("system") if len(found) else []:
+        for kind, name, factor, unit, of, verb in (
+            ("Garbage collection", "deletes_per_s", 1.0, "deletions/s", "in garbage collection", "reached"),
+            ("Uploads meanwhile", "uploads_during_ratio", 100.0, r"\%", "of its rate of uploads meanwhile", "kept"),
+        ):
+            known = own[own[f"{name}_median"].notna()]
+            if known.empty:
+                continue
+            r = known.loc[known["deletes_per_s_median"].astype(float).idxmax()]
+            median, _, rest = _times(r, name, factor).partition(" [")
+            lines = (median, *([f"[{rest}"] if rest and r["n"] > 1 else []))
+            dead = f"{words.number(r['dead'], gap=THIN)} dead objects, {runs(r)}"
+            yield Headline(
+                system=str(system),
+                kind=kind,
+                unit=unit.replace("\\", ""),
+                asks="what garbage collection costs",
+                lines=(*lines, dead),
+                value=f"{' '.join(lines)}~{unit}",
+                of=of,
+                where=dead,
+                size=float(r[f"{name}_median"]),
+                verb=verb,
+            )

@@ -1,0 +1,183 @@
+"""Numbers that the text quotes, and the tables of the campaign as a whole: its environment, its points that are in no
+median, failed operations, ceilings of the clients. May import: what `latex` may."""
+
+import re
+
+import pandas as pd
+
+from storelab.analysis.latex.parts import THIN, breakable, escape, left, shares, stacked, tex_table, title
+from storelab.analysis.latex.templates import Tex
+from storelab.analysis.parts import words
+from storelab.analysis.records.links import rate
+from storelab.analysis.tables import calibration
+from storelab.analysis.tables.errors import labels
+from storelab.analysis.tables.numbers import DEFINITIONS
+from storelab.core import units
+from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
+from storelab.core.calibration import OPERATION
+
+MOST_VALUES = 4  # of a captured setting that have a row each
+
+
+def shown(name: str, value: str, unit: str, source: str = "") -> str:
+    """Return a number of `numbers.csv` as it is in the text, with its unit: integers and constants of definitions as
+    they are, measured values to 3 digits."""
+    if re.fullmatch(r"-?\d+(\.0)?", value):
+        text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
+    elif re.fullmatch(r"-?\d+\.\d+", value) and source == DEFINITIONS:
+        text = value
+    elif re.fullmatch(r"-?\d+(\.\d+)?(e[+-]?\d+)?", value):
+        text = words.number(float(value), gap=THIN)
+    else:
+        text = escape(value)
+    return f"{text}~{escape(unit)}" if unit else text
+
+
+def numbers(table: pd.DataFrame) -> dict[str, Tex]:
+    """Return the numbers of `numbers.csv` as the templates print them. A count of zero is false in an `if`."""
+    return {
+        r.name: Tex(shown(r.name, r.value, r.unit, r.source), (r.value, r.unit) != ("0", ""))
+        for r in table.itertuples(index=False)
+    }
+
+
+def _value(item: str, value: str) -> str:
+    """A captured value in words: sizes exactly where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+    if item.endswith("_bits_per_s"):
+        return ", ".join(rate(int(v)) if v.isdigit() else v for v in value.split(", "))
+    if not (item.endswith("_bytes") and value.isdigit()):
+        return value
+    exact = units.format_size(int(value))
+    return exact if len(exact) <= 9 else units.human_size(float(value))
+
+
+def environment(table: pd.DataFrame) -> str:
+    """What the machine captured; the last column counts the points where a value differs between points."""
+    lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
+    ranks = ("environment", "clients", "store", "engine", "checks")
+    for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
+        rows = table[table["group"] == group]
+        lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf"))
+        for name, same in rows.groupby("item", sort=False):
+            path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots of a key are part of a name
+            item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
+            values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
+            if len(values) > MOST_VALUES:  # an axis of the campaign
+                by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
+                values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
+                counts = [sum(counts)]
+            told = ["" if n == total[group] else str(n) for n in counts]
+            lines += [[item, breakable(escape(v)) or "--", n] for v, n in zip(values, told, strict=True)]
+    caption = (
+        "Environment, systems and engines as captured with the records; a count of points stands where a value does "
+        "not hold for all of its group. A dash: not set, or not known."
+    )
+    head = ["Item", "Value", "Points"]
+    return tex_table(f"{left(4.2, 10.0)}r", head, lines, caption, "tab:environment", floats=False)
+
+
+def _with_reasons(points: pd.DataFrame, state: str, caption: str) -> str:
+    rows = points[points["state"] == state]
+    lines = [[breakable(escape(r.key)), escape(r.reason)] for r in rows.itertuples(index=False)]
+    return tex_table(left(7.5, 8.2), ["Point", "Reason"], lines, caption, f"tab:{state}", floats=False)
+
+
+def failed(points: pd.DataFrame) -> str:
+    """Every failed point with its reason."""
+    return _with_reasons(points, "failed", "Points that failed, with the reason as recorded. They are in no median.")
+
+
+def tried(points: pd.DataFrame) -> str:
+    """Every point that was tried more than once, with what became of its other tries."""
+    rows = points[points["tries"] > 1]
+    lines = [[breakable(escape(r.key)), escape(r.other_tries)] for r in rows.itertuples(index=False)]
+    caption = "Points that were tried more than once, and what became of the tries that do not count."
+    return tex_table(left(7.5, 8.2), ["Point", "Other tries"], lines, caption, "tab:tried", floats=False)
+
+
+def invalid(points: pd.DataFrame) -> str:
+    """Every invalid run with its reason."""
+    caption = (
+        "Runs that are invalid: measured, but with more failed operations than the campaign's budget, or with more of "
+        "the workers' time lost to operations that hung. They are in no median."
+    )
+    return _with_reasons(points, "invalid", caption)
+
+
+def errors(table: pd.DataFrame) -> str:
+    """Failed operations by store, workload, op and class, over all runs."""
+    found = table.assign(c=labels(table))
+    lines = []
+    for (store, workload, op, name), g in found.groupby(["store", "workload", "op", "c"], sort=True):
+        cells = [store, workload, op, name, f"{g['key'].nunique()}", f"{g[g['state'] == 'invalid']['key'].nunique()}"]
+        shares = [words.number(g["operations"].sum(), gap=THIN), words.number(100 * g["fraction"].max(), significant=2)]
+        times = [words.number(g["first_s"].min(), places=1), words.number(g["last_s"].max(), places=1)]
+        lines.append([*map(escape, cells), *shares, *times])
+    caption = (
+        "Failed operations by class: the HTTP status, where there was one, with the error code of the answer or the "
+        "engine's error; runs in which it was seen, those of them that are invalid, operations of all runs, the "
+        "largest fraction of the operations of one run, and the earliest and the latest time in a run, counted from "
+        "the agreed start. Of the class Hung are operations that were given up some time after the deadline; "
+        "the times are those of giving up."
+    )
+    head = ["Store", "Workload", "", "Class", "Runs", "Invalid", "Failed", r"Most [\%]", "First [s]", "Last [s]"]
+    return tex_table(f"lll{left(4.2)}rrrrrr", head, lines, caption, "tab:errors", floats=False)
+
+
+# What tells ceilings apart beside operation and engine; left out where it does not vary from its default.
+AXES = tuple(c for c in calibration.AGREE if c not in (OPERATION.column, ENGINE.column))
+CEILING_AXES = (OBJECT_SIZE.column, CLIENTS.column, WORKERS.column)
+
+
+def _ceiling_cell(column: str, value: object) -> str:
+    if column.endswith("_bytes"):
+        return units.format_size(int(value)) if int(value) else "--"  # type: ignore[call-overload]
+    return escape(str(value)) if value or column != KEYS.column else "--"
+
+
+def ceilings(table: pd.DataFrame) -> str:
+    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients
+    for an operation."""
+    axes = [c for c in AXES if c in CEILING_AXES or (table[c] != calibration.AGREE[c]).any()]
+    lines = []
+    for _, r in table.iterrows():
+        numbers = [r["before_rate_per_s"], r["after_rate_per_s"], r["throughput_mb_per_s"]]
+        before, after, throughput = (
+            words.number(v, places=0 if not pd.isna(v) and v >= 100 else None, gap=THIN) for v in numbers
+        )
+        drift = "--" if pd.isna(r["drift_percent"]) else f"{r['drift_percent']:+.0f}"
+        cells = [
+            escape(calibration.shown(r)),
+            escape(r["engine"] if r["engine"] != "none" else "--"),
+            *(_ceiling_cell(c, r[c]) if c != "scheme" or r["target"] == "network" else "--" for c in axes),
+        ]
+        lines.append(
+            [
+                *cells,
+                before,
+                after,
+                drift,
+                throughput,
+                words.number(r["client_cpu_ms_per_operation"], gap=THIN),
+                shares(r),
+            ]
+        )
+    head = [
+        "",
+        "Engine",
+        *(words.heading(c) for c in axes),
+        "Before [1/s]",
+        "After [1/s]",
+        r"Drift [\%]",
+        "MB/s",
+        "CPU [ms]",
+        r"CPU [\%]",
+    ]
+    caption = (
+        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops "
+        "over memory and files, before the campaign and after it; throughput of the larger one; CPU of the clients for "
+        "one operation; CPU of the clients / of the null server in percent of the host's cores."
+    )
+    heads = [stacked(h) for h in head]  # as narrow as the numbers below
+    spec = "ll" + r"@{\hspace{6pt}}r" * (len(heads) - 2)
+    return tex_table(spec, heads, lines, caption, "tab:calibration", floats=False)

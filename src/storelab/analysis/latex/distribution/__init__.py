@@ -1,1 +1,0 @@
-"""LaTeX of the distribution of software. May import: what `latex` may."""

@@ -1,0 +1,284 @@
+"""LaTeX of what systems can do, whether their answers are true, what space they take, and how use is spread.
+
+May import: what `latex` may.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pandas as pd
+
+from storelab.analysis.latex.headlines import Headline, of_wrong
+from storelab.analysis.latex.parts import (
+    PAGE,
+    THIN,
+    below,
+    breakable,
+    escape,
+    left,
+    spread,
+    stacked,
+    tex_table,
+    title,
+    upright,
+)
+from storelab.analysis.parts import groups, words
+from storelab.analysis.parts.groups import labelled
+from storelab.analysis.tables.earlier import ASKED, PUBLISHED
+from storelab.analysis.tables.guarantees import SCENARIOS, upper_bound
+from storelab.analysis.tables.resources import CLIENTS, COUNTERS, PLACE, SPACE_METRICS, UNITS, evenly_given, shown
+from storelab.core import units
+
+ANSWERS = {
+    "yes": "yes",
+    "no": "\\textbf{no}",
+    "differs": "\\textbf{differs}",
+    "not tried": "--",
+    "error": "error",
+    "unclear": "unclear",
+}
+
+
+def capabilities(table: pd.DataFrame) -> str:
+    """A row per question, grouped by topic, and a column per deployment: yes, no, differs, or -- where it was not
+    tried."""
+    rows = labelled(table)
+    deployments, lines = list(rows["deployment"].unique()), []
+    for topic, group in rows.groupby("topic", sort=False):
+        lines.append(title(1 + len(deployments), escape(_plain(topic))))
+        for check, answers in group.groupby("check", sort=False):
+            of = answers.set_index("deployment")["answer"]
+            lines.append([escape(_plain(check)), *(ANSWERS.get(of.get(d), "") for d in deployments)])
+    caption = (
+        "What the systems can do, as found by asking them over the wire and verifying every answer: yes, no, or "
+        "differs from what the question expects; a dash: not tried; empty: no question for this protocol. The evidence "
+        "of what is not a yes stands in Table~\\ref{tab:evidence}."
+    )
+    head = ["", *upright(deployments)]
+    return tex_table("l" + "c" * len(deployments), head, lines, caption, "tab:capabilities", floats=False)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def evidence(table: pd.DataFrame) -> str:
+    """What the systems answered where it is not a plain yes."""
+    rows = labelled(table[table["answer"].isin(["no", "differs", "unclear", "error"])]) if len(table) else table
+    if rows.empty:
+        return ""
+    lines = [
+        [
+            escape(r.deployment),
+            escape(_plain(r.check)),
+            escape(r.answer),
+            breakable(escape(re.sub(r"\s+", " ", str(r.evidence))[:400])),
+        ]
+        for r in rows.itertuples(index=False)
+    ]
+    spec = f"{left(2.2, 3.8)}l{left(7.6)}"
+    head, caption = ["System", "Question", "Answer", "Evidence"], "Evidence of answers that are not a plain yes."
+    return tex_table(spec, head, lines, caption, "tab:evidence", floats=False)
+
+
+def capabilities_headlines(table: pd.DataFrame) -> Iterator[Headline]:
+    """How many of the questions that were tried a system answered with yes."""
+    tried = table[table["answer"] != "not tried"] if len(table) else table
+    for system, rows in labelled(tried).groupby("deployment") if len(tried) else []:
+        yes = int((rows["answer"] == "yes").sum())
+        yield Headline(
+            system=str(system),
+            kind="Answered with yes",
+            unit="",
+            asks="how many questions of the probe get a yes",
+            lines=(f"{yes} of {len(rows)}",),
+            value=f"{yes} of {len(rows)} questions",
+            of="with yes",
+            where="",
+            size=yes / len(rows),
+            verb="answered",
+        )
+
+
+def consistency(table: pd.DataFrame) -> str:
+    """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of
+    all."""
+    rows = groups.labelled(table)
+    deployments, lines = list(rows["deployment"].unique()), []
+    for scenario, group in rows.groupby("scenario", sort=False):
+        for front_end in ("same", "other"):
+            part = group[group["front_end"] == front_end]
+            if part.empty:
+                continue
+            sums = part.groupby("deployment")[["anomalies", "tried"]].sum()
+            cells = []
+            for d in deployments:
+                n, tried = (int(v) for v in sums.loc[d]) if d in sums.index else (0, 0)
+                text = f"{n} of {words.grouped(str(tried), THIN)}"
+                cells.append("" if not tried else f"\\textbf{{{text}}}" if n else text)
+            said = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (
+                ", another front-end" if front_end == "other" else ""
+            )
+            lines.append([escape(said), *cells])
+    total = rows.groupby("deployment")[["anomalies", "tried", "errors"]].sum()
+    bounds = [upper_bound(int(total.loc[d, "anomalies"]), int(total.loc[d, "tried"])) for d in deployments]
+    lines += [
+        r"\midrule",
+        ["Upper 95\\,\\% bound of the fraction, all scenarios", *(f"{100 * b:.2g}\\,\\%" for b in bounds)],
+    ]
+    lines.append(
+        ["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)]
+    )
+    caption = (
+        "Anomalies of the answers that were judged, under load, by scenario. An operation that fails is an error and "
+        "no try. The bound is the one-sided exact one of Clopper and Pearson."
+    )
+    head = ["", *upright(deployments)]
+    return tex_table("l" + "r" * len(deployments), head, lines, caption, "tab:consistency", floats=False)
+
+
+def consistency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
+    """How many answers that were judged were wrong."""
+    for system, rows in groups.labelled(table).groupby("deployment") if len(table) else []:
+        counts = (int(rows["anomalies"].sum()), int(rows["tried"].sum()))
+        yield of_wrong(system, counts, "Wrong answers", "whether answers are right under load", "answers wrong")
+
+
+def space(table: pd.DataFrame) -> str:
+    """Raw bytes used per byte stored by deployment and object size, and how long giving back took."""
+    rows, lines = groups.labelled(table), []
+    for _, r in rows.sort_values(["object_size_bytes", "deployment"]).iterrows():
+        cells = [
+            escape(r["deployment"]),
+            units.format_size(int(r["object_size_bytes"])),
+            words.number(r["stored_mb"], gap=THIN),
+            f"{r['n']:g}",
+        ]
+        lines.append([*cells, *(spread(r, *metric) for metric in SPACE_METRICS), words.number(r["reclaim_s"])])
+    head = [
+        "System",
+        "Objects",
+        "Stored [MB]",
+        "n",
+        "After uploads",
+        "After deletion",
+        "After reclaiming",
+        "Reclaim [s]",
+    ]
+    return tex_table(f"{left(3.6)}lrrrrrr", [stacked(h) for h in head], lines, size="footnotesize", most=PAGE)
+
+
+TABLE1_NUMBERS = ("capacity_tb", "front_ends", "storage_nodes", "disk_tb")
+TABLE1_HEAD = (
+    "System",
+    "Capacity [TB]",
+    "Front-ends",
+    "Storage nodes",
+    "Disk [TB]",
+    "Multipart upload",
+    "Several ranges",
+    "Redundancy",
+)
+
+
+def table1(table: pd.DataFrame) -> str:
+    """The printed systems, then ours."""
+    lines: list[str] = []
+    for source, rows in table.groupby("source", sort=False):
+        said = "Published" if source == PUBLISHED else "Here: as deployed, and as the probe found them"
+        lines += [*([r"\midrule"] if lines else []), title(len(TABLE1_HEAD), said)]
+        lines += [_system_line(r, source == PUBLISHED) for _, r in rows.iterrows()]
+    return tex_table(f"{left(5.0)}rrrrcc{left(1.7)}", [stacked(h) for h in TABLE1_HEAD], lines, most=PAGE)
+
+
+def _system_line(r: pd.Series, printed: bool) -> str:
+    version = "" if pd.isna(r["version"]) else str(r["version"]).partition(" ")[0][:18]
+    name = r["name"] if printed else " ".join(filter(None, [f"{r['system']}:", str(r["name"]), version]))
+    cells = [escape(name), *(words.number(r[c], gap=THIN) for c in TABLE1_NUMBERS)]
+    cells += ["--" if pd.isna(r[c]) else ANSWERS.get(r[c], escape(r[c])) for c in ASKED]
+    return [*cells, "--" if pd.isna(r["redundancy"]) else escape(r["redundancy"])]
+
+
+SOURCES = {COUNTERS: "own counters", CLIENTS: "clients"}
+FROM_SOURCES = {COUNTERS: "the front-ends' own counters of bytes", CLIENTS: "what the clients recorded"}
+
+
+def traffic(table: pd.DataFrame) -> str:
+    """A row per group of points whose front-ends were given to as many clients each: the share of each front-end, and
+    their spread; below a line for each system and workload. Of the others a sentence."""
+    by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_given(table)
+    if shown.empty:
+        return ""
+    rows, lines = groups.labelled(shown), []
+    sources = {_from(source) for source in rows["source"]}
+    moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *words.DEPLOYMENT_NAMES)]
+    for _, own in rows.groupby(by, dropna=False, sort=False):
+        first = own.iloc[0]
+        of = f"{first['deployment']}, {words.value_text('workload', first['workload'])}"
+        said = [words.value_text(c, first[c]) for c in moving]
+        given = list(dict.fromkeys(f"{n:g}" for n in own["given_to"]))
+        shares = [words.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
+        cells = [escape(", ".join(filter(None, said))), f"{first['front_ends']:g}"]
+        median, low, high = (words.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
+        spread = f"{median} [{low}, {high}]" if low != high else median
+        cells += [" or ".join(given), ", ".join(shares), spread, f"{first['n']:g}"]
+        cells += [escape(_from(first["source"]))] if len(sources) > 1 else []
+        lines.append((escape(of), cells))
+    caption = (
+        "Was the load balanced? What each front-end carried of what all of them did, in percent (medians over n runs), "
+        "in the order of their numbers, and their spread in a run: the most less the least, over the mean (median "
+        "[low, high]; 0: all the same). Clients: how many were given each front-end. "
+    )
+    told = [text for source, text in FROM_SOURCES.items() if rows["source"].str.contains(source).any()]
+    caption += f"From {' or from '.join(told)}."
+    head = ["", "Front-ends", "Clients", r"Shares [\%]", r"Spread [\%]", "n", *(["From"] if len(sources) > 1 else [])]
+    columns = f"{left(4.9)}rr{left(2.8)}r@{{\\hspace{{4pt}}}}r{left(1.5) if len(sources) > 1 else ''}"
+    text = tex_table(columns, head, below(len(head), lines), caption, "tab:traffic")
+    rest = len(table[by].drop_duplicates()) - len(shown[by].drop_duplicates())
+    if not rest:
+        return text
+    said = f"{words.plural(rest, 'further group')} of points gave the front-ends to unequal numbers of clients"
+    return text + f"\n\\noindent {said}; \\texttt{{traffic.csv}} has their shares.\n"
+
+
+def _from(source: str) -> str:
+    return " and ".join(SOURCES.get(s, s) for s in source.split(", "))
+
+
+QUANTITIES = {
+    "operation_time": "time of an operation",
+    "sent": "sent by a host",
+    "received": "received by a host",
+    "traffic": "sent and received, loopback",
+    "cpu": "CPU of a client",
+    "memory": "memory of a client",
+}
+QUANTILES = ("p5", "p25", "p50", "p75", "p95", "most")
+
+
+def distributions(table: pd.DataFrame) -> str:
+    """A block per deployment, operation, size and setting, a row per quantity: the groups that the figure shows."""
+    rows, lines = groups.labelled(shown(table)), []
+    axes = [c for c in words.axes_of(table) if c not in PLACE]
+    moving = [c for c in axes if rows[c].nunique() > 1 or c in ("engine", "clients", "workers")]
+    place = ["deployment", "workload", *(c for c in ("object_size_bytes",) if c in rows), *axes]
+    for _, own in rows.groupby(place, dropna=False, sort=False):
+        first = own.iloc[0]
+        size = first.get("object_size_bytes")
+        said = [first["deployment"], words.value_text("workload", first["workload"])]
+        said[-1] += "" if pd.isna(size) else f" of {units.format_size(int(size))}"
+        said += [words.value_text(c, first[c]) for c in moving]
+        lines.append(title(4 + len(QUANTILES), escape(", ".join(filter(None, said)))))
+        for name in (n for n in UNITS if n in set(own["quantity"])):
+            r = own[own["quantity"] == name].iloc[0]
+            cells = [escape(f"{QUANTITIES[name]} [{UNITS[name]}]"), words.number(r["samples"], gap=THIN)]
+            zero = 100 * r["zeros"] / r["samples"]
+            cells += [words.number(zero, places=0) if r["zeros"] else "", words.number(r["mean"], gap=THIN)]
+            lines.append([*cells, *(words.number(r[p], gap=THIN) for p in QUANTILES)])
+    caption = (
+        "How times of operations are spread, and what the clients used meanwhile, at the most clients that were "
+        "measured: samples of all runs in the window in which all clients are active, how many of them are zero, "
+        "mean, quantiles and largest. Bytes, CPU and memory: the monitor's samples, up to five a second."
+    )
+    head = ["", "Samples", r"0 [\%]", "Mean", r"5 \%", r"25 \%", "Median", r"75 \%", r"95 \%", "Most"]
+    return tex_table(f"{left(4.6)}rrrrrrrrr", head, lines, caption, "tab:distributions")

@@ -1,0 +1,114 @@
+"""Templates of the papers: Jinja with delimiters that mean nothing to LaTeX, and the one place where text is escaped.
+
+`<< name >>` prints a value, `<% if name %>…<% endif %>` keeps or drops a part of a sentence, and a line that begins
+with `%%` is a statement: `%% if name`, `%% for x in y`, `%% include "…"`. Text is escaped, `Tex` is printed as it is.
+A value that is absent is false in an `if`, and an error where it is printed. May import: `parts`.
+"""
+
+import re
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2.ext import Extension
+
+from storelab.analysis.latex import parts
+from storelab.analysis.parts import words
+from storelab.core.errors import UserError
+
+
+class Tex(str):
+    """Text that is LaTeX already; `present`: whether it is true in an `if`."""
+
+    present: bool
+
+    def __new__(cls, text: str, present: bool = True) -> "Tex":
+        new = super().__new__(cls, text)
+        new.present = present
+        return new
+
+    def __bool__(self) -> bool:
+        return self.present
+
+
+NOTHING = Tex("%", False)  # a figure or table that is absent: in a line of its own, TeX skips that line
+
+
+class _Absent(jinja2.StrictUndefined):
+    """A value that is not there."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class _LineStatements(Extension):
+    """Lines of `%% statement`. Those of Jinja swallow the empty lines below them, which are paragraphs in LaTeX."""
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return re.sub(r"^%% (.*)\n", r"<% \1 %><!--\n-->", source, flags=re.MULTILINE)
+
+
+def _finalize(value: Any) -> str:
+    return value if isinstance(value, Tex) else parts.escape(value)
+
+
+def counted(number: str, one: str, several: str = "") -> Tex:
+    """Return `1~run`, `2~runs`; `several` where it is not `one` with an s."""
+    return Tex(f"{number}~{one if number == '1' else several or f'{one}s'}")
+
+
+def breakable(name: str) -> Tex:
+    """Return a name that may break behind its marks."""
+    return Tex(parts.breakable(parts.escape(name)))
+
+
+def join(values: Iterable[Any], separator: str) -> Tex:
+    """Join values, each escaped where it is no LaTeX. Jinja's filter of this name would make LaTeX text again."""
+    return Tex(separator.join(map(_finalize, values)))
+
+
+def figures_with(names: Sequence[str], one: str, several: str) -> Tex:
+    """Return `Figure~\\ref{fig:x} is`, `Figures~\\ref{fig:x} and \\ref{fig:y} are`."""
+    named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
+    return Tex(f"Figures~{named} {several}" if len(names) > 1 else f"Figure~{named} {one}")
+
+
+def environment(paper_dir: Path) -> jinja2.Environment:
+    """Return the environment of the templates in this folder."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(paper_dir),
+        block_start_string="<%",
+        block_end_string="%>",
+        variable_start_string="<<",
+        variable_end_string=">>",
+        comment_start_string="<!--",
+        comment_end_string="-->",
+        extensions=[_LineStatements],
+        keep_trailing_newline=True,
+        undefined=_Absent,
+        finalize=_finalize,
+    )
+    found.filters |= {"counted": counted, "figures_with": figures_with, "breakable": breakable, "join": join}
+    return found
+
+
+def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
+    """Fill the template of this name below `paper_dir`.
+
+    Raises UserError: there is no such template, it is no valid one, or it prints a value that is absent.
+    """
+    try:
+        return environment(paper_dir).get_template(name).render(values)
+    except jinja2.TemplateNotFound as error:
+        fix = "name the folder of the templates with --paper-dir"
+        raise UserError(str(paper_dir / str(error.name)), "is not there", fix) from None
+    except jinja2.TemplateSyntaxError as error:
+        place = f"{paper_dir / str(error.name)}:{error.lineno}"
+        raise UserError(place, str(error.message), "docs/paper.md has the syntax") from None
+    except jinja2.UndefinedError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next(f for f in reversed(frames) if Path(f.filename).is_relative_to(paper_dir))
+        fix = "this campaign has no such value: put what depends on it between `%% if` and `%% endif`"
+        raise UserError(f"{frame.filename}:{frame.lineno}", str(error.message), fix) from None

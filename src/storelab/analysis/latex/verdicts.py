@@ -1,0 +1,305 @@
+"""LaTeX of judgements: what limited each system, which findings of 2010 to 2015 hold, printed numbers next to ours, and
+the comparison of two campaigns. May import: what `latex` may.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from storelab.analysis.compare import sides
+from storelab.analysis.latex.parts import (
+    FEW,
+    THIN,
+    below,
+    escape,
+    few,
+    interval,
+    left,
+    row,
+    tex_table,
+    title,
+)
+from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.statistics import judging, ratios
+from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
+from storelab.analysis.tables.claims import (
+    ALL_SYSTEMS,
+    FASTER_LINKS,
+    KNOWN_LINKS,
+    MORE_CLIENTS,
+    NARROWER_CLAIM,
+    OWN_HOSTS,
+)
+from storelab.analysis.tables.earlier import MEASURED, printed_name
+from storelab.analysis.tables.verdicts import NOT_KNOWN
+from storelab.core.axes.root_files import SCALE
+
+WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
+NAMED = 3  # kinds of work of a system that are named; of more the number
+
+
+def verdicts(table: pd.DataFrame) -> str:
+    """Below a line for each system one row per workload and size that has a limit: the best median, where it was
+    reached, the verdict and its evidence. Then in words the work whose limit is not known."""
+    lines = []
+    for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
+        beside = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
+        mark = FEW if r.few else ""
+        best = f"{words.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
+        cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + beside]
+        lines.append((escape(r.deployment), cells))
+    rest = _unknown(table[table["verdict"] == NOT_KNOWN])
+    if not lines:
+        return rest
+    caption = (
+        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
+        "are those of the documentation; the first one that fires is the verdict, others that fire are in italics."
+    )
+    caption += WITH_FEW if table.loc[table["verdict"] != NOT_KNOWN, "few"].any() else ""
+    head = ["Workload", "Best", "Limited by", "Evidence"]
+    return tex_table(left(4.4, 3.0, 2.3, 5.4), head, below(4, lines), caption, "tab:verdicts", floats=False) + rest
+
+
+def _work(r: Any) -> str:
+    return ", ".join(str(v) for v in (r.workload, r.engine, r.what) if isinstance(v, str) and v)
+
+
+def _unknown(table: pd.DataFrame) -> str:
+    """One sentence for each measurement that would tell a limit, with the systems and their work."""
+    said = []
+    for tells, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
+        of = []
+        for system, own in rows.groupby("deployment", sort=False):
+            works = [_work(r) for r in own.itertuples(index=False)]
+            of.append(f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})")
+        more = f" What would tell: {escape(tells)}." if tells else ""
+        said.append(f"The limit is not known for {escape(words.listed(of))}.{more}")
+    return f"\n\\noindent {' '.join(said)}\n" if said else ""
+
+
+SHOWN = {
+    CONFIRMED: r"\textbf{confirmed}",
+    REFUTED: r"\textbf{refuted}",
+}
+WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
+    judging.MORE_RUNS: "There are too few runs",
+    judging.NARROWER: "The runs scatter too much",
+    judging.LONGER: "In some runs no operation ended",
+    judging.MORE_TRIES: "There are too few tries",
+    judging.ANSWERS: "The probe got neither a yes nor a no",
+    OWN_HOSTS: "The host that clients and store share was busy",
+    MORE_CLIENTS: "The clients were near their limit",
+    FASTER_LINKS: "The links were full",
+    KNOWN_LINKS: "The capacity of the links is not known",
+    NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
+}
+SHORT = 12  # rows that fit a page, each of several lines
+A_FILE = SCALE.words.partition("{")[0]  # how the name of a file begins, as a system; stores have no space
+NAMED_SYSTEMS = 3  # systems of an undecided claim that are named; of more the number
+TOLD = 12  # claims of one verdict that the first page names; of more it has the number
+
+
+def _claim_title(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def systems(table: pd.DataFrame) -> list[str]:
+    """Those that a claim was judged on; then the files that were read, and all systems together."""
+    return sorted(set(table["system"].dropna()), key=lambda name: (name == ALL_SYSTEMS, not _is_store(name), name))
+
+
+def _is_store(system: str) -> bool:
+    return system != ALL_SYSTEMS and not system.startswith(A_FILE)
+
+
+def short(table: pd.DataFrame) -> str:
+    """A row per system and a column per verdict: how many claims, and which, where they are few. Where none could be
+    decided, the end of a sentence that says why."""
+    if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
+        return _none(table[table["verdict"] == CANNOT_TELL])
+    lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
+    elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
+    for system in systems(table):
+        own = table[table["system"] == system]
+        cells = [escape(system)]
+        for verdict in (CONFIRMED, REFUTED, CANNOT_TELL):
+            names = list(own.loc[own["verdict"] == verdict, "claim"])
+            said = "; ".join(map(_claim_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
+            cells.append(f"{len(names)}{': ' if said else ''}{escape(said)}")
+        missing = len({*table["claim"]} - {*own["claim"]} - elsewhere)
+        lines.append([*cells, str(missing) if _is_store(system) else "--"])
+    head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
+    body = tex_table(left(2.6, 4.5, 4.5, 1.2, 1.4), head, lines, caption="") if lines else ""
+    return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
+
+
+def _none(undecided: pd.DataFrame) -> str:
+    if undecided.empty:
+        return ""
+    counts = {text: undecided.loc[undecided["would_decide"] == d, "claim"].nunique() for d, text in WHY.items()}
+    ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+    why = [f"{text[0].lower()}{text[1:]} ({n})" for text, n in ordered if n]
+    number = undecided["claim"].nunique()
+    said = "the one that was measured is not decided"
+    if number > 1:
+        said = f"none of the {number} that were measured is decided"
+    return f"{said}: {'; '.join(why)}.\n"
+
+
+def claims(table: pd.DataFrame) -> str:
+    """One row per claim and system that decided it; then in words those that are undecided, and those that
+    were not measured."""
+    measured = table[table["verdict"] != NOT_MEASURED]
+    if measured.empty:
+        return ""
+    several = measured["system"].nunique() > 1
+    rest = _undecided(measured) + _not_measured(table[table["verdict"] == NOT_MEASURED])
+    measured = measured[measured["verdict"] != CANNOT_TELL]
+    if measured.empty:
+        return rest
+    caption = (
+        "The findings of the evaluations of 2010 to 2015, judged on what was measured here. Published: the number that "
+        "was printed, for other systems. Here: what the rule compares, with its 95\\,\\% interval, and what the "
+        "finding expects of it; of several cases the one least in favour of the verdict. The verdicts are corrected "
+        "for the number of cases (Benjamini and Hochberg); in brackets the verdict on the case itself. "
+        "\\texttt{claims.csv} names the query and the points of each."
+    )
+    lines = [_claim_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
+    head = ["Finding", "Published", "Here", "Evidence", "Verdict"]
+    text = tex_table(left(4.1, 1.9, 2.7, 4.4, 1.9), head, lines, caption, "tab:claims", most=SHORT)
+    return text + rest
+
+
+def _undecided(measured: pd.DataFrame) -> str:
+    """One sentence for each reason why claims are undecided: what would decide them, and which these are."""
+    several = sum(map(_is_store, systems(measured))) > 1
+    own = measured[measured["verdict"] == CANNOT_TELL]
+    said = []
+    for decides, why in WHY.items():
+        rows = own[own["would_decide"] == decides]
+        names = [
+            _claim_title(str(claim)) + (f" ({some})" if several and (some := _some(part["system"])) else "")
+            for claim, part in rows.groupby("claim", sort=False)
+        ]
+        if names:
+            said.append(f"{why}; {decides} would decide: {escape('; '.join(names))}.")
+    if not said:
+        return ""
+    return "\n\\noindent Measured, but undecided. " + " ".join(said) + "\n"
+
+
+def _some(systems: Iterable[str]) -> str:
+    """The stores among these systems, or their number."""
+    names = list(dict.fromkeys(filter(_is_store, systems)))
+    return ", ".join(names) if len(names) <= NAMED_SYSTEMS else f"{len(names)} systems"
+
+
+def _claim_line(r: Mapping[str, Any], several: bool) -> str:
+    source = f" \\emph{{({escape(r['source'])})}}"
+    system = f"{escape(r['system'])}: " if several else ""
+    here = r"\newline ".join(filter(None, (judged_number(r), f"\\emph{{{escape(r['expected'])}}}")))
+    cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
+    rests = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
+    n = f"n = {r['n']:.0f}{cases}"
+    alone = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
+    said = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if alone else "")
+    return row([f"{system}{escape(r['says'])}{source}", published(r), here, escape("; ".join([*rests, n])), said])
+
+
+def published(r: Mapping[str, Any]) -> str:
+    """The published number of a claim, with its unit."""
+    if pd.isna(r["published"]):
+        return "--"
+    unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
+    return f"{words.number(float(r['published']), gap=THIN)}{escape(unit)}"
+
+
+def judged_number(r: Mapping[str, Any]) -> str:
+    """The number that was judged, with its interval and unit; empty where the rule has none."""
+    unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
+    return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
+
+
+def _not_measured(table: pd.DataFrame) -> str:
+    """How many findings were not measured, and how many of them each campaign measures."""
+    if table.empty:
+        return ""
+    names = [name for said in table["campaigns"].dropna() for name in said.split(", ")]
+    counts = pd.Series(names, dtype=object).value_counts(sort=False)
+    said = f"{words.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
+    if len(counts):
+        known = words.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
+        said += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
+    return f"\n\\noindent {said}\n"
+
+
+def earlier(table: pd.DataFrame) -> str:
+    """A block per kind of work and measure: the printed statements, then our systems."""
+    lines = []
+    for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
+        lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
+        lines += [_earlier_line(r) for _, r in rows.iterrows()]
+    caption = (
+        "Then and now. What was printed for other systems, divided by the clients that its setting names, per "
+        "front-end or of the whole system as printed, or by the Gbit/s of the links that carried it (1~Gb/s is "
+        "125~MB/s), and ours: the highest median over the clients, or the front-ends that they used, or as it is; by "
+        "link, the share of the capacity of the client's busiest interface. Networks, "
+        "clients and object sizes differ, so no ratio is formed."
+    )
+    if any(FEW in line for line in lines):
+        caption += WITH_FEW
+    head = ["", "Value", "Setting", "As printed"]
+    return tex_table(left(4.5, 3.1, 5.4, 1.9), head, lines, caption, "tab:earlier")
+
+
+def _earlier_line(r: pd.Series) -> str:
+    if r["source"] == MEASURED:
+        value = interval(r["median"], r["low"], r["high"]) + few(r)
+        return row(
+            [f"here: {escape(r['system'])}", rf"\textbf{{{value}}}", escape(f"{r['setting']}, n = {r['n']:.0f}"), ""]
+        )
+    value = words.number(r["median"], gap=THIN)
+    as_printed = f"{words.number(r['printed'], gap=THIN)} {escape(r['printed_unit'])}"
+    return row(
+        [
+            f"published: {escape(printed_name(r['system']))}, {escape(r['source'])}",
+            value,
+            escape(r["setting"]),
+            as_printed,
+        ]
+    )
+
+
+VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}", ratios.CANNOT_TELL: "cannot tell"}
+
+
+def comparison(table: pd.DataFrame) -> str:
+    """`sides.compare` as a longtable: a row per point and metric, the whole below a rule. Needs booktabs and
+    longtable."""
+    points, whole = table[table["workload"] != sides.ALL], table[table["workload"] == sides.ALL]
+    lines = [_compared(said, r) for said, r in zip(sides.described(points), points.to_dict("records"), strict=True)]
+    lines += [r"\midrule", *(_compared(f"all {r['points']} points", r) for r in whole.to_dict("records"))]
+    a, b = (", ".join(escape(s) for s in points[c].unique()) for c in ("store_a", "store_b"))
+    same = "; ".join(sides.in_common(points))
+    caption = (
+        f"A: {a}; B: {b}.{f' Held fixed: {escape(same)}.' if same else ''} Medians of the runs, the ratio B over A "
+        "with its 95\\,\\% interval, and what B is beside A, corrected for the number of rows (Benjamini and Hochberg; "
+        "in brackets what a row alone would say); of a latency, lower is faster. Below the rule: the geometric mean "
+        "over all points, with repetitions for runs."
+    )
+    head = ["Point", "Measure", "A", "B", "Runs", "B / A", "B is"]
+    return tex_table(f"{left(4.6)}lrrrrl", head, lines, caption, "tab:comparison", floats=False)
+
+
+def _compared(said: str, r: dict[str, Any]) -> str:
+    medians = [words.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
+    alone = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
+    return [
+        escape(said),
+        escape(speed.said(r["metric"])),
+        *medians,
+        f"{r['n_a']}, {r['n_b']}",
+        interval(r["ratio"], r["low"], r["high"]),
+        VERDICTS[r["verdict_corrected"]] + alone,
+    ]
