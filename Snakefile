@@ -6,7 +6,7 @@
 #   status/…                      markers of the measuring rules: Snakemake may delete them, records it never owns
 #   tables/*.csv  figures/<name>.{json,pdf,png}  figures/index.json  tex/*.tex  paper.pdf  report.html  notebooks/*.html  logs/*.log
 # Wildcards are looked up in the plan, never parsed. Configuration: config.yaml < campaign file < --configfile < --config.
-from storelab.cli import code, workflow as flow
+from storelab.cli import workflow as flow
 
 WORKFLOW = flow.start(config, workflow.is_main_process)
 SL = WORKFLOW.command

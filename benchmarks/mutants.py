@@ -42,11 +42,11 @@ ROOMS = {  # paths below src/storelab; a module belongs to the last room that na
     "install": ("install/*", "host/*"),
     "measure": ("measure/*",),
     # What makes or judges a number:
-    "records": ("core/records.py", "core/units.py", "core/clock.py", "core/answers.py", "analysis/records/*"),
+    "records": ("core/records.py", "core/units.py", "core/clock.py", "stores/base.py", "analysis/records/*"),
     "statistics": ("analysis/statistics/*",),
     "tables": ("analysis/tables/*", "analysis/parts/*", "analysis/sizing.py"),
     "verdicts": ("analysis/tables/verdicts.py", "analysis/tables/claims.py", "analysis/tables/throughput.py"),
-    "compare": ("analysis/compare/sides.py",),
+    "compare": ("analysis/compare.py",),
     "plan": ("core/plan/*", "core/model.py", "core/axes/*", "core/campaign/*", "measure/plan_file.py"),
     "calibration": ("core/calibration.py", "workloads/calibrate.py"),
     "readplan": ("readplan/[clst]*.py",),

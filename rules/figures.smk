@@ -5,7 +5,7 @@
 rule draw_figures:
     input:
         flow.tables("{folder}"),
-        code=code.files("figures"),
+        code=flow.source_files("figures"),
     output:
         "{folder}/figures/index.json",
     log:
@@ -23,7 +23,7 @@ rule draw_figures:
 rule draw_figure:
     input:
         flow.tables("{folder}"),
-        code=code.files("figures"),
+        code=flow.source_files("figures"),
     output:
         report(
             "{folder}/figures/{name}.{kind}",

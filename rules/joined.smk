@@ -8,7 +8,7 @@ rule join_campaigns:
         TABLES,
         WORKFLOW.indexes,
         templates=TEMPLATES,
-        code=code.files("papers"),
+        code=flow.source_files("papers"),
     output:
         f"{CAMPAIGN}/tex/paper.tex",
     log:

@@ -6,7 +6,7 @@ rule execute_notebook:
         flow.tables("{folder}"),
         "{folder}/figures/index.json",
         notebook="notebooks/{notebook}.ipynb",
-        code=code.files("notebooks"),
+        code=flow.source_files("notebooks"),
     output:
         "{folder}/notebooks/{notebook}.html",
     log:

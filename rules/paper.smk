@@ -8,7 +8,7 @@ rule write_latex:
         flow.tables("{folder}"),
         "{folder}/figures/index.json",
         templates=TEMPLATES,
-        code=code.files("latex"),
+        code=flow.source_files("latex"),
     output:
         "{folder}/tex/paper.tex",
     log:
@@ -24,7 +24,7 @@ rule write_latex:
 rule write_section:
     input:
         flow.tables("{folder}"),
-        code=code.files("latex"),
+        code=flow.source_files("latex"),
     output:
         "{folder}/tex/{name}.tex",
     log:

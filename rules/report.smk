@@ -5,7 +5,7 @@ rule write_report:
     input:
         RAW_INPUTS,
         TABLES,
-        code=code.files("report"),
+        code=flow.source_files("report"),
     output:
         f"{CAMPAIGN}/report.html",
     log:

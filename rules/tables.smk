@@ -9,7 +9,7 @@ wildcard_constraints:
 rule make_tables:
     input:
         lambda wc: WORKFLOW.campaigns[wc.folder].raw_inputs,
-        code=code.files("tables"),
+        code=flow.source_files("tables"),
     output:
         report(flow.tables("{folder}"), caption="captions/table.rst", category="Tables"),
     log:

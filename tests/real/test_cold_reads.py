@@ -8,7 +8,7 @@ import managed
 import pytest
 
 from storelab.host import page_cache
-from storelab.host.folders import filesystem
+from storelab.host.scratch import filesystem
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy]
 SMALL = {"object_size": "200 kB", "clients": 2, "workers": 3, "buckets": 2}

@@ -8,10 +8,10 @@ import pytest
 from laboratory import bucket_for, nightly_garage
 
 from storelab import install
-from storelab.core.answers import YES
 from storelab.core.errors import MeasurementFailed
 from storelab.install import cargo
-from storelab.stores.garage.settings import PROGRAM
+from storelab.stores.base import YES
+from storelab.stores.garage import PROGRAM
 
 pytestmark = [pytest.mark.real, pytest.mark.heavy, nightly_garage]
 

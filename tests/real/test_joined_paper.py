@@ -9,10 +9,10 @@ import pytest
 from paths import ROOT
 
 import campaigns
+from storelab.analysis import latex
 from storelab.analysis.figures import catalogue
 from storelab.analysis.figures import write as figures
 from storelab.analysis.latex import typeset
-from storelab.analysis.latex import write as latex
 from storelab.analysis.papers import write
 from storelab.analysis.records.campaign import read_plan
 from storelab.core.errors import UserError

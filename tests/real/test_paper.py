@@ -10,9 +10,9 @@ import pytest
 from make_examples import CONFIG, LATENCY, REFUSED, make
 from paths import ROOT
 
+from storelab.analysis import latex
 from storelab.analysis.figures import write
 from storelab.analysis.latex import typeset
-from storelab.analysis.latex import write as latex
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError

@@ -14,10 +14,9 @@ from managed import filled, intact
 from store_clients import for_store
 
 from storelab import stores
-from storelab.core.answers import DIFFERS, NO, NOT_TRIED, YES
 from storelab.core.errors import UserError
 from storelab.measure.faults import Runner
-from storelab.stores.base import CLEAN, UNKNOWN
+from storelab.stores.base import CLEAN, DIFFERS, NO, NOT_TRIED, UNKNOWN, YES
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
 from storelab.workloads.probe import byteranges

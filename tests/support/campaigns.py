@@ -137,13 +137,13 @@ def typeset(name: str) -> Path:
     """Return the folder of a campaign with tables, LaTeX and the index of its figures, whose files are empty."""
 
     def make(folder: Path) -> None:
+        from storelab.analysis import latex
         from storelab.analysis.figures import write as figures
-        from storelab.analysis.latex import write as latex
 
         shutil.copytree(built(name), folder, symlinks=True)
         with no_pictures():
             figures.build(folder)
-        latex.build(folder)
+        latex.build(folder, paper_dir=ROOT / "paper")
 
     return _once(KEPT / state() / "typeset" / name, make)
 

@@ -62,9 +62,9 @@ def by_boto(end: Endpoint, keys: Credentials) -> None:
 def by_obstore(end: Endpoint, keys: Credentials) -> None:
     import obstore
 
-    from storelab.engines.common import s3_library
+    from storelab.stores.protocols import s3_clients
 
-    store = s3_library.store(end, "b", {"timeout": "10s"})
+    store = s3_clients.store(end, "b", {"timeout": "10s"})
     obstore.put(store, "obstore", BODY, use_multipart=False)
     assert obstore.get(store, "obstore").bytes() == BODY
 

@@ -37,7 +37,7 @@ NO_LOADGEN = "storelab's programs in Go are not built: storelab install loadgen"
 needs_loadgen = pytest.mark.skipif(not LOADGEN_IS_BUILT, reason=NO_LOADGEN)
 LONG_BUILDS = ("garage", "warp")  # programs that take many minutes to build: .ci/run does without them
 nightly_garage = pytest.mark.nightly(
-    "src/storelab/stores/garage", "src/storelab/install/cargo.py", "tests/real/test_garage.py"
+    "src/storelab/stores/garage.py", "src/storelab/install/cargo.py", "tests/real/test_garage.py"
 )
 NO_GO = "Go is not installed: there is no program go in PATH"
 needs_xrootd = (pytest.mark.root, pytest.mark.skipif(bool(_no_xrootd()), reason=_no_xrootd()))

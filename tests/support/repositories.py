@@ -6,11 +6,11 @@ from typing import Any
 
 from refusals import all_refused
 
+from storelab.core.axes import distribution
 from storelab.core.model import Point
 from storelab.datasets.release import names
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
-from storelab.workloads.distribution import patterns
 from storelab.workloads.distribution.stratum import Log, Stratum
 
 KEYS = Credentials("an-access-key", "a-secret-key")
@@ -19,7 +19,7 @@ MANIFEST, REFLOG = (f"{REPOSITORY}/{name}" for name in (names.MANIFEST, names.RE
 
 
 def stratum(server, pattern="cvmfs", kind=Stratum, prefix="") -> Stratum:
-    return kind(Endpoint(server.url), Bucket("b"), prefix, KEYS, patterns.PATTERNS[pattern], Log(0))
+    return kind(Endpoint(server.url), Bucket("b"), prefix, KEYS, distribution.PATTERNS[pattern], Log(0))
 
 
 def point(workload: str, release: dict[str, Any], **axes) -> Point:

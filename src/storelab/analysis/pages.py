@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.parts.groups import labelled
 from storelab.analysis.tables import build, verdicts
 from storelab.core import units
@@ -135,7 +135,7 @@ def _moved(r: Any) -> tuple[str, str]:
 
 def rates(found: pd.DataFrame) -> Section:
     """Objects up and down: a row for what moves, a column for how many requests are in flight."""
-    moved = found[found["workload"].isin(speed.MOVING)]
+    moved = found[found["workload"].isin(groups.MOVING)]
     out = Section("How fast objects go up and down", ["", "at once", "objects/s", "MB/s", "failed"])
     for r in _ordered(moved).itertuples():
         out.rows.append(
@@ -151,7 +151,7 @@ def rates(found: pd.DataFrame) -> Section:
 
 def latencies(found: pd.DataFrame) -> Section:
     """How long one operation takes, by how many are in flight."""
-    moved = found[found["workload"].isin(speed.MOVING)] if len(found) else found
+    moved = found[found["workload"].isin(groups.MOVING)] if len(found) else found
     out = Section("How long one takes, in ms", ["", "at once", "half within", "90 % within", "99 % within"])
     for r in _ordered(moved).itertuples():
         values = {q: getattr(r, f"latency_{q}_median_ms") for q in ("p50", "p90", "p99")}

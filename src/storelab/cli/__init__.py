@@ -156,8 +156,8 @@ COMMANDS = {
         "testbed": Known(
             "cluster", "Make a Slurm cluster or an HTCondor pool on this machine.", "storelab testbed up --nodes 4"
         ),
-        "completion": Known("words", "Print what makes a shell complete commands.", "storelab completion bash"),
-        "docs": Known("words", "Write the pages that are made from the code.", "storelab docs --check"),
+        "completion": Known("reference", "Print what makes a shell complete commands.", "storelab completion bash"),
+        "docs": Known("reference", "Write the pages that are made from the code.", "storelab docs --check"),
     },
 }
 

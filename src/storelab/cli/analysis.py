@@ -107,7 +107,7 @@ def figures(campaign_dir: Path, stale: bool, jobs: int, kinds: tuple[str, ...], 
     if names:
         said(write.build(campaign_dir, names, jobs, kinds))
         return
-    from storelab.cli.code import stale_figures
+    from storelab.cli.workflow import stale_figures
 
     drawn = write.build(campaign_dir, stale_figures(campaign_dir, plan, kinds) if stale else every, jobs, kinds)
     said([*drawn, write.index(campaign_dir)])  # last: it stands for all of them
@@ -130,7 +130,7 @@ def paper_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def latex(campaign_dir: Path, paper_dir: Path, names: tuple[str, ...]) -> None:
     """Write tex/*.tex: LaTeX tables, and the paper from its templates. With NAME, only these files are written."""
-    from storelab.analysis.latex import write as module
+    from storelab.analysis import latex as module
 
     known("latex", names, module.TEX, "file")
     said(module.build(campaign_dir, names or None, paper_dir))
@@ -225,12 +225,13 @@ def join(settings: Settings, campaigns: tuple[str, ...], output: Path | None, pa
     CAMPAIGN is a folder (results/x) or a name. Their tables, figures and LaTeX must be there: `make paper
     CAMPAIGN="x y"` makes all.
     """
-    from storelab.analysis.papers import names, write
+    from storelab.analysis import papers
+    from storelab.analysis.papers import write
 
     results = settings.results()
     paths = [Path(text) for text in campaigns]
     folders = [path if path.exists() or len(path.parts) > 1 else results / path for path in paths]
-    out = output or names.place(folders[0].parent, [folder.name for folder in folders])
+    out = output or papers.place(folders[0].parent, [folder.name for folder in folders])
     made = write.build(folders, out, paper_dir)
     click.echo(f"{len(made)} files in {out}: {', '.join(p.name for p in made)}")
 

@@ -86,7 +86,7 @@ def _make(campaign: "Campaign") -> None:
     from storelab.analysis.figures import write
     from storelab.analysis.parts import derived
     from storelab.analysis.tables import build
-    from storelab.cli.code import stale_figures
+    from storelab.cli.workflow import stale_figures
 
     folder = campaign.folder
     made = {folder / "tables" / name: text for name, text in build.texts(folder).items()}

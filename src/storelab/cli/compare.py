@@ -80,7 +80,7 @@ def compare(
     A and B are folders of campaigns (results/x) or their names, or one store of a campaign: results/x:store. Exit
     codes: 0; 1 as --fail-on says; 2 where something is wrong with A or B.
     """
-    from storelab.analysis.compare import sides, terminal
+    from storelab.analysis import compare
 
     names = stores.split(",") if stores else [None, None]
     if len(names) != 2:
@@ -89,17 +89,19 @@ def compare(
         raise UserError(
             "compare", f"has only {a} to compare", "name B as well, or two stores of it: --stores first,second"
         )
-    first, second = (sides.read(text, settings.results, store) for text, store in zip((a, b or a), names, strict=True))
+    first, second = (
+        compare.read(text, settings.results, store) for text, store in zip((a, b or a), names, strict=True)
+    )
     if len(day_names) == 1:
         raise UserError("--days", f"{day_names[0]} is one day alone", "name two campaigns or more, each by --days")
-    days = [sides.read(name, settings.results) for name in day_names]
-    table, alone = sides.compare(first, second, days)
-    worse = sides.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
+    days = [compare.read(name, settings.results) for name in day_names]
+    table, alone = compare.compare(first, second, days)
+    worse = compare.slower(table, margin, fail_on == "slower-overall") if fail_on else table.iloc[:0]
     if as_json:
         own = {"fail_on": fail_on, "margin_percent": margin, "slower": len(worse) if fail_on else None}
         _say(table, first, second, alone, list(day_names), own)
     else:
-        terminal.show(table, first, second, alone, days)
+        compare.show(table, first, second, alone, days)
     if csv_file:
         records.write_atomic(csv_file, table.to_csv(index=False, float_format="%.9g").encode())
     if latex_file:
@@ -114,7 +116,7 @@ def compare(
 
 def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], own: dict[str, Any]) -> None:
     """The comparison as JSON."""
-    from storelab.analysis.compare import sides
+    from storelab.analysis import compare
 
     axes = [str(c) for c in table.columns[3 : table.columns.get_loc("metric")]]
     compared = {
@@ -123,7 +125,7 @@ def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], ow
             "folder": str(of.folder),
             "stores": [str(s) for s in table[f"store_{side}"].dropna().unique()],
             "source": of.source,
-            "days": list(sides.dates(of)),
+            "days": list(compare.dates(of)),
         }
         for side, of in (("a", a), ("b", b))
     }
@@ -131,7 +133,7 @@ def _say(table: Any, a: Any, b: Any, alone: tuple[int, int], days: list[str], ow
         "compare",
         **compared,
         days=days,
-        other_days=sides.other_days(a, b),
+        other_days=compare.other_days(a, b),
         rows=rows(table, {"axes": axes}),
         alone_a=alone[0],
         alone_b=alone[1],

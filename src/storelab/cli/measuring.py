@@ -200,7 +200,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
     """Upload the data sets of the campaign. What is there already is not moved."""
     from storelab.core import plan as planning
     from storelab.host import scratch
-    from storelab.measure import given_up
+    from storelab.measure import attempts
     from storelab.stores import deployed
     from storelab.workloads.staging import stage as staging
 
@@ -222,7 +222,7 @@ def stage(settings: Settings, only: str | None, dataset: str | None, again: bool
         except (UserError, MeasurementFailed) as error:
             for waits, its in every:  # so that the paper of the others can be built, and says so
                 if (waits.store, its) == (p.store, read):
-                    given_up.leave(config, waits, f"its data set {read['name']} is not staged: {error}")
+                    attempts.leave(config, waits, f"its data set {read['name']} is not staged: {error}")
             raise
 
 

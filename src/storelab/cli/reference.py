@@ -1,21 +1,26 @@
-"""Text of docs/configuration.md, from the configuration's models and the workloads' axes; of docs/machine.md and its
+"""Commands about the commands themselves: what a shell completes, and the pages that are made from the code.
+
+Text of docs/configuration.md, from the configuration's models and the workloads' axes; of docs/machine.md and its
 schema, from the answers of `--json` and the exit codes (room `cli`).
 """
 
 import json
 import re
+import sys
 import types
 import typing
 from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
+import click
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from storelab import stores
 from storelab.cli.answers import ANSWERS, Answer
-from storelab.core import campaign, config, config_types, units
+from storelab.core import campaign, config, config_types, records, units
 from storelab.core.axes import roles
 from storelab.core.campaign import claims, faults, release
 from storelab.core.errors import Exit
@@ -252,3 +257,46 @@ def machine_schema() -> str:
         },
     }
     return json.dumps(whole, indent=1) + "\n"
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that makes SHELL complete commands, options and their values (docs/commands.md)."""
+    from click.shell_completion import get_completion_class
+
+    from storelab.cli import cli
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(cli, {}, "storelab", "_STORELAB_COMPLETE").source())
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a page is out of step.")
+def docs(check: bool) -> None:
+    """Write the pages in docs/ that are made from the code: configuration keys and axes; keys of --json, exit codes."""
+    wrong = []
+    for name, text in pages().items():
+        path = Path("docs") / name
+        if not check:
+            records.write_atomic(path, text.encode())
+            click.echo(path)
+        elif not path.exists() or path.read_text() != text:
+            wrong.append(str(path))
+    if wrong:
+        click.echo(f"storelab: out of step with the code: {', '.join(wrong)}; run `storelab docs`", err=True)
+        sys.exit(Exit.FAILED)
+
+
+def pages() -> dict[str, str]:
+    """Name of a file in docs/ -> what it holds."""
+
+    return {
+        "configuration.md": configuration(),
+        "machine.md": machine(),
+        "machine.schema.json": machine_schema(),
+    }

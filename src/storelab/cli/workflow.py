@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storelab.analysis import papers
 from storelab.analysis.figures import KINDS
-from storelab.analysis.papers import names
 from storelab.analysis.parts import derived
 from storelab.analysis.records import links
 from storelab.core import config, evidence, records, sealed
@@ -97,9 +97,9 @@ def table_names() -> tuple[str, ...]:
 
 def tex_names() -> tuple[str, ...]:
     """Return the names of all files of `tex/`."""
-    from storelab.analysis.latex import write
+    from storelab.analysis import latex
 
-    return tuple(write.TEX)
+    return tuple(latex.TEX)
 
 
 def tables(folder: str) -> list[str]:
@@ -118,9 +118,9 @@ def start(overrides: Mapping[str, Any], main_process: bool = True) -> Workflow:
         flow = prepare(overrides, verifying=main_process)
         if flow.measuring:
             from storelab.host import console
-            from storelab.measure import given_up
+            from storelab.measure import attempts
 
-            os.environ.setdefault(given_up.RUN, f"{os.getpid()}:{time.time_ns()}")
+            os.environ.setdefault(attempts.RUN, f"{os.getpid()}:{time.time_ns()}")
             os.environ.setdefault(console.NAMED, console.name_here(sys.stderr))
         return flow
     except (UserError, OSError) as error:
@@ -230,9 +230,9 @@ def prepare_joined(given: Sequence[Mapping[str, Any]], main: Path, verifying: bo
         mend = "measure each by itself, then make their paper with measure=false"
         raise UserError("measure", "several campaigns are not measured at once", mend)
     folders = [Path(light.results) / light.name for light in lights]
-    names.distinct(zip((light.name for light in lights), folders, strict=True))
+    papers.distinct(zip((light.name for light in lights), folders, strict=True))
     members = [prepare({**each, "layout": "article"}, main, verifying, KINDS[:1]) for each in given]
-    folder = names.place(folders[0].parent, [light.name for light in lights])
+    folder = papers.place(folders[0].parent, [light.name for light in lights])
     if not _whole_tex(folder / "tex", ("paper", "conference")):
         (folder / "tex" / "paper.tex").unlink(missing_ok=True)  # it stands for all that is joined
     options = {key: value for key, value in given[0].items() if key not in ("campaign", "layout")}
@@ -337,3 +337,57 @@ def existing(raw: Path, name: str, verifying: bool = True) -> list[str]:
     if verifying:
         evidence.complete(raw, plan)
     return [str(p) for p in (raw / evidence.PLAN, raw / evidence.SUMS, links.path(raw.parent)) if p.exists()]
+
+
+# Source files that a target depends on. A stage of the paper depends on all files of its folders: after an edit, more
+# is made again than strictly needed, but nothing is ever stale.
+
+PACKAGE = Path(__file__).parents[1]
+NO_CODE = (".pyc", ".md")
+_TABLES = ("core", *(f"analysis/{name}" for name in ("statistics", "records", "parts", "tables")))
+_FIGURES = (*_TABLES, "analysis/figures")
+_LATEX = (*_FIGURES, "analysis/compare.py", "analysis/latex")
+# Stage -> folders and files of the package with the code and data that it depends on.
+STAGES = {
+    "tables": _TABLES,
+    "figures": _FIGURES,
+    "latex": _LATEX,
+    "report": (*_FIGURES, "analysis/report"),
+    "papers": (*_LATEX, "analysis/papers"),
+    "notebooks": ("core", "readplan", "analysis"),
+}
+
+
+def source_files(stage: str) -> list[str]:
+    """Return the files that a stage depends on, sorted, relative to the working folder where they are below it."""
+    found = {PACKAGE / "__init__.py", PACKAGE / "analysis" / "__init__.py"}
+    for name in STAGES[stage]:
+        place = PACKAGE / name
+        paths = [place] if place.is_file() else place.rglob("*.*")
+        found |= {path for path in paths if path.suffix not in NO_CODE}
+    here = Path.cwd()
+    return sorted(str(path.relative_to(here) if path.is_relative_to(here) else path) for path in found)
+
+
+def stale_figures(campaign_dir: Path, plan: Mapping[str, Any], kinds: Iterable[str] = KINDS) -> list[str]:
+    """Return the figures of a campaign that are missing, damaged, or older than the tables or the code.
+
+    kinds: of the files that each figure has.
+    """
+    from storelab.analysis.figures import catalogue
+
+    since = _newest([*(campaign_dir / "tables").glob("*.csv"), *map(Path, source_files("figures"))])
+    return [name for name in catalogue.names(plan) if _drawn(campaign_dir / "figures", name, kinds) < since]
+
+
+def _drawn(folder: Path, name: str, kinds: Iterable[str]) -> float:
+    """Return when a figure was drawn, in Unix seconds; 0 where a file of it is missing or damaged."""
+    mark = folder / f"{name}.json"
+    if not derived.is_whole(mark, kinds):
+        return 0.0
+    pictures = () if derived.figure(mark)["empty"] else kinds
+    return min(p.stat().st_mtime for p in (mark, *(folder / f"{name}.{kind}" for kind in pictures)))
+
+
+def _newest(paths: Iterable[Path]) -> float:
+    return max(path.stat().st_mtime for path in paths)

@@ -51,7 +51,7 @@ _TIMED = ("arrival_rate", "arrivals")
 _PLANS = ("thrift", "max_amplification", "transport")
 _EVERY_PROTOCOL = ("fsspec", "s3fs", "aiohttp", "requests", "xrootd", "fsspec-xrootd")
 _DECODES = ("uproot", "awkward", "numpy", "cramjam", "xxhash")
-_REPLAY = Use("storelab.workloads.reading.replay:ReplayClient", ("max_range_gap", *_PLANS))
+_REPLAY = Use("storelab.engines.planned:ReplayClient", ("max_range_gap", *_PLANS))
 
 
 def _loadgen(name: str, *obeys: str) -> Use:

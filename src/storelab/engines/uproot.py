@@ -38,7 +38,6 @@ from storelab.datasets.root import baskets
 from storelab.datasets.root.baskets import branches_of
 from storelab.datasets.root.by_uproot import how, interpret
 from storelab.datasets.root.pages import Pages
-from storelab.engines.common import s3_library
 from storelab.engines.common.selections import Done, Late, SelectionClient, WrongData, allowed_s, as_staged
 from storelab.engines.common.wire import Counts, Wire
 from storelab.engines.contract import Job
@@ -126,7 +125,7 @@ def filesystem(endpoint: Endpoint, counter: TrafficCounter, chosen: dict[str, An
     Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
     missing.
     """
-    own = s3_library.keys()
+    own = s3_clients.keys()
     fs = filesystems.made(
         OnceFileSystem,
         anon=False,

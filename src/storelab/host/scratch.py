@@ -1,4 +1,6 @@
-"""The folder on tmpfs that a user's campaigns share on a host: what clients read and write. May import: `core`."""
+"""Folders of a host: the one on tmpfs that a user's campaigns share, which clients read and write, and on what file
+system a folder lies. May import: `core`.
+"""
 
 import fcntl
 import os
@@ -9,6 +11,20 @@ from pathlib import Path
 
 from storelab.core import folders
 from storelab.core.errors import UserError
+
+
+def existing(path: Path) -> Path:
+    """The path itself or the nearest folder above it that exists."""
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def filesystem(path: Path) -> str:
+    """Type of the file system that holds `path`, e.g. `ext4`; `?` if the system does not say."""
+    import psutil  # here: who plans only imports the stores, and psutil is slow to import
+
+    real = existing(path).resolve()
+    fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
+    return max(fits, key=lambda p: len(p.mountpoint)).fstype if fits else "?"
 
 
 def folder(base: str | Path) -> Path:

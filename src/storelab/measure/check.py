@@ -20,7 +20,8 @@ from storelab.core.config import Config
 from storelab.core.engines import CATALOGUE, obeyed, of, protocols
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, Workload
-from storelab.core.plan import stores_of, together
+from storelab.core.plan import stores_of
+from storelab.core.plan.roles import placed
 from storelab.datasets import own_file
 from storelab.gang.launchers import choose
 from storelab.host import scratch
@@ -31,7 +32,7 @@ from storelab.stores.base import Store
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
-from storelab.workloads.staging.needs import in_parts, summarise
+from storelab.workloads.staging.stage import in_parts, summarise
 
 FILES_OF_WORKER, FILES_BESIDE = 2, 64  # that a client opens: a socket and a body for each worker; its own
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
@@ -46,7 +47,7 @@ def everything(
     def made(p: Point) -> Store:
         return make(*changed(stores[p.store], p.axes), stores[p.store].state)
 
-    with together.placed(config):
+    with placed(config):
         named_files(config)
         root_files(points)
         limits(config, points)

@@ -22,7 +22,7 @@ from storelab.core.model import Point
 from storelab.engines.contract import ClientResult, GangJob
 from storelab.host import page_cache, proc
 from storelab.host.console import report
-from storelab.host.folders import filesystem
+from storelab.host.scratch import filesystem
 from storelab.stores import changed, make
 from storelab.stores.base import Cooling, Store
 from storelab.workloads.base import ONCE

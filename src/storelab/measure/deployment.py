@@ -14,7 +14,7 @@ from storelab.core import folders
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import Part, Point
-from storelab.core.plan import series
+from storelab.core.plan import sweeps
 from storelab.engines.contract import ClientResult, GangJob
 from storelab.gang.launchers import choose
 from storelab.host.console import report
@@ -23,7 +23,7 @@ from storelab.stores.base import Store
 from storelab.stores.managed import users
 from storelab.stores.protocols import tokens
 from storelab.workloads.distribution.publish import BESIDE
-from storelab.workloads.staging import buckets, filling, left_over, needs, stage, written
+from storelab.workloads.staging import buckets, filling, left_over, stage, written
 
 
 def second_name(point: Point) -> str:
@@ -114,12 +114,12 @@ def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Pa
 
 def keeps(point: Point) -> bool:
     """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
-    return series.part(point) > 0 and any(series.keeps(workloads.of(part.point)) for part in point.parts())
+    return sweeps.part(point) > 0 and any(sweeps.keeps(workloads.of(part.point)) for part in point.parts())
 
 
 def is_last(points: list[Point], point: Point) -> bool:
     """Whether no part of its series follows."""
-    return series.of(points, point)[-1] == point
+    return sweeps.of(points, point)[-1] == point
 
 
 def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
@@ -136,7 +136,7 @@ def note_uploads(config: Config, points: list[Point], point: Point, store: Store
         left_over.add(config, store.name, part.point, 0, 0)
         made = workloads.of(part.point).makes(part.point, own.attempt)
         written.note_attempt(config, store, own.attempt, part.point, made)
-        room = left_over.room(config, store, needs.summarise(points, point.store).staged_bytes)
+        room = left_over.room(config, store, stage.summarise(points, point.store).staged_bytes)
         disk = left_over.disk(store, part.point.axes.get("object_size", 0))
         bounds = {"room_bytes": room, "disk_bytes": disk}
         own.limits |= {k: v * len(part.ranks) // writers for k, v in bounds.items() if v is not None}

@@ -99,7 +99,7 @@ def _machine(config: Config) -> Iterator[Finding]:
 
 
 def _folders(config: Config) -> Iterator[Finding]:
-    from storelab.host.folders import existing, filesystem
+    from storelab.host.scratch import existing, filesystem
 
     wanted = config.limits.stored_bytes
     managed = any(stores.load(config.stores[n].kind).managed for n in config.use_stores)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock
-from storelab.core.axes.faults import LOSSES, UNDOES
+from storelab.core.axes.roles import LOSSES, UNDOES
 from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import ledger
 from storelab.engines.contract import GangJob

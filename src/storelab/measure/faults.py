@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import clock, records
-from storelab.core.axes.faults import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import HARMS, NONE, OF_A_USER, UNDOES, UPGRADE
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError, require_known, said

@@ -13,7 +13,7 @@ from storelab.core.config import Config
 from storelab.core.engines import ALL, CATALOGUE
 from storelab.core.errors import UserError
 from storelab.core.model import Part, Point, accounts_of
-from storelab.core.plan import series
+from storelab.core.plan import sweeps
 from storelab.engines.contract import Earlier, GangJob
 from storelab.host import scratch
 from storelab.host.console import report
@@ -69,8 +69,8 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
 
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
     """Add to the job, and to those of its roles, the earlier parts of the series that have a record, in their order."""
-    before = [p for p in series.of(points, chosen) if series.part(p) < series.part(chosen)]
-    runs = {series.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
+    before = [p for p in sweeps.of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
+    runs = {sweeps.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
     for part, own in zip(chosen.parts(), job.parts, strict=True):
         own.earlier = [Earlier(n, part.attempt(run.attempt)) for n, run in runs.items() if run]
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from storelab.core import clock
 from storelab.datasets import payload
-from storelab.engines.common import ledger, s3_library
-from storelab.stores.protocols import filesystems
+from storelab.engines.common import ledger
+from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import absent
 
@@ -146,7 +146,7 @@ class Looker:
     def _store(self, end: int, bucket: Bucket) -> Any:
         with self.lock:
             if (end, bucket.name) not in self.stores:
-                self.stores[end, bucket.name] = s3_library.store(self.ends[end], bucket.name, WAITS)
+                self.stores[end, bucket.name] = s3_clients.store(self.ends[end], bucket.name, WAITS)
             return self.stores[end, bucket.name]
 
     def look(self, key: Key, turn: int) -> tuple[int, int, int, str]:

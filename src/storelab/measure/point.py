@@ -21,7 +21,7 @@ from storelab.gang.launchers import choose
 from storelab.host import scratch
 from storelab.host.console import report
 from storelab.host.monitor import Monitor
-from storelab.measure import attempts, check, cold, deployment, durability, faults, given_up, jobs, progress, record
+from storelab.measure import attempts, check, cold, deployment, durability, faults, jobs, progress, record
 from storelab.stores.base import Answered, Store
 from storelab.workloads.staging import filling
 
@@ -48,8 +48,8 @@ def point(
         if measured and not damaged and not again:  # by another run while this one waited
             return None
         attempts.sweep(config)
-        if why := given_up.reason(config, chosen.store):
-            given_up.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
+        if why := attempts.reason(config, chosen.store):
+            attempts.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
             raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
         at = progress.place(config, points, chosen)
         chosen = jobs.lengthened(config, points, chosen)
@@ -64,13 +64,13 @@ def point(
                 made = measure(config, points, chosen, store, state, spare, why)
             except MeasurementFailed as error:
                 records.fail(folder, chosen, str(error))
-                given_up.failed(config, points, chosen.store, str(error))
+                attempts.failed(config, points, chosen.store, str(error))
                 raise MeasurementFailed(f"{key}: {error}") from None
             except UserError as error:
-                given_up.leave(config, chosen, str(error))
-                given_up.failed(config, points, chosen.store, str(error))
+                attempts.leave(config, chosen, str(error))
+                attempts.failed(config, points, chosen.store, str(error))
                 raise
-        given_up.good(config, chosen.store)
+        attempts.good(config, chosen.store)
         progress.note_overhead(config, chosen, time.monotonic() - begun)
     return made
 

@@ -21,12 +21,12 @@ from storelab.core.campaign import live
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point, said
-from storelab.core.plan import series
+from storelab.core.plan import sweeps
 from storelab.engines.common import guard
 from storelab.host import console
 from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
-from storelab.measure import given_up
+from storelab.measure import attempts
 
 MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
 
@@ -46,8 +46,8 @@ def place(config: Config, points: list[Point], chosen: Point) -> Place:
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
-    if number := series.part(chosen):
-        what += f", part {number} of {len(series.of(points, chosen))}"
+    if number := sweeps.part(chosen):
+        what += f", part {number} of {len(sweeps.of(points, chosen))}"
     return Place(len(points) - len(todo) + 1, len(points), what, left)
 
 
@@ -64,7 +64,7 @@ def _tried(config: Config, point: Point) -> bool:
     """Whether it has a record, or failed since this run began."""
     folder = config.raw / point.key
     try:
-        return (folder / "run.json").exists() or (folder / "failed.json").stat().st_mtime_ns >= given_up.begun_ns()
+        return (folder / "run.json").exists() or (folder / "failed.json").stat().st_mtime_ns >= attempts.begun_ns()
     except OSError:
         return False
 
@@ -214,7 +214,7 @@ class State:
 
 def _run() -> dict[str, Any] | None:
     """The run of Snakemake that this process belongs to."""
-    pid, _, begun_ns = os.environ.get(given_up.RUN, "").partition(":")
+    pid, _, begun_ns = os.environ.get(attempts.RUN, "").partition(":")
     return live.process(int(pid)) | {"begun_ns": int(begun_ns)} if pid and begun_ns else None
 
 

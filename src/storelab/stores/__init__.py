@@ -31,7 +31,7 @@ KINDS = {
     "hdfs": "storelab.stores.hdfs.store:HDFS",
     "glusterfs": "storelab.stores.glusterfs:GlusterFS",
     "openafs": "storelab.stores.openafs:OpenAFS",
-    "garage": "storelab.stores.garage.store:Garage",
+    "garage": "storelab.stores.garage:Garage",
     "rclone": "storelab.stores.rclone:Rclone",
     "nullserver": "storelab.stores.nullserver:NullServer",
     "directory": "storelab.stores.external:Directory",

@@ -17,13 +17,26 @@ from storelab.core.errors import UserError
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes read this module
-    from storelab.core.answers import Told
     from storelab.core.config_types import Closed
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
 MOST_BUCKET_NAME = 63  # characters, of S3
 ASK_S = 1.0  # a store that does not answer its condition for so long is down
+
+# The words of the capability table: what the probe, and a store's own administration, answer to a question.
+# `yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so;
+# `not tried`: it could not be asked (the evidence says why); `error`: the question itself failed, nothing is known.
+YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tried", "error")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a store's administration says. answer: one of ANSWERS; evidence: one line to check, nothing secret."""
+
+    check: str
+    answer: str
+    evidence: str
 
 
 @dataclass

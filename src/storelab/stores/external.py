@@ -16,8 +16,8 @@ from pydantic import Field, field_validator
 
 from storelab.core.config_types import Boolean, Closed, FolderPath, Name, Rate
 from storelab.core.errors import MeasurementFailed, UserError, shown
-from storelab.host.folders import filesystem
 from storelab.host.page_cache import PageCache
+from storelab.host.scratch import filesystem
 from storelab.stores.base import Cooling, Store
 from storelab.stores.protocols import filesystems, tokens
 from storelab.stores.protocols.access import AccessRefused

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from storelab.core import folders
-from storelab.core.axes.faults import OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import OF_A_USER, UNDOES, UPGRADE
 from storelab.core.errors import MeasurementFailed, UserError, nearest
 from storelab.core.records import read_as, write_json
 from storelab.host import processes

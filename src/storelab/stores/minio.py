@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.answers import DIFFERS, NO, Told
 from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.install import golang
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DIFFERS, DOWN, NO, RECOVERING, Condition, Told
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed

@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.answers import NO, NOT_TRIED, Told
 from storelab.core.config_types import Boolean, Size, Text, at_least
 from storelab.core.errors import MeasurementFailed
 from storelab.host import processes
 from storelab.install import wheels
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, NOT_TRIED, Condition, Told
 from storelab.stores.managed import network
 from storelab.stores.managed.accounts import KEYS, TOOL_S, USERS
 from storelab.stores.managed.base import LOOPBACK, Managed

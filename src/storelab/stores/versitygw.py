@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 
 from pydantic import Field
 
-from storelab.core.answers import NO, Told
 from storelab.core.config_types import Boolean
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.host.folders import filesystem
+from storelab.host.scratch import filesystem
 from storelab.install import golang
+from storelab.stores.base import NO, Told
 from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon

@@ -13,7 +13,6 @@ from paths import ROOT
 
 import campaigns
 from storelab.analysis import latex, tables
-from storelab.analysis.latex import write
 from storelab.analysis.tables import build
 from storelab.core.errors import UserError
 
@@ -40,7 +39,7 @@ def test_words_tables_and_latex_never_load_matplotlib():
 
 
 def test_names_are_known_without_loading_pandas():
-    script = "from storelab.analysis.latex.write import TEX; from storelab.analysis.tables.build import NAMES"
+    script = "from storelab.analysis.latex import TEX; from storelab.analysis.tables.build import NAMES"
     assert without(f"{script}; assert TEX and NAMES", "pandas", "scipy", "duckdb", "matplotlib") == "[]"
 
 
@@ -57,12 +56,12 @@ def folder(tmp_path_factory):
 
 def test_one_file_is_made_alone_and_needs_no_figures(folder):
     names = ["table_best", "table_environment"]
-    assert write.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
+    assert latex.build(folder, names) == [folder / "tex" / f"{n}.tex" for n in names]
     assert "Download" in (folder / "tex" / "table_best.tex").read_text() and len([*(folder / "tex").iterdir()]) == 2
     with pytest.raises(KeyError, match="table_bets"):  # the CLI refuses such a name in a line of its own
-        write.build(folder, ["table_bets"])
+        latex.build(folder, ["table_bets"])
     with pytest.raises(UserError, match="storelab figures"):
-        write.build(folder, ["table_throughput", "paper"])
+        latex.build(folder, ["table_throughput", "paper"])
     assert not (folder / "tex" / "table_throughput.tex").exists(), "nothing is half done"
 
 

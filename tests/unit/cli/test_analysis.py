@@ -5,7 +5,7 @@ from click.testing import CliRunner, Result
 from paths import ROOT
 
 from storelab.analysis.latex import typeset
-from storelab.cli import analysis, words
+from storelab.cli import analysis, reference
 from storelab.core.errors import UserError
 
 
@@ -21,13 +21,13 @@ def test_missing_latex_names_the_fix(tmp_path, monkeypatch):
 
 
 def test_generated_pages_are_up_to_date():
-    old = [name for name, page in words.pages().items() if (ROOT / "docs" / name).read_text() != page]
+    old = [name for name, page in reference.pages().items() if (ROOT / "docs" / name).read_text() != page]
     assert not old, "run `storelab docs`"
 
 
 def test_docs_check_names_old_pages(tmp_path, monkeypatch):
     def asked(*options: str) -> Result:
-        return CliRunner().invoke(words.docs, options)
+        return CliRunner().invoke(reference.docs, options)
 
     monkeypatch.chdir(tmp_path)
     assert asked("--check").exit_code == 1

@@ -15,7 +15,7 @@ from paths import ROOT
 from campaigns import copied
 from storelab.analysis.figures import catalogue
 from storelab.analysis.parts import derived
-from storelab.cli import code, workflow
+from storelab.cli import workflow
 from storelab.core import records
 from storelab.stores import config
 
@@ -34,7 +34,7 @@ TARGETS = {  # stage -> the module that makes it
 NOT_OF_THE_PAPER = {"explain", "artefact", "sizing", "explore", "history", "pages"}
 
 # Builds a target and prints the modules that are loaded then, and the data files of the package that were opened. It
-# does not use `storelab.cli.code`, and renders nothing.
+# does not use `storelab.cli.workflow`, and renders nothing.
 LOADED = """
 import importlib, json, sys
 from pathlib import Path
@@ -73,7 +73,7 @@ def at_root(monkeypatch):
 
 
 def absolute(stage: str) -> set[str]:
-    return {str(ROOT / f) for f in code.files(stage)}
+    return {str(ROOT / f) for f in workflow.source_files(stage)}
 
 
 @pytest.mark.heavy
@@ -86,13 +86,13 @@ def test_target_depends_on_all_that_its_command_loads(truth):
 
 
 def test_stages_depend_only_on_analysis_and_core():
-    for stage in set(code.STAGES) - {"notebooks"}:
-        rooms = {Path(f).relative_to("src/storelab").parts[0] for f in code.files(stage)}
+    for stage in set(workflow.STAGES) - {"notebooks"}:
+        rooms = {Path(f).relative_to("src/storelab").parts[0] for f in workflow.source_files(stage)}
         assert rooms == {"__init__.py", "analysis", "core"}
 
 
 def test_stages_depend_on_the_whole_analysis():
-    every = {f for stage in set(code.STAGES) - {"notebooks"} for f in absolute(stage)}
+    every = {f for stage in set(workflow.STAGES) - {"notebooks"} for f in absolute(stage)}
     here = PACKAGE / "analysis"
     outside = {p.relative_to(here).with_suffix("").parts[0] for p in here.rglob("*.py") if str(p) not in every}
     assert outside == NOT_OF_THE_PAPER
@@ -100,10 +100,10 @@ def test_stages_depend_on_the_whole_analysis():
 
 
 def test_names_are_found_without_pandas():
-    from storelab.analysis.latex import write
+    from storelab.analysis import latex
     from storelab.analysis.tables import build
 
-    assert workflow.table_names() == tuple(build.NAMES) and workflow.tex_names() == tuple(write.TEX)
+    assert workflow.table_names() == tuple(build.NAMES) and workflow.tex_names() == tuple(latex.TEX)
     script = "import json, sys; from storelab.cli import workflow as w; w.table_names()"
     assert fresh(f"{script}; print(json.dumps('pandas' in sys.modules))") is False
 
@@ -126,21 +126,21 @@ def drawn(tmp_path):
 
 def test_old_or_partial_figures_are_stale(drawn, monkeypatch):
     first, second, third, *_ = names = catalogue.names(PLAN)
-    assert code.stale_figures(drawn, PLAN) == []
+    assert workflow.stale_figures(drawn, PLAN) == []
     (drawn / "figures" / f"{second}.png").unlink()
     os.utime(drawn / "figures" / f"{third}.pdf", (1, 1))
-    assert code.stale_figures(drawn, PLAN) == [second, third]
+    assert workflow.stale_figures(drawn, PLAN) == [second, third]
     edited = drawn / "edited.py"
     edited.write_text("")
     os.utime(edited, (2**31, 2**31))
-    assert code.stale_figures(drawn, PLAN, ["pdf"]) == [third]  # a joined paper needs no PNG
-    was = code.files
+    assert workflow.stale_figures(drawn, PLAN, ["pdf"]) == [third]  # a joined paper needs no PNG
+    was = workflow.source_files
     with monkeypatch.context() as patch:
-        patch.setattr(code, "files", lambda stage: [*was(stage), str(edited)])
-        assert code.stale_figures(drawn, PLAN) == names and first in names
-    assert code.stale_figures(drawn, PLAN) == [second, third]
+        patch.setattr(workflow, "source_files", lambda stage: [*was(stage), str(edited)])
+        assert workflow.stale_figures(drawn, PLAN) == names and first in names
+    assert workflow.stale_figures(drawn, PLAN) == [second, third]
     os.utime(drawn / "tables" / "points.csv", (2**31, 2**31))
-    assert code.stale_figures(drawn, PLAN) == names and first in names
+    assert workflow.stale_figures(drawn, PLAN) == names and first in names
 
 
 def test_marks_of_missing_files_are_removed(drawn):

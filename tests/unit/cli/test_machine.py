@@ -24,7 +24,7 @@ from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import cli, main, measuring, stores
 from storelab.cli.answers import ANSWERS
-from storelab.cli.words import SHELLS
+from storelab.cli.reference import SHELLS
 from storelab.core.errors import Exit, MeasurementFailed, UserError
 from storelab.gang import inspect
 from storelab.measure import doctor

@@ -12,7 +12,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.tables import calibration as ceilings_table
 from storelab.analysis.tables import throughput, verdicts
 from storelab.core import axes, calibration, engines, model
-from storelab.core.plan import series
+from storelab.core.plan import sweeps
 from storelab.workloads import WORKLOADS
 from storelab.workloads.base import Workload
 
@@ -55,7 +55,7 @@ def test_sealed_plans_keep_their_axes():
                 assert not mine["choices"] or set(axis["choices"]) <= set(mine["choices"]), place
         for p in (p for p in old["points"] if p["workload"] in plain):
             spec = WORKLOADS[p["workload"]]
-            spec = series.with_part(spec) if "part" in p["axes"] else spec
+            spec = sweeps.with_part(spec) if "part" in p["axes"] else spec
             values = {a.name: p["axes"].get(a.name, a.default) for a in spec.axes}
             assert model.point_key(p["store"], spec, values, p["rep"]) == p["key"], path
 

@@ -26,7 +26,7 @@ from storelab.engines.root import RootClient
 from storelab.measure import check, plan_file
 from storelab.stores.config import Config
 from storelab.workloads import WORKLOADS
-from storelab.workloads.staging import needs
+from storelab.workloads.staging import stage
 
 REAL = SHARED / "data" / "root"
 
@@ -156,7 +156,7 @@ def checked(tmp_path, **file):
 
 def test_check_reads_local_files(mine, tmp_path):
     _, points = checked(tmp_path, path=str(mine), tree="events")
-    assert needs.summarise(points, "a").staged_bytes == mine.stat().st_size
+    assert stage.summarise(points, "a").staged_bytes == mine.stat().st_size
     checked(tmp_path, path="https://example.org/never-asked.root")
     for file, reason in (
         ({"path": str(tmp_path / "nothing.root")}, "nothing.root: no such file"),

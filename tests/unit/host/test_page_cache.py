@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from storelab.host import page_cache
-from storelab.host.folders import filesystem
+from storelab.host.scratch import filesystem
 
 
 def test_only_files_on_disks_are_counted(tmp_path):

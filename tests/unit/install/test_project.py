@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from paths import ROOT
 
 from storelab import __version__
-from storelab.cli import artefact, code
+from storelab.cli import artefact, workflow
 from storelab.core import config
 from storelab.core.errors import UserError
 from storelab.host import environment
@@ -127,8 +127,8 @@ def test_shipped_files_are_no_data_of_tables(tmp_path, monkeypatch):
     for name in ("project/Snakefile", "analysis/records/claims.yaml", "core/units.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("")
-    monkeypatch.setattr(code, "PACKAGE", tmp_path)
-    found = {Path(path).name for stage in code.STAGES for path in code.files(stage)}
+    monkeypatch.setattr(workflow, "PACKAGE", tmp_path)
+    found = {Path(path).name for stage in workflow.STAGES for path in workflow.source_files(stage)}
     assert found == {"__init__.py", "claims.yaml", "units.py"}
 
 

@@ -14,7 +14,7 @@ from small_plan import configured, folders
 
 from storelab.core import evidence, plan, records
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.measure import given_up, plan_file, progress
+from storelab.measure import attempts, plan_file, progress
 from storelab.measure import point as measuring
 from storelab.workloads import WORKLOADS
 
@@ -23,7 +23,7 @@ from storelab.workloads import WORKLOADS
 def config(tmp_path, monkeypatch):
     for name in "ab":
         (tmp_path / name).mkdir()
-    monkeypatch.setenv(given_up.RUN, "1:1")
+    monkeypatch.setenv(attempts.RUN, "1:1")
     monkeypatch.setattr(plan_file, "refuse_differences", lambda *_: None)
     axes = {"engine": ["fsspec"], "object_size": ["1 kB"]}
     return configured(
@@ -67,7 +67,7 @@ def numbered(word="died"):
 
 def test_store_is_given_up_after_similar_failures(config, points, monkeypatch, capsys):
     tried, stopped = failing(monkeypatch, numbered()), []
-    monkeypatch.setattr(given_up, "_stop", lambda: stopped.append(1))
+    monkeypatch.setattr(attempts, "_stop", lambda: stopped.append(1))
     run_all(config, points, "a")
     assert len(tried) == 3 and not stopped, "the other store may work"
     printed = capsys.readouterr().err
@@ -77,7 +77,7 @@ def test_store_is_given_up_after_similar_failures(config, points, monkeypatch, c
     assert [r.startswith("not tried: ") and "client 2 died" in r for r in reasons] == [False] * 3 + [True] * 3
     run_all(config, points, "b")
     assert len(tried) == 6 and stopped == [1] and "give_up_after" in capsys.readouterr().err
-    monkeypatch.setenv(given_up.RUN, "1:2")  # the next run
+    monkeypatch.setenv(attempts.RUN, "1:2")  # the next run
     run_all(config, points, "a")
     assert len(tried) == 9
 
@@ -91,21 +91,21 @@ def test_other_reasons_and_successes_reset_the_count(config, points, monkeypatch
 
 def test_single_point_outside_a_run_is_always_tried(config, points, monkeypatch, capsys):
     tried = failing(monkeypatch, numbered())
-    monkeypatch.delenv(given_up.RUN)
+    monkeypatch.delenv(attempts.RUN)
     run_all(config, points)
     assert len(tried) == len(points) == 12 and "give_up_after" not in capsys.readouterr().err
 
 
 def test_failure_joins_no_record_and_no_seal(config, points):
-    given_up.leave(config, points[0], "no reason")
+    attempts.leave(config, points[0], "no reason")
     assert (config.raw / points[0].key / records.FAILED).exists()
     folder = config.raw / points[1].key
     folder.mkdir(parents=True)
     (folder / "run.json").write_text("{}")
-    given_up.leave(config, points[1], "no reason")
+    attempts.leave(config, points[1], "no reason")
     assert [p.name for p in folder.iterdir()] == ["run.json"]
     (config.raw / "SEAL").write_text("{}")
-    given_up.leave(config, points[2], "no reason")
+    attempts.leave(config, points[2], "no reason")
     assert not (config.raw / points[2].key).exists()
 
 
@@ -128,7 +128,7 @@ def test_estimate_counts_failed_points_as_tried(config, points, capsys, monkeypa
         records.fail(config.raw / p.key, p, "died")
     later = printed(points[4])
     assert "[5/12]" in later and " 24 s " in later
-    monkeypatch.setenv(given_up.RUN, f"1:{2**62}")  # a later run tries them again
+    monkeypatch.setenv(attempts.RUN, f"1:{2**62}")  # a later run tries them again
     assert printed(points[0]) == first
 
 
@@ -140,10 +140,10 @@ def test_only_a_snakemake_above_is_stopped(monkeypatch):
         return SimpleNamespace(pid=pid, cmdline=lambda: command, send_signal=sent)
 
     above = [parent(30, "sh"), parent(20, "python", "/bin/snakemake"), parent(10, "python", "/bin/snakemake")]
-    monkeypatch.setattr(given_up.psutil, "Process", lambda: SimpleNamespace(parents=lambda: above))
+    monkeypatch.setattr(attempts.psutil, "Process", lambda: SimpleNamespace(parents=lambda: above))
     for run, expected in (("30", []), ("99", []), ("20", [(20, signal.SIGTERM)])):
-        monkeypatch.setenv(given_up.RUN, f"{run}:1")
-        given_up._stop()
+        monkeypatch.setenv(attempts.RUN, f"{run}:1")
+        attempts._stop()
         assert stopped == expected, run
 
 

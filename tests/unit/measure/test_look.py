@@ -43,7 +43,7 @@ class Held:
 def held(monkeypatch):
     it = Held()
     monkeypatch.setitem(sys.modules, "obstore", it)
-    monkeypatch.setattr(look.s3_library, "store", lambda end, bucket, waits: (end.url, bucket))
+    monkeypatch.setattr(look.s3_clients, "store", lambda end, bucket, waits: (end.url, bucket))
     monkeypatch.setattr(look, "PAUSE_S", 0.01)
     return it
 

@@ -18,7 +18,7 @@ from storelab.core.errors import MeasurementFailed
 from storelab.engines.common import guard
 from storelab.host import console
 from storelab.host.monitor import Used
-from storelab.measure import display, given_up, jobs, progress
+from storelab.measure import attempts, display, jobs, progress
 from storelab.workloads import WORKLOADS
 
 S, MS = 10**9, 10**6
@@ -42,7 +42,7 @@ def following(config, points, number=0):
 
 
 def test_state_follows_the_stages_of_a_point(config, points, monkeypatch):
-    monkeypatch.setenv(given_up.RUN, f"{os.getpid()}:{T0}")
+    monkeypatch.setenv(attempts.RUN, f"{os.getpid()}:{T0}")
     with following(config, points) as now:
         first = live.read(config.campaign_dir)
         assert first["stage"] == "store" and first["point"]["key"] == points[0].key and first["outcome"] is None

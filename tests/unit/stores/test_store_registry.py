@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from storelab.core.answers import NO, Told
+from storelab.stores.base import NO, Told
 from storelab.install import Part
 from storelab.stores.external import Directory
 from storelab.stores.external import DirectorySettings as Folder

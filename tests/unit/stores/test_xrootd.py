@@ -17,8 +17,7 @@ from storelab.stores.managed.network import Lan
 from storelab.stores.protocols.access import BucketExists, NoSuchBucket
 from storelab.stores.xrootd import asking
 from storelab.stores.xrootd import store as module
-from storelab.stores.xrootd.joined import JoinedAccess
-from storelab.stores.xrootd.store import Settings, XRootD
+from storelab.stores.xrootd.store import JoinedAccess, Settings, XRootD
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ from made_jobs import gang_job
 from refusals import refusal
 
 from storelab.core.model import Point
-from storelab.engines.common import s3_library
 from storelab.engines.common.transfers import TransferClient
 from storelab.engines.contract import Job
 from storelab.engines.obstore.transfers import ObstorePut
 from storelab.measure import jobs
+from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import mix, objects
 
@@ -40,8 +40,8 @@ def test_client_gets_the_keys_of_its_accounts(monkeypatch):
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         for account in own:
-            assert s3_library.keys(account) == keys_of(account)
-    assert "STORELAB_ACCOUNT_9_ACCESS_KEY_ID" in refusal(s3_library.keys, 9)
+            assert s3_clients.keys(account) == keys_of(account)
+    assert "STORELAB_ACCOUNT_9_ACCESS_KEY_ID" in refusal(s3_clients.keys, 9)
     every = f"{first}\n{second}"
     assert all(every.count(f"'secret{i}'") == 1 for i in range(5)), "each account's keys go to one client"
 
@@ -74,7 +74,7 @@ def test_store_of_a_bucket_signs_for_its_account(job, monkeypatch):
         asked.append((bucket, account))
         return account
 
-    monkeypatch.setattr(s3_library, "store", store)
+    monkeypatch.setattr(s3_clients, "store", store)
     client = ObstorePut(job)
     client.obstore = SimpleNamespace(head=lambda *_: None)
     client.open()

@@ -9,7 +9,7 @@ from refusals import refusal
 
 from storelab.datasets.root import generated
 from storelab.workloads.reading.events import step_of
-from storelab.workloads.staging import needs, stage
+from storelab.workloads.staging import stage
 
 TINY = generated.Scale(entries=103, branches=30, clusters=3, bytes_per_entry=400.0)
 
@@ -42,7 +42,7 @@ def test_points_share_copies_in_one_bucket(tmp_path, monkeypatch):
     same = {"name": "root-S", "kind": "root", "scale": "S", "buckets": 1, "seed": dataset["seed"]}
     assert one == same, "the data set of the other reads"
     assert stage.dataset_bytes(dataset) == 4 * stage.dataset_bytes(one)
-    summary = needs.summarise(points, "a")
+    summary = stage.summarise(points, "a")
     assert summary.staged_objects == 4 and summary.buckets == 1
     monkeypatch.setitem(generated.SCALES, "S", TINY)
     scratch, store, bucket = (SimpleNamespace(**d) for d in ({"scratch": str(tmp_path)}, {"name": "sw"}, {"name": "b"}))

@@ -13,7 +13,7 @@ from storelab.datasets import payload
 from storelab.engines.contract import GangJob
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads import WORKLOADS, mix
-from storelab.workloads.staging import buckets, needs
+from storelab.workloads.staging import buckets, stage
 
 MIX = WORKLOADS["mix"]
 EVERY = {"get": 40.0, "put": 20.0, "head": 15.0, "list": 10.0, "delete": 15.0}
@@ -46,7 +46,7 @@ def test_too_few_objects_and_too_long_pages_are_refused():
 
 def test_needs_of_a_mix_are_counted():
     one = point({"sizes": "s"}, 100, sizes={"s": {"histogram": {"1 kB": 3, "5 kB": 1}}})
-    total = needs.summarise([one], "a")
+    total = stage.summarise([one], "a")
     assert (total.staged_bytes, total.staged_objects, total.scratch_bytes) == (200_000, 100, 20_000)
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from storelab.analysis.explore import overview
 from storelab.analysis.explore.opened import Opened, Thing
 from storelab.analysis.figures import panels, plots
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees
 from storelab.analysis.tables import throughput
@@ -67,7 +67,7 @@ def curves(o: Opened) -> Iterator[Thing]:
     for title, row in zip(said, rows.to_dict("records"), strict=True):
         own = [(x, y) for head, x, y in found if _same(row, head)]
         if own and len(shown) < MAX_CURVES:
-            shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{speed.UNITS[row['metric']]}]"))
+            shown.append((title, row, *own[0], f"{row['metric'].capitalize()} [{groups.UNITS[row['metric']]}]"))
     yield scaling_picture(shown)
     if len(rows) > len(shown):
         yield f"Shown: {len(shown)} of {len(rows)} curves; the table has all."

@@ -15,13 +15,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from storelab.analysis.compare import sides, terminal
+from storelab.analysis import compare
 from storelab.analysis.explore import opened, overview
 from storelab.analysis.explore.opened import Menu, Opened, Thing, charted, escaped, kept, named
 from storelab.analysis.figures import plots
 from storelab.analysis.figures.specification import Measure, Specification
 from storelab.analysis.figures.throughput import MB_PER_S, PER_S
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.statistics import ratios as statistics
 from storelab.analysis.tables.points import NO_RATES
@@ -42,8 +42,8 @@ ALONE = "No other campaign below `results/` has a point with the same workload a
 EVERY = "all"  # campaigns
 STORES = "system"  # a column in place of an axis: where no axis varies, each store is a line
 SPEEDS = (
-    Measure((MB_PER_S,), "Throughput [MB/s]", where={"moves": speed.THROUGHPUT}),
-    Measure((PER_S,), "Operations/s", where={"moves": speed.RATE}),
+    Measure((MB_PER_S,), "Throughput [MB/s]", where={"moves": groups.THROUGHPUT}),
+    Measure((PER_S,), "Operations/s", where={"moves": groups.RATE}),
 )
 Points = frozenset[tuple[str, frozenset[tuple[str, Any]]]]
 
@@ -97,8 +97,8 @@ def _planned(plan: Mapping[str, Any], store: str) -> Points:
 
 
 @cache
-def _side(folder: Path, store: str) -> sides.Side:
-    return sides.read(f"{folder.resolve().name}:{store}", lambda: folder.resolve().parent)
+def _side(folder: Path, store: str) -> compare.Side:
+    return compare.read(f"{folder.resolve().name}:{store}", lambda: folder.resolve().parent)
 
 
 def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[Thing]:
@@ -106,13 +106,13 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
     if a is None or b is None:
         yield NONE
         return
-    table, alone = sides.compare(one := _side(*a), other := _side(*b))
-    each = kept(table[table["workload"] != sides.ALL], {c: v for c, v in o.filters.items() if c != "store"})
-    said = sides.described(each)
+    table, alone = compare.compare(one := _side(*a), other := _side(*b))
+    each = kept(table[table["workload"] != compare.ALL], {c: v for c, v in o.filters.items() if c != "store"})
+    said = compare.described(each)
     shown = pd.DataFrame(
         {
             "point": said,
-            "measure": [speed.said(m) for m in each["metric"]],
+            "measure": [groups.said(m) for m in each["metric"]],
             "A": each["median_a"].to_numpy(float),
             "B": each["median_b"].to_numpy(float),
             "runs": [f"{x}, {y}" for x, y in zip(each["n_a"], each["n_b"], strict=True)],
@@ -123,7 +123,7 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
         }
     )
     yield escaped(f"A is {one.name}, B is {other.name}")
-    for row in table[table["workload"] == sides.ALL].to_dict("records"):
+    for row in table[table["workload"] == compare.ALL].to_dict("records"):
         ratio = words.spread([row["ratio"], row["low"], row["high"]])
         points = f"All {row['points']} points" if row["points"] > 1 else "The only point"
         what = row["metric"].replace("_", " ")
@@ -135,7 +135,7 @@ def ratios(o: Opened, a: SIDE | None = None, b: SIDE | None = None) -> Iterator[
         left = f", the {MOST} farthest from 1 of {len(shown)}" if len(shown) > MOST else ""
         yield ratio_picture([names[i] for i in far], drawn, f"B, {other.name}, over A, {one.name}{left}: B is")
         yield shown
-    for note in terminal.notes(table, one, other, alone, ()):
+    for note in compare.notes(table, one, other, alone, ()):
         yield escaped(note)
 
 
@@ -168,7 +168,7 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
     known += [(f.resolve().name, read_plan(f), kept(_medians(f), filters)) for f in folders]
     parts, usual = list[pd.DataFrame](), dict[tuple[str, str], Any]()
     for name, plan, rows in known:
-        usual |= sides.defaults(plan)
+        usual |= compare.defaults(plan)
         stores = [f"{name}: {store}" for store in rows["store"]]
         parts.append(rows.assign(campaign=name, system=rows["store"], store=stores))
     columns = list(dict.fromkeys(c for rows in parts for c in words.axes_of(rows)))
@@ -176,7 +176,7 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
     for column in columns:
         default = every["workload"].map(lambda w, column=column: usual.get((w, column)))
         every[column] = every[column].astype(object).where(every[column].notna(), default).infer_objects()
-    every = every.assign(moves=np.where(speed.large(every), speed.THROUGHPUT, speed.RATE))
+    every = every.assign(moves=np.where(groups.large(every), groups.THROUGHPUT, groups.RATE))
     sides_of = every.groupby(["workload", *columns], dropna=False)["campaign"].transform("nunique")
     head = ["store", "workload", *columns]
     every = every[sides_of > 1][[*head, *(c for c in every if c not in head)]].reset_index(drop=True)
@@ -186,7 +186,7 @@ def _overlaid(o: Opened, other: Path | str) -> tuple[pd.DataFrame, list[str]]:
 @cache
 def _medians(folder: Path) -> pd.DataFrame:
     """Return throughput.csv of another campaign, without writing anything there."""
-    return sides.newest_tables(folder)[0]("throughput")
+    return compare.newest_tables(folder)[0]("throughput")
 
 
 def overlay(o: Opened, other: Path | str | None = None, x: str | None = None) -> Iterator[Thing]:

@@ -13,8 +13,8 @@ import pandas as pd
 
 from storelab.analysis.figures import panels
 from storelab.analysis.figures.specification import Curve, Measure, Reference, Specification
-from storelab.analysis.parts import groups, speed, words
-from storelab.analysis.parts.speed import LARGE
+from storelab.analysis.parts import groups, words
+from storelab.analysis.parts.groups import LARGE
 from storelab.analysis.records import published
 from storelab.analysis.records.links import CLIENTS
 from storelab.analysis.tables.earlier import PRINTED
@@ -155,14 +155,14 @@ def against_workers(table: pd.DataFrame) -> pd.DataFrame:
     moved = rows["object_size_bytes"].astype(float)
     if "range_size_bytes" in rows:
         moved = moved.mask(ranged, rows["range_size_bytes"].astype(float))
-    return rows.assign(moved=moved.where(rows["workload"].isin(speed.MOVING), 0))
+    return rows.assign(moved=moved.where(rows["workload"].isin(groups.MOVING), 0))
 
 
 def _rates(rows: pd.DataFrame) -> pd.DataFrame:
     """With `shown`: what the panel of a row shows, MB/s only where all of its operations are large."""
     rows = rows[rows["rate_median_per_s"].notna()]
     least = rows.groupby(["object_size_bytes", "deployment"])["moved"].transform("min")
-    return rows.assign(shown=(least >= speed.LARGE).map({True: "throughput", False: "rate"}))
+    return rows.assign(shown=(least >= groups.LARGE).map({True: "throughput", False: "rate"}))
 
 
 def _used(rows: pd.DataFrame) -> pd.DataFrame:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from storelab.analysis.compare import sides
-from storelab.analysis.parts import speed
+from storelab.analysis import compare
+from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.records.campaign import seal as seal_campaign
 from storelab.analysis.tables.points import axis_columns
@@ -89,7 +89,7 @@ class Entry:
     has them."""
 
     name: str
-    side: sides.Side
+    side: compare.Side
     measured: str
     sealed: str
     facts: Mapping[Fact, frozenset[str]]
@@ -180,10 +180,10 @@ def _day(text: str) -> str:
 def _entry(folder: Path, at: str) -> Entry:
     seal = evidence.seal_of(folder / "raw")
     assert seal is not None
-    table, source = sides.newest_tables(folder)
-    side = sides.of_tables(folder.name, folder, table, source)
+    table, source = compare.newest_tables(folder)
+    side = compare.of_tables(folder.name, folder, table, source)
     facts = environment_facts(table("environment"), side.points)
-    needed = {*KEPT, *axis_columns(side.plan), *speed.COLUMNS.values()}  # of many entries, the rest takes its time
+    needed = {*KEPT, *axis_columns(side.plan), *groups.COLUMNS.values()}  # of many entries, the rest takes its time
     side = replace(side, points=side.points[[c for c in side.points if c in needed]])
     return Entry(folder.name.partition(SIGN)[2], side, at, seal["time"], facts)
 

@@ -16,12 +16,12 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.analysis.figures import plots
 from storelab.analysis.history import entries
 from storelab.analysis.history.series import Change, History, Series
 from storelab.analysis.pages import Page, Section
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics import ratios
 
 HEAD = ("point", "measure", "oldest", "newest", "newest / before", "newest is", "changes")
@@ -47,9 +47,9 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
 def names(found: History) -> list[str]:
     """Each series in words, in their order."""
     points = found.frame()
-    points = points[points["workload"] != sides.ALL]
-    wholes = [f"all {s.points} points" for s in found.series if s.workload == sides.ALL]
-    return [*sides.described(points), *wholes]
+    points = points[points["workload"] != compare.ALL]
+    wholes = [f"all {s.points} points" for s in found.series if s.workload == compare.ALL]
+    return [*compare.described(points), *wholes]
 
 
 def _newest(found: History) -> Section:
@@ -60,7 +60,7 @@ def _newest(found: History) -> Section:
         out.rows.append(
             [
                 name,
-                speed.said(s.metric),
+                groups.said(s.metric),
                 words.number(s.values[0].median),
                 words.spread([newest.median, newest.low, newest.high]) if newest else "--",
                 words.spread(s.ratio),
@@ -69,11 +69,11 @@ def _newest(found: History) -> Section:
             ]
         )
     points = found.frame()
-    points = points[points["workload"] != sides.ALL]
-    out.lines += [f"Held fixed: {said}" for said in sides.in_common(points)]
+    points = points[points["workload"] != compare.ALL]
+    out.lines += [f"Held fixed: {said}" for said in compare.in_common(points)]
     reasons = [(s.reason, s.workload) for s in found.series if s.reason]
     out.lines += [f"Cannot tell: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
-    if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != sides.ALL)) > 1:
+    if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != compare.ALL)) > 1:
         out.lines.append(
             f"Corrected for {tested} series (Benjamini and Hochberg): of those called different, at most 5 % are so "
             "by chance."
@@ -120,8 +120,8 @@ def table(found: History) -> pd.DataFrame:
         for v in s.values:
             step, entry = steps.get(v.entry), found.entries[v.entry]
             own = {"entry": entry.name, "measured": entry.measured, "n": v.n}
-            own |= {"median": v.median, "low": v.low, "high": v.high, "unit": speed.UNITS.get(s.metric, "ratio")}
-            own |= {"unit": "ratio"} if s.workload == sides.ALL else {}
+            own |= {"median": v.median, "low": v.low, "high": v.high, "unit": groups.UNITS.get(s.metric, "ratio")}
+            own |= {"unit": "ratio"} if s.workload == compare.ALL else {}
             own |= {"change": step.ratio, "change_low": step.low, "change_high": step.high} if step else {}
             out.append(row | own | ({"verdict": step.verdict} if step else {}))
     mine = ["entry", "measured", "n", "median", "low", "high", "unit", "change", "change_low", "change_high", "verdict"]
@@ -157,7 +157,7 @@ def figure(found: History) -> Figure:
 
 
 def _place(s: Series) -> int:
-    if s.workload == sides.ALL:
+    if s.workload == compare.ALL:
         return 0
     return 1 if s.steps or s.verdict != ratios.CANNOT_TELL else 2
 
@@ -185,7 +185,7 @@ def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> N
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     plots.plain_numbers(ax.yaxis)
-    ax.set_ylabel("ratio to the oldest" if s.workload == sides.ALL else speed.UNITS[s.metric])
+    ax.set_ylabel("ratio to the oldest" if s.workload == compare.ALL else groups.UNITS[s.metric])
 
 
 def svg(fig: Figure) -> str:

@@ -31,9 +31,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.analysis.history.entries import Entry
-from storelab.analysis.parts import speed
+from storelab.analysis.parts import groups
 from storelab.analysis.statistics import medians, ratios
 from storelab.analysis.statistics.medians import CONFIDENCE
 from storelab.analysis.tables.points import axis_columns
@@ -234,7 +234,7 @@ class Series:
 
     @property
     def lower_is_better(self) -> bool:
-        return speed.lower_is_better(self.metric)
+        return groups.lower_is_better(self.metric)
 
     @property
     def reason(self) -> str:
@@ -269,18 +269,18 @@ def history(entries: Sequence[Entry]) -> History:
     """Of entries, oldest first (`entries.read`)."""
     plans = [e.side.plan for e in entries]
     columns = list(dict.fromkeys(c for plan in plans for c in axis_columns(plan)))
-    defaults = {k: v for plan in plans for k, v in sides.defaults(plan).items()}
-    runs = [sides.runs(e.side, columns, defaults) for e in entries]
-    keys = sorted({key for of_entry in runs for key in of_entry}, key=sides.order_of)
+    defaults = {k: v for plan in plans for k, v in compare.defaults(plan).items()}
+    runs = [compare.runs(e.side, columns, defaults) for e in entries]
+    keys = sorted({key for of_entry in runs for key in of_entry}, key=compare.order_of)
     of_points, by_kind = [], {}
     for key in keys:
-        each = {i: sides.values_of(of_entry[key]) for i, of_entry in enumerate(runs) if key in of_entry}
+        each = {i: compare.values_of(of_entry[key]) for i, of_entry in enumerate(runs) if key in of_entry}
         summaries = {i: medians.summarise(values.values()) for i, values in each.items()}
         values = [Value(i, s.n, s.median, s.low, s.high) for i, s in summaries.items()]
         axes = dict(zip(columns, key[2:-1], strict=True))
         of_points.append(_series((key[0], key[1], axes, key[-1]), 1, values, len(entries)))
         if len(each) == len(entries):
-            by_kind.setdefault(speed.kind(key[-1]), []).append([each[i] for i in range(len(entries))])
+            by_kind.setdefault(groups.kind(key[-1]), []).append([each[i] for i in range(len(entries))])
     wholes = [_whole(kind, own, dict.fromkeys(columns), len(entries)) for kind, own in by_kind.items()]
     return History(list(entries), columns, [*_corrected(of_points), *_corrected(wholes)])
 
@@ -305,11 +305,11 @@ def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, A
     oldest = [each[0] for each in of_points]
     values = []
     for e in range(entries):
-        r = ratios.whole(oldest, [each[e] for each in of_points], speed.lower_is_better(kind))
+        r = ratios.whole(oldest, [each[e] for each in of_points], groups.lower_is_better(kind))
         low, high = (1.0, 1.0) if e == 0 else (r.low, r.high)
         values.append(Value(e, r.n_b, r.ratio, low, high))
     known = [v for v in values if math.isfinite(v.median)]
-    return _series((None, sides.ALL, axes, kind), len(of_points), known or values, entries)
+    return _series((None, compare.ALL, axes, kind), len(of_points), known or values, entries)
 
 
 def _corrected(family: list[Series]) -> list[Series]:
@@ -353,7 +353,7 @@ def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series
     kind, _, overall = rule.partition("-")
     out = []
     for s in found.series:
-        if (overall and s.workload != sides.ALL) or not s.lasts:
+        if (overall and s.workload != compare.ALL) or not s.lasts:
             continue
         verdict, low, high = s.verdict, *s.ratio[1:]
         if kind == "change":

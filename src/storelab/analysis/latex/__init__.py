@@ -1,13 +1,17 @@
 """Tables in, LaTeX and the paper out. May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`.
 
-`paper/paper.tex` and `paper/sections/` are templates of Jinja (`templates`), which `write` fills. TABLES and HEADLINES
+`paper/paper.tex` and `paper/sections/` are templates of Jinja (`templates`), which `build` fills. TABLES and HEADLINES
 name the functions that make the tables and the headlines of the first page. A new table is a function and a line here,
 a new section a template and its line in `paper/paper.tex`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+from storelab.analysis.parts import derived
+from storelab.core import records
 
 # File of tex/ -> the function that makes it (module.function of this package), and what it takes: tables by name, or
 # `headlines`. It is empty where the first of these has no rows.
@@ -75,3 +79,27 @@ def load(path: str) -> Callable[..., Any]:
     module, function = path.split(".")
     found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
     return found
+
+
+PAPER = "paper"  # the template, and the file that is made of it
+TEX = (*TABLES, PAPER)
+
+
+def build(campaign_dir: Path, only: Sequence[str] | None = None, paper_dir: Path = Path("paper")) -> list[Path]:
+    """Write `tex/<name>.tex`, all of TEX or those named, atomically, and none where one cannot be made.
+
+    Raises UserError where a table or the figures are missing, or where a template in `paper_dir` cannot be filled;
+    KeyError where there is no file of that name.
+    """
+    from storelab.analysis.latex import templates, values  # not above: pandas comes with them
+
+    sources, texts = values.Sources(campaign_dir), {}
+    for name in TEX if only is None else only:
+        if name == PAPER:
+            text = templates.render(paper_dir, f"{PAPER}.tex", values.of_campaign(sources))
+        else:
+            text = values.table(sources, name)
+        texts[campaign_dir / "tex" / f"{name}.tex"] = text
+    for path, text in texts.items():
+        records.write_atomic(path, derived.tex(text))
+    return list(texts)

@@ -25,7 +25,7 @@ from storelab.analysis.latex.parts import (
     title,
     unlimited,
 )
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.knees import CANNOT_TELL, KNEE, PEAK
 from storelab.analysis.tables import latency
 from storelab.analysis.tables.earlier import MEASURED
@@ -224,7 +224,7 @@ def knees(table: pd.DataFrame) -> str:
         later = not ended and r["knee_low"] > r["least"]
         beyond = f" (knee beyond {words.number(r['knee_low'])}, if any)" if later else ""
         plateau = (
-            f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{speed.UNITS[r['metric']]}"
+            f"{interval(r['plateau_value'], r['plateau_low'], r['plateau_high'])}~{groups.UNITS[r['metric']]}"
             if r["curve"] == KNEE
             else ""
         )
@@ -276,13 +276,13 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
 
 def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
     """The medians along a curve of one axis: `18.0 to 35.9 to 71.7 MB/s`; empty where several axes go together."""
-    name = "throughput_median_mb_per_s" if curve["metric"] == speed.THROUGHPUT else "rate_median_per_s"
+    name = "throughput_median_mb_per_s" if curve["metric"] == groups.THROUGHPUT else "rate_median_per_s"
     if TOGETHER in curve["axis"] or name not in rates:
         return ""
     held = [c for c in curve.index[: curve.index.get_loc("axis")] if c != curve["axis"] and c in rates]
     same = [groups.alike(values) == groups.alike(curve[held]) for values in rates[held].to_numpy()]
     along = rates[same].sort_values(curve["axis"])[name].astype(float)
-    return f"{' to '.join(words.number(v, gap=THIN) for v in along)} {speed.UNITS[curve['metric']]}"
+    return f"{' to '.join(words.number(v, gap=THIN) for v in along)} {groups.UNITS[curve['metric']]}"
 
 
 BESIDE = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns behind the median
@@ -363,7 +363,7 @@ def latencies(table: pd.DataFrame) -> str:
 def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
     """p50 and p99 of the smallest operation with the fewest in flight, a download if there is one."""
     rows = closed(latency.ends(table))
-    rows = rows[rows["workload"].isin(speed.MOVING)] if len(rows) else rows
+    rows = rows[rows["workload"].isin(groups.MOVING)] if len(rows) else rows
     for system, known in rows.groupby("deployment") if len(rows) else []:
         sizes = known.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype(float).bfill(axis=1).iloc[:, 0]
         order = known.assign(moved=sizes, first=known["op"].map({"GET": 0, "PUT": 1}).fillna(2))

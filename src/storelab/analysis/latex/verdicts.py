@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.analysis.latex.parts import (
     FEW,
     THIN,
@@ -20,7 +20,7 @@ from storelab.analysis.latex.parts import (
     tex_table,
     title,
 )
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics import judging, ratios
 from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEASURED, REFUTED
 from storelab.analysis.tables.claims import (
@@ -277,11 +277,11 @@ VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}"
 def comparison(table: pd.DataFrame) -> str:
     """`sides.compare` as a longtable: a row per point and metric, the whole below a rule. Needs booktabs and
     longtable."""
-    points, whole = table[table["workload"] != sides.ALL], table[table["workload"] == sides.ALL]
-    lines = [_compared(said, r) for said, r in zip(sides.described(points), points.to_dict("records"), strict=True)]
+    points, whole = table[table["workload"] != compare.ALL], table[table["workload"] == compare.ALL]
+    lines = [_compared(said, r) for said, r in zip(compare.described(points), points.to_dict("records"), strict=True)]
     lines += [r"\midrule", *(_compared(f"all {r['points']} points", r) for r in whole.to_dict("records"))]
     a, b = (", ".join(escape(s) for s in points[c].unique()) for c in ("store_a", "store_b"))
-    same = "; ".join(sides.in_common(points))
+    same = "; ".join(compare.in_common(points))
     caption = (
         f"A: {a}; B: {b}.{f' Held fixed: {escape(same)}.' if same else ''} Medians of the runs, the ratio B over A "
         "with its 95\\,\\% interval, and what B is beside A, corrected for the number of rows (Benjamini and Hochberg; "
@@ -297,7 +297,7 @@ def _compared(said: str, r: dict[str, Any]) -> str:
     alone = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
     return [
         escape(said),
-        escape(speed.said(r["metric"])),
+        escape(groups.said(r["metric"])),
         *medians,
         f"{r['n_a']}, {r['n_b']}",
         interval(r["ratio"], r["low"], r["high"]),

@@ -10,12 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.analysis.latex.parts import breakable, escape, interval, left, tex_table, title, upright
 from storelab.analysis.latex.templates import Tex
 from storelab.analysis.papers.fragments import UPRIGHT, Block, headings, wide_table
 from storelab.analysis.papers.members import Member
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.core import units
 from storelab.core.errors import UserError
 
@@ -174,10 +174,10 @@ def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd
     rows = []
     for (a, mine), (b, theirs) in combinations(read, 2):
         try:
-            found, _ = sides.compare(mine, theirs)
+            found, _ = compare.compare(mine, theirs)
         except UserError:
             continue  # no point or no store in common
-        whole = found[found["workload"] == sides.ALL].to_dict("records")
+        whole = found[found["workload"] == compare.ALL].to_dict("records")
         differs = ", ".join(differing(differences, a.name, b.name)) or None
         for r in whole:
             head = {"a": a.name, "b": b.name, "measure": r["metric"], "points": r["points"], "differs": differs}
@@ -187,10 +187,10 @@ def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
-def _side(member: Member) -> sides.Side | None:
+def _side(member: Member) -> compare.Side | None:
     """None where no run of the campaign has a rate."""
     try:
-        return sides.read(str(member.folder), lambda: member.folder.parent)
+        return compare.read(str(member.folder), lambda: member.folder.parent)
     except UserError:
         return None
 
@@ -201,7 +201,7 @@ def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "a": r["a"],
             "b": r["b"],
-            "what": "Speed" if r["measure"] == speed.SPEED else speed.said(r["measure"]).capitalize(),
+            "what": "Speed" if r["measure"] == groups.SPEED else groups.said(r["measure"]).capitalize(),
             "points": words.counted(int(r["points"]), "point"),
             "ratio": Tex(interval(r["ratio"], r["low"], r["high"])),
             "is_decided": "tell" not in r["verdict"],

@@ -14,7 +14,7 @@ import pandas as pd
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.figures.specification import Declared, Specification
 from storelab.analysis.latex.values import drawn
-from storelab.analysis.papers.names import distinct
+from storelab.analysis.papers import distinct
 from storelab.analysis.parts import groups
 from storelab.analysis.records.campaign import read_plan
 from storelab.analysis.tables import build

@@ -36,7 +36,7 @@ import pandas as pd
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.medians import WIDTH, enough, of_histogram, with_bounds
-from storelab.core.axes.faults import HARMS, UNDOES, UPGRADE
+from storelab.core.axes.roles import HARMS, UNDOES, UPGRADE
 from storelab.core.records import HUNG
 
 LastOperations = Mapping[int, int]  # client -> UTC ns

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import links
 from storelab.analysis.records.campaign import Campaign, client_cpu_s
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS, Links, over_link
@@ -252,7 +252,7 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
 def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
     """(in the `overlap` window, until the last completion) bits/s, of workloads that move all bytes one way; else 0."""
     names = ("overlap_throughput_mb_per_s", "last_done_throughput_mb_per_s")
-    if point["workload"] not in speed.MOVING:
+    if point["workload"] not in groups.MOVING:
         return 0.0, 0.0
     first, last = (0.0 if pd.isna(point.get(c)) else 8e6 * float(point[c]) for c in names)
     return first, last

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import published, windows
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics import knees, medians, steadiness
@@ -36,7 +36,7 @@ def _definitions() -> list[tuple[str, Any, str]]:
         ("interval_confidence", "95 %", ""),
         ("noise_percentile", 100 * throughput.PERCENTILE, "%"),
         ("curve_least", knees.LEAST_VALUES, ""),
-        ("large_object", units.format_size(speed.LARGE), ""),
+        ("large_object", units.format_size(groups.LARGE), ""),
         *latency.definitions(),
     ]
 

@@ -36,7 +36,7 @@ from storelab.analysis.records import published, roles, scan, selection
 from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.records.roles import BOUNDS
 from storelab.analysis.tables.points import DTYPES
-from storelab.core.axes.faults import UNDOES
+from storelab.core.axes.roles import UNDOES
 
 METRICS = (("rate", "per_s"), ("throughput", "mb_per_s"), *((f"latency_{p}", "ms") for p in ("p50", "p90", "p99")))
 RATIOS = {  # metric of the ratio -> column of a run

@@ -1,4 +1,4 @@
-"""Rates of each group of points, and what depends on the speed (`parts.speed`) of their runs. docs/statistics.md.
+"""Rates of each group of points, and what depends on the speed (`parts.groups`) of their runs. docs/statistics.md.
 
 * `throughput.csv`: medians over the runs; and the classes of operations that the paper shows.
 * `noise.csv`: the noise floor, from each group compared with itself. An A/A test: within a group, the even repetitions
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records import selection
 from storelab.analysis.statistics import knees, ratios, steadiness
 from storelab.analysis.tables import calibration
@@ -150,7 +150,7 @@ def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
     if "object_size_bytes" not in table:
         return table.iloc[:0]
     size, wanted = table["object_size_bytes"].astype("Float64"), CLASSES[name]
-    fits = size.notna() if wanted.large is None else (size >= speed.LARGE) == wanted.large
+    fits = size.notna() if wanted.large is None else (size >= groups.LARGE) == wanted.large
     return table[(table["workload"] == wanted.workload) & fits.fillna(False).astype(bool)]
 
 
@@ -210,17 +210,17 @@ def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
     by = ["store", "workload", *axes]
     rows: list[dict[str, Any]] = []
     found: dict[str, list[tuple[dict[int, float], dict[int, float]]]] = {}
-    for key, group in groups.grouped(speed.with_latencies(points), [*by, "metric"]):
+    for key, group in groups.grouped(groups.with_latencies(points), [*by, "metric"]):
         odd, even = halves(group)
         values = np.array([*odd.values(), *even.values()])
         spread = 100 * float(np.std(np.log(values), ddof=1)) if len(values) > 1 and values.min() > 0 else math.nan
         counts = {"groups": 1, "n": len(values), "n_odd": len(odd), "n_even": len(even), "spread_percent": spread}
         rows.append(
-            key | ratios.ratio(odd.values(), even.values(), speed.lower_is_better(key["metric"])).row() | counts
+            key | ratios.ratio(odd.values(), even.values(), groups.lower_is_better(key["metric"])).row() | counts
         )
-        found.setdefault(speed.kind(key["metric"]), []).append((odd, even))
+        found.setdefault(groups.kind(key["metric"]), []).append((odd, even))
     for metric, pairs in found.items():
-        r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], speed.lower_is_better(metric))
+        r = ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], groups.lower_is_better(metric))
         counts = {"groups": len(pairs), "n": r.n_a + r.n_b, "n_odd": r.n_a, "n_even": r.n_b, "spread_percent": math.nan}
         rows.append({"workload": WHOLE, "metric": metric} | r.row() | counts)
     columns = [*by, "metric", "groups", "n", "n_odd", "n_even", "spread_percent", *ratios.COLUMNS]
@@ -231,7 +231,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell
     (groups that have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole.
     Absent data, no row."""
-    rows = found[(found["workload"] != WHOLE) & found["metric"].isin(speed.SPEEDS) & found["ratio"].notna()]
+    rows = found[(found["workload"] != WHOLE) & found["metric"].isin(groups.SPEEDS) & found["ratio"].notna()]
     if rows.empty:
         return []
     with_interval = rows[rows["low"].notna()]
@@ -245,7 +245,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
         ("aa_cannot_tell", int((with_interval["verdict"] == ratios.CANNOT_TELL).sum()), ""),
         ("aa_too_few", len(rows) - len(with_interval), ""),
     ]
-    whole = found[(found["workload"] == WHOLE) & (found["metric"] == speed.SPEED)]
+    whole = found[(found["workload"] == WHOLE) & (found["metric"] == groups.SPEED)]
     if len(whole) and whole["low"].notna().all():
         said = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
         out += [("aa_whole", said, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
@@ -310,7 +310,7 @@ def curves(
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
     """Each curve of `table`: what identifies it, the values of its axis and the speeds of its runs, shape (n,)."""
     by = ["store", "workload", *axes]
-    runs = speed.of_points(points)
+    runs = groups.of_points(points)
     runs = runs[runs["value"] > 0]
     for axis in (a for a in CURVE_AXES if a in by):
         yield from _curves(runs[runs[axis].notna()], (axis,), by)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from storelab.analysis.parts import groups, speed, words
+from storelab.analysis.parts import groups, words
 from storelab.analysis.records.links import BOTH, CLIENTS, FRONT_ENDS
 from storelab.analysis.statistics import knees, ratios
 from storelab.analysis.tables.calibration import CLIENT, EXCEEDED, LINK, LINK_FULL
@@ -112,7 +112,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
     tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
     """
-    runs = groups.closed_loops(speed.of_points(tables["points"]))
+    runs = groups.closed_loops(groups.of_points(tables["points"]))
     runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
     known = Known(tables, by, fixed)
@@ -188,7 +188,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "engine": axes.get("engine"),
         "what": ", ".join(said(axes)),
         "best": s.best.median,
-        "unit": units_of(key["workload"], key["metric"] == speed.THROUGHPUT),
+        "unit": units_of(key["workload"], key["metric"] == groups.THROUGHPUT),
         "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
         "n": len(s.best.values),
         "few": bool(s.number("few")),
@@ -223,7 +223,7 @@ def _chosen(s: Subject, column: str) -> bool:
 
 def units_of(workload: str, large: bool) -> str:
     """Unit of the best rate."""
-    small = "objects/s" if workload in speed.MOVING else "keys/s" if workload == "list" else "operations/s"
+    small = "objects/s" if workload in groups.MOVING else "keys/s" if workload == "list" else "operations/s"
     return "MB/s" if large else small
 
 

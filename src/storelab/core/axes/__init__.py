@@ -7,17 +7,26 @@ May import: `core.model`, `core.engines`.
 from dataclasses import replace
 
 from storelab.core import engines
-from storelab.core.axes import clients, distribution, launches, mixes, roles, root_files, transfers
+from storelab.core.axes import clients, distribution, mixes, roles, root_files, transfers
 from storelab.core.axes.clients import *  # noqa: F403 - the axes by their names, without a list of them
-from storelab.core.axes.distribution import DAYS, EXPIRED, KEEP, PATTERN, STRATUM0  # noqa: F401
-from storelab.core.axes.launches import APPLICATIONS, CLIENT_CACHE, HTTP_CACHE, START_FILES  # noqa: F401
+from storelab.core.axes.distribution import (  # noqa: F401  # noqa: F401
+    APPLICATIONS,
+    CLIENT_CACHE,
+    DAYS,
+    EXPIRED,
+    HTTP_CACHE,
+    KEEP,
+    PATTERN,
+    START_FILES,
+    STRATUM0,
+)
 from storelab.core.axes.mixes import MIX, SIZES  # noqa: F401
 from storelab.core.axes.roles import FAULT, FILL, PART  # noqa: F401
 from storelab.core.axes.root_files import *  # noqa: F403
 from storelab.core.axes.transfers import *  # noqa: F403
 from storelab.core.model import Axis
 
-_MODULES = (transfers, root_files, clients, mixes, distribution, launches, roles)
+_MODULES = (transfers, root_files, clients, mixes, distribution, distribution, roles)
 ALL = {a.name: a for module in _MODULES for a in vars(module).values() if isinstance(a, Axis)}
 BY_COLUMN = {a.column: a for a in ALL.values()}
 DEPLOYMENT = tuple(a for a in ALL.values() if a.setting)

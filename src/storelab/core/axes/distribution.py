@@ -1,4 +1,9 @@
-"""Axes of the distribution of software: how a release is published and replicated. May import: `core.model`."""
+"""Axes of the distribution of software: how a release is published and replicated, in which pattern of requests, and of
+clients that start an application from a repository. May import: `core.model`.
+"""
+
+import re
+from dataclasses import dataclass
 
 from storelab.core.model import Axis
 
@@ -72,3 +77,79 @@ STRATUM0 = Axis(
     values={NOWHERE: ""},
     told=True,
 )
+
+
+NO_CACHE = "none"  # of both axes of caches
+KEPT, SQUID = "kept", "squid"
+START_FILES = Axis(
+    "start_files",
+    "int",
+    200,
+    "Files of a start",
+    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), at most as many as the "
+    "application has.",
+    heading="Files",
+    words="starts of {} files",
+)
+APPLICATIONS = Axis(
+    "applications",
+    "int",
+    1,
+    "Applications",
+    "Different applications: each start is one of them, drawn evenly.",
+    heading="Applications",
+    words="{}",
+    noun="application",
+    values={"1": ""},
+)
+CLIENT_CACHE = Axis(
+    "client_cache",
+    "text",
+    NO_CACHE,
+    "Client cache",
+    "`none`: every start is cold; `kept`: a client keeps what it fetched, by its content, from start to start.",
+    choices=(NO_CACHE, KEPT),
+    heading="Client cache",
+    words="client cache {}",
+    values={NO_CACHE: "cold clients", KEPT: "warm clients"},
+)
+HTTP_CACHE = Axis(
+    "http_cache",
+    "text",
+    NO_CACHE,
+    "HTTP cache",
+    "`squid`: all clients ask through one Squid, which is empty at first; `none`: they ask the store.",
+    choices=(NO_CACHE, SQUID),
+    heading="HTTP cache",
+    words="through {}",
+    values={NO_CACHE: "no HTTP cache", SQUID: "through Squid"},
+)
+
+
+MOST_BYTES = 10**9  # of an object: a catalog may be large
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How a repository asks a store. head: before each upload of a content-addressed object; acl: header on every
+    request; waits_together: a retry holds up all transfers; most: connections, None for no bound."""
+
+    name: str
+    head: bool
+    acl: str | None
+    waits_together: bool
+    most: int | None
+
+
+# `cvmfs`: as CernVM-FS 2.12.0: a HEAD before each upload of a content-addressed object, single PUTs, `x-amz-acl` signed
+# on every request, 16 connections (CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS). A retry waits in the one thread that
+# moves all bytes, so that all transfers stand still meanwhile.
+PATTERNS = {
+    CVMFS: Pattern(CVMFS, True, "public-read", True, 16),
+    TUNED: Pattern(TUNED, False, None, False, None),
+}
+
+
+def objects_of(prefix: str, repository: str) -> str:
+    """Return a pattern of the keys of a repository."""
+    return rf"{re.escape(prefix + repository)}/(?:data/[0-9a-f]{{2}}/[0-9a-f]{{38}}[A-Z]?|\.cvmfs[a-z]+)"

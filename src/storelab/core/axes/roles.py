@@ -1,4 +1,5 @@
-"""Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`).
+"""Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`);
+and the acts of faults, by what they do to a store (their settings: `campaign/faults.py`, docs/faults.md).
 
 May import: `core.axes.clients`, `core.axes.transfers`, `core.model`.
 """
@@ -8,6 +9,21 @@ from dataclasses import replace
 
 from storelab.core.axes import clients, transfers
 from storelab.core.model import OF_ROLE, Axis, Workload
+
+NONE = "none"  # of the axis `fault`: nothing is done to the store
+# What each act undoes: the harm that an earlier act did to the same actor. A restart takes a hung daemon's place, too.
+UNDOES: Mapping[str, tuple[str, ...]] = {
+    "resume": ("hang",),
+    "restart": ("kill", "hang"),
+    "return_drive": ("remove_drive",),
+    "empty": ("fill",),
+    "heal": ("slow", "cut"),
+}
+HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
+LOSSES = ("kill", "hang", "remove_drive", "cut")  # after these the store has one data server less
+OF_A_USER = ("command",)
+UPGRADE = "upgrade"  # no harm: it stays until the run is over, and is taken back behind it
+ACTS = (*HARMS, *UNDOES, UPGRADE, *OF_A_USER)
 
 # Of sweeps that are measured in parts, one after the other (docs/soak.md).
 PART = Axis(

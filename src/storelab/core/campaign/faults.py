@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
 from storelab.core import units
-from storelab.core.axes.faults import ACTS, LOSSES, NONE, OF_A_USER, UNDOES, UPGRADE
+from storelab.core.axes.roles import ACTS, LOSSES, NONE, OF_A_USER, UNDOES, UPGRADE
 from storelab.core.config_types import Closed, Duration, Name, Rate, Text
 from storelab.core.errors import UserError, shown
 

@@ -22,7 +22,7 @@ from storelab.core.campaign import Sweep, claims
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known, shown
 from storelab.core.model import PREFIX, Plan, Point, Workload, derive_seed, point_key
-from storelab.core.plan import roles, series, together
+from storelab.core.plan import roles, sweeps
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
 FEWEST_BINS = 10  # of a run, after its warm-up
@@ -34,12 +34,12 @@ CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure
 def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
     """The workloads, those of sweeps in parts with the axis `part`, and those of the configuration's sweeps with roles.
     Raises UserError for a wrong role."""
-    return {**workloads, **series.declared(config, workloads), **roles.declared(config, workloads)}
+    return {**workloads, **sweeps.declared(config, workloads), **roles.declared(config, workloads)}
 
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
-    with together.placed(config):
+    with roles.placed(config):
         return _made(config, workloads)
 
 
@@ -56,7 +56,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         workload = known[its]
         if not sweep.roles:
             buckets_filled(place, sweep, sweep, workload)
-            sweep = scaled(sweep, config.scale, place, workload, together.names(sweep))
+            sweep = scaled(sweep, config.scale, place, workload, roles.names(sweep))
         if sweep.warm_up >= sweep.duration:
             raise UserError(f"{place}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
         if sweep.roles:
@@ -66,7 +66,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
             problem = f"{units.human_duration(sweep.bins)} leave fewer than {FEWEST_BINS} in a run"
             raise UserError(f"{place}.bins", problem, "make them shorter, or raise `duration`")
         columns = several.columns() if several else sweep_axes(place, sweep, workload)
-        rows = together.rows(place, sweep, workload, config.scale)
+        rows = roles.rows(place, sweep, workload, config.scale)
         among, reps = sweep.stores or config.use_stores, sweep.repetitions or config.repetitions
         asked += math.prod(map(len, columns)) * len(rows) * len(among) * reps
         if asked > MOST_POINTS:
@@ -143,7 +143,7 @@ def order(points: list[Point], seed: int) -> list[Point]:
         deployments = sorted(block)
         rng.shuffle(deployments)
         for one in deployments:
-            alone = series.together(block[one])
+            alone = sweeps.together(block[one])
             rng.shuffle(alone)
             out += itertools.chain.from_iterable(alone)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
@@ -188,7 +188,7 @@ def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any
     """Sweep -> axes and rows that go together in it; the analysis runs along them."""
     coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.together}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
-    return {name: together.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
+    return {name: roles.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:

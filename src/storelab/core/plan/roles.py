@@ -1,22 +1,90 @@
 """Sweeps with roles: several workloads at once, each with its own axes, clients and times (docs/roles.md). Pure.
 
 Such a sweep has a workload of its own, `roles-<sweep>`: its axes are those of the whole point, and those of each role
-under its name.
+under its name. Axes of a sweep or a role can go together (`together:`): a row replaces a value of each of them at once;
+the rows, typed and scaled, are multiplied with the product of the other axes.
 """
 
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from storelab.core import units
 from storelab.core.axes import roles as axes_of_roles
+from storelab.core.axes.roles import PART
 from storelab.core.campaign import Role, Sweep
 from storelab.core.campaign.faults import resolved
 from storelab.core.config import Config
 from storelab.core.errors import UserError, require_known
 from storelab.core.model import OF_ROLE, PREFIX, Axis, Workload
-from storelab.core.plan import series, together
-from storelab.core.plan.sweeps import buckets_filled, scaled, staged_for, sweep_axes
+from storelab.core.plan import sweeps
+from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, scaled_value, staged_for, sweep_axes
+
+WHERE = "together"
+
+
+def names(sweep: Sweep, role: str = "") -> list[str]:
+    """Its coupled axes: those of the sweep itself, or of a role, by their plain names."""
+    parts = [axis.rpartition(OF_ROLE) for axis in sweep.together]
+    return [own for name, _, own in parts if name == role]
+
+
+def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
+    """Axis -> value of each row, in their order; one empty row where nothing goes together. Those in `scaled_axes` are
+    multiplied by `factor`. Raises UserError."""
+    if not sweep.together:
+        return [{}]
+    here, known = f"{place}.{WHERE}", {a.name: a for a in workload.axes}
+    for axis in sweep.together:
+        problem = f"{workload.name} has no axis {axis!r}"
+        require_known(f"{here}.{axis}", axis, known, problem, "its axes:")
+        role, _, own = axis.rpartition(OF_ROLE)
+        if own in (sweep.roles[role].axes if role else sweep.axes):
+            raise UserError(f"{here}.{axis}", f"{axis} stands in `axes` too", "write it in one of them")
+        if own == PART.name:
+            raise UserError(f"{here}.{axis}", "parts are numbered by themselves", f"write {place}.parts: 24")
+    length = len(next(iter(sweep.together.values())))
+    if length > MOST_POINTS:
+        raise UserError(here, f"{length} rows are listed", f"a plan has at most {MOST_POINTS} points")
+    scaled = [*sweep.scaled_axes, *(f"{n}{OF_ROLE}{a}" for n, role in sweep.roles.items() for a in role.scaled_axes)]
+    columns = {
+        axis: _column(place, known[axis], given, factor if axis in scaled else 1)
+        for axis, given in sweep.together.items()
+    }
+    found = list(zip(*columns.values(), strict=True))
+    if len(set(found)) < length and (factor == 1 or not columns.keys() & set(scaled)):
+        again = next(i for i, row in enumerate(found) if row in found[:i])
+        problem = f"row {again + 1} is row {found.index(found[again]) + 1} again"
+        raise UserError(here, problem, "name it once; `repetitions` measures it again")
+    return [dict(zip(columns, row, strict=True)) for row in dict.fromkeys(found)]
+
+
+def told(name: str, sweep: Sweep, workload: Workload, factor: float) -> dict[str, Any]:
+    """What plan.json says of the sweep of this name: the columns of its coupled axes, and the rows."""
+    found = rows(f"sweeps.{name}", sweep, workload, factor)
+    return {"axes": [workload.axis(a).column for a in sweep.together], "rows": [list(row.values()) for row in found]}
+
+
+def _column(place: str, axis: Axis, given: list[Any], factor: float) -> list[Any]:
+    values = given if factor == 1 else [scaled_value(axis, value, factor, place, WHERE) for value in given]
+    return [axis.parse(value, f"{place}.{WHERE}.{axis.name}") for value in values]
+
+
+@contextmanager
+def placed(config: Config) -> Iterator[None]:
+    """A mistake in the value of an axis that stands in `together` is told there, not in `axes`."""
+    try:
+        yield
+    except UserError as error:
+        found = re.fullmatch(r"sweeps\.(.+?)\.(?:roles\.([^.]+)\.)?axes\.([^.]+)", error.place)
+        sweep = config.sweeps.get(found[1]) if found else None
+        axis = OF_ROLE.join(filter(None, found.groups()[1:])) if found else ""
+        if not found or not sweep or axis not in sweep.together:
+            raise
+        raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.mend) from None
+
 
 # Workloads that look at a store which does nothing else, that ask two stores, or one through a cache.
 ALONE = ("calibrate", "consistency", "launch", "probe", "replicate", "space")
@@ -45,7 +113,7 @@ def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, W
 
 def in_parts(sweep: Sweep, roles: Mapping[str, Workload]) -> bool:
     """Whether points of the sweep have the axis `part`: it is measured in parts, or a role's workload asks for it."""
-    return bool(sweep.parts) or any(map(series.keeps, roles.values()))
+    return bool(sweep.parts) or any(map(sweeps.keeps, roles.values()))
 
 
 class Roles:
@@ -65,7 +133,7 @@ class Roles:
         scale = config.scale
         self.sweep = scaled(sweep, scale, self.place, self.whole)
         self.roles = {
-            role: scaled(asked, scale, self._at(role), self._own(role), together.names(sweep, role))
+            role: scaled(asked, scale, self._at(role), self._own(role), names(sweep, role))
             for role, asked in sweep.roles.items()
         }
         self.times = {role: self._times(role, asked) for role, asked in self.roles.items()}

@@ -1,10 +1,18 @@
-"""What one sweep asks for, or one role of it: the values of its axes, scaled, and the data set that it reads. Pure."""
+"""What one sweep asks for, or one role of it: the values of its axes, scaled, the data set that it reads, its parts.
+
+With `parts` each point of the sweep is measured so many times, one part after the other: a series. The parts differ in
+the axis `part` alone. They stay together and ascend in the order of the plan; each is a point with a record of its own,
+so that what was interrupted goes on with the part that is missing. A workload that has the axis among its own keeps
+what it left in the store from part to part: nothing is removed before the last one, and the job tells the attempts of
+earlier parts (`earlier`). Other workloads are only given the axis. Pure.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from storelab.core import axes as declared
+from storelab.core import axes as known_axes
 from storelab.core import units
 from storelab.core.axes import mixes
 from storelab.core.axes.roles import PART
@@ -13,8 +21,57 @@ from storelab.core.campaign.release import Release
 from storelab.core.config import Config
 from storelab.core.config_types import LEAST_BIN_NS
 from storelab.core.errors import UserError, require_known, shown
-from storelab.core.model import OF_ROLE, Axis, Workload
-from storelab.core.plan import series
+from storelab.core.model import OF_ROLE, Axis, Point, Workload
+
+
+def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
+    """The workloads of sweeps in parts, with the axis."""
+    names = {sweep.workload for sweep in config.sweeps.values() if sweep.parts} & workloads.keys()
+    return {name: with_part(workloads[name]) for name in names}
+
+
+def with_part(workload: Workload) -> Workload:
+    return workload if keeps(workload) else replace(workload, axes=(*workload.axes, PART))
+
+
+def keeps(workload: Workload) -> bool:
+    """Whether the axis is among the workload's own."""
+    return any(axis.name == PART.name for axis in workload.axes)
+
+
+def numbers(place: str, sweep: Sweep | Role) -> list[int]:
+    """The values of the axis in a sweep. Raises UserError where the sweep names them itself."""
+    if PART.name in sweep.axes:
+        raise UserError(f"{place}.axes.{PART.name}", "parts are numbered by themselves", f"write {place}.parts: 24")
+    parts = sweep.parts if isinstance(sweep, Sweep) else None
+    return [*range(1, parts + 1)] if parts else [PART.default]
+
+
+def part(point: Point) -> int:
+    """The number of a point's part; 0 where it is none."""
+    return int(point.axes.get(PART.name, PART.default))
+
+
+def of(points: Iterable[Point], point: Point) -> list[Point]:
+    """The points of the plan that differ from this one in the part alone, itself too, in their order."""
+    return sorted((p for p in points if _same(p) == _same(point)), key=part)
+
+
+def together(points: Sequence[Point]) -> list[list[Point]]:
+    """These points, those of a series as one, ascending; series and others stay in the order of the first of them."""
+    found: dict[Any, list[Point]] = {}
+    for point in points:
+        found.setdefault(_same(point), []).append(point)
+    return [sorted(series, key=part) for series in found.values()]
+
+
+def _same(point: Point) -> tuple[Any, ...]:
+    """What a series' points have in common: all but the part. A point that is in no series has its key alone."""
+    if PART.name not in point.axes:
+        return (point.key,)
+    others = tuple((name, value) for name, value in point.axes.items() if name != PART.name)
+    return (point.store, point.workload, point.rep, others)
+
 
 MOST_POINTS = 100_000  # each has a folder of its own
 FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
@@ -24,7 +81,7 @@ Asked = TypeVar("Asked", Sweep, Role)
 def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list[Any]]:
     """The values of each of the workload's axes, typed, defaults filled in. `place`: of the sweep, or its role, in the
     configuration. Raises UserError."""
-    known, parts = [a.name for a in workload.axes], series.numbers(place, sweep)
+    known, parts = [a.name for a in workload.axes], numbers(place, sweep)
     for key in sweep.axes:
         require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
     columns = []
@@ -92,7 +149,7 @@ def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str =
     """A whole number times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest.
     `where`: the key of the sweep that gives the value. Raises UserError."""
     mend = "scale whole numbers, or the file S, M, L"
-    if axis.name.rpartition(OF_ROLE)[2] == declared.SCALE.name and value in tuple(FILE_MB):
+    if axis.name.rpartition(OF_ROLE)[2] == known_axes.SCALE.name and value in tuple(FILE_MB):
         return min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor))))
     if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
         return max(1, round(value * factor))

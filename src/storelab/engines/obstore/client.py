@@ -30,13 +30,14 @@ from storelab.core import clock
 from storelab.core.errors import MeasurementFailed, of_memory
 from storelab.core.model import derive_seed
 from storelab.core.records import HUNG
-from storelab.engines.common import bins, ledger, s3_library
+from storelab.engines.common import bins, ledger
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import EVERY_NS, Guard, LimitExceeded, Teller
 from storelab.engines.common.timing import IN_FLIGHT, Closed, Open, Poisson, Watch, drain_s, merge_pauses
 from storelab.engines.common.transfers import SAMPLE_NS, TransferClient
 from storelab.engines.contract import Check, Job, Result
 from storelab.host import proc, processes
+from storelab.stores.protocols import s3_clients
 from storelab.stores.protocols.endpoint import Bucket
 
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
@@ -294,11 +295,11 @@ class ObstoreClient(TransferClient):
         waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: of an operation; READ_TIMEOUT ends a silent one
         options = {"unsigned_payload": True, "disable_bulk_delete": not self.multi_delete}
         if self.multi_delete or self.store_per_bucket or self.endpoint.addressing == "virtual":
-            self.stores = [s3_library.store(self.endpoint, b.name, waits, self._further(b), **options) for b in buckets]
+            self.stores = [s3_clients.store(self.endpoint, b.name, waits, self._further(b), **options) for b in buckets]
             self.paths = ["" for _ in buckets]
         else:
             each = dict.fromkeys(map(self._further, buckets))
-            by_account = {a: s3_library.store(self.endpoint, None, waits, a, **options) for a in each}
+            by_account = {a: s3_clients.store(self.endpoint, None, waits, a, **options) for a in each}
             self.stores = [by_account[self._further(b)] for b in buckets]
             self.paths = [f"{b.name}/" for b in buckets]
         for own in {buckets[i].account: i for i in reversed(self.own)}.values():

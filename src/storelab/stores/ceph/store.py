@@ -21,13 +21,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from storelab.core.answers import NO, YES, Told
 from storelab.core.config_types import Boolean, Size, at_least
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
-from storelab.host.folders import existing
+from storelab.host.scratch import existing
 from storelab.install import debian, program
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, RECOVERING, Condition
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, RECOVERING, YES, Condition, Told
 from storelab.stores.ceph import conf
 from storelab.stores.ceph.admin import TCMALLOC, Admin
 from storelab.stores.managed.accounts import KEYS, listed

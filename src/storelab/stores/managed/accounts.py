@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storelab.core.answers import DIFFERS, NO, YES, Told
 from storelab.core.errors import UserError
 from storelab.core.records import read_as, write_json
+from storelab.stores.base import DIFFERS, NO, YES, Told
 from storelab.stores.protocols.endpoint import Credentials
 
 USERS, KEYS = QUESTIONS = ("users listed", "several keys per user")

@@ -20,8 +20,8 @@ from storelab.core import folders
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
 from storelab.host import processes
-from storelab.host.folders import existing, filesystem
 from storelab.host.page_cache import PageCache
+from storelab.host.scratch import existing, filesystem
 from storelab.install import program
 from storelab.stores.base import Cooling, Status, Store
 from storelab.stores.managed import drives, network

@@ -17,7 +17,7 @@ from typing import Any
 from storelab.core import units
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
-from storelab.host.folders import existing, filesystem
+from storelab.host.scratch import existing, filesystem
 
 WHOLE = "drive-1"  # of a store that has all its data on one
 LEAST = 64_000_000  # bytes of a drive

@@ -30,7 +30,7 @@ from storelab.workloads.distribution import proof
 from storelab.workloads.distribution.publish import FAILED, ObstorePublishClient, Other, PublishClient, outcome
 from storelab.workloads.distribution.stratum import ONE, SEVERAL, Stratum, spread
 from storelab.workloads.staging import upload
-from storelab.workloads.staging.needs import DAYS_BYTES
+from storelab.workloads.staging.stage import DAYS_BYTES
 
 MOST_OBJECTS = 20_000  # that are made before they are uploaded
 

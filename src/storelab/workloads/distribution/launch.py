@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from storelab.core import clock, records
-from storelab.core.axes.launches import KEPT
+from storelab.core.axes.distribution import KEPT
 from storelab.core.model import derive_seed
 from storelab.datasets.release import catalogs, names
 from storelab.datasets.release.catalogs import REGULAR, SYMLINK

@@ -21,7 +21,7 @@ from graphlib import TopologicalSorter
 from typing import Any, ClassVar
 
 from storelab.core import clock, records
-from storelab.core.axes.distribution import NOWHERE, days_of
+from storelab.core.axes.distribution import NOWHERE, PATTERNS, days_of
 from storelab.core.errors import MeasurementFailed
 from storelab.core.model import derive_seed
 from storelab.datasets.release import catalogs, names
@@ -30,7 +30,6 @@ from storelab.engines.common.guard import Guard
 from storelab.engines.common.objects import put_prefix
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads.distribution.patterns import PATTERNS
 from storelab.workloads.distribution.stratum import WAITS, Failed, Log, ObstoreStratum, OutOfTime, Stratum, spread
 
 DATA = ("data", "chunk")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from storelab.core import units
-from storelab.core.axes.distribution import TUNED
+from storelab.core.axes.distribution import MOST_BYTES, PATTERNS, TUNED, objects_of
 from storelab.core.campaign.release import Release as Settings
 from storelab.core.config import Config
 from storelab.core.errors import MeasurementFailed, UserError
@@ -33,7 +33,6 @@ from storelab.stores.protocols.access import AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.workloads.base import Made
 from storelab.workloads.distribution import proof
-from storelab.workloads.distribution.patterns import MOST_BYTES, PATTERNS, objects_of
 from storelab.workloads.distribution.publish import publish
 from storelab.workloads.distribution.stratum import Log, Stratum
 from storelab.workloads.probe import signing

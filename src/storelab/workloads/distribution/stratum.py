@@ -17,14 +17,13 @@ from http.client import HTTPException, HTTPMessage
 from typing import Any, TypeVar
 
 from storelab.core import clock
+from storelab.core.axes.distribution import Pattern
 from storelab.core.errors import MeasurementFailed
 from storelab.datasets.release import names
-from storelab.engines.common import s3_library
 from storelab.engines.common.error_classes import classify, said
 from storelab.engines.common.guard import Guard
-from storelab.stores.protocols import filesystems
+from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
-from storelab.workloads.distribution.patterns import Pattern
 from storelab.workloads.probe import signing
 from storelab.workloads.probe.answers import Refuted
 from storelab.workloads.probe.plain_http import Connection, Reply, error_code, md5_header
@@ -287,7 +286,7 @@ class ObstoreStratum(Stratum):
 
         self.library = obstore
         self.store, self.several = (
-            s3_library.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=alone)
+            s3_clients.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=alone)
             for alone in (True, False)  # by itself it deletes even one object by the request for several
         )
 

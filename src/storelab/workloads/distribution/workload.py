@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, records
-from storelab.core.axes.distribution import CVMFS, NOWHERE, TUNED, days_of
-from storelab.core.axes.launches import SQUID
+from storelab.core.axes.distribution import CVMFS, MOST_BYTES, NOWHERE, PATTERNS, SQUID, TUNED, days_of, objects_of
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.datasets.release import names
@@ -24,7 +23,6 @@ from storelab.stores.base import Store
 from storelab.stores.protocols.access import AccessRefused
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload, refuse
-from storelab.workloads.distribution.patterns import MOST_BYTES, PATTERNS, objects_of
 from storelab.workloads.objects import MOST_BATCH
 from storelab.workloads.staging import buckets
 

@@ -1,6 +1,6 @@
 """Answers to questions about a store, and how they are asked: one after another, none can end the probe.
 
-The words and what they mean: `core/answers.py`.
+The words and what they mean: `stores/base.py`.
 """
 
 import http.client
@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree.ElementTree import ParseError
 
 from storelab.core import clock
-from storelab.core.answers import DIFFERS, ERROR, NO, NOT_TRIED, YES
+from storelab.stores.base import DIFFERS, ERROR, NO, NOT_TRIED, YES
 
 TIME_IS_UP = "the point's duration ended before"
 

@@ -13,12 +13,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from storelab.core import axes, clock
-from storelab.core.answers import ERROR, NOT_TRIED, Told
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import Point
 from storelab.engines import contract
 from storelab.engines.contract import Client, GangJob, Result
-from storelab.stores.base import Store
+from storelab.stores.base import ERROR, NOT_TRIED, Store, Told
 from storelab.stores.managed.accounts import QUESTIONS
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload

@@ -29,7 +29,7 @@ from storelab.core.model import derive_seed
 from storelab.datasets.root.pages import Pages, PageSteps
 from storelab.datasets.root.reader import Header, StepReader
 from storelab.engines import planned
-from storelab.engines.common import objects, s3_library
+from storelab.engines.common import objects
 from storelab.engines.common.selections import Done, as_staged
 from storelab.engines.common.wire import Counts
 from storelab.engines.contract import Job
@@ -37,7 +37,7 @@ from storelab.engines.planned import PlannedClient
 from storelab.readplan.choose import plan
 from storelab.readplan.source import fetch
 from storelab.readplan.transports import WrongAnswer
-from storelab.stores.protocols import filesystems
+from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
 BLOCK = 2**20  # only to be no 0, which asks HTTP for a stream: the cache is made here
@@ -141,7 +141,7 @@ def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planne
     """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises
     UserError where the environment holds no credentials."""
     if endpoint.protocol == "s3":
-        s3_library.keys()
+        s3_clients.keys()
     fs = filesystems.data(endpoint, os.environ, FileRanges.parallel)
     inner = FileRanges(fs, filesystems.path(endpoint, bucket, key), size)
     return planned.Counted(inner, planned.port_wire(endpoint), planned.versions_of(endpoint))

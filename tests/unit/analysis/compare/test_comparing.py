@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from make_examples import make
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.analysis.parts import derived
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
@@ -175,7 +175,7 @@ def test_two_stores_of_one_campaign(campaigns):
 
 def test_one_point_is_its_own_whole(tmp_path):
     make(tmp_path, failed=(), repetitions=3, sweeps={"download": SWEEPS["download"]})
-    table, _ = sides.compare(*[sides.read(str(tmp_path), tmp_path.cwd)] * 2)
+    table, _ = compare.compare(*[compare.read(str(tmp_path), tmp_path.cwd)] * 2)
     assert len(table) == 2 and table["reason"].nunique() == 1 and "3 against 3 runs" in table["reason"].iloc[1]
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from storelab.analysis.compare import sides
+from storelab.analysis import compare
 from storelab.core.errors import UserError
 
 AXES = [("clients", "int", 1), ("object_size", "size", 4000)]
@@ -28,7 +28,7 @@ def side(name, rows, store=None, axes=("clients", "object_size"), **columns):
     t["overlap_throughput_mb_per_s"] = t["overlap_rate_per_s"] * t["object_size_bytes"] / 1e6
     t = t.assign(state="ok", started="2026-01-02T03:04:05Z", **columns)
     t = t.drop(columns=[c for n, c in (("clients", "clients"), ("object_size", "object_size_bytes")) if n not in axes])
-    return sides.Side(name, Path(name), plan(*axes), t, store, name)
+    return compare.Side(name, Path(name), plan(*axes), t, store, name)
 
 
 def runs(scale, seed, store="s", workloads=("get",), clients=(1, 2), sizes=(4000, 10**7), n=5):
@@ -47,7 +47,7 @@ def test_every_row_of_a_comparison():
     latencies = {"latency_p50_ms": [float(i) for i in range(1, len(rows_b) + 1)]}
     bound = ["link" if c == 2 else None for _, _, c, *_ in rows_a]
     a, keys = side("a", rows_a, latency_p50_ms=[None] * len(rows_a), bound_by=bound), [*KEYS]
-    table, alone = sides.compare(a, side("b", rows_b, **latencies))
+    table, alone = compare.compare(a, side("b", rows_b, **latencies))
     assert alone == (0, 1) and list(table["workload"]) == ["get"] * 4 + ["all"]
     assert list(zip(table["clients"][:4], table["object_size_bytes"][:4], strict=True)) == keys
     ps = []
@@ -85,35 +85,35 @@ def test_latencies_are_compared_too_and_lower_is_faster():
     rows = runs(100, 1, clients=(1,), sizes=(4000,))
     a = side("a", rows, latency_p50_ms=[10.0, 11, 12, 13, 14], latency_p99_ms=[5.0] * 5)
     b = side("b", rows, latency_p50_ms=[1.0, 2, 3, 4, 5], latency_p99_ms=[6.0] * 5)
-    table, _ = sides.compare(a, b)
+    table, _ = compare.compare(a, b)
     assert list(table["metric"]) == ["rate", "latency_p50", "latency_p99", "speed", "latency_p50", "latency_p99"]
     assert list(table["verdict"]) == ["cannot tell", "faster", "slower"] * 2 and (table["points"] == 1).all()
     assert list(table["median_b"][1:3]) == [3.0, 6.0]
-    slower = sides.slower(table)
+    slower = compare.slower(table)
     assert list(slower["metric"]) == ["latency_p99"] * 2
-    assert [len(sides.slower(table, margin)) for margin in (19, 21)] == [2, 0]
-    assert len(sides.slower(table, overall=True)) == 1
+    assert [len(compare.slower(table, margin)) for margin in (19, 21)] == [2, 0]
+    assert len(compare.slower(table, overall=True)) == 1
 
 
 def test_slower_by_more_than_a_margin():
     rows = [("s", "get", c, 4000, rep, 100.0) for c in (1, 2) for rep in range(1, 6)]
     halved = [(*r[:5], 80.0 if r[2] == 1 else 130.0) for r in rows]
-    table, _ = sides.compare(side("a", rows), side("b", halved))
-    assert list(sides.slower(table)["clients"].dropna()) == [1]
-    assert len(sides.slower(table, 19.9)) == 1 and len(sides.slower(table, 20.1)) == 0
-    assert len(sides.slower(table, overall=True)) == 0
+    table, _ = compare.compare(side("a", rows), side("b", halved))
+    assert list(compare.slower(table)["clients"].dropna()) == [1]
+    assert len(compare.slower(table, 19.9)) == 1 and len(compare.slower(table, 20.1)) == 0
+    assert len(compare.slower(table, overall=True)) == 0
 
 
 def test_an_axis_that_a_side_lacks_stands_at_its_default():
     a = side("a", runs(100, 1, clients=(1, 2), sizes=(4000,)))
     b = side("b", runs(100, 2, clients=(1,), sizes=(4000,)), axes=("object_size",))
-    table, alone = sides.compare(a, b)
+    table, alone = compare.compare(a, b)
     assert alone == (1, 0) and list(table["clients"][:1]) == [1]
 
 
 def test_points_that_nobody_shares():
     with pytest.raises(UserError, match="no comparable point"):
-        sides.compare(side("a", runs(1, 1, clients=(1,))), side("b", runs(1, 1, clients=(2,))))
+        compare.compare(side("a", runs(1, 1, clients=(1,))), side("b", runs(1, 1, clients=(2,))))
 
 
 def test_which_stores_are_meant():
@@ -124,13 +124,13 @@ def test_which_stores_are_meant():
         *((both, x, [None, None]), (x, z, ["x", "z"]), (named, both, ["x", "x"]), (both, named, ["x", "x"])),
         *((named, z, ["x", "z"]), (z, named, ["z", "x"])),
     ):
-        assert [s.store for s in sides.matched(a, b)] == stores, (a.name, b.name)
+        assert [s.store for s in compare.matched(a, b)] == stores, (a.name, b.name)
     with pytest.raises(UserError, match="no store in common"):
-        sides.matched(both, z)
+        compare.matched(both, z)
     with pytest.raises(UserError, match="has several stores and none is z"):
-        sides.matched(both, side("z", runs(1, 4, "z"), "z"))
+        compare.matched(both, side("z", runs(1, 4, "z"), "z"))
     failed = both.points.assign(state=["failed" if s == "y" else "ok" for s in both.points["store"]])
-    assert sides.Side("f", Path("f"), both.plan, failed, None, "").stores == ["x"]
+    assert compare.Side("f", Path("f"), both.plan, failed, None, "").stores == ["x"]
 
 
 def test_store_by_store():
@@ -138,29 +138,29 @@ def test_store_by_store():
         side(n, [*runs(100, 1, "x", clients=(1,), sizes=(4000,)), *runs(200, seed, "y", clients=(1,), sizes=(4000,))])
         for n, seed in (("a", 2), ("b", 3))
     )
-    table, _ = sides.compare(a, b)
+    table, _ = compare.compare(a, b)
     assert list(table["store_a"][:2]) == list(table["store_b"][:2]) == ["x", "y"] and table["ratio"][0] == 1
-    said = sides.described(table[table["workload"] != "all"])
+    said = compare.described(table[table["workload"] != "all"])
     assert said == ["x, get", "y, get"]
 
 
 def test_words_of_rows():
     rows = [*runs(1, 1, clients=(1, 2), sizes=(4000,)), *runs(1, 1, workloads=("put",), clients=(1,), sizes=(4000,))]
-    table, _ = sides.compare(side("a", rows), side("b", rows))
+    table, _ = compare.compare(side("a", rows), side("b", rows))
     points = table[table["workload"] != "all"]
-    assert sides.described(points) == ["get, 1 client", "get, 2 clients", "put"]
-    assert sides.in_common(points) == ["get: 4 kB objects", "put: 1 client, 4 kB objects"]
+    assert compare.described(points) == ["get, 1 client", "get, 2 clients", "put"]
+    assert compare.in_common(points) == ["get: 4 kB objects", "put: 1 client, 4 kB objects"]
 
 
 def test_days():
     rows = runs(1, 1)
     a, b = side("a", rows), side("b", rows)
-    assert sides.dates(a) == ("2026-01-02",) and not sides.other_days(a, b)
-    later = sides.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + [None]))
-    assert sides.dates(later) == ("2026-01-03",) and sides.other_days(a, later) and sides.other_days(later, a)
-    assert not sides.other_days(later, sides.replace(a, folder=later.folder)), "one campaign"
-    both = sides.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + ["2026-01-02T00:00:00Z"]))
-    assert sides.dates(both) == ("2026-01-02", "2026-01-03") and not sides.other_days(a, both)
+    assert compare.dates(a) == ("2026-01-02",) and not compare.other_days(a, b)
+    later = compare.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + [None]))
+    assert compare.dates(later) == ("2026-01-03",) and compare.other_days(a, later) and compare.other_days(later, a)
+    assert not compare.other_days(later, compare.replace(a, folder=later.folder)), "one campaign"
+    both = compare.replace(b, points=b.points.assign(started=["2026-01-03T00:00:00Z"] * 19 + ["2026-01-02T00:00:00Z"]))
+    assert compare.dates(both) == ("2026-01-02", "2026-01-03") and not compare.other_days(a, both)
 
 
 def test_days_widen_what_is_said():
@@ -169,7 +169,7 @@ def test_days_widen_what_is_said():
     days = [
         side(f"d{i}", [(*r[:5], r[5] * factor) for r in runs(100, 10 + i)]) for i, factor in enumerate((1.0, 1.2, 0.9))
     ]
-    plain, found = sides.compare(a, b)[0], sides.compare(a, b, days)[0]
+    plain, found = compare.compare(a, b)[0], compare.compare(a, b, days)[0]
 
     def log(s, key):
         t = s.points
@@ -193,7 +193,7 @@ def test_a_side_is_read_by_folder_and_store(tmp_path):
     (tmp_path / "x" / "raw").mkdir(parents=True)
     (tmp_path / "x" / "raw" / "plan.json").write_text("{}")
     for text, store in (("x", None), ("x:s", "s"), (str(tmp_path / "x"), None), (f"{tmp_path / 'x'}:s", "s")):
-        assert sides.split(text, lambda: tmp_path) == (tmp_path / "x", store)
+        assert compare.split(text, lambda: tmp_path) == (tmp_path / "x", store)
     for text in ("y", ":x", ""):
         with pytest.raises(UserError, match="is no measured campaign"):
-            sides.split(text, lambda: tmp_path)
+            compare.split(text, lambda: tmp_path)

@@ -13,9 +13,9 @@ import yaml
 from matplotlib.figure import Figure
 from paths import ROOT
 
+from storelab.analysis import latex
 from storelab.analysis.figures import catalogue, planned, write
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build
 from storelab.core import figures, records
 from storelab.core.errors import UserError

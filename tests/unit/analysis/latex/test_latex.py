@@ -17,9 +17,9 @@ from tex_files import facts
 
 import campaigns
 from campaigns import typeset
+from storelab.analysis import latex
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.latex import TABLES, campaign, parts, templates, values
-from storelab.analysis.latex import write as latex
 from storelab.analysis.latex.templates import Tex
 from storelab.analysis.tables import build, releases
 from storelab.analysis.tables import numbers as build_numbers

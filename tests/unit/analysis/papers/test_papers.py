@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from paths import ROOT
 
 import campaigns
+from storelab.analysis import papers
 from storelab.analysis.figures import catalogue, panels
 from storelab.analysis.latex import parts
-from storelab.analysis.papers import across, findings, fragments, members, names, origin, write
+from storelab.analysis.papers import across, findings, fragments, members, origin, write
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
 from storelab.cli import analysis, workflow
@@ -315,9 +316,9 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
 
 
 def test_folder_name_of_too_many_campaigns_is_refused():
-    assert names.place(Path("r"), ["a", "b.c"]) == Path("r/papers/a+b.c")
+    assert papers.place(Path("r"), ["a", "b.c"]) == Path("r/papers/a+b.c")
     with pytest.raises(UserError, match=r"5 names make a folder's name of 304 signs, more than 255"):
-        names.place(Path("r"), ["x" * 60] * 5)
+        papers.place(Path("r"), ["x" * 60] * 5)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from campaigns import copied, typeset
 from storelab.analysis.latex import typeset as latex
 from storelab.analysis.parts import derived
 from storelab.analysis.tables import build
-from storelab.cli import code, workflow
+from storelab.cli import workflow
 from storelab.core import evidence, records
 from storelab.core.errors import UserError
 
@@ -150,7 +150,7 @@ def test_rebuild_makes_damaged_files_again(folder, capsys):
             if damage(was) != was:
                 path.write_bytes(damage(was))
                 assert begun() == {mark.name}, (kind, name)
-                assert name == "index.json" or first in code.stale_figures(
+                assert name == "index.json" or first in workflow.stale_figures(
                     folder, records.read_json(folder / "raw/plan.json")
                 )
                 path.write_bytes(was)

@@ -12,9 +12,9 @@ from make_examples import REFUSED, S, make
 from tex_files import TexFiles
 
 from campaigns import built
+from storelab.analysis import latex
 from storelab.analysis.figures import catalogue, write
 from storelab.analysis.figures.draw import draw
-from storelab.analysis.latex import write as latex
 from storelab.analysis.tables import build, errors
 from storelab.core.campaign import Campaign as Settings
 

@@ -18,7 +18,7 @@ def test_medians_over_runs():
 
 
 def test_text_quotes_best_group_of_each_class():
-    large = throughput.speed.LARGE
+    large = throughput.groups.LARGE
     base = {"store": "alpha", "workload": "get", "n": 6, "interval": "x"}
     groups = [(large, 100.0, "obstore"), (large * 2, 90.0, "s5cmd")]
     rows = []

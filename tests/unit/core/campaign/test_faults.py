@@ -6,7 +6,7 @@ from functools import partial
 from fault_stores import STORES, acts
 from refusals import all_refused, check_refused, refusal
 
-from storelab.core.axes.faults import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
+from storelab.core.axes.roles import ACTS, HARMS, LOSSES, OF_A_USER, UNDOES
 from storelab.core.campaign.faults import most_lost, resolved
 from storelab.stores import config as configuration
 

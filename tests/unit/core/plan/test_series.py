@@ -7,7 +7,7 @@ from refusals import all_refused
 from small_plan import ASKING, configured, planned
 
 from storelab.core import plan
-from storelab.core.plan import series
+from storelab.core.plan import sweeps as series
 from storelab.workloads import WORKLOADS
 
 SWEEP = {"workload": "put", "axes": {"clients": [1, 2, 3]}, "parts": 12}

@@ -14,7 +14,8 @@ from programs import python
 from refusals import refusal
 
 from storelab.core.errors import MeasurementFailed, UserError
-from storelab.stores.managed.daemons import Daemon, Daemons, runs_as
+from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.daemons import Daemons, runs_as
 
 SERVER = """
 import http.server, sys

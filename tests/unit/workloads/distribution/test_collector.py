@@ -34,7 +34,7 @@ from storelab.workloads.distribution.garbage import Collector, NotWhole
 from storelab.workloads.distribution.publish import Other
 from storelab.workloads.distribution.stratum import ONE, SEVERAL, Failed, ObstoreStratum, OutOfTime, Stratum, judged
 from storelab.workloads.probe.plain_http import Reply
-from storelab.workloads.staging import needs
+from storelab.workloads.staging import stage
 
 DAYS, KEEP = 6, 2
 CHUNKS = {"minimum": "20 kB", "average": "40 kB", "maximum": "80 kB"}  # so that files of a small release have some
@@ -556,6 +556,6 @@ def test_hooks_prove_what_the_client_left(published, was, after, monkeypatch):
 
 def test_staged_days_count_against_the_limits():
     size = 7_450_000_000 * 0.0001
-    total = needs.summarise([point()], "s")
+    total = stage.summarise([point()], "s")
     assert total.staged_bytes == pytest.approx(DAYS * size) and total.staged_objects == DAYS * 16
-    assert total.scratch_bytes == pytest.approx(3 * size + needs.DAYS_BYTES)
+    assert total.scratch_bytes == pytest.approx(3 * size + stage.DAYS_BYTES)

@@ -31,7 +31,7 @@ from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 from storelab.workloads import WORKLOADS
 from storelab.workloads.distribution import tool
 from storelab.workloads.distribution.stratum import OutOfTime
-from storelab.workloads.staging import needs
+from storelab.workloads.staging import stage
 
 FILES = DATA / "cvmfs"
 KEYS = Credentials("an-access-key-of-ours", "most/secret+of=ours")
@@ -41,7 +41,7 @@ SMALL = {"factor": 0.0001, "bytes_a_day": "600 MB", "bytes_deviation": "200 MB",
 
 def test_scratch_room_is_three_nights():
     release = Settings(factor=0.001).told()
-    wire, tool = (needs.scratch_bytes(point("publish", release, engine=engine)) for engine in ("wire", "cvmfs"))
+    wire, tool = (stage.scratch_bytes(point("publish", release, engine=engine)) for engine in ("wire", "cvmfs"))
     assert tool == 3 * a_night(release) > 4 * wire
     assert a_night(release) == pytest.approx(400 * (46_000 / 0.45 + 4096), rel=0.01)
 

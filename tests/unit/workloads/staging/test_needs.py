@@ -6,7 +6,7 @@ from refusals import NONE, check_refused
 
 from storelab.core.model import Point
 from storelab.measure import check
-from storelab.workloads.staging import needs
+from storelab.workloads.staging import stage
 
 DATA = {"name": "d", "kind": "payload", "objects": 64, "object_size": 1000}
 
@@ -18,8 +18,8 @@ def point(workload, seconds=10, dataset=None, store="s", **axes):
 
 
 def test_needs_of_plan_are_summed():
-    assert needs.summarise([], "s") == needs.Summary()
-    empty = vars(needs.Summary())
+    assert stage.summarise([], "s") == stage.Summary()
+    empty = vars(stage.Summary())
     names = ("staged_bytes", "staged_objects", "buckets", "scratch_bytes", "points", "seconds")
     assert [empty[k] for k in names] == [0, 0, 0, 0, {}, {}]
     points = [
@@ -31,13 +31,13 @@ def test_needs_of_plan_are_summed():
         point("delete", 1, object_size=50),
         point("delete", 1, object_size=40),
     ]
-    found = needs.summarise(points, "s")
+    found = stage.summarise(points, "s")
     assert found.points == {"get": 3, "put": 1, "delete": 2} and found.seconds == {"get": 20, "put": 2, "delete": 2}
     assert found.staged_bytes == 64_000 + 10_000 + 7 * 50 and found.staged_objects == 64 + 10 + 7 and found.buckets == 3
 
 
 def test_tmpfs_of_clients_is_counted():
-    bodies = needs.BODIES
+    bodies = stage.BODIES
     reader = bodies + 2 * (max(3, bodies) + bodies + 3)
     for one, objects in (
         (point("put"), bodies),
@@ -48,7 +48,7 @@ def test_tmpfs_of_clients_is_counted():
         (point("calibrate", operation="read", engine="none"), reader),
         (point("calibrate", operation="copy", engine="none"), 0),
     ):
-        assert needs.scratch_bytes(one) == 1000 * objects, one
+        assert stage.scratch_bytes(one) == 1000 * objects, one
 
 
 def test_each_limit_is_checked():

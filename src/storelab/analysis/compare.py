@@ -1,21 +1,23 @@
-"""Two sides of a comparison: which campaign and store each is, and their comparable points.
+"""Two sides, point by point: which campaign and store each is, their comparable points, and what is printed of them.
 
 A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which
 are verified and read without writing anything. Comparable are points of the same workload and axes; an axis that one
 campaign does not know stands there at its default. The store must be the same one, unless stores are named or each side
-has one store only.
+has one store only. May import: `tables`, `records`, `parts`, `statistics`, `core`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.table import Column, Table
 
-from storelab.analysis.parts import derived, groups, speed, words
+from storelab.analysis.parts import derived, groups, words
 from storelab.analysis.records.campaign import load, read_plan
 from storelab.analysis.statistics import ratios
 from storelab.analysis.tables import build
@@ -123,7 +125,7 @@ def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
     """(store or None, workload, axes …, metric) -> rows of its runs: rep, value and what else `TOLD` names."""
-    rows = speed.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
+    rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
     own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
         known = {w for w, c in own if c == column}
@@ -165,13 +167,15 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
             f"{a.name} and {b.name}", "have no comparable point: no workload with the same axes has runs on both sides"
         )
     rows, pairs = [], {}
-    kinds = {speed.kind(key[-1]) for key in both}
-    between = {kind: _days([k for k in both if speed.kind(k[-1]) == kind], of_days) for kind in kinds}
+    kinds = {groups.kind(key[-1]) for key in both}
+    between = {kind: _days([k for k in both if groups.kind(k[-1]) == kind], of_days) for kind in kinds}
     for key in sorted(both, key=order_of):
         metric, x, y = key[-1], values_of(of_a[key]), values_of(of_b[key])
-        pairs.setdefault(speed.kind(metric), []).append((x, y))
-        worse = speed.lower_is_better(metric)
-        found = ratios.with_days(ratios.ratio(x.values(), y.values(), worse), *between[speed.kind(metric)].point, worse)
+        pairs.setdefault(groups.kind(metric), []).append((x, y))
+        worse = groups.lower_is_better(metric)
+        found = ratios.with_days(
+            ratios.ratio(x.values(), y.values(), worse), *between[groups.kind(metric)].point, worse
+        )
         stores = {"store_a": a.store or key[0], "store_b": b.store or key[0]}
         row = stores | dict(zip(["workload", *columns, "metric"], key[1:], strict=True)) | {"points": 1}
         row |= {"median_a": pd.Series(x).median(), "median_b": pd.Series(y).median(), **found.row()}
@@ -187,7 +191,7 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
 
 def order_of(key: Key) -> tuple[Any, ...]:
     """By store, workload and axes (not known before known), then speed before latencies."""
-    return [(v is not None, str(type(v)), v) for v in key[:-1]], list(speed.COLUMNS).index(key[-1])
+    return [(v is not None, str(type(v)), v) for v in key[:-1]], list(groups.COLUMNS).index(key[-1])
 
 
 @dataclass(frozen=True)
@@ -223,9 +227,9 @@ def _whole(
     """Over all points of a metric; where there is one point only, the whole is that point."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
-        one = next(r for r in rows if speed.kind(r["metric"]) == metric)
+        one = next(r for r in rows if groups.kind(r["metric"]) == metric)
         return head | {k: one[k] for k in ("store_a", "store_b", "n_a", "n_b", *ratios.COLUMNS)}
-    worse = speed.lower_is_better(metric)
+    worse = groups.lower_is_better(metric)
     found = ratios.with_days(ratios.whole([p[0] for p in pairs], [p[1] for p in pairs], worse), *between, worse)
     return head | found.row()
 
@@ -250,7 +254,7 @@ def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = Fal
     wholly beyond `margin_percent`."""
     rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict_corrected"] == ratios.SLOWER)]
     worse = [
-        r.low > 1 + margin_percent / 100 if speed.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
+        r.low > 1 + margin_percent / 100 if groups.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
         for r in rows.itertuples(index=False)
     ]
     return rows[worse]
@@ -293,3 +297,70 @@ def in_common(points: pd.DataFrame) -> list[str]:
         w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
     }
     return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in said.items() if parts]
+
+
+# What `storelab compare` prints: one row per comparable point, then the whole.
+
+COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
+RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
+
+
+def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> None:
+    """The table on the terminal, with what it was read from, what the correction for many rows took back, and what is
+    known of days."""
+    # Into a file or pipe: one line per row.
+    console = Console(highlight=False, width=None if Console().is_terminal else 160)
+    points = table[table["workload"] != ALL]
+    console.print(
+        f"A: {groups.joined(points['store_a'])} of {a.name}, read from {a.source}", markup=False, soft_wrap=True
+    )
+    console.print(
+        f"B: {groups.joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True
+    )
+    shown = Table("point", "measure", *(Column(name, justify="right") for name in RIGHT), "B is")
+    for said, row in zip(described(points), points.to_dict("records"), strict=True):
+        shown.add_row(said, *_cells(row))
+    shown.add_section()
+    for row in table[table["workload"] == ALL].to_dict("records"):
+        shown.add_row(f"all {row['points']} points", *_cells(row))
+    console.print(shown)
+    for note in notes(table, a, b, alone, days):
+        console.print(note, markup=False, soft_wrap=True)
+
+
+def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> Iterator[str]:
+    """What stands below the table, a line each: what is held fixed, what cannot be told, what the correction for many
+    rows does, and what is known of days."""
+    points = table[table["workload"] != ALL]
+    yield from (f"Held fixed: {said}" for said in in_common(points))
+    yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
+    if sum(alone):
+        yield f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
+    if (tested := int(points["p"].notna().sum())) > 1:
+        yield (
+            f"Corrected for {tested} rows (Benjamini and Hochberg): of those called different, at most 5 % are so by "
+            "chance; in brackets what a row alone would say."
+        )
+    if days:
+        yield f"Intervals hold what a day may do, from {words.plural(len(days), 'campaign')}."
+    elif other_days(a, b):
+        on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(dates, (a, b)))
+        yield (
+            "Warning: A was measured on {}, B on {}, and nothing here tells what a day may do: a difference may be the "
+            "day's. Repeat a campaign on several days and name these with --days.".format(*on)
+        )
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    ratio = words.spread([row["ratio"], row["low"], row["high"]])
+    bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
+    medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
+    said, alone = row["verdict_corrected"], row["verdict"]
+    verdict = f"[{COLOURS[said]}]{said}[/]{bound}" + (f" ({alone})" if alone != said else "")
+    return [
+        groups.said(row["metric"]).replace("[", r"\["),
+        *medians,
+        f"{row['n_a']}, {row['n_b']}",
+        ratio.replace("[", r"\["),
+        verdict,
+    ]

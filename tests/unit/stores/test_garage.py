@@ -10,12 +10,10 @@ from programs import script
 from refusals import check_refused, refusal
 
 from storelab import install
-from storelab.core.answers import NO, YES
 from storelab.core.errors import MeasurementFailed
-from storelab.stores import deployed, make
-from storelab.stores.base import CLEAN, DEGRADED, DOWN
-from storelab.stores.garage import admin
-from storelab.stores.garage.settings import Settings
+from storelab.stores import deployed, garage, make
+from storelab.stores.base import CLEAN, DEGRADED, DOWN, NO, YES
+from storelab.stores.garage import Settings
 
 SECRET = "s" * 40
 # Answers of Garage 2.5.0 to GetClusterLayout of a new node, and of a cluster of two nodes with data and a gateway.
@@ -57,10 +55,10 @@ def cluster():
         return status, {}, json.dumps(body).encode()
 
     with answering(answer) as port:
-        yield admin.Node("stores.g", "node-1", "127.0.0.1", port, SECRET), answers, asked
+        yield garage.Node("stores.g", "node-1", "127.0.0.1", port, SECRET), answers, asked
 
 
-GONE = admin.Node("stores.g", "node-2", "127.0.0.1", 1, SECRET)
+GONE = garage.Node("stores.g", "node-2", "127.0.0.1", 1, SECRET)
 
 
 # Nodes
@@ -156,14 +154,14 @@ def test_only_missing_nodes_change_the_layout():
         ("node-1 node-2 node-3 node-4", 2, [("dd", None)]),
     ):
         ids = dict(zip(names.split(), ("aa", "bb", "cc", "dd"), strict=False))
-        assert [(c["id"], c["capacity"]) for c in admin.layout_changes(THREE, ids, storage)] == changed, names
+        assert [(c["id"], c["capacity"]) for c in garage.layout_changes(THREE, ids, storage)] == changed, names
 
 
 def test_joining_asks_for_a_layout_once(cluster):
     node, answers, asked = cluster
     answers |= {"GetClusterLayout": (200, NEW), "UpdateClusterLayout": (200, NEW), "ApplyClusterLayout": (200, {})}
     answers["GetClusterHealth"] = (200, {"status": "healthy", "storageNodesUp": 1})
-    admin.join([node], {"node-1": "aa"}, ["aa@127.0.0.1:1"], 1)
+    garage.join([node], {"node-1": "aa"}, ["aa@127.0.0.1:1"], 1)
     posted = [(path, body) for method, path, _, body in asked if method == "POST"]
     assert posted == [
         ("/v2/UpdateClusterLayout", {"roles": [{"id": "aa", "zone": "node-1", "capacity": 10**12, "tags": []}]}),
@@ -172,20 +170,20 @@ def test_joining_asks_for_a_layout_once(cluster):
     assert {header for _, _, header, _ in asked} == {f"Bearer {SECRET}"}
     asked.clear()
     answers["GetClusterLayout"] = (200, {"version": 1, "roles": THREE["roles"][:1]})
-    admin.join([node], {"node-1": "aa"}, ["aa@127.0.0.1:1"], 1)
+    garage.join([node], {"node-1": "aa"}, ["aa@127.0.0.1:1"], 1)
     assert {method for method, *_ in asked} == {"GET"}, "it is as it should be"
 
 
 def test_nodes_that_do_not_find_each_other_are_named(cluster, monkeypatch):
     node, answers, asked = cluster
-    monkeypatch.setattr(admin, "TOGETHER_S", 0.05)
+    monkeypatch.setattr(garage, "TOGETHER_S", 0.05)
     nodes, ids = ["aa@127.0.0.1:1", "bb@127.0.0.1:2"], {"node-1": "aa", "node-2": "bb"}
     for status, up in (("degraded", 2), ("healthy", 1)):
         health = {"status": status, "storageNodesUp": up}
         answers |= {"GetClusterLayout": (200, THREE), "GetClusterHealth": (200, health)}
         answers["ConnectClusterNodes"] = (200, [])
         with pytest.raises(MeasurementFailed, match=r"stores\.g: node-1, node-1 .* 0\.05 s"):
-            admin.join([node, node], ids, nodes, 2)
+            garage.join([node, node], ids, nodes, 2)
         assert ("POST", "/v2/ConnectClusterNodes", f"Bearer {SECRET}", nodes) in asked
         asked.clear()
 
@@ -197,18 +195,18 @@ def test_key_may_make_buckets(cluster):
     node, answers, asked = cluster
     answers |= {"ImportKey": (200, {}), "UpdateKey?id=SLKEY": (200, {})}
     answers["ListKeys"] = (200, [{"id": "SLKEY"}, {"id": "other"}])
-    admin.allow(node, "SLKEY", "not-told", "storelab-0")
+    garage.allow(node, "SLKEY", "not-told", "storelab-0")
     assert [(path, body) for _, path, _, body in asked] == [
         ("/v2/ImportKey", {"accessKeyId": "SLKEY", "secretAccessKey": "not-told", "name": "storelab-0"}),
         ("/v2/UpdateKey?id=SLKEY", {"allow": {"createBucket": True}}),
     ]
-    assert admin.keys(node) == {"SLKEY", "other"}
+    assert garage.keys_of(node) == {"SLKEY", "other"}
 
 
 def test_refusals_of_the_administration_have_no_keys(cluster):
     node, answers, _ = cluster
     answers["ImportKey"] = (409, {"code": "KeyAlreadyExists"})
-    message = refusal(admin.allow, node, "SLKEY", "not-told", "storelab-0")
+    message = refusal(garage.allow, node, "SLKEY", "not-told", "storelab-0")
     assert message.startswith("stores.g: ImportKey of node-1") and "HTTP 409" in message and "Exists" in message
     assert "not-told" not in message and SECRET not in message and SECRET not in repr(node)
     check_refused("stores.g: UpdateKey of node-2", "ConnectionRefused", GONE.ask, "UpdateKey?id=SLKEY", {})

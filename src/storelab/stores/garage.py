@@ -2,24 +2,156 @@
 
 An AGPL program, run unmodified as a process of its own. Every node is a front-end; where more front-ends are asked than
 nodes hold data, the further ones hold none (Garage's gateways). Nodes speak with each other and are administered on
-loopback. See docs/stores/garage.md.
+loopback, over HTTP (Garage's API v2). See docs/stores/garage.md.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import http.client
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from storelab.core.answers import NO, Told
+from pydantic import Field
+
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.records import read_as, write_json
-from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, Condition
-from storelab.stores.garage import admin
-from storelab.stores.garage.settings import CONFIGURATION, COPIES, PROGRAM, Settings
-from storelab.stores.managed.accounts import KEYS, listed
+from storelab.install import cargo
+from storelab.stores.base import ASK_S, CLEAN, DEGRADED, DOWN, NO, Condition, Told
+from storelab.stores.managed import network
+from storelab.stores.managed.accounts import KEYS, TOOL_S, listed
 from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
+from storelab.stores.managed.settings import ListeningSettings
+
+CAPACITY = 10**12  # of each node that holds data: a weight, no bound
+TOGETHER_S = 30.0  # until all nodes must know each other and the layout
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node as its administration is asked. place: of the store, for messages; token: of its administration."""
+
+    place: str
+    name: str
+    host: str
+    port: int
+    token: str = field(repr=False)
+
+    def ask(self, call: str, body: Any = None, seconds: float = TOOL_S) -> Any:
+        """The answer to a call of the API, as JSON has it. Raises MeasurementFailed where it is refused or does not
+        come within `seconds`."""
+        method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        what = f"{self.place}: {call.partition('?')[0]} of {self.name}"
+        try:
+            status, answer = network.get(
+                self.host, self.port, f"/v2/{call}", seconds, method=method, body=data, headers=headers
+            )
+            if status >= 400:
+                told = answer.decode(errors="replace")[:200]
+                raise MeasurementFailed(f"{what} was refused (HTTP {status}): {told}")
+            return json.loads(answer) if answer else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise MeasurementFailed(f"{what} was not answered ({type(error).__name__})") from None
+
+    def lives(self) -> bool:
+        """Whether it answers at all: 503 is the word of a cluster that has no layout yet, or too few nodes."""
+        try:
+            return network.get(self.host, self.port, "/health", 1.0)[0] in (200, 503)
+        except (OSError, http.client.HTTPException):
+            return False
+
+
+def layout_changes(known: Mapping[str, Any], wanted: Mapping[str, str], storage: int) -> list[dict[str, Any]]:
+    """What the layout lacks. known: answer of GetClusterLayout; wanted: id of each node by its name, in order; storage:
+    how many of them, from the first on, hold data: each in a zone of its own. The others only answer S3."""
+    there = {role["id"]: role["capacity"] for role in known["roles"]}
+    out = []
+    for number, (name, node) in enumerate(wanted.items()):
+        capacity = CAPACITY if number < storage else None
+        if node not in there or there[node] != capacity:
+            out.append({"id": node, "zone": name, "capacity": capacity, "tags": []})
+    return out
+
+
+def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], storage: int) -> None:
+    """Make one cluster of nodes that run, and wait until each knows the layout and meets all that hold data.
+
+    peers: `id@address` of each. Idempotent. Raises MeasurementFailed.
+    """
+    first = nodes[0]
+    for node in nodes if len(nodes) > 1 else ():
+        node.ask("ConnectClusterNodes", list(peers))
+    known = first.ask("GetClusterLayout")
+    if changes := layout_changes(known, ids, storage):
+        first.ask("UpdateClusterLayout", {"roles": changes})
+        first.ask("ApplyClusterLayout", {"version": known["version"] + 1})
+    version, end = first.ask("GetClusterLayout")["version"], time.monotonic() + TOGETHER_S
+    while late := [n.name for n in nodes if not _knows(n, version, storage)]:
+        if time.monotonic() > end:
+            raise MeasurementFailed(f"{first.place}: {', '.join(late)} did not join the others in {TOGETHER_S:g} s")
+        time.sleep(0.05)
+
+
+def _knows(node: Node, version: int, storage: int) -> bool:
+    health = node.ask("GetClusterHealth")
+    told = health["status"] == "healthy" and health["storageNodesUp"] >= storage
+    return told and node.ask("GetClusterLayout")["version"] == version
+
+
+def allow(node: Node, access_key: str, secret_key: str, name: str) -> None:
+    """Make a key that may make buckets. Raises MeasurementFailed."""
+    node.ask("ImportKey", {"accessKeyId": access_key, "secretAccessKey": secret_key, "name": name})
+    node.ask(f"UpdateKey?id={access_key}", {"allow": {"createBucket": True}})
+
+
+def keys_of(node: Node) -> set[str]:
+    """The access keys that there are, by which S3 clients are known. Raises MeasurementFailed."""
+    return {key["id"] for key in node.ask("ListKeys")}
+
+
+PROGRAM = cargo.Program(
+    "garage",
+    "2.5.0",
+    "e1752af176a3cd84e9afd6edf30df594db92b7730cc67bddcd74769841b3f3f5",
+    ("bundled-libs", "lmdb"),
+    (1, 89),
+    (("cc", "gcc"), ("make", "make")),
+    "crates, 100 MB to download; a long build",
+    2e9,
+)
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
+# No scrub and no snapshot in the middle of a point; the region that clients of storelab sign for.
+CONFIGURATION = """metadata_dir = "{data}/{name}/meta"
+data_dir = "{data}/{name}/data"
+db_engine = "lmdb"
+disable_scrub = true
+replication_factor = {copies}
+rpc_bind_addr = "{rpc}"
+rpc_public_addr = "{rpc}"
+
+[s3_api]
+api_bind_addr = "{s3}"
+s3_region = "us-east-1"
+
+[admin]
+api_bind_addr = "{admin}"
+"""
+
+
+class Settings(ListeningSettings):
+    """A cluster of Garage nodes on this machine, one process each; every node answers S3."""
+
+    kind: Literal["garage"]
+    port: int = Field(26000, ge=1024, le=32000, description="First of its ports, three per node, a block of 32.")
+    servers: int = Field(1, ge=1, le=7, description="Nodes that hold data, each in a zone of its own.")
+    redundancy: Literal["none", "replica-2", "replica-3"] = Field(
+        "none", description="Copies of every object, on different nodes."
+    )
+
 
 NODES = 10  # the most: each has three ports of the block
 INLINE = 3072  # bytes: a smaller object lies with its metadata
@@ -109,9 +241,9 @@ class Garage(Managed):
         argv = (str(self.program()), "-c", str(self.folder / f"{name}.toml"), "server")
         return Daemon(name, argv, host, (int(port), *ports), self._asked(name).lives, 10.0, environ)
 
-    def _asked(self, name: str) -> admin.Node:
+    def _asked(self, name: str) -> Node:
         host, _, port = self._address(name, "admin").rpartition(":")
-        return admin.Node(self.place, name, host, int(port), self.root_keys().secret_key)
+        return Node(self.place, name, host, int(port), self.root_keys().secret_key)
 
     def started(self, daemon: Daemon) -> None:
         self.daemons.note(daemon.name, configuration=self._configuration(daemon.name))
@@ -128,16 +260,16 @@ class Garage(Managed):
         peers = [f"{node}@{self._address(name, 'rpc')}" for name, node in ids.items()]
         write_json(note, self._layout() | {"nodes": len(names)})
         nodes = [self._asked(name) for name in names]
-        admin.join(nodes, ids, peers, self.settings.servers)
-        there = admin.keys(nodes[0])
+        join(nodes, ids, peers, self.settings.servers)
+        there = keys_of(nodes[0])
         for i, keys in enumerate(self.make_keys(accounts)):
             if keys["access_key"] not in there:
-                admin.allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
+                allow(nodes[0], keys["access_key"], keys["secret_key"], f"storelab-{i}")
 
     def administration(self) -> list[Told]:
         own = [self.credentials(i).access_key for i in range(self.accounts())]
         told = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", admin.keys(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, told)]
+        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, told)]
 
     # Faults
 

@@ -1,1 +1,0 @@
-"""Two sides, point by point. May import: `tables`, `records`, `parts`, `statistics`, `core`."""
