@@ -21,12 +21,12 @@ from storelab.stores.base import ERROR, NOT_TRIED, Store, Told
 from storelab.stores.managed.accounts import QUESTIONS
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.base import Made, Workload
-from storelab.workloads.probe.answers import Check
 from storelab.workloads.staging import buckets, written
 
 if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
     from storelab.stores.protocols.access import Access, Ours
+    from storelab.workloads.probe.answers import Check
 
 
 SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
@@ -54,8 +54,10 @@ def _module(protocol: str) -> Any:
     return importlib.import_module(f"storelab.workloads.probe.{PROTOCOLS[protocol]}")
 
 
-def checks(protocol: str) -> list[Check]:
+def checks(protocol: str) -> "list[Check]":
     """Return all questions of a protocol, in the order of asking."""
+    from storelab.workloads.probe.answers import Check
+
     return [Check(topic, name, ask) for (topic, name), ask in _module(protocol).QUESTIONS.items()]
 
 
@@ -63,7 +65,6 @@ class ProbeClient(Client):
     """Asks one question after the other. Clients behind the first ask only what does not need buckets of their own."""
 
     def prepare(self) -> None:
-
         self.checks = [
             c
             for c in checks(self.job.endpoint.protocol)
