@@ -166,7 +166,8 @@ class S3Access(Access):
                 raise self._incomplete(operation, query, "its pages repeat")
             firsts.update(marks[:1])
             for mark, entry in zip(marks, entries, strict=True):
-                if mark not in before:
+                if mark not in before:  # some servers list an entry twice in a page
+                    before.add(mark)
                     yield entry
             before, empty = set(marks), 0 if marks else empty + 1
             following = {parameter: page[name] for name, parameter in onward.items() if page.get(name)}

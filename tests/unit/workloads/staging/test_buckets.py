@@ -192,8 +192,8 @@ def test_one_bucket_that_fails_keeps_no_other(monkeypatch):
         assert NAME in server.buckets and f"{NAME[:-1]}1" not in server.buckets
 
 
-def test_pages_that_overlap_count_once():
-    pages = [["a", "b"], ["b", "c"], [], ["d"]]
+def test_entries_listed_twice_count_once():
+    pages = [["a", "b"], ["b", "c", "c"], [], ["d", "d"]]
 
     class Client:
         def list_objects_v2(self, ContinuationToken="0", **_):
