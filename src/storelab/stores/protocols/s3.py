@@ -406,6 +406,9 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
         case ReadTimeoutError():
             return MeasurementFailed(f"{place}: {host} took the request, but does not answer (time-out)")
         case ConnectionClosedError():
+            cause = str(getattr(error, "kwargs", {}).get("error", ""))
+            if "got more than" in cause:  # Python's HTTP client takes 100 header lines, of up to 65536 bytes
+                return MeasurementFailed(f"{place}: {host} answers with too many or too long header lines")
             return MeasurementFailed(f"{place}: {host} closed the connection without an answer (an https port?)")
         case ResponseParserError():
             return UserError(spot, "what answers there is no S3 server", "check address and port")

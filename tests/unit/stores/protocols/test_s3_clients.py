@@ -108,3 +108,17 @@ def test_answer_without_end_is_refused(monkeypatch):
         for ask in (lambda: list(access.keys("b")), lambda: made.list_object_versions(Bucket="b")):
             with pytest.raises((MeasurementFailed, HTTPClientError), match="the answer has no end: more than 1 MiB"):
                 ask()
+
+
+def test_too_many_headers_are_named():
+    class Chatty(Handler):
+        def do_GET(self):
+            self.answer(200, b"", {f"x-{n}": "1" for n in range(200)})
+
+    class Long(Handler):
+        def do_GET(self):
+            self.answer(200, b"", {"x": "1" * 70_000})
+
+    for handler in (Chatty, Long):
+        with served(handler) as url, pytest.raises(MeasurementFailed, match="too many or too long header lines"):
+            S3Access(s3_clients.client(Endpoint(url), FIRST), "stores.x").bucket_names()
