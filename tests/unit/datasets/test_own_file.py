@@ -121,6 +121,8 @@ def test_url_is_downloaded_once(mine, tmp_path):
             assert own_file.fetch(url, tmp_path / "kept", "files.mine.path") == path and len(asked) == n
             with pytest.raises(UserError, match=r"nothing.root cannot be read \(FileNotFoundError"):
                 own_file.fetch(url.replace("mine.root", "nothing.root"), tmp_path / "kept", "files.mine.path")
+            with pytest.raises(UserError, match=r"files.mine.path: .* is larger than `limits.stored_bytes` \(99 B\)"):
+                own_file.fetch(f"{url}?large", tmp_path / "kept", "files.mine.path", 99)
         finally:
             server.shutdown()
     assert list((tmp_path / "kept").iterdir()) == [path]
