@@ -38,7 +38,7 @@ def fetch(source: str, folder: Path, place: str, most: int | None = None) -> Pat
         return target
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
     try:
-        with fsspec.open(source, "rb") as remote, temporary.open("wb") as local:
+        with fsspec.open(source, "rb", expand=False) as remote, temporary.open("wb") as local:
             while part := remote.read(BLOCK):
                 local.write(part)
                 if most is not None and local.tell() > most:
