@@ -11,9 +11,24 @@ import yaml
 
 from storelab.core.errors import UserError, shown
 
+MAX_VALUES = 1_000_000  # of a file; a few lines of nested aliases stand for 10**9, and take minutes
+
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A SafeLoader that refuses keys given twice, and numbers that YAML 1.1 reads in another base."""
+    """A SafeLoader that refuses keys given twice, numbers that YAML 1.1 reads in another base, and endless aliases."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.values: dict[int, int] = {}  # id of a node -> values that it stands for, aliases followed
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.CollectionNode) and id(node) not in self.values:
+            inside = (one for pair in node.value for one in (pair if isinstance(pair, tuple) else (pair,)))
+            self.values[id(node)] = number = 1 + sum(self.values.get(id(one), 1) for one in inside)
+            if number > MAX_VALUES:
+                raise _mark(node, f"its aliases stand for {number} values", f"write at most {MAX_VALUES}")
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)

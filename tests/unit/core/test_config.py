@@ -141,6 +141,14 @@ def test_any_text_is_read_or_refused(text):
         assert "\n" not in str(error) and error.problem
 
 
+def test_nested_aliases_are_refused_at_once():
+    """Ten lines stand for 10**9 values; to check them took minutes."""
+    lines = ["a: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"b{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    assert "f, line 6: its aliases stand for" in refusal(yaml_text.parse, "\n".join(lines), "f")
+    assert yaml_text.parse("a: &x {k: 1}\nb: *x\nc: {<<: *x}\n", "f") == {n: {"k": 1} for n in "abc"}
+
+
 def test_numbers_that_yaml_takes_for_others_are_refused():
     """YAML 1.1 has base 60 and base 8: `1:30` is 90, `010` is 8."""
     for text, said in (("1:30", "is 90 to"), ("010", "is 8 to"), ("-07", "is -7 to"), ("1:30.5", "is 90.5 to")):
