@@ -22,7 +22,9 @@ def use_utf8() -> None:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
-if sys.argv[0].endswith("/storelab") or sys.orig_argv[1:3] == ["-m", "storelab"]:  # not in a program that imports this
+# Not in another program that imports this.
+_COMMAND = sys.argv[0].endswith("/storelab") or sys.orig_argv[1:3] == ["-m", "storelab"]
+if _COMMAND or sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):  # the Snakefile reads files too
     use_utf8()
-    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
-        signal.signal(signal.SIGINT, quiet)
+if _COMMAND and signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    signal.signal(signal.SIGINT, quiet)
