@@ -188,6 +188,9 @@ def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
     import urllib3
     from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
 
+    class TooLong(HTTPClientError):
+        fmt = "the answer has no end: more than {size} MiB"
+
     streamed, request.stream_output = request.stream_output, True
     answer = send(request)
     if streamed and answer.status_code < 300:
@@ -198,7 +201,7 @@ def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
             content += part
             if len(content) > MAX_ANSWER:
                 answer.raw.close()
-                raise HTTPClientError(error=f"the answer has no end: more than {MAX_ANSWER // 2**20} MiB")
+                raise TooLong(size=MAX_ANSWER // 2**20)
     except urllib3.exceptions.ReadTimeoutError as error:
         raise ReadTimeoutError(endpoint_url=request.url, error=error) from None
     except urllib3.exceptions.ProtocolError as error:
