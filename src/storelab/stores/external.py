@@ -87,7 +87,7 @@ class External(Store):
         urls = [given] if isinstance(given, str) else given
         if not urls:
             raise UserError(f"{self.place}.endpoint", "the list is empty", "set at least one URL")
-        self._look_at_ca_file()
+        self._check_ca_file()
         for url in urls:
             self.check_url(url)
         plain = [url.rstrip("/") for url in urls]
@@ -101,7 +101,7 @@ class External(Store):
             )
         return plain
 
-    def _look_at_ca_file(self) -> None:
+    def _check_ca_file(self) -> None:
         """Raise UserError if `ca_file` contains no certificate."""
         if not (ca_file := self.ca_file()):
             return

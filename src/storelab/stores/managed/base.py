@@ -532,7 +532,7 @@ class Managed(Store):
         return {}
 
     @cached_property
-    def _told_versions(self) -> dict[str, str]:
+    def _known_versions(self) -> dict[str, str]:
         return {}
 
     def program_of(self, version: str) -> Path:
@@ -556,9 +556,9 @@ class Managed(Store):
 
     def told_version(self, version: str) -> str:
         """Return the version as the program prints it; run the program once only, because it is slow."""
-        if version not in self._told_versions:
-            self._told_versions[version] = self.ask_version(self.program_of(version))
-        return self._told_versions[version]
+        if version not in self._known_versions:
+            self._known_versions[version] = self.ask_version(self.program_of(version))
+        return self._known_versions[version]
 
 
 def short_name(folder: Path) -> str:

@@ -262,17 +262,17 @@ class Daemons:
         chosen = [n for n in (records if names is None else names) if n in records]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
         workers = workers_of(alive.values())
-        self._each(alive.values(), *TERMINATE)
+        self._apply(alive.values(), *TERMINATE)
         rest = [w for group in workers.values() for w in group]
-        self._each(rest, psutil.Process.resume)
+        self._apply(rest, psutil.Process.resume)
         since = time.monotonic()
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
-                self._each([process, *workers[process.pid]], psutil.Process.kill)
+                self._apply([process, *workers[process.pid]], psutil.Process.kill)
         until = time.monotonic() + 0.5
         for process in rest:
             if not self._gone(process, until):
-                self._each([process], psutil.Process.kill)
+                self._apply([process], psutil.Process.kill)
         survivors = {n: p.pid for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)}
         self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
         survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
@@ -289,16 +289,16 @@ class Daemons:
         """
         wanted = None if names is None else set(names)
         found = [p for name, p in strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
-        self._each(found, *TERMINATE)
+        self._apply(found, *TERMINATE)
         since = time.monotonic()
         for process in found:
             if not self._gone(process, since + 5):
-                self._each([process], psutil.Process.kill)
+                self._apply([process], psutil.Process.kill)
                 self._gone(process, time.monotonic() + 10)
         return [p.pid for p in found]
 
     @staticmethod
-    def _each(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
+    def _apply(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
         """Do this to each process that has not ended."""
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
