@@ -72,7 +72,7 @@ class MinIO(Managed):
             raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", hint)
 
     def ask_version(self, program: Path) -> str:
-        """Return the release, or date and commit of the source for a build from a Go module, which prints no release."""
+        """Return the release; for a build from a Go module, which prints none, date and commit of the source."""
         version = super().ask_version(program) or golang.module_version(program, PROGRAM.module)
         return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
 
