@@ -124,7 +124,7 @@ class External(Store):
         if front_ends > len(self.urls):
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends are needed, but {len(self.urls)} are configured",
+                f"{front_ends} front-ends are requested, but {len(self.urls)} are configured",
                 "list more URLs in `endpoint`, or sweep fewer front_ends",
             )
         return [self.endpoint(url) for url in self.urls[:front_ends]]

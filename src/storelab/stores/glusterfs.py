@@ -283,7 +283,7 @@ class GlusterFS(Mounted):
         pids = self.daemons.running()
         alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
-        detail = f"bricks {len(alive)} of {self.settings.servers} serve; {pending} files to heal"
+        detail = f"bricks {len(alive)} of {self.settings.servers} serve; files to heal: {pending}"
         if not alive:
             return Condition(DOWN, detail)
         # A file that is being written is briefly listed too, which is not a recovery.

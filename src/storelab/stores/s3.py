@@ -206,7 +206,7 @@ class S3(External):
         if account >= self.accounts():
             raise UserError(
                 self.place,
-                f"{account + 1} accounts are needed, but {self.accounts()} are configured",
+                f"{account + 1} accounts are requested, but {self.accounts()} are configured",
                 "list more in `profiles`",
             )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile

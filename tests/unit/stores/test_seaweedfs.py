@@ -81,7 +81,7 @@ def test_front_end_is_warm_when_it_reads_back(tmp_path, monkeypatch):
     (keys,) = way.files.values()
     assert list(keys.values()) == [b"warm"]
     way.loses = True
-    assert "not read back" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
+    assert "differ from what was written" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
     way.refuses = True
     assert "NoSuchBucket" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
 

@@ -190,7 +190,7 @@ class Managed(Store):
         names = self.front_ends()
         if len(names) < front_ends:
             raise UserError(
-                self.place, f"{front_ends} front-ends are needed, but {len(names)} are running", "run `storelab up`"
+                self.place, f"{front_ends} front-ends are requested, but {len(names)} are running", "run `storelab up`"
             )
         return [self.endpoint(n) for n in names[:front_ends]]
 
@@ -246,7 +246,7 @@ class Managed(Store):
         for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
             if not 1 <= asked <= self.most(what):
                 raise UserError(
-                    self.place, f"{asked} {what.replace('_', '-')} requested", f"request 1 to {self.most(what)}"
+                    self.place, f"{asked} {what.replace('_', '-')} are requested", f"request 1 to {self.most(what)}"
                 )
         if there := self.daemons.elsewhere():
             return self._look(there, front_ends, accounts)
@@ -284,7 +284,7 @@ class Managed(Store):
         if len(names) < front_ends or self.accounts() < accounts:
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends and {accounts} accounts are needed, but {there} has {len(names)} and "
+                f"{front_ends} front-ends and {accounts} accounts are requested, but {there} has {len(names)} and "
                 f"{self.accounts()}",
                 f"run `storelab up` on {there}",
             )

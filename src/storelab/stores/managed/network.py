@@ -289,7 +289,7 @@ class Lan(Namespace):
 
 def require_root(place: str) -> None:
     if os.geteuid() != 0:
-        raise UserError(place, "root is needed to slow or cut a link", "run as root, or remove this fault")
+        raise UserError(place, "slowing or cutting a link needs root", "run as root, or remove this fault")
 
 
 def link_at(address: str, place: str, who: str) -> Link:

@@ -68,7 +68,7 @@ def test_missing_bucket_has_its_name():
             lambda: access.drop_bucket("gone-1"),
         ):
             said = refusal(call)
-            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' is not there")
+            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
 
 
 class Busy:
@@ -117,7 +117,7 @@ def test_bucket_that_was_just_emptied_is_tried_again(monkeypatch):
     client = Emptied(3)
     s3.S3Access(client, "stores.g").drop_bucket("b")
     assert client.dropped == 1
-    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still holds 'theirs'"):
+    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still contains 'theirs'"):
         s3.S3Access(Emptied(99, ["theirs"]), "stores.g").drop_bucket("b")
     with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
         s3.S3Access(Emptied(99), "stores.g").drop_bucket("b")
