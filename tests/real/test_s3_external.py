@@ -47,7 +47,7 @@ def test_list_of_front_ends_is_used(keys, urls):
     for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
     assert for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
     assert store.down() == [] and store.free_bytes() is None
-    with pytest.raises(UserError, match="3 front-ends are requested, but 2 are configured"):
+    with pytest.raises(UserError, match="front-ends: 3 requested, 2 configured"):
         store.up(3)
     assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
 

@@ -46,7 +46,7 @@ KINDS = {
 def load(kind: str) -> "type[Store]":
     """Return the class of a kind. Raises UserError if the kind is not in the registry."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise UserError("stores", f"unknown kind of store {kind!r}", f"one of: {', '.join(KINDS)}")
+        raise UserError("stores", f"unknown kind of store {kind!r}", f"use one of: {', '.join(KINDS)}")
     module, _, name = KINDS[kind].partition(":")
     return getattr(importlib.import_module(module), name)
 

@@ -216,7 +216,7 @@ class Store(ABC):
                 raise UserError(
                     f"axes.{axis.name}",
                     f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose",
-                    "leave it out",
+                    "remove it",
                 )
             if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
                 out[axis.setting] = wanted

@@ -124,7 +124,7 @@ class External(Store):
         if front_ends > len(self.urls):
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends are requested, but {len(self.urls)} are configured",
+                f"front-ends: {front_ends} requested, {len(self.urls)} configured",
                 "list more URLs in `endpoint`, or sweep fewer front_ends",
             )
         return [self.endpoint(url) for url in self.urls[:front_ends]]
@@ -166,8 +166,8 @@ class Door(External):
             host = parts.netloc.rpartition("@")[2]
         except ValueError:  # wrong brackets
             parts, host = urlsplit(""), ""
-        odd = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
-        if parts.scheme not in self.schemes or not is_host(host) or odd:
+        unsupported = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
+        if parts.scheme not in self.schemes or not is_host(host) or unsupported:
             raise UserError(
                 f"{self.place}.endpoint",
                 f"{shown(url.rpartition('@')[2], 100)} is not a URL of a {self.settings.kind} store",
@@ -216,8 +216,8 @@ class Root(Door):
         from XRootD.client.flags import QueryCode
 
         filesystems.xrootd_environment()
-        asked, said = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
-        return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
+        status, answer = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
+        return (answer or b"").decode(errors="replace").strip("\0\n v") if status.ok else ""
 
 
 class HttpSettings(Folder):

@@ -298,14 +298,18 @@ def mend(store: Any) -> list[str]:
         for harm, take_back in Acts(store).take_all_back(restart=False) if own else ():
             try:
                 take_back()
-                lines.append(f"{store.name}: undid {harm['act']} of {harm['actor'] or 'yours'}, which was left behind")
+                lines.append(f"{store.name}: undid {_name(harm)}, which was left behind")
             except Exception as error:  # noqa: BLE001 - a failing store can cause any exception
                 raise UserError(
                     f"{journal.file}",
-                    f"{harm['act']} of {harm['actor']} was left behind and cannot be undone: {error}",
+                    f"{_name(harm)} was left behind and cannot be undone: {error}",
                     "undo it manually, then remove the file",
                 ) from None
     return lines
+
+
+def _name(harm: Mapping[str, Any]) -> str:
+    return f"{harm['act']} of {harm['actor']}" if harm["actor"] else str(harm["act"])
 
 
 def command(line: str) -> str:

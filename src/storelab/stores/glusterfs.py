@@ -206,7 +206,7 @@ class GlusterFS(Mounted):
             raise UserError(
                 self.place,
                 f"the data belong to a volume with {len(bricks)} bricks ({kind}) at {bricks[0] if bricks else '?'}",
-                f"change servers, redundancy and subnet back, or remove {self.data}",
+                f"restore the settings servers, redundancy and subnet, or remove {self.data}",
             )
         if state != "Started":
             self._run_tool("volume", "start", VOLUME, "force")
@@ -283,7 +283,7 @@ class GlusterFS(Mounted):
         pids = self.daemons.running()
         alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
-        detail = f"bricks {len(alive)} of {self.settings.servers} serve; files to heal: {pending}"
+        detail = f"bricks running {len(alive)} of {self.settings.servers}; files to heal: {pending}"
         if not alive:
             return Condition(DOWN, detail)
         # A file that is being written is briefly listed too, which is not a recovery.

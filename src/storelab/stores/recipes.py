@@ -32,7 +32,7 @@ def parts(name: str, tools: Path) -> list[Part]:
         module, function = OTHERS[name]
         return getattr(importlib.import_module(module), function)(tools)
     if name not in stores.KINDS:
-        raise UserError("install", f"{name!r} cannot be installed", f"one of: {', '.join(names())}")
+        raise UserError("install", f"{name!r} cannot be installed", f"use one of: {', '.join(names())}")
     recipe = stores.load(name).recipe
     if recipe is None:
         raise UserError("install", f"{name} needs no installation", "`make setup` installs what it needs")

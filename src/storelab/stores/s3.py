@@ -206,14 +206,14 @@ class S3(External):
         if account >= self.accounts():
             raise UserError(
                 self.place,
-                f"{account + 1} accounts are requested, but {self.accounts()} are configured",
+                f"accounts: {account + 1} requested, {self.accounts()} configured",
                 "list more in `profiles`",
             )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
         if not profile and (given := Credentials.found(os.environ)):
             return given.checked(self.place)
-        if not profile and (half := Credentials.half(os.environ)):
-            raise UserError(self.place, f"{half[0]} is set, {half[1]} is not", KEYS)
+        if not profile and (incomplete := Credentials.half(os.environ)):
+            raise UserError(self.place, f"{incomplete[0]} is set, but {incomplete[1]} is not", KEYS)
         if not profile and not os.environ.get("AWS_PROFILE"):
             raise UserError(self.place, "no credentials found", KEYS)
         try:

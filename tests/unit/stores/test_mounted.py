@@ -195,7 +195,7 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
     (listed / "c0ffee").touch()
     assert one.condition().state == CLEAN, "it is being written"
     lost = running.pop("brick-3")
-    assert one.condition() == type(one.condition())(DEGRADED, "bricks 2 of 3 serve; files to heal: 1")
+    assert one.condition() == type(one.condition())(DEGRADED, "bricks running 2 of 3; files to heal: 1")
     running["brick-3"] = lost
     assert one.condition().state == RECOVERING
     (listed / "c0ffee").unlink()

@@ -42,7 +42,7 @@ def test_endpoint_must_be_a_url():
 def test_front_ends_are_counted():
     two = store(endpoint=["http://a:1", "http://b:2/"])
     assert [e.url for e in two.endpoints(2)] == ["http://a:1", "http://b:2"]
-    assert "3 front-ends are requested, but 2 are configured" in refusal(two.endpoints, 3)
+    assert "front-ends: 3 requested, 2 configured" in refusal(two.endpoints, 3)
 
 
 def test_resolve_all_gives_an_endpoint_for_each_address(monkeypatch):
@@ -203,7 +203,7 @@ def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
         monkeypatch.setenv(f"AWS_{name}", "hush")
         monkeypatch.delenv(f"AWS_{other}", raising=False)
         assert refusal(store().credentials).startswith(
-            f"stores.mine: AWS_{name} is set, AWS_{other} is not; set AWS_ACC"
+            f"stores.mine: AWS_{name} is set, but AWS_{other} is not; set AWS_ACC"
         )
     for access, secret, name in (("a\nb", "s", "access key"), ("a", "hush\r", "secret key"), ("ä", "s", "access key")):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)

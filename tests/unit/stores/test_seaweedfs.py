@@ -48,7 +48,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
     assert sw.down() == [] and sw.actors() == {}
     assert sw.status().state == "up" and "node7" in sw.status().detail
     assert len(sw.endpoints()) == 1 and sw.deployment()["front_ends"] == 1
-    check_refused("stores.sw: 2 front-ends", "`storelab up` on node7", sw.up, 2)
+    check_refused("stores.sw: front-ends: 2 requested", "`storelab up` on node7", sw.up, 2)
     assert sw.daemons.file.read_bytes() == before
 
     def silent(endpoint):

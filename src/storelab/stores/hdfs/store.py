@@ -363,8 +363,8 @@ class HDFS(Managed):
         except (MeasurementFailed, LookupError):
             return Condition(DOWN, "the NameNode does not answer")
         detail = (
-            f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; blocks {low} lack copies, "
-            f"{pending} being copied"
+            f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; "
+            f"blocks {low} without enough copies, {pending} being copied"
         )
         if not live:
             return Condition(DOWN, detail)

@@ -140,10 +140,10 @@ class Managed(Store):
                 f"set servers to {copies} or more",
             )
 
-    def require_paths(self, odd: str, *paths: Path) -> None:
-        """Raise UserError if a path has a character that the system does not support. odd: regular expression."""
+    def require_paths(self, unsupported: str, *paths: Path) -> None:
+        """Raise UserError if a path has a character that matches `unsupported`, a regular expression."""
         for path in paths:
-            if found := re.search(odd, str(path)):
+            if found := re.search(unsupported, str(path)):
                 raise UserError(
                     self.place,
                     f"{self.system} does not support {found.group()!r} in a path: {str(path)!r}",
@@ -190,7 +190,7 @@ class Managed(Store):
         names = self.front_ends()
         if len(names) < front_ends:
             raise UserError(
-                self.place, f"{front_ends} front-ends are requested, but {len(names)} are running", "run `storelab up`"
+                self.place, f"front-ends: {front_ends} requested, {len(names)} running", "run `storelab up`"
             )
         return [self.endpoint(n) for n in names[:front_ends]]
 
@@ -246,7 +246,7 @@ class Managed(Store):
         for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
             if not 1 <= asked <= self.most(what):
                 raise UserError(
-                    self.place, f"{asked} {what.replace('_', '-')} are requested", f"request 1 to {self.most(what)}"
+                    self.place, f"{what.replace('_', '-')}: {asked} requested", f"request 1 to {self.most(what)}"
                 )
         if there := self.daemons.elsewhere():
             return self._look(there, front_ends, accounts)
@@ -284,8 +284,8 @@ class Managed(Store):
         if len(names) < front_ends or self.accounts() < accounts:
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends and {accounts} accounts are requested, but {there} has {len(names)} and "
-                f"{self.accounts()}",
+                f"front-ends: {front_ends} requested, {len(names)} on {there}; "
+                f"accounts: {accounts} requested, {self.accounts()} on {there}",
                 f"run `storelab up` on {there}",
             )
         for name in names[:front_ends]:
@@ -540,7 +540,7 @@ class Managed(Store):
         raise UserError(
             self.place,
             f"only one version of {self.system} is available here, not {version}",
-            "upgrade a store of kind seaweedfs, or write the act as a `command`",
+            "upgrade a store of kind seaweedfs, or write the fault as a `command`",
         )
 
     def require_version(self, version: str, place: str) -> None:

@@ -100,11 +100,11 @@ class Drives:
     @staticmethod
     def _make(image: Path, size: int) -> None:
         image.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        half = image.with_suffix(".making")
-        with open(half, "wb") as f:
+        partial = image.with_suffix(".making")
+        with open(partial, "wb") as f:
             f.truncate(size)
-        _run(*MAKE, str(half))
-        half.replace(image)
+        _run(*MAKE, str(partial))
+        partial.replace(image)
 
     def unmount(self) -> None:
         """Undo `mount` and remove images in memory. Idempotent. Raises MeasurementFailed if a drive stays busy."""

@@ -223,7 +223,7 @@ class S3Access(Access):
         refused = self.remove(bucket, [Entry(key, None) for key in keys])
         if refused:
             first = next(iter(refused.values()))
-            raise MeasurementFailed(f"bucket {bucket}: {len(refused)} objects were not deleted, the first with {first}")
+            raise MeasurementFailed(f"bucket {bucket}: objects not deleted: {len(refused)}, the first with {first}")
 
     def remove(self, bucket: str, entries: Sequence[Entry]) -> dict[Entry, str]:
         refused: dict[Entry, str] = {}
