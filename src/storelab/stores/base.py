@@ -257,11 +257,11 @@ class Store(ABC):
     # Faults: see docs/faults.md
 
     def data_actors(self) -> list[str]:
-        """Return the daemons or drives that hold the data; faults call them `data.0`, `data.1` …"""
+        """Return the daemons or drives that hold the data; faults call them `data.0`, `data.1` and so on."""
         return []
 
     def front_actors(self, front_ends: int) -> list[str]:
-        """Return the first `front_ends` front-ends; faults call them `front.0` …"""
+        """Return the first `front_ends` front-ends; faults call them `front.0` and so on."""
         return []
 
     def known_actors(self, front_ends: int) -> list[str]:

@@ -193,7 +193,7 @@ class Door(External):
 class RootSettings(Folder):
     """Any XRootD endpoint (`root://host:port//folder`): XRootD, EOS, dCache.
 
-    Credentials are found like by XRootD's own clients.
+    Credentials are found in the same way as by XRootD's own clients.
     """
 
     kind: Literal["root"]

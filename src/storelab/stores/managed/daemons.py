@@ -116,7 +116,7 @@ class Daemons:
         return {name: r["pid"] for name, r in self.records().items() if away or self.process(r)}
 
     def everyone(self) -> dict[str, int]:
-        """Return name -> pid of the running daemons and of their workers, which are named `<daemon>/1` …"""
+        """Return name -> pid of the running daemons and of their workers, named `<daemon>/1` and so on."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers = workers_of(leaders.values())
         out = {name: p.pid for name, p in leaders.items()}
