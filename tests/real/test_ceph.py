@@ -117,13 +117,13 @@ def test_data_on_disk_outlive_every_stop(fresh):
     moved = fresh(backing="disk", redundancy="replica-2", port=ports.block())
     moved.up()
     assert intact(moved, bucket, bodies) and f":{moved.settings.port}" in moved.endpoints()[0].url
-    other = r"stores\.ceph\.redundancy: none asked, but the data in .* are of a cluster with replica-2"
+    other = r"stores\.ceph\.redundancy: none is set, but .* contains a cluster with replica-2"
     with pytest.raises(UserError, match=other):
         fresh(backing="disk", redundancy="none", port=moved.settings.port).up()
     assert intact(moved, bucket, bodies)
     moved.down()
     (moved.data / "mon" / "store.db" / "CURRENT").write_text("nonsense")
-    damaged = r"stores\.ceph: mon ended while it started; its log says: .*[Cc]orrupt"
+    damaged = r"stores\.ceph: mon ended during its start; end of its log: .*[Cc]orrupt"
     with pytest.raises(MeasurementFailed, match=damaged):
         moved.up()
     assert moved.actors() == {}
@@ -196,4 +196,4 @@ def test_impossible_settings_are_refused(tmp_path):
 
     refused(r"stores\.ceph\.servers: 2 OSDs cannot hold ec-2-1; set servers to 3", servers=2, redundancy="ec-2-1")
     refused(r"stores\.ceph\.osd_size: .* too small", osd_size="10 MB")
-    refused(r"stores\.ceph\.directory: Ceph takes no path like", directory=str(tmp_path / "a b"))
+    refused(r"stores\.ceph\.directory: Ceph does not support the path", directory=str(tmp_path / "a b"))

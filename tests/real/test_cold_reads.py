@@ -55,7 +55,7 @@ def test_engines_read_each_object_once(lab, external, keys, engine):
     told = record["cold"]
     assert told["asked"] == "once" and told["proven"] is None and "not on disks of this machine" in told["why"]
     (_, record, _), *_ = lab(external, cold=get("cold", engine=engine))
-    assert record["cold"]["proven"] is None and "neither start it anew" in record["cold"]["why"]
+    assert record["cold"]["proven"] is None and "neither restart it" in record["cold"]["why"]
 
 
 @pytest.mark.parametrize("engine", ["fsspec", "obstore", "loadgen"], indirect=True)

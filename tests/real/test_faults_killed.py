@@ -60,8 +60,8 @@ def test_next_run_takes_back_what_a_killed_one_left(lab, how):
     process.wait()
     assert not whole(store)
     told = projects.run(folder, how, key if how == "measure" else "sw")
-    assert "sw: hang of volume-1 was left behind; taken back" in told and whole(store)
-    assert "sw: remove_drive of volume-2 was left behind; taken back" in told
+    assert "sw: undid hang of volume-1, which was left behind" in told and whole(store)
+    assert "sw: undid remove_drive of volume-2, which was left behind" in told
     if how == "down":
         assert not store.actors()
         return

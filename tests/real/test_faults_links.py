@@ -110,7 +110,7 @@ def test_next_run_heals_what_a_killed_one_left(lab, how):
     process.wait()
     assert down(link) and slowed(link)
     told = projects.run(folder, *of("both", how, key if how == "measure" else "xr"))
-    assert "xr: cut of xrootd-1 was left behind; taken back" in told and "xr: slow of xrootd-1 was" in told, told
+    assert "xr: undid cut of xrootd-1, which was left behind" in told and "xr: undid slow of xrootd-1," in told, told
     assert not (store.folder / "faults.json").exists()
     if how == "down":
         assert not store.actors()

@@ -107,6 +107,6 @@ def test_taken_port_leaves_nothing_running(fresh):
 def test_node_that_cannot_start_says_why(fresh):
     fresh.prepare()
     (fresh.data / "node-1").write_text("no folder")
-    with pytest.raises(MeasurementFailed, match=r"stores\.gar: node-1 ended while it started; its log says: "):
+    with pytest.raises(MeasurementFailed, match=r"stores\.gar: node-1 ended during its start; end of its log: "):
         fresh.up()
     assert fresh.actors() == {} and managed.left_behind(fresh) == []

@@ -50,7 +50,7 @@ def test_odd_keys_and_foreign_objects(store, bucket):
         way.write("never-made", "k", b"")
     way.delete(bucket, [*bodies, "none"])
     way.write(bucket, "a/foreign", b"x")
-    with pytest.raises(MeasurementFailed, match="still holds 'foreign'"):
+    with pytest.raises(MeasurementFailed, match="still contains 'foreign'"):
         way.drop_bucket(bucket)
     assert way.read(bucket, "a/foreign") == b"x"
     way.delete(bucket, ["a/foreign"])
@@ -145,7 +145,7 @@ def test_daemon_that_cannot_start_says_why(tmp_path):
     store.up()
     store.down()
     (store.data / "namenode" / "current" / "VERSION").write_text("damaged=1\n")
-    message = r"stores\.h: namenode-1 ended while it started; its log says: .*\w+Exception"
+    message = r"stores\.h: namenode-1 ended during its start; end of its log: .*\w+Exception"
     with pytest.raises(MeasurementFailed, match=message):
         store.up()
     assert managed.left_behind(store) == []

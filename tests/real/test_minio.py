@@ -125,7 +125,7 @@ def test_changed_redundancy_restarts_it(tmp_path):
 def test_server_that_cannot_start_says_why(tmp_path):
     store = new(tmp_path, tls=True)
     managed.spoil_certificates(store)
-    message = r"stores\.mio: minio-1 ended while it started; its log says: .*certificate"
+    message = r"stores\.mio: minio-1 ended during its start; end of its log: .*certificate"
     with pytest.raises(MeasurementFailed, match=message):
         store.up()
     assert store.actors() == {}

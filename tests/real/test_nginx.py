@@ -40,7 +40,7 @@ def test_foreign_file_keeps_its_folder(nginx):
     bucket, access = bucket_for(nginx, "foreign"), nginx.access()
     (nginx.data / "objects" / bucket.name / "a" / "b").mkdir(parents=True)
     (nginx.data / "objects" / bucket.name / "a" / "b" / "mine").write_text("precious")
-    with pytest.raises(MeasurementFailed, match="still holds"):
+    with pytest.raises(MeasurementFailed, match="still contains"):
         access.drop_bucket(bucket.name)
     assert access.read(bucket.name, "a/b/mine") == b"precious"
     buckets.remove(nginx, "foreign", anything)
@@ -87,7 +87,7 @@ def test_taken_port_leaves_nothing_running(fresh):
 
 
 def test_odd_folder_name_is_refused(tmp_path):
-    with pytest.raises(UserError, match="nginx does not bear"):
+    with pytest.raises(UserError, match="nginx does not support"):
         managed.created("ng", managed.settings_of("nginx"), tmp_path / "a$b").up()
 
 
@@ -145,7 +145,7 @@ def test_unusable_doors_are_refused(nginx, port_block, monkeypatch):
         ("http://no-such-host.invalid", "cannot be resolved"),
         (f"{nginx.endpoints()[0].url}/none", "404"),
         (nginx.endpoints()[0].url.replace("http", "https"), "TLS|cannot be reached"),
-        ("root://host//x", "is no URL of a http door"),
+        ("root://host//x", "is not a URL of a http store"),
     ):
         with pytest.raises(UserError, match=said) as caught:
             door(nginx, endpoint=url).up()

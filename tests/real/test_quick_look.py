@@ -109,8 +109,8 @@ def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs):
         free.bind(("127.0.0.1", 0))
         closed = free.getsockname()[1]
     urls = {
-        "ftp://s3.example.org": "storelab: quick: 'ftp://s3.example.org' is no URL of an S3 endpoint",
-        "s3.example.org": "'s3.example.org' is no URL of an S3 endpoint",
+        "ftp://s3.example.org": "storelab: quick: 'ftp://s3.example.org' is not a URL of an S3 endpoint",
+        "s3.example.org": "'s3.example.org' is not a URL of an S3 endpoint",
         f"http://127.0.0.1:{closed}": "storelab: quick: ",
         "http://no-such-host.invalid": "storelab: quick: ",
     }
@@ -123,7 +123,7 @@ def test_a_wrong_endpoint_is_one_line(here, keys, seaweedfs):
 def test_no_keys_wrong_keys_and_a_profile_that_is_none(here, keys, seaweedfs, monkeypatch):
     url = seaweedfs.endpoints()[0].url
     line = refused(here, "quick", url, "--profile", "nobody")
-    assert line.startswith("storelab: --profile: there is no such AWS profile")
+    assert line.startswith("storelab: --profile: this AWS profile does not exist")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x" * 40)
     assert "SignatureDoesNotMatch" in refused(here, "quick", url)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

@@ -47,7 +47,7 @@ def test_list_of_front_ends_is_used(keys, urls):
     for_store(store, one).put_object(Bucket=bucket.name, Key="k", Body=b"both")
     assert for_store(store, two).get_object(Bucket=bucket.name, Key="k")["Body"].read() == b"both"
     assert store.down() == [] and store.free_bytes() is None
-    with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
+    with pytest.raises(UserError, match="front-ends: 3 requested, 2 configured"):
         store.up(3)
     assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
 
@@ -60,7 +60,7 @@ def test_resolved_addresses(keys, urls):
 
 def test_wrong_credentials_are_named_not_shown(keys, urls, monkeypatch):
     for name, message in (
-        ("AWS_SECRET_ACCESS_KEY", "the secret key does not fit"),
+        ("AWS_SECRET_ACCESS_KEY", "the secret key does not match"),
         ("AWS_ACCESS_KEY_ID", "does not know this access key"),
     ):
         with monkeypatch.context() as patch:
@@ -78,7 +78,7 @@ def test_unusable_endpoints_are_refused(keys, urls, port_block):
         external(closed).up()
     with pytest.raises(UserError, match=f"{port_block} refuses"):
         external([urls[0], closed]).up(2)
-    with pytest.raises(UserError, match="bucket 'not-there' is not there"):
+    with pytest.raises(UserError, match="bucket 'not-there' does not exist"):
         external(urls, bucket="not-there").up()
 
 

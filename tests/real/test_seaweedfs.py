@@ -83,7 +83,7 @@ def test_daemon_that_cannot_start_says_why(fresh):
     fresh.folder.mkdir(parents=True)
     fresh.make_keys(ACCOUNTS)
     (fresh.folder / "s3.json").write_text("{")
-    with pytest.raises(MeasurementFailed, match=r"stores\.sw: s3-1 ended while it started; its log says: .*s3\.json"):
+    with pytest.raises(MeasurementFailed, match=r"stores\.sw: s3-1 ended during its start; end of its log: .*s3\.json"):
         fresh.up()
     assert fresh.actors() == {}
 

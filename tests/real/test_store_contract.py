@@ -236,7 +236,7 @@ class TestContract:
         assert buckets.remove(store, "own", anything)[:2] == (3, 3)
         with pytest.raises(UserError, match="account 32 has no keys"):
             store.credentials(32)
-        with pytest.raises(UserError, match="33 accounts asked"):
+        with pytest.raises(UserError, match="accounts: 33 requested"):
             store.up(1, 33)
 
     @cases(lambda kind, store: store.keeps and store.most_front_ends > 1)
@@ -246,7 +246,7 @@ class TestContract:
         assert store.actors().items() >= pids.items()
         store.up(1)  # at least one: the others stay
         assert len(store.endpoints(3)) == 3
-        with pytest.raises(UserError, match="4 front-ends asked, 3 run"):
+        with pytest.raises(UserError, match="front-ends: 4 requested, 3 running"):
             store.endpoints(4)
         for i in range(3):
             bucket, bodies = filled(store, f"front-{i}", front_end=i)
@@ -259,7 +259,7 @@ class TestContract:
     @cases(lambda kind, store: store.keeps)
     def test_too_many_front_ends_are_refused(self, store):
         most = store.most("front_ends")
-        with pytest.raises(UserError, match=f"{most + 1} front-ends asked"):
+        with pytest.raises(UserError, match=f"front-ends: {most + 1} requested"):
             store.up(most + 1)
 
     @cases(keeps)

@@ -54,7 +54,7 @@ def test_other_gateways_go_on_without_a_killed_one(fresh):
 def test_gateway_that_cannot_start_says_why(tmp_path):
     store = managed.made("vgw", managed.settings_of("versitygw", tls=True), tmp_path)
     managed.spoil_certificates(store)
-    with pytest.raises(MeasurementFailed, match=r"stores\.vgw: s3-1 ended while it started; its log says: .*PEM"):
+    with pytest.raises(MeasurementFailed, match=r"stores\.vgw: s3-1 ended during its start; end of its log: .*PEM"):
         store.up()
     assert store.actors() == {}
 
@@ -64,5 +64,5 @@ def test_file_system_without_extended_attributes_is_refused(fresh, monkeypatch):
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(os, "setxattr", refuse)
-    with pytest.raises(UserError, match=r"stores\.vgw\.directory: .* keeps no extended attributes"):
+    with pytest.raises(UserError, match=r"stores\.vgw\.directory: .* has no extended attributes"):
         fresh.up()

@@ -116,7 +116,7 @@ def test_subnet_in_use_is_refused(xrootd, tmp_path):
     for subnet, said in (
         (xrootd.settings.subnet, "is in use"),
         ("127.0.0.0/30", "is in use"),
-        ("10.213.77.1/30", "is no subnet"),
+        ("10.213.77.1/30", "is not a subnet"),
     ):
         store = managed.created("xr", {"kind": "xrootd", "subnet": subnet}, tmp_path / "state")
         with pytest.raises(UserError, match=said) as caught:
@@ -209,7 +209,7 @@ def test_unusable_doors_are_refused(xrootd):
         ("root", f"root://{host}:{port + 1}//", "cannot be reached"),  # XrdHttp
         ("root", f"root://{host}:{port}//none", "no such file"),
         ("root", "root://no-such-host.invalid//x", "cannot be resolved"),
-        ("root", f"http://{host}:{port}/", "is no URL of a root door"),
+        ("root", f"http://{host}:{port}/", "is not a URL of a root store"),
         ("http", f"http://{host}:{port}/", "cannot be reached"),  # root://
     ):
         with pytest.raises(UserError, match=said) as caught:

@@ -1,9 +1,10 @@
-"""Systems under test: a file or a folder each, with settings, class and recipe of installation. Here: the registry of
-their kinds, the configured stores and their deployments. `managed/`: what storelab runs itself; `protocols/`: how it
-speaks with stores; `config.py`: the configuration with the settings of its stores.
+"""Systems under test: one file or folder each, with settings, class and installation recipe.
 
-May import: `install`, `host`, `core`. Client processes import this package for `protocols/`: what is slow to import
-comes late.
+This module has the registry of their kinds, the configured stores and their deployments. `managed/`: the base of stores
+that storelab runs; `protocols/`: access to stores; `config.py`: the configuration with the settings of its stores.
+
+May import: `install`, `host`, `core`. Client processes import this package for `protocols/`, so modules that are slow
+to import are imported inside functions.
 """
 
 import importlib
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from storelab.core.config_types import Closed
     from storelab.stores.base import Store
 
-# Kind -> module and class, which is imported when a store of the kind is configured. A kind that is named after a
-# product is one that storelab runs itself; one that is named after a protocol (`s3`, `root`, `http`, `webhdfs`), and
-# `directory`, is there already. See `stores/base.py` for what the class says.
+# Kind -> module and class, which is imported when a store of the kind is configured. storelab runs the kinds that are
+# named after a product. The kinds that are named after a protocol (`s3`, `root`, `http`, `webhdfs`) and `directory`
+# exist already. The interface of the classes is in `stores/base.py`.
 KINDS = {
     "seaweedfs": "storelab.stores.seaweedfs:SeaweedFS",
     "ceph": "storelab.stores.ceph.store:Ceph",
@@ -43,23 +44,23 @@ KINDS = {
 
 
 def load(kind: str) -> "type[Store]":
-    """Return the class of a kind. Raises UserError for one that is not in the registry."""
+    """Return the class of a kind. Raises UserError if the kind is not in the registry."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise UserError("stores", f"no store of kind {kind!r}", f"one of: {', '.join(KINDS)}")
+        raise UserError("stores", f"unknown kind of store {kind!r}", f"use one of: {', '.join(KINDS)}")
     module, _, name = KINDS[kind].partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def has_ceiling(kind: str) -> bool:
-    """Return whether the S3 clients' ceiling, measured against the near-null server, holds for such a store."""
+    """Return whether the S3 clients' ceiling, measured against the near-null server, applies to stores of this kind."""
     store = load(kind)
     return store.protocol == "s3" and store.keeps
 
 
 def parse(given: Any) -> "Closed":
-    """Return a store's settings, as the model of its kind reads them; those that were read before pass.
+    """Return a store's settings, parsed by the model of its kind; parsed settings are returned unchanged.
 
-    Raises ValueError for a kind that is not known, and that model's own ValidationError.
+    Raises ValueError for an unknown kind, and the model's ValidationError.
     """
     from storelab.core.config_types import Closed, StoreEntry
 
@@ -75,14 +76,17 @@ def parse(given: Any) -> "Closed":
 
 
 def make(name: str, settings: Any, state: Path) -> "Store":
-    """Return the store of this name. settings: its keys, or of its class's `Settings`; state: folder of all managed
-    stores."""
+    """Return the store of this name.
+
+    settings: its keys in the configuration, or an instance of its class's `Settings`; state: folder of all managed
+    stores.
+    """
     kind = load(settings.kind)
     return kind(name, parse(settings), Path(state))
 
 
 def all_stores(config: Any) -> dict[str, "Store"]:
-    """Name -> store, of every store of the configuration, in its order, each as it is configured."""
+    """Return name -> store for every configured store, in the order of the configuration."""
     return {name: make(name, settings, Path(config.state)) for name, settings in config.stores.items()}
 
 
@@ -99,17 +103,17 @@ class _Deployment:
 
 
 def _noted(store: "Store") -> dict[str, Any]:
-    """Name of each deployment that there has been -> its index and what it changes."""
+    """Return name -> index and changed settings of every deployment that was ever made."""
     from storelab.core.records import read_as
 
-    mend = "restore it, or remove it with the folders of these deployments next to it"
-    return read_as(_note(store), dict[str, _Deployment], mend) if _note(store).exists() else {}
+    hint = "restore it, or remove it with the folders of these deployments next to it"
+    return read_as(_note(store), dict[str, _Deployment], hint) if _note(store).exists() else {}
 
 
 def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
-    """Name and settings of the deployment of `store` that the axes ask for; its own where they ask for nothing else.
+    """Return name and settings of the deployment of `store` for these axes; its own if the axes change nothing.
 
-    Raises UserError where the store cannot be deployed so.
+    Raises UserError if the store cannot be deployed in this way.
     """
     changes = store.variant(axes)
     if not changes:
@@ -121,7 +125,7 @@ def changed(store: "Store", axes: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _with(store: "Store", changes: dict[str, Any]) -> Any:
-    """The store's settings with some of them changed, each validated by its own field (the rest is parsed)."""
+    """Return the store's settings with these changes; validate only the changed fields."""
     from pydantic import TypeAdapter, ValidationError
 
     for name, value in changes.items():
@@ -139,9 +143,9 @@ def _with(store: "Store", changes: dict[str, Any]) -> Any:
 
 
 def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
-    """The deployment of `store` that the axes ask for: a store of its own, with ports, folder and data of its own.
+    """Return the deployment of `store` for these axes: a separate store with its own ports, folder and data.
 
-    Which block of ports it has is noted beside the stores' folders, so that it is the same next time.
+    Its block of ports is recorded next to the stores' folders, so that it is the same next time.
     """
     name, settings = changed(store, axes)
     if name == store.name:
@@ -159,7 +163,7 @@ def deployed(store: "Store", axes: dict[str, Any]) -> "Store":
 
 
 def deployments(store: "Store") -> list["Store"]:
-    """The deployments of a store that there have been, beside the one that is configured."""
+    """Return the recorded deployments of a store, without the configured one."""
     return [
         make(name, store.moved(store.settings.model_copy(update=facts["changes"]), facts["index"]), store.state)
         for name, facts in _noted(store).items()
@@ -167,5 +171,5 @@ def deployments(store: "Store") -> list["Store"]:
 
 
 def everywhere(config: Any) -> dict[str, "Store"]:
-    """Every store with its deployments: what may run, hold data, or must be suspended."""
+    """Return all stores with their deployments: all that may run, hold data, or need to be suspended."""
     return {d.name: d for store in all_stores(config).values() for d in (store, *deployments(store))}

@@ -1,8 +1,8 @@
-"""What every store (system under test) offers to the measuring side.
+"""The interface of stores (systems under test), as the measuring side uses it.
 
-A store is one file or folder here, with its settings, its class and the recipe of its installation; one line in
-`stores/__init__.py`; one test. May import: `core`, `stores.protocols`. Client processes import this module: no
-pydantic, boto3 or fsspec.
+A store consists of one file or folder in `stores/`, with its settings, its class and its installation recipe; one line
+in `stores/__init__.py`; and one test. May import: `core`, `stores.protocols`. Client processes import this module, so
+it must not import pydantic, boto3 or fsspec.
 """
 
 from abc import ABC, abstractmethod
@@ -21,18 +21,18 @@ if TYPE_CHECKING:  # boto3 and fsspec are slow to import, and client processes r
     from storelab.install import Part
     from storelab.stores.protocols.access import Access
 
-MOST_BUCKET_NAME = 63  # characters, of S3
-ASK_S = 1.0  # a store that does not answer its condition for so long is down
+MOST_BUCKET_NAME = 63  # characters, in S3
+ASK_S = 1.0  # seconds; a store that takes longer to report its condition is down
 
-# The words of the capability table: what the probe, and a store's own administration, answer to a question.
-# `yes`: it works as its definition says; `no`: it is not there, or refused; `differs`: it answers, but not so;
-# `not tried`: it could not be asked (the evidence says why); `error`: the question itself failed, nothing is known.
+# The answers in the capability table, by the probe or by a store's administration.
+# `yes`: it works as defined; `no`: it is missing or refused; `differs`: the store answers, but not as defined;
+# `not tried`: the check was not possible (the evidence gives the reason); `error`: the check failed, nothing is known.
 YES, NO, DIFFERS, NOT_TRIED, ERROR = ANSWERS = ("yes", "no", "differs", "not tried", "error")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a store's administration says. answer: one of ANSWERS; evidence: one line to check, nothing secret."""
+    """A report of a store's administration. answer: one of ANSWERS; evidence: one line to check, without secrets."""
 
     check: str
     answer: str
@@ -41,8 +41,11 @@ class Told:
 
 @dataclass
 class Cooling:
-    """What took a store's data out of its memory. done: in words; folders: of its data on this machine, in which disk
-    reads are looked for; still_cached: part of their places that the kernel still held; why: nothing could be done."""
+    """The steps that removed a store's data from its memory.
+
+    done: the steps, in words; folders: folders of its data on this machine, where disk reads are expected;
+    still_cached: fraction of their pages that the kernel still cached; why: the reason if nothing could be done.
+    """
 
     done: list[str] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
@@ -68,27 +71,28 @@ CLEAN, DEGRADED, RECOVERING, DOWN, UNKNOWN = CONDITIONS = ("clean", "degraded", 
 
 @dataclass(frozen=True)
 class Condition:
-    """What a store says of itself, in one of five words, and in its own (one line)."""
+    """The condition that a store reports: one of five states, and one line in the store's words."""
 
     state: str = UNKNOWN
     detail: str = ""
 
 
 class Store(ABC):
-    """Interface of a store. All methods raise UserError for a person's mistake, MeasurementFailed for a failing system.
+    """Interface of a store.
 
-    Settings that are axes too (`core.axes.DEPLOYMENT`) make a deployment: a store of its own beside this one, see
+    All methods raise UserError for mistakes of the user, MeasurementFailed for a failing system.
+    A setting that is also an axis (`core.axes.DEPLOYMENT`) defines a deployment: a separate store next to this one, see
     `deployed`.
     """
 
     Settings: "ClassVar[type[Closed]]"  # model of the store's keys in config.yaml; `kind` is one of them
     recipe: "ClassVar[Callable[[Path], list[Part]] | None]" = None  # tools folder -> what `storelab install` installs
     managed: bool = False
-    protocol: str = "s3"  # what clients speak to it
-    port_block: int = 0  # ports that one deployment takes, from `settings.port` on
-    second_block: int = 0  # offset of as many further ports that it takes; 0: none
+    protocol: str = "s3"  # between the clients and the store
+    port_block: int = 0  # number of ports that one deployment uses, from `settings.port` on
+    second_block: int = 0  # offset of a second block of the same length; 0: none
     tells_used: bool = False  # whether `used_bytes` has an answer
-    keeps: bool = True  # whether what is written can be read again: not at the null server
+    keeps: bool = True  # whether written data can be read again: False for the null server
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.name, self.settings, self.state = name, settings, state
@@ -96,24 +100,23 @@ class Store(ABC):
 
     @abstractmethod
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Make at least `front_ends` front-ends usable by `accounts` accounts: start what is missing, wait until
-        healthy, warm up.
+        """Make at least `front_ends` front-ends usable by `accounts` accounts.
 
-        Idempotent. External stores are only looked at.
+        Start what is missing, wait until it is healthy, warm up. Idempotent. External stores are only checked.
         """
 
     def require(self) -> None:
         """Check that this store can be deployed here.
 
-        Raises UserError that says what installs a missing program, or that root must run it.
+        Raises UserError if a program is missing, with the command that installs it, or if root must run the store.
         """
 
     def down(self) -> list[int]:
-        """Stop what storelab started; returns the pids stopped. Idempotent; does nothing for external stores."""
+        """Stop what storelab started and return the stopped pids. Idempotent; does nothing for external stores."""
         return []
 
     def status(self) -> Status:
-        """Of an external store: whether its first front-end is usable now."""
+        """Return the state of the store; for an external store, check if its first front-end is usable now."""
         try:
             self.up()
             version, detail = self.version(), "usable"
@@ -126,43 +129,43 @@ class Store(ABC):
         return Status(self.name, self.settings.kind, "external", version, urls, {}, detail)
 
     def version(self) -> str:
-        """Version as the system itself tells it, '' where it tells none or cannot be reached."""
+        """Return the version that the system reports; '' if it reports none or cannot be reached."""
         return self._version
 
     @cached_property
     def _version(self) -> str:
-        """Asked once."""
+        """The version, requested once."""
         return ""
 
     @abstractmethod
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
-        """The first `front_ends` front-ends. Raises UserError where there are fewer."""
+        """Return the first `front_ends` front-ends. Raises UserError if there are fewer."""
 
     def credentials(self, account: int = 0) -> Credentials | None:
-        """Keys of an account, from 0; None where the protocol knows no keys.
+        """Return the keys of an account, counted from 0; None if the protocol has no keys.
 
-        Raises UserError where there is no such account.
+        Raises UserError if the account does not exist.
         """
         return None
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        """(place in the configuration, variable, when it ends in seconds of UTC) of credentials that tell their end."""
+        """Return the credentials with a known expiry: (place in the configuration, variable, expiry in UTC seconds)."""
         return []
 
     @abstractmethod
     def deployment(self) -> dict[str, Any]:
-        """What is deployed (daemons, front-ends, redundancy, backing), for the records. Nothing secret."""
+        """Describe the deployment for the records (daemons, front-ends, redundancy, backing), without secrets."""
 
     @abstractmethod
     def most(self, axis: str) -> int:
-        """The largest value of the axis `front_ends` or `accounts` that this store can serve."""
+        """Return the largest value of the axis `front_ends` or `accounts` that this store can serve."""
 
     def accounts(self) -> int:
-        """Accounts that there are now: 0 … n - 1."""
+        """Return the number of accounts that exist now; their indices are 0 … n - 1."""
         return 1
 
     def access(self, account: int = 0, front_end: int = 0) -> "Access":
-        """Way into the store outside of measurements; writes are refused where the store is read-only."""
+        """Return access to the store outside of measurements; it refuses to write if the store is read-only."""
         from storelab.stores.protocols import open_access
         from storelab.stores.protocols.access import PatientAccess
 
@@ -171,7 +174,7 @@ class Store(ABC):
         return PatientAccess(way)
 
     def bucket(self, campaign: str, index: int, account: int = 0) -> Bucket:
-        """Name of the campaign's `index`-th bucket, which is of `account`."""
+        """Return the campaign's `index`-th bucket, which belongs to `account`."""
         external = hasattr(self.settings, "prefix")
         own = self.bucket_name(self.settings.prefix if external else "storelab", campaign, index, account)
         if self.protocol == "s3" and len(own) > MOST_BUCKET_NAME:
@@ -184,26 +187,26 @@ class Store(ABC):
 
     @staticmethod
     def bucket_name(prefix: str, campaign: str, index: int, account: int = 0) -> str:
-        """`<prefix>-<campaign>[-a<account>]-<index>`; the first account's stand without its number."""
+        """Return `<prefix>-<campaign>[-a<account>]-<index>`; the first account's buckets have no account number."""
         owner = f"a{account}-" if account else ""
         return f"{prefix}-{campaign.lower().replace('.', '-')}-{owner}{index:04d}"
 
     def on_this_host(self) -> bool:
-        """Whether the store works with this machine's cores, whatever address its clients use."""
+        """Return whether the store uses this machine's cores, at any address."""
         return self.managed
 
     def multipart(self) -> bool:
-        """Whether uploads in parts are possible (S3)."""
+        """Return whether multipart uploads are possible (S3)."""
         return True
 
     def buckets_per_account(self) -> int | None:
-        """The most buckets that an account may have; None where no bound is known."""
+        """Return the maximum number of buckets of an account; None if no limit is known."""
         return None
 
     def variant(self, axes: dict[str, Any]) -> dict[str, Any]:
-        """The settings that these axes change, {} for the deployment as configured.
+        """Return the settings that these axes change; {} for the deployment as configured.
 
-        Raises UserError where this store has none such.
+        Raises UserError if this store has no such setting.
         """
         out = {}
         for axis in DEPLOYMENT:
@@ -213,19 +216,19 @@ class Store(ABC):
                 raise UserError(
                     f"axes.{axis.name}",
                     f"store {self.name} (kind {self.settings.kind}) has no {axis.name} to choose",
-                    "leave it out",
+                    "remove it",
                 )
             if (wanted := axis.setting_values.get(value, value)) != getattr(self.settings, axis.setting):
                 out[axis.setting] = wanted
         return out
 
     def ports(self) -> list[range]:
-        """The blocks of ports that it takes on this host; none of an external store."""
+        """Return the blocks of ports that the store uses on this host; [] for an external store."""
         starts = sorted({self.settings.port, self.settings.port + self.second_block}) if self.port_block else []
         return [range(start, start + self.port_block) for start in starts]
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Settings of this store's `index`-th deployment: its block of ports lies behind those of the earlier ones."""
+        """Return the settings of this store's `index`-th deployment, with its ports after those of the earlier ones."""
         return (
             settings.model_copy(update={"port": settings.port + index * self.port_block})
             if self.port_block
@@ -233,43 +236,48 @@ class Store(ABC):
         )
 
     def actors(self) -> dict[str, int]:
-        """Daemons by name with their pid: whose CPU is recorded, who can be killed in fault tests."""
+        """Return name -> pid of the daemons whose CPU use is recorded and which fault tests can kill."""
         return {}
 
     def answered(self) -> dict[str, dict[str, int] | None]:
-        """What each server that clients may be sent to has answered since its start, by its own count: name -> counts,
-        among them the `pid` that counts; None of one that does not tell. {} where clients meet one server only."""
+        """Return name -> request counts since its start, for each server that clients may be sent to.
+
+        The counts are the server's; they include its `pid`. None for a server that does not report; {} if clients use
+        one server only.
+        """
         return {}
 
     def beside(self, client: int) -> tuple[str, ...]:
-        """Command that enters the host of a data server, and becomes what follows: where client i of a gang runs, if
-        jobs run on the data's own nodes. () where clients have hosts of their own."""
+        """Return the command prefix that runs client `client` of a gang on the host of a data server.
+
+        () if clients do not run on the data servers.
+        """
         return ()
 
     # Faults: see docs/faults.md
 
     def data_actors(self) -> list[str]:
-        """What faults call `data.0`, `data.1` …: the daemons or drives that hold the data."""
+        """Return the daemons or drives that hold the data; faults call them `data.0`, `data.1` and so on."""
         return []
 
     def front_actors(self, front_ends: int) -> list[str]:
-        """What faults call `front.0` …: the front-ends, where there are so many."""
+        """Return the first `front_ends` front-ends; faults call them `front.0` and so on."""
         return []
 
     def known_actors(self, front_ends: int) -> list[str]:
-        """All names that an act may be done to, whether they run or not."""
+        """Return the names of all possible targets of a fault, running or not."""
         return []
 
     def bears(self) -> int:
-        """How many of `data_actors` may be lost at once without loss of data."""
+        """Return how many of `data_actors` can be lost at the same time without loss of data."""
         return 0
 
     def condition(self) -> Condition:
-        """What the store says of its own redundancy now; cheap, and never longer than about a second."""
+        """Return the store's own report of its redundancy now, within about a second."""
         return Condition()
 
     def mend(self) -> list[str]:
-        """Take back what faults of a storelab that was killed left behind; returns lines for people. Idempotent."""
+        """Repair what faults of a killed storelab left behind; return lines to print. Idempotent."""
         if not (Path(self.state).absolute() / self.name / "faults.json").exists():
             return []
         from storelab.stores import faults  # here: planning needs no psutil, which is slow to import
@@ -283,49 +291,48 @@ class Store(ABC):
         """Undo `suspend`. Idempotent."""
 
     def memory_only(self) -> bool:
-        """Whether all its data lie in memory: no read of it is ever cold."""
+        """Return whether all its data are in memory, so that no read can be cold."""
         return False
 
     def data_folders(self) -> list[Path]:
-        """Folders of this machine with its data; none where they are elsewhere, or in memory."""
+        """Return the folders on this machine that hold its data; [] if the data are elsewhere or in memory."""
         return []
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
-        """Take its data out of all memory that storelab can reach; it is as usable afterwards as after `up`."""
-        return Cooling(why="storelab did not start this store: it can neither start it anew nor drop what it holds")
+        """Remove its data from all memory that storelab can reach; the store stays as usable as after `up`."""
+        return Cooling(why="storelab did not start this store, so it can neither restart it nor drop its caches")
 
     def free_bytes(self) -> int | None:
-        """Room left for data, None where it cannot be asked."""
+        """Return the free space for data; None if it is unknown."""
         return None
 
     def capacity_bytes(self) -> int | None:
-        """Room for data in the empty store, of which `free_bytes` is left; None where it is not known, or shared with
-        others."""
+        """Return the space for data in the empty store, in bytes; None if it is unknown or shared with others."""
         return None
 
     def keeps_overwritten(self, size_bytes: int) -> bool:
-        """Whether the space of an object of this size, when it is overwritten, comes back with `reclaim` only."""
+        """Return whether overwriting an object of this size frees its old space only with `reclaim`."""
         return False
 
     def used_bytes(self) -> int | None:
-        """Raw bytes of all copies of the data, on disks or in memory; None where that cannot be asked."""
+        """Return the raw bytes of all copies of the data, on disks or in memory; None if unknown."""
         return None
 
     def administration(self) -> "list[Told]":
-        """What the system's own tools tell of users and keys (`managed/accounts.py`); [] where it has none."""
+        """Return the reports of the system's tools on users and keys (`managed/accounts.py`); [] if it has none."""
         return []
 
     def reclaim(self) -> None:
-        """Give back the space of deleted objects where the system wants to be told; outside of every measurement."""
+        """Free the space of deleted objects if the system does so on request only; never during a measurement."""
 
 
 WHOLE, RESTARTED, SILENT = "whole", "restarted", "silent"  # `state` of a server; see docs/records.md
 
 
 class Answered:
-    """What each server of a store answered in a point, by the servers' own counts before and after it.
+    """The requests that each server of a store answered in a point, by the servers' own counts before and after it.
 
-    Made before the clients start; `end` is called when they have left. record: None where clients meet one server only.
+    Create it before the clients start; call `end` after they have stopped. record: None if clients use one server only.
     """
 
     def __init__(self, store: Store):
@@ -339,7 +346,7 @@ class Answered:
 
 
 def difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, Any]:
-    """What a server answered meanwhile. One that began anew, or did not tell before, counts from its own start on."""
+    """Return what a server answered between two counts, or since its start if it restarted or did not report before."""
     if after is None:
         return {"state": SILENT}
     same = before is not None and before["pid"] == after["pid"]

@@ -24,10 +24,10 @@ class Config(config.Config):
 
 
 def load(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> Config:
-    """Load and validate files and overrides. Raises UserError that names file, key, value and mend."""
+    """Load and validate files and overrides. Raises UserError with file, key, value and hint."""
     return config.load(main, extra, overrides, Config)
 
 
 def load_rebuild(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> config.Rebuild:
-    """Load what a rebuild needs. Raises UserError, for a key of a wrong name anywhere, too."""
+    """Load what a rebuild needs. Raises UserError, also for an unknown key anywhere."""
     return config.load_rebuild(main, extra, overrides, Config)

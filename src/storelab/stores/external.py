@@ -1,6 +1,6 @@
-"""Stores that are there already and hold folders: doors (root://, HTTP/WebDAV, WebHDFS) and mounted file systems.
+"""Existing stores of folders: endpoints (root://, HTTP/WebDAV, WebHDFS) and mounted file systems.
 
-storelab starts and stops nothing, and writes only into folders that it made. `s3.py` has S3 endpoints.
+storelab does not start or stop them, and writes only to folders that it made. S3 endpoints are in `s3.py`.
 """
 
 import os
@@ -26,95 +26,97 @@ from storelab.stores.protocols.endpoint import Endpoint
 # Labels of letters, digits and '-' (RFC 1123), or an address in brackets; a port of at most 65535.
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 HOST = re.compile(rf"(?:\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?)(?::0*([1-9]\d{{0,4}}))?")
-RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # how no name of a bucket may begin
-MOST_PREFIX = 40  # letters; campaign and number follow in the name of a bucket
+RESERVED = ("xn--", "sthree-", "amzn-s3-demo-")  # S3 allows no bucket name with these prefixes
+MOST_PREFIX = 40  # characters; campaign and number follow in the name of a bucket
 
 
-PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL: no blank, and nothing that a shell reads
-# File systems of this machine's own disks and memory.
+PATH = re.compile(r"[A-Za-z0-9._~/:@%+=,-]*")  # of a URL, without blanks and shell syntax
+# File systems on disks or memory of this machine.
 LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
 
 
 def is_host(text: str) -> bool:
-    """Whether this is a host with or without a port."""
+    """Return whether the text is a host, with or without a port."""
     found = HOST.fullmatch(text)
     return bool(found) and len(text) < 256 and int(found[1] or 0) < 65536
 
 
 class Own(Closed):
-    """How storelab behaves in a store that is there already."""
+    """Settings of storelab's behaviour in an existing store."""
 
     prefix: str = Field(
         "storelab",
-        description="How the names of its own buckets or folders begin; in a given `bucket`, its prefix there.",
+        description="Prefix of the names of storelab's buckets or folders; with `bucket`, prefix of keys in it.",
         pattern=r"^[a-z0-9][a-z0-9-]*$",
     )
     link: Rate | None = Field(
         None,
-        description="Capacity of the network link of each front-end, such as 10 Gbit/s: verdicts name it as the limit "
-        "where it is full.",
+        description="Capacity of the network link of each front-end, such as 10 Gbit/s. Verdicts name the link as the "
+        "limit if it is saturated.",
     )
-    read_only: Boolean = Field(False, description="Never write: only data staged before can be read.")
+    read_only: Boolean = Field(False, description="Never write; read only data that were staged before.")
 
     @field_validator("prefix")
     @classmethod
     def _may_begin_a_bucket(cls, prefix: str) -> str:
         if prefix.startswith(RESERVED):
-            raise ValueError(f"{prefix!r} begins as no bucket may ({', '.join(RESERVED)}); take another word")
+            raise ValueError(
+                f"{prefix!r} begins with a reserved prefix of buckets ({', '.join(RESERVED)}); choose another one"
+            )
         if len(prefix) > MOST_PREFIX:
-            raise ValueError(f"{shown(prefix)} has {len(prefix)} letters; give at most {MOST_PREFIX}")
+            raise ValueError(f"{shown(prefix)} has {len(prefix)} characters; use at most {MOST_PREFIX}")
         return prefix
 
 
 class External(Store):
     """A store whose setting `endpoint` is a URL, or the list of its front-ends' URLs."""
 
-    system = ""  # name for people
+    system = ""  # name to print
 
     def check_url(self, url: str) -> None:
-        """Raises UserError where the URL is none of such a store."""
+        """Raise UserError if the URL is not valid for this kind of store."""
 
     def endpoint(self, url: str) -> Endpoint:
-        """How clients address the front-end at this URL."""
+        """Return the endpoint of the front-end at this URL, as clients use it."""
         return Endpoint(url, protocol=self.protocol)
 
     @cached_property
     def urls(self) -> list[str]:
-        """The front-ends' URLs. Raises UserError where one is wrong, or `ca_file` names no file."""
+        """The front-ends' URLs. Raises UserError if a URL or `ca_file` is wrong."""
         given = self.settings.endpoint
         urls = [given] if isinstance(given, str) else given
         if not urls:
-            raise UserError(f"{self.place}.endpoint", "is empty", "give at least one URL")
-        self._look_at_ca_file()
+            raise UserError(f"{self.place}.endpoint", "the list is empty", "set at least one URL")
+        self._check_ca_file()
         for url in urls:
             self.check_url(url)
         plain = [url.rstrip("/") for url in urls]
         if twice := next((url for i, url in enumerate(plain) if url in plain[:i]), None):
-            raise UserError(f"{self.place}.endpoint", f"{shown(twice)} is there twice", "name each front-end once")
+            raise UserError(f"{self.place}.endpoint", f"{shown(twice)} is listed twice", "list each front-end once")
         if len(schemes := sorted({url.partition(":")[0] for url in plain})) > 1:
             raise UserError(
                 f"{self.place}.endpoint",
                 f"the front-ends mix {' and '.join(schemes)}",
-                "give one scheme; two schemes are two stores",
+                "use one scheme; to use two schemes, configure two stores",
             )
         return plain
 
-    def _look_at_ca_file(self) -> None:
-        """Raises UserError where `ca_file` holds no certificate."""
+    def _check_ca_file(self) -> None:
+        """Raise UserError if `ca_file` contains no certificate."""
         if not (ca_file := self.ca_file()):
             return
         place = f"{self.place}.ca_file"
         if not Path(ca_file).is_file():
-            raise UserError(place, f"{shown(ca_file, 200)} is not there", "give a PEM file")
+            raise UserError(place, f"{shown(ca_file, 200)} does not exist", "set the path of a PEM file")
         try:
             ssl.create_default_context(cafile=ca_file)
-        except (OSError, ValueError):  # an ssl.SSLError is one
+        except (OSError, ValueError):  # includes ssl.SSLError
             raise UserError(
-                place, f"{shown(ca_file, 200)} holds no certificate that can be read", "give a PEM file"
+                place, f"{shown(ca_file, 200)} contains no readable certificate", "set the path of a PEM file"
             ) from None
 
     def ca_file(self) -> str | None:
-        """The setting `ca_file` as an absolute path."""
+        """Return the setting `ca_file` as an absolute path."""
         given = getattr(self.settings, "ca_file", None)
         return str(Path(given).expanduser().absolute()) if given else None
 
@@ -122,7 +124,7 @@ class External(Store):
         if front_ends > len(self.urls):
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends asked, {len(self.urls)} known",
+                f"front-ends: {front_ends} requested, {len(self.urls)} configured",
                 "list more URLs in `endpoint`, or sweep fewer front_ends",
             )
         return [self.endpoint(url) for url in self.urls[:front_ends]]
@@ -145,15 +147,15 @@ class External(Store):
 
 
 class Folder(Own):
-    """Settings of a door that holds folders instead of buckets."""
+    """Settings of an endpoint with folders instead of buckets."""
 
     endpoint: str | list[str] = Field(
-        description="URL of a folder given to you, or the list of the front-ends' URLs of it."
+        description="URL of a folder that you may use, or the list of its URLs at several front-ends."
     )
 
 
 class Door(External):
-    """A door that holds folders. `schemes`: of the URL; `example`: for messages."""
+    """An endpoint with folders. `schemes`: of the URL; `example`: for messages."""
 
     schemes: tuple[str, ...] = ()
     example = ""
@@ -162,20 +164,20 @@ class Door(External):
         try:
             parts = urlsplit(url)
             host = parts.netloc.rpartition("@")[2]
-        except ValueError:  # of brackets
+        except ValueError:  # wrong brackets
             parts, host = urlsplit(""), ""
-        odd = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
-        if parts.scheme not in self.schemes or not is_host(host) or odd:
+        unsupported = parts.query or parts.fragment or parts.password or not PATH.fullmatch(parts.path)
+        if parts.scheme not in self.schemes or not is_host(host) or unsupported:
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{shown(url.rpartition('@')[2], 100)} is no URL of a {self.settings.kind} door",
+                f"{shown(url.rpartition('@')[2], 100)} is not a URL of a {self.settings.kind} store",
                 f"write it like {self.example}",
             )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
         """List the folder at each front-end; nothing is started or written.
 
-        Raises UserError that says what is wrong.
+        Raises UserError with the problem.
         """
         for i in range(len(self.endpoints(front_ends))):
             try:
@@ -184,14 +186,14 @@ class Door(External):
                 raise UserError(
                     f"{self.place}.endpoint",
                     str(error).removeprefix(f"{self.place}: "),
-                    "check that this folder is there and may be listed",
+                    "check that this folder exists and that you may list it",
                 ) from None
 
 
 class RootSettings(Folder):
-    """Any XRootD door (`root://host:port//folder`): XRootD, EOS, dCache.
+    """Any XRootD endpoint (`root://host:port//folder`): XRootD, EOS, dCache.
 
-    Credentials are found as XRootD's own clients find them.
+    Credentials are found in the same way as by XRootD's own clients.
     """
 
     kind: Literal["root"]
@@ -214,26 +216,26 @@ class Root(Door):
         from XRootD.client.flags import QueryCode
 
         filesystems.xrootd_environment()
-        asked, said = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
-        return (said or b"").decode(errors="replace").strip("\0\n v") if asked.ok else ""
+        status, answer = client.FileSystem(self.urls[0]).query(QueryCode.CONFIG, "version", timeout=10)
+        return (answer or b"").decode(errors="replace").strip("\0\n v") if status.ok else ""
 
 
 class HttpSettings(Folder):
-    """Any HTTP/WebDAV door (`https://host:port/folder`): dCache, StoRM, XrdHttp, EOS, nginx, Apache."""
+    """Any HTTP/WebDAV endpoint (`https://host:port/folder`): dCache, StoRM, XrdHttp, EOS, nginx, Apache."""
 
     kind: Literal["http"]
     verify_tls: Boolean = Field(True, description="Verify the server's certificate.")
     ca_file: FolderPath | None = Field(None, description="CA certificates (PEM) to verify the server with.")
     token: str | None = Field(
         None,
-        description="Name of the environment variable that holds a bearer token or macaroon; with a name that ends in "
-        "`_FILE`: that names a file with it, read again for every point.",
+        description="Name of the environment variable with a bearer token or macaroon. If the name ends in `_FILE`, "
+        "the variable names a file with it, which is read again for every point.",
         pattern=r"^[A-Z_][A-Z0-9_]*$",
     )
     certificate: str | None = Field(
         None,
         description="Name of the environment variable that names a PEM file with a certificate, or proxy, and its "
-        "key: `X509_USER_PROXY`, or one that ends in `_FILE`.",
+        "key: `X509_USER_PROXY`, or a name that ends in `_FILE`.",
         pattern=r"^(X509_USER_PROXY|[A-Z_][A-Z0-9_]*_FILE)$",
     )
 
@@ -252,7 +254,7 @@ class Http(Door):
         return Endpoint(url, verify=s.verify_tls, ca_file=self.ca_file(), protocol="http", **own)
 
     def _wallet(self) -> dict[str, str]:
-        """Variables of credentials, by place in the configuration."""
+        """Return place in the configuration -> variable, of the credentials."""
         own = {"token": self.settings.token, "certificate": self.settings.certificate}
         return {f"{self.place}.{key}": name for key, name in own.items() if name}
 
@@ -275,7 +277,7 @@ class WebHdfsSettings(Folder):
     """Any WebHDFS (`http://namenode:port/folder`)."""
 
     kind: Literal["webhdfs"]
-    user: Name = Field("storelab", description="Name that the requests bear.")
+    user: Name = Field("storelab", description="User name in the requests.")
 
 
 class WebHdfs(Door):
@@ -293,13 +295,13 @@ class DirectorySettings(Own):
     """Any folder of a mounted file system: local disk, tmpfs, Lustre, GPFS, AFS, NFS, CephFS, EOS, dCache."""
 
     kind: Literal["directory"]
-    path: FolderPath = Field(description="An existing folder; storelab makes folders of its own in it.")
+    path: FolderPath = Field(description="An existing folder, in which storelab makes its folders.")
 
 
 class Directory(Store):
-    """A folder of any mounted file system. Clients of every node must see the same path.
+    """A folder of any mounted file system. Clients on all nodes must see it at the same path.
 
-    What a kernel or FUSE client caches is part of such a store, see docs/stores.md.
+    The caches of a kernel or FUSE client are part of the store, see docs/stores.md.
     """
 
     Settings = DirectorySettings
@@ -311,25 +313,25 @@ class Directory(Store):
         self.path = Path(settings.path).expanduser().absolute()
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """Look whether the folder is there and can be used; nothing is made."""
+        """Check that the folder exists and can be used; make nothing."""
         self.require()
 
     def require(self) -> None:
-        """Raises UserError where the folder is not there, or may not be used."""
+        """Raise UserError if the folder does not exist or cannot be used."""
         if not self.path.is_dir():
             raise UserError(
-                f"{self.place}.path", f"{str(self.path)!r} is no folder", "make it, or mount its file system"
+                f"{self.place}.path", f"{str(self.path)!r} is not a folder", "make it, or mount its file system"
             )
         wanted = os.R_OK | os.X_OK | (0 if self.settings.read_only else os.W_OK)
         if not os.access(self.path, wanted):
             raise UserError(
                 f"{self.place}.path",
                 f"{str(self.path)!r} cannot be written",
-                "give a folder of yours, or set read_only: true",
+                "use a folder that you own, or set read_only: true",
             )
 
     def version(self) -> str:
-        """Type of the file system."""
+        """Return the type of the file system."""
         return filesystem(self.path)
 
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
@@ -358,31 +360,31 @@ class Directory(Store):
         return filesystem(self.path) == "tmpfs"
 
     def data_folders(self) -> list[Path]:
-        """storelab's own."""
+        """Return storelab's folders."""
         return [] if self.memory_only() else sorted(self.path.glob(f"{self.settings.prefix}-*"))
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
         if self.memory_only():
-            return Cooling(why="its data lie in memory (tmpfs)")
+            return Cooling(why="its data are in memory (tmpfs)")
         pages = PageCache([str(folder) for folder in self.data_folders()])
         pages.drop()
         done = [f"pages of {pages.files} files dropped"]
         if not self.on_this_host():
-            done.append(f"what the servers of {self.version()} hold in their memory stays")
+            done.append(f"caches on the servers of {self.version()} not dropped")
         return Cooling(done, self.data_folders(), pages.still_cached)
 
     def free_bytes(self) -> int | None:
         return shutil.disk_usage(self.path).free if self.path.is_dir() else None
 
     def capacity_bytes(self) -> int | None:
-        """Of a folder that is a file system of its own."""
+        """Return the size of a folder that is a mounted file system; None for other folders."""
         usage = shutil.disk_usage(self.path) if os.path.ismount(self.path) else None
         return usage.used + usage.free if usage else None
 
     def used_bytes(self) -> int | None:
-        """Bytes of the blocks of storelab's own folders.
+        """Return the bytes of the blocks of storelab's folders.
 
-        Copies and parity that the file system keeps elsewhere are not in it: it does not tell.
+        Copies and parity on other machines are not included, because the file system does not report them.
         """
         os.sync()
         own = self.path.glob(f"{self.settings.prefix}-*")

@@ -1,9 +1,9 @@
-"""Faults of a store: its daemons killed, hung and restarted, its drives taken, its links slowed and cut; and back.
+"""Faults of a store: kill, hang and restart daemons, remove drives, slow and cut links; and undo all this.
 
-Every harm is in a journal in the store's folder before it is done, so that nothing stays stopped, away or slowed where
-storelab itself is killed. Whoever does faults holds a lock, which the kernel gives free when its process ends, kill -9
-included. So the next storelab knows whether what is in the journal is somebody's experiment or was left behind.
-`Acts.ready` finds what an act needs (processes, links) ahead of its time: the act itself is then a signal or a rename.
+Every fault is written to a journal in the store's folder before it is done, so that it can be undone if storelab itself
+is killed. The process that does faults holds a lock, which the kernel releases when the process ends, even by kill -9.
+So another storelab knows whether the faults in the journal belong to a running experiment or were left behind.
+`Acts.ready` finds what a fault needs (processes, links) in advance, so that the fault itself is a signal or a rename.
 """
 
 import fcntl
@@ -23,8 +23,8 @@ from storelab.stores.managed import drives, network
 from storelab.stores.managed.daemons import hold, kill, wake
 
 ON_DAEMONS = ("kill", "hang", "resume", "restart")
-COMMAND_S = 120.0  # that a user's command may take
-Act = Mapping[str, Any]  # as of `core.campaign.faults.resolved`
+COMMAND_S = 120.0  # seconds that a user's command may take
+Act = Mapping[str, Any]  # as from `core.campaign.faults.resolved`
 
 
 @dataclass
@@ -35,25 +35,25 @@ class _Harm:
 
 @dataclass
 class _Harms:
-    """What `faults.json` holds; a harm has more, by its act."""
+    """The content of `faults.json`; a harm has more fields, which depend on its act."""
 
     harms: list[_Harm]
 
 
 class Journal:
-    """The harms that were done to the store of a folder and are not taken back yet.
+    """The faults that were done to a store and are not undone yet.
 
-    Each is {"act", "actor"} and what is needed to take it back.
+    Each is {"act", "actor"} and what is needed to undo it.
     """
 
     def __init__(self, folder: Path):
         self.file, self._lock, self._thread = folder / "faults.json", folder / "faults.lock", threading.RLock()
 
     def harms(self) -> list[dict[str, Any]]:
-        """In the order in which they were done. Raises UserError for a damaged file."""
+        """Return the faults in the order in which they were done. Raises UserError for a damaged file."""
         if not self.file.exists():
             return []
-        return read_as(self.file, _Harms, "undo by hand what was done to the store, then remove the file")["harms"]
+        return read_as(self.file, _Harms, "undo the faults of the store manually, then remove the file")["harms"]
 
     def add(self, harm: dict[str, Any]) -> None:
         with self._thread:
@@ -61,7 +61,7 @@ class Journal:
             write_json(self.file, {"schema": 1, "harms": [*self.harms(), harm]})
 
     def remove(self, harm: dict[str, Any]) -> None:
-        """The file goes with the last one."""
+        """Remove a fault from the journal, and the file with the last fault."""
         with self._thread:
             rest = self.harms()
             rest.remove(harm)
@@ -72,7 +72,7 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether the journal is this process's while the block runs."""
+        """Yield True if this process holds the journal's lock during the block, False if another one holds it."""
         if not self.file.parent.exists():
             self.file.parent.mkdir(parents=True, mode=0o700)
         with folders.lock_file(self._lock) as lock:
@@ -85,10 +85,12 @@ class Journal:
 
     @contextmanager
     def taken(self, place: str) -> Iterator[None]:
-        """Raises UserError where another process does faults on this store."""
+        """Raise UserError if another process does faults on this store."""
         with self.held() as own:
             if not own:
-                raise UserError(place, "another storelab process does faults on it", "wait for that one to end")
+                raise UserError(
+                    place, "another storelab process does faults on this store", "wait until that process ends"
+                )
             yield
 
 
@@ -97,42 +99,42 @@ def journal_of(store: Any) -> Journal:
 
 
 def resolve(store: Any, actor: str, front_ends: int, place: str) -> str:
-    """The store's own name of an actor: `data.0`, `front.0`, `osd.0` and `osd-0` are understood. Raises UserError."""
+    """Return the store's name of an actor, given as `data.0`, `front.0`, `osd.0` or `osd-0`. Raises UserError."""
     known = store.known_actors(front_ends)
     kind, dot, number = actor.rpartition(".")
     groups = {"data": store.data_actors(), "front": store.front_actors(front_ends)}
     if dot and kind in groups and number.isdigit():
         if int(number) < len(groups[kind]):
             return groups[kind][int(number)]
-        told = f"{kind}.0 to {kind}.{len(groups[kind]) - 1}" if groups[kind] else f"no {kind}.…"
-        raise UserError(place, f"store {store.name} has no {actor}", f"it has {told}")
+        names = f"{kind}.0 to {kind}.{len(groups[kind]) - 1}" if groups[kind] else f"no {kind}.…"
+        raise UserError(place, f"store {store.name} has no {actor}", f"it has {names}")
     for name in (actor, actor.replace(".", "-", 1)):
         if name in known:
             return name
     if not known:
         raise UserError(
             place,
-            f"storelab runs no daemon of store {store.name} (kind {store.settings.kind})",
-            "write the act as a `command`",
+            f"storelab does not run the daemons of store {store.name} (kind {store.settings.kind})",
+            "write the fault as a `command`",
         )
     raise UserError(place, f"store {store.name} has no actor {actor!r}", nearest(actor, known, "it has"))
 
 
 class Acts:
-    """The acts on one store."""
+    """The faults that can be done to one store."""
 
     def __init__(self, store: Any):
         self.store, self.journal = store, journal_of(store)
 
     def require(self, act: Act, actor: str, place: str) -> None:
-        """Raises UserError where this act cannot be done to this actor; nothing is touched."""
+        """Raise UserError if this act cannot be done to this actor; change nothing."""
         kind, store = act["act"], self.store
         if kind in OF_A_USER:
             return
         if kind in (*ON_DAEMONS, UPGRADE):
             if actor not in store.daemon_actors():
                 has = ", ".join(store.daemon_actors())
-                raise UserError(place, f"{kind} is done to a daemon, and {actor} is a drive", f"daemons: {has}")
+                raise UserError(place, f"{kind} needs a daemon, but {actor} is a drive", f"daemons: {has}")
             if kind == UPGRADE:
                 store.require_version(act["to"], place)
         elif kind == "remove_drive":
@@ -148,9 +150,9 @@ class Acts:
                 network.require_slow(act, place)
 
     def ready(self, act: Act, actor: str) -> Callable[[], str]:
-        """The act, to be called at its time; it returns what there is to say of it.
+        """Return the call that does the act at its time and returns a text for the record.
 
-        Raises MeasurementFailed, OSError where it cannot be done now.
+        Raises MeasurementFailed or OSError if it cannot be done now.
         """
         kind = act["act"]
         if kind in UNDOES:
@@ -168,7 +170,7 @@ class Acts:
         return command(act["command"])
 
     def _facts(self, act: Act, actor: str) -> dict[str, Any]:
-        """What taking it back needs to know."""
+        """Return the facts that are needed to undo the act."""
         kind, store = act["act"], self.store
         if kind == UPGRADE:
             return {"was": store.version_of(actor), "to": store.told_version(act["to"])}
@@ -180,7 +182,7 @@ class Acts:
         return {}
 
     def _harm(self, harm: Mapping[str, Any], act: Act) -> Callable[[], str]:
-        """The call that does it, all looked up before."""
+        """Return the call that does the act, with everything looked up in advance."""
         kind, actor, store = harm["act"], harm["actor"], self.store
         if kind in ("kill", "hang"):
             whole = store.daemons.family_of(actor)
@@ -188,30 +190,30 @@ class Acts:
                 raise MeasurementFailed(f"{actor} does not run")
             return lambda: kill(whole) if kind == "kill" else hold(whole)
         if kind == "remove_drive":
-            return lambda: _said(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
+            return lambda: _with_text(drives.remove(Path(harm["drive"]), harm["how"]), harm["how"])
         if kind == UPGRADE:
             return lambda: f"{self._run_as(actor, act['to'])}, {harm['to']} after {harm['was']}"
         if kind == "fill":
             return lambda: store.fill(actor)
         if kind == "slow":
-            return lambda: _said(network.slow(harm["link"], act), harm["link"]["device"])
-        return lambda: _said(network.cut(harm["link"]), harm["link"]["device"])
+            return lambda: _with_text(network.slow(harm["link"], act), harm["link"]["device"])
+        return lambda: _with_text(network.cut(harm["link"]), harm["link"]["device"])
 
     def _repair(self, kind: str, actor: str) -> str:
-        """Take back what earlier acts did to this actor."""
+        """Undo what earlier acts did to this actor."""
         if kind == "restart":
             return self._restart(actor)
         mine = [h for h in self.journal.harms() if h["actor"] == actor and h["act"] in UNDOES[kind]]
         if not mine:
-            raise MeasurementFailed(f"nothing is there to {kind} at {actor}")
+            raise MeasurementFailed(f"there is nothing to {kind} at {actor}")
         for harm in reversed(mine):
             self.take_back(harm)
         return ""
 
     def _restart(self, name: str) -> str:
-        """Start a daemon with its own command; one that still runs is stopped first, one that hangs is killed.
+        """Start a daemon with its own command; first stop it if it still runs, or kill it if it hangs.
 
-        What was noted about it, beside its process, holds for the new one too.
+        Facts that were noted in its record, apart from the process, are kept.
         """
         daemons = self.store.daemons
         mine = [h for h in self.journal.harms() if h["actor"] == name and h["act"] in UNDOES["restart"]]
@@ -233,28 +235,30 @@ class Acts:
         return f"pid {pid}"
 
     def _run_as(self, name: str, version: str | None) -> str:
-        """Stop a daemon in order, start it from another version's program (None: the configured one), and wait until it
-        is healthy. Raises MeasurementFailed where it never is."""
+        """Stop a daemon, start it with another version (None: the configured one), and wait until it is healthy.
+
+        Raises MeasurementFailed if it does not become healthy.
+        """
         daemons, versions = self.store.daemons, self.store.versions
         versions.pop(name, None)
         if version:
             versions[name] = version
-        said = self._restart(name)
+        message = self._restart(name)
         daemons.wait_healthy(self.store.daemon(name), self.store.start_timeout)
-        return said
+        return message
 
     def take_back(self, harm: dict[str, Any], restart: bool = True) -> str:
-        """Undo a harm and strike it from the journal; returns what there is to say of it.
+        """Undo a fault and remove it from the journal; return a text for the record.
 
-        restart: whether a daemon that was killed is started again. Raises MeasurementFailed, OSError; the harm then
-        stays in the journal.
+        restart: whether to start a killed daemon again. Raises MeasurementFailed, OSError; the fault then stays in the
+        journal.
         """
         kind, actor = harm["act"], harm["actor"]
         if kind == "kill" and restart:
             return self._restart(actor)
-        said = ""
-        if kind == UPGRADE and restart:  # else `up` finds that it runs as another program than configured
-            said = self._downgrade(actor)
+        message = ""
+        if kind == UPGRADE and restart:  # without restart, `up` notices that it runs another program than configured
+            message = self._downgrade(actor)
         elif kind == "hang":
             wake(self.store.daemons.family_of(actor))
         elif kind == "remove_drive":
@@ -268,49 +272,53 @@ class Acts:
         elif kind == "command":
             command(harm["undo"])
         self.journal.remove(harm)
-        return said
+        return message
 
     def _downgrade(self, name: str) -> str:
-        """What an upgrade of a daemon leaves: nothing where it was not done, or is taken back already."""
+        """Undo the upgrade of a daemon; do nothing if it was not done, or is undone already."""
         self.store.versions.pop(name, None)
         runs = self.store.daemons.records().get(name, {}).get("argv")
         return "" if runs == list(self.store.daemon(name).argv) else self._run_as(name, None)
 
     def take_all_back(self, restart: bool) -> Iterator[tuple[dict[str, Any], Callable[[], str]]]:
-        """Every harm that stands, the last one first, with the call that takes it back."""
+        """Yield every fault that is not undone, last one first, with the call that undoes it."""
         for harm in reversed(self.journal.harms()):
             yield harm, lambda harm=harm: self.take_back(harm, restart)  # type: ignore[misc]
 
 
 def mend(store: Any) -> list[str]:
-    """Take back what a storelab that was killed left in this store; returns lines for people.
+    """Undo faults that a killed storelab left in this store; return lines to print.
 
-    Faults of a storelab that lives stay. Daemons that were killed are left to `up`.
+    Faults of a running storelab stay. Killed daemons are not restarted here, but by `up`.
     """
-    journal, told = journal_of(store), []
+    journal, lines = journal_of(store), []
     if not journal.file.exists():
         return []
     with journal.held() as own:
         for harm, take_back in Acts(store).take_all_back(restart=False) if own else ():
             try:
                 take_back()
-                told.append(f"{store.name}: {harm['act']} of {harm['actor'] or 'yours'} was left behind; taken back")
-            except Exception as error:  # noqa: BLE001 - whatever a sick store makes a client raise
+                lines.append(f"{store.name}: undid {_name(harm)}, which was left behind")
+            except Exception as error:  # noqa: BLE001 - a failing store can cause any exception
                 raise UserError(
                     f"{journal.file}",
-                    f"{harm['act']} of {harm['actor']} was left behind and cannot be taken back: {error}",
-                    "do it by hand, then remove the file",
+                    f"{_name(harm)} was left behind and cannot be undone: {error}",
+                    "undo it manually, then remove the file",
                 ) from None
-    return told
+    return lines
+
+
+def _name(harm: Mapping[str, Any]) -> str:
+    return f"{harm['act']} of {harm['actor']}" if harm["actor"] else str(harm["act"])
 
 
 def command(line: str) -> str:
-    """Run a user's line; returns the end of what it says. Raises MeasurementFailed where its status is not 0."""
+    """Run a user's command line; return the end of its output. Raises MeasurementFailed if it fails."""
     done = processes.ask(["/bin/sh", "-c", line], COMMAND_S)
     if done.returncode:
         raise MeasurementFailed(f"`{line[:60]}` ended with status {done.returncode}: {processes.words(done)[:120]}")
     return processes.words(done)[:120]
 
 
-def _said(_: None, words: str) -> str:
+def _with_text(_: None, words: str) -> str:
     return words

@@ -1,8 +1,8 @@
 """Garage on this machine: 1..7 nodes that hold data, and up to ten that answer S3, one process each.
 
-An AGPL program, run unmodified as a process of its own. Every node is a front-end; where more front-ends are asked than
-nodes hold data, the further ones hold none (Garage's gateways). Nodes speak with each other and are administered on
-loopback, over HTTP (Garage's API v2). See docs/stores/garage.md.
+An AGPL program, run unmodified as a separate process. Every node is a front-end. Front-ends beyond the number of data
+nodes hold no data (Garage's gateways). Nodes communicate on loopback, and are administered there over HTTP (Garage's
+API v2). See docs/stores/garage.md.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from storelab.stores.managed.base import LOOPBACK, Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import ListeningSettings
 
-CAPACITY = 10**12  # of each node that holds data: a weight, no bound
-TOGETHER_S = 30.0  # until all nodes must know each other and the layout
+CAPACITY = 10**12  # of each node that holds data: a weight, not a limit
+TOGETHER_S = 30.0  # seconds until all nodes must know each other and the layout
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node as its administration is asked. place: of the store, for messages; token: of its administration."""
+    """The administration interface of one node. place: of the store, for messages; token: for administration."""
 
     place: str
     name: str
@@ -41,8 +41,10 @@ class Node:
     token: str = field(repr=False)
 
     def ask(self, call: str, body: Any = None, seconds: float = TOOL_S) -> Any:
-        """The answer to a call of the API, as JSON has it. Raises MeasurementFailed where it is refused or does not
-        come within `seconds`."""
+        """Return the JSON answer to a call of the API.
+
+        Raises MeasurementFailed if the call is refused or not answered within `seconds`.
+        """
         method, data = ("GET", None) if body is None else ("POST", json.dumps(body).encode())
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         what = f"{self.place}: {call.partition('?')[0]} of {self.name}"
@@ -51,14 +53,14 @@ class Node:
                 self.host, self.port, f"/v2/{call}", seconds, method=method, body=data, headers=headers
             )
             if status >= 400:
-                told = answer.decode(errors="replace")[:200]
-                raise MeasurementFailed(f"{what} was refused (HTTP {status}): {told}")
+                reason = answer.decode(errors="replace")[:200]
+                raise MeasurementFailed(f"{what} was refused (HTTP {status}): {reason}")
             return json.loads(answer) if answer else None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise MeasurementFailed(f"{what} was not answered ({type(error).__name__})") from None
 
     def lives(self) -> bool:
-        """Whether it answers at all: 503 is the word of a cluster that has no layout yet, or too few nodes."""
+        """Return whether the node answers; 503 is the answer of a cluster without a layout, or with too few nodes."""
         try:
             return network.get(self.host, self.port, "/health", 1.0)[0] in (200, 503)
         except (OSError, http.client.HTTPException):
@@ -66,8 +68,11 @@ class Node:
 
 
 def layout_changes(known: Mapping[str, Any], wanted: Mapping[str, str], storage: int) -> list[dict[str, Any]]:
-    """What the layout lacks. known: answer of GetClusterLayout; wanted: id of each node by its name, in order; storage:
-    how many of them, from the first on, hold data: each in a zone of its own. The others only answer S3."""
+    """Return the roles that the layout lacks.
+
+    known: answer of GetClusterLayout; wanted: id of each node by name, in order; storage: how many of them, from the
+    first on, hold data, each in a separate zone. The others only answer S3.
+    """
     there = {role["id"]: role["capacity"] for role in known["roles"]}
     out = []
     for number, (name, node) in enumerate(wanted.items()):
@@ -78,7 +83,7 @@ def layout_changes(known: Mapping[str, Any], wanted: Mapping[str, str], storage:
 
 
 def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], storage: int) -> None:
-    """Make one cluster of nodes that run, and wait until each knows the layout and meets all that hold data.
+    """Join running nodes to one cluster; wait until each knows the layout and is connected to all data nodes.
 
     peers: `id@address` of each. Idempotent. Raises MeasurementFailed.
     """
@@ -98,18 +103,18 @@ def join(nodes: Sequence[Node], ids: Mapping[str, str], peers: Sequence[str], st
 
 def _knows(node: Node, version: int, storage: int) -> bool:
     health = node.ask("GetClusterHealth")
-    told = health["status"] == "healthy" and health["storageNodesUp"] >= storage
-    return told and node.ask("GetClusterLayout")["version"] == version
+    healthy = health["status"] == "healthy" and health["storageNodesUp"] >= storage
+    return healthy and node.ask("GetClusterLayout")["version"] == version
 
 
 def allow(node: Node, access_key: str, secret_key: str, name: str) -> None:
-    """Make a key that may make buckets. Raises MeasurementFailed."""
+    """Import a key that may make buckets. Raises MeasurementFailed."""
     node.ask("ImportKey", {"accessKeyId": access_key, "secretAccessKey": secret_key, "name": name})
     node.ask(f"UpdateKey?id={access_key}", {"allow": {"createBucket": True}})
 
 
 def keys_of(node: Node) -> set[str]:
-    """The access keys that there are, by which S3 clients are known. Raises MeasurementFailed."""
+    """Return the existing access keys of S3 clients. Raises MeasurementFailed."""
     return {key["id"] for key in node.ask("ListKeys")}
 
 
@@ -124,7 +129,7 @@ PROGRAM = cargo.Program(
     2e9,
 )
 COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
-# No scrub and no snapshot in the middle of a point; the region that clients of storelab sign for.
+# No scrub and no snapshot during a point. The region must be that of storelab's clients.
 CONFIGURATION = """metadata_dir = "{data}/{name}/meta"
 data_dir = "{data}/{name}/data"
 db_engine = "lmdb"
@@ -146,20 +151,20 @@ class Settings(ListeningSettings):
     """A cluster of Garage nodes on this machine, one process each; every node answers S3."""
 
     kind: Literal["garage"]
-    port: int = Field(26000, ge=1024, le=32000, description="First of its ports, three per node, a block of 32.")
-    servers: int = Field(1, ge=1, le=7, description="Nodes that hold data, each in a zone of its own.")
+    port: int = Field(26000, ge=1024, le=32000, description="First port; three per node, in a block of 32 ports.")
+    servers: int = Field(1, ge=1, le=7, description="Number of nodes that hold data, each in a separate zone.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
         "none", description="Copies of every object, on different nodes."
     )
 
 
-NODES = 10  # the most: each has three ports of the block
-INLINE = 3072  # bytes: a smaller object lies with its metadata
+NODES = 10  # maximum; each uses three ports of the block
+INLINE = 3072  # bytes; a smaller object is stored with its metadata
 
 
 @dataclass
 class _Layout:
-    """What `layout.json` holds."""
+    """The content of `layout.json`."""
 
     servers: int
     redundancy: str
@@ -183,23 +188,23 @@ class Garage(Managed):
         self.require_servers(COPIES[self.settings.redundancy], "nodes")
 
     def _nodes(self) -> int:
-        """How many nodes there must be: those that hold data, and gateways that the layout knows.
+        """Return the number of nodes that must run: data nodes, and gateways in the layout.
 
-        A majority of all nodes decides on buckets and keys; a gateway that stays away would count against it.
+        A majority of all nodes decides on buckets and keys, so a missing gateway would count against it.
         """
         note = self.data / "layout.json"
         return max(self.settings.servers, self._layout()["nodes"] if note.exists() else 0)
 
     def _layout(self) -> dict[str, Any]:
         note = self.data / "layout.json"
-        return read_as(note, _Layout, f"restore it, or remove {self.data}, with the data in it")
+        return read_as(note, _Layout, f"restore it, or remove {self.data}, which deletes its data")
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         names = {*front_ends, *(f"{self.front}{i}" for i in range(1, self._nodes() + 1))}
         return (sorted(names, key=self._number),)
 
     def _address(self, name: str, what: str) -> str:
-        """Address and port of a node: for `s3`, for the other nodes (`rpc`), for its administration (`admin`)."""
+        """Return address and port of a node for `s3`, for the other nodes (`rpc`), or for administration (`admin`)."""
         number = self._number(name)
         host = self.address(number) if what == "s3" else LOOPBACK
         return f"{host}:{self.settings.port + ('s3', 'rpc', 'admin').index(what) * NODES + number - 1}"
@@ -212,11 +217,11 @@ class Garage(Managed):
         s, note = self.settings, self.data / "layout.json"
         old = self._layout() if note.exists() else {"servers": s.servers, "redundancy": s.redundancy, "nodes": 0}
         if old["redundancy"] != s.redundancy:
-            told = f"the data in {self.data} were laid out for {old['redundancy']}, which Garage does not change"
-            raise UserError(f"{self.place}.redundancy", told, "set it back, or give a new folder")
+            problem = f"the data in {self.data} have redundancy {old['redundancy']}, which Garage cannot change"
+            raise UserError(f"{self.place}.redundancy", problem, f"set {old['redundancy']}, or use a new folder")
         if old["servers"] > s.servers:
-            told = f"the data in {self.data} are on {old['servers']} nodes"
-            raise UserError(f"{self.place}.servers", told, "set it to that, or give a new folder")
+            problem = f"the data in {self.data} are on {old['servers']} nodes"
+            raise UserError(f"{self.place}.servers", problem, f"set {old['servers']}, or use a new folder")
         self.require_paths(r'["\\]', self.data)
         for name in (f"{self.front}{i}" for i in range(1, NODES + 1)):
             (self.folder / f"{name}.toml").write_text(self._configuration(name))
@@ -224,10 +229,10 @@ class Garage(Managed):
             write_json(note, old | {"servers": s.servers})
 
     def daemon(self, name: str) -> Daemon:
-        """How the node `node-1` … runs.
+        """Return how the node `node-1` … runs.
 
-        What nodes know each other by, and the token of the administration, come by the environment, since all users
-        see a command line.
+        The shared secret of the nodes and the administration token are in the environment, because all users can see
+        command lines.
         """
         root = self.root_keys()
         host, _, port = self._address(name, "s3").rpartition(":")
@@ -249,12 +254,12 @@ class Garage(Managed):
         self.daemons.note(daemon.name, configuration=self._configuration(daemon.name))
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Whether a node that runs can stay: one that was started with another configuration cannot."""
+        """Return whether a running node can continue; it must have been started with the current configuration."""
         known = self.daemons.records().get(daemon.name, {}).get("configuration")
         return known == self._configuration(daemon.name) and daemon.healthy(3.0)
 
     def make_accounts(self, accounts: int) -> None:
-        """First the nodes are made one cluster: keys are kept by a majority of them."""
+        """Make the accounts, after joining the nodes to one cluster, whose majority keeps the keys."""
         names, note = self.front_ends(), self.data / "layout.json"
         ids = {name: (self.data / name / "meta" / "node_key.pub").read_bytes().hex() for name in names}
         peers = [f"{node}@{self._address(name, 'rpc')}" for name, node in ids.items()]
@@ -268,8 +273,8 @@ class Garage(Managed):
 
     def administration(self) -> list[Told]:
         own = [self.credentials(i).access_key for i in range(self.accounts())]
-        told = "Garage has keys and no users; a bucket can be opened to several keys"
-        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, told)]
+        evidence = "Garage has keys and no users; a bucket can be opened to several keys"
+        return [listed("ListKeys", keys_of(self._asked(self.front_ends()[0])), own), Told(KEYS, NO, evidence)]
 
     # Faults
 
@@ -280,10 +285,10 @@ class Garage(Managed):
         return COPIES[self.settings.redundancy] - 1
 
     def condition(self) -> Condition:
-        """As the first node that answers has the cluster: nodes it meets, and blocks in its queues.
+        """Return the condition by the first node that answers: connected nodes, and blocks in queues.
 
-        Those are for information: Garage looks at every block again after it was written, so that a queue is seldom
-        empty, and a node that was away does not count what it lacks. So it never says that it recovers.
+        The queues are only information: Garage checks every block again after it was written, so they are seldom empty,
+        and a node that was away does not count its missing blocks. Therefore RECOVERING is never returned.
         """
         for name in self.front_ends():
             try:
@@ -303,7 +308,7 @@ class Garage(Managed):
         return super().deployment() | {"gateways": max(0, len(self.front_ends()) - self.settings.servers)}
 
     def keeps_overwritten(self, size_bytes: int) -> bool:
-        """A block that nothing refers to any more goes after ten minutes; nothing makes that sooner."""
+        """Return True for large objects: unused blocks are deleted after ten minutes, which cannot be made faster."""
         return size_bytes >= INLINE
 
     def ask_version(self, program: Path) -> str:

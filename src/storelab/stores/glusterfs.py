@@ -1,8 +1,8 @@
-"""GlusterFS on this machine: the glusterd of its package, a brick for each server, and clients that mount the volume.
+"""GlusterFS on this machine: glusterd from its package, a brick for each server, and clients that mount the volume.
 
-glusterd makes the volume, starts bricks and the self-heal daemon, and starts them again when it starts. storelab finds
-these among the processes of the namespace and records them, so that each can be suspended, killed and hung; one that
-was killed is started again with glusterd's own words. See docs/stores/glusterfs.md.
+glusterd makes the volume and starts the bricks and the self-heal daemon, also after its own restart. storelab finds
+them among the processes of the namespace and records them, so that each can be suspended, killed and hung. It restarts
+a killed one with the same arguments as glusterd. See docs/stores/glusterfs.md.
 """
 
 import itertools
@@ -26,18 +26,18 @@ from storelab.stores.managed.daemon import Daemon, environment, within
 from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, held, listens, mounted
 
 VOLUME = "storelab"
-PORT = 24007  # of glusterd; bricks take theirs from 49152 on
-# Bricks of a set, and what `volume create` is told of it; how many of a set may be lost.
+PORT = 24007  # of glusterd; bricks use ports from 49152 on
+# Number of bricks of a set, arguments of `volume create`, and how many bricks of a set may be lost.
 SETS = {
     "none": (1, (), 0),
     "replica-2": (2, ("replica", "2"), 1),
     "replica-3": (3, ("replica", "3"), 2),
     "ec-2-1": (3, ("disperse", "3", "redundancy", "1"), 1),
 }
-TIMEOUTS = {"network.ping-timeout": "5"}  # seconds until a brick that is silent is given up; GlusterFS's own is 42
-TOOL_S = 60.0  # that glusterd's tool may take
-FOUND_S = 30.0  # until glusterd has started what belongs to the volume
-# Shell: three folders in the places that GlusterFS has for good, seen by what follows alone.
+TIMEOUTS = {"network.ping-timeout": "5"}  # seconds until a silent brick is considered lost; the default is 42
+TOOL_S = 60.0  # seconds that glusterd's tool may take
+FOUND_S = 30.0  # seconds until glusterd must have started the processes of the volume
+# Shell: mount three folders at GlusterFS's fixed paths, visible only to the program after it.
 ENTER = (
     'mount --bind "$1" /var/lib/glusterd && mount --bind "$2" /run && mount --bind "$3" /var/log/glusterfs && shift 3 '
     '&& exec "$@"'
@@ -57,16 +57,16 @@ end-volume
 
 
 class Settings(MountedSettings):
-    """A GlusterFS volume whose bricks are processes of this machine, mounted through FUSE; needs root."""
+    """A GlusterFS volume whose bricks are processes on this machine, mounted through FUSE; needs root."""
 
     kind: Literal["glusterfs"]
-    servers: int = Field(3, ge=1, le=12, description="Bricks; as many as the sets of `redundancy` take, or a multiple.")
+    servers: int = Field(3, ge=1, le=12, description="Number of bricks: a multiple of the set size of `redundancy`.")
     redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1"] = Field(
-        "replica-3", description="Copies of every file, or two data and one of parity (dispersed)."
+        "replica-3", description="Copies of every file, or two data bricks and one parity brick (dispersed)."
     )
     subnet: str = Field(
         "10.213.85.0/30",
-        description="Two addresses of a link of its own: ours and the servers'; must not be in use.",
+        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
         pattern=r"^[\d.]+/30$",
     )
 
@@ -80,7 +80,7 @@ class GlusterFS(Mounted):
     start_timeout = 60.0
     stops = (("mount-",), ("heal-", "glusterd-"), ("brick-",))
     recipe = debian.Packages(
-        ("glusterfs-server", "glusterfs-client", "iproute2"), "11 packages of its own, 34 MB to download"
+        ("glusterfs-server", "glusterfs-client", "iproute2"), "11 packages, 34 MB to download"
     ).parts
 
     def require(self) -> None:
@@ -88,20 +88,20 @@ class GlusterFS(Mounted):
         if self.settings.servers % of_set:
             raise UserError(
                 f"{self.place}.servers",
-                f"{self.settings.servers} bricks make no whole sets of {of_set} ({self.settings.redundancy})",
+                f"{self.settings.servers} bricks are not a multiple of {of_set} ({self.settings.redundancy})",
                 f"set servers to {of_set} or a multiple",
             )
         super().require()
         for name in ("gluster", "glusterfs", "glusterfsd"):
             program(name, "glusterfs", self.place)
 
-    # Its daemons
+    # Daemons
 
     def _bricks(self) -> list[str]:
         return [f"brick-{i}" for i in range(1, self.settings.servers + 1)]
 
     def _helpers(self) -> list[str]:
-        """The self-heal daemon, where there is something to heal."""
+        """Return the self-heal daemon; [] without redundancy."""
         return [] if self.settings.redundancy == "none" else ["heal-1"]
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
@@ -109,7 +109,7 @@ class GlusterFS(Mounted):
 
     @property
     def _spool(self) -> Path:
-        """What glusterd's programs keep while they run."""
+        """Runtime folder of glusterd's programs."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:
@@ -123,7 +123,7 @@ class GlusterFS(Mounted):
             argv = (str(self.program()), "-N", "-f", str(self.folder / "glusterd.vol"), *log)
             prefix = (*self.namespace.prefix, *enter)
             return Daemon(name, argv, host, (PORT,), self._answers, 10.0, prefix=prefix, elsewhere=True)
-        # glusterd starts it as a daemon of its own: its words without the program are how it is known
+        # glusterd starts it as a separate daemon, which is recognised by its arguments without the program
         words = self._started_by_glusterd().get(name, (f"--{name}-was-never-started",))
         which = "glusterfsd" if kind == "brick" else "glusterfs"
         prefix = (*self._inside(), str(program(which, "glusterfs", self.place)), "-N")
@@ -132,7 +132,7 @@ class GlusterFS(Mounted):
         return Daemon(name, words, host, (port,) if port else (), health, prefix=prefix, elsewhere=True)
 
     def _mount(self, name: str) -> Daemon:
-        """A client of the volume, outside of the namespace: everybody sees what it mounts."""
+        """Return a client of the volume, outside of the namespace, so that all users see its mount."""
         place = self.mount_point(name)
         argv = (
             *(str(program("glusterfs", "glusterfs", self.place)), "-N", "--process-name", "fuse"),
@@ -147,14 +147,14 @@ class GlusterFS(Mounted):
         folders += [self._spool / "run", self._spool / "log"]
         folders += [self.mount_point(name) for name in self.front_actors(self.most_front_ends)]
         for folder in folders:
-            if not mounted(folder):  # a mount whose program hangs answers nobody
+            if not mounted(folder):  # a mount whose program hangs does not answer
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.folder / "glusterd.vol").write_text(CONFIGURATION)
         if "glusterd-1" not in self.daemons.running():
-            self._forget_the_dead()
+            self._remove_stale_pids()
 
-    def _forget_the_dead(self) -> None:
-        """glusterd takes who was killed for alive, by the number in a file, as long as nobody has reaped him."""
+    def _remove_stale_pids(self) -> None:
+        """Remove stale pid files: glusterd considers a killed process alive until its parent reaps it."""
         alive = {str(p.pid) for p in self.namespace.processes()}
         for path in (self._spool / "run").rglob("*.pid"):
             if path.read_text().strip() not in alive:
@@ -169,7 +169,7 @@ class GlusterFS(Mounted):
     # glusterd and its tool
 
     def _inside(self) -> tuple[str, ...]:
-        """Command that enters the namespaces of glusterd, which those that it started are in too."""
+        """Return the command prefix that enters the namespaces of glusterd and of the daemons that it started."""
         pids = self.daemons.running()
         pid = next((pids[n] for n in ("glusterd-1", *self._bricks(), "heal-1") if n in pids), 0)
         return (str(program("nsenter", "glusterfs", self.place)), "--target", str(pid), "--mount", "--net", "--")
@@ -178,8 +178,8 @@ class GlusterFS(Mounted):
         tool = (str(program("gluster", "glusterfs", self.place)), "--mode=script")
         return processes.ask([*self._inside(), *tool, *words], seconds, environment(self.folder, {}))
 
-    def _told(self, *words: str) -> str:
-        """What the tool answers. Raises MeasurementFailed where it refuses."""
+    def _run_tool(self, *words: str) -> str:
+        """Return the output of the tool. Raises MeasurementFailed if it fails."""
         done = self._ask(*words)
         if done.returncode:
             raise MeasurementFailed(f"{self.place}: `gluster {' '.join(words[:2])}` failed: {processes.words(done)}")
@@ -189,49 +189,49 @@ class GlusterFS(Mounted):
         return listens(self.namespace.server, PORT) and self._ask("pool", "list", seconds=5.0).returncode == 0
 
     @cached_property
-    def _bricks_told(self) -> list[str]:
+    def _brick_addresses(self) -> list[str]:
         return [f"{self.namespace.server}:{self.data / name}" for name in self._bricks()]
 
     def _make_volume(self) -> None:
-        """The volume, made once and started. Raises UserError where the data are of another one."""
-        told = self._ask("volume", "info", VOLUME)
-        if told.returncode:
+        """Make the volume once and start it. Raises UserError if the data belong to another volume."""
+        info = self._ask("volume", "info", VOLUME)
+        if info.returncode:
             how = SETS[self.settings.redundancy][1]
-            self._told("volume", "create", VOLUME, *how, *self._bricks_told, "force")
+            self._run_tool("volume", "create", VOLUME, *how, *self._brick_addresses, "force")
             for key, value in TIMEOUTS.items():
-                self._told("volume", "set", VOLUME, key, value)
-            told = self._ask("volume", "info", VOLUME)
-        bricks, kind, state = facts(told.stdout)
-        if (bricks, kind) != (self._bricks_told, self._kind()):
+                self._run_tool("volume", "set", VOLUME, key, value)
+            info = self._ask("volume", "info", VOLUME)
+        bricks, kind, state = facts(info.stdout)
+        if (bricks, kind) != (self._brick_addresses, self._kind()):
             raise UserError(
                 self.place,
-                f"the data are of a volume with {len(bricks)} bricks ({kind}) at {bricks[0] if bricks else '?'}",
-                f"set servers, redundancy and subnet back, or remove {self.data}",
+                f"the data belong to a volume with {len(bricks)} bricks ({kind}) at {bricks[0] if bricks else '?'}",
+                f"restore the settings servers, redundancy and subnet, or remove {self.data}",
             )
         if state != "Started":
-            self._told("volume", "start", VOLUME, "force")
+            self._run_tool("volume", "start", VOLUME, "force")
 
     def _kind(self) -> str:
-        """As glusterd calls it, e.g. `Distributed-Replicate`."""
+        """Return glusterd's name of the type of volume, e.g. `Distributed-Replicate`."""
         of_set, words, _ = SETS[self.settings.redundancy]
         name = {"replica": "Replicate", "disperse": "Disperse"}[words[0]] if words else "Distribute"
         return f"Distributed-{name}" if words and self.settings.servers > of_set else name
 
-    # What glusterd started
+    # Processes that glusterd started
 
     @property
     def _note(self) -> Path:
         return self.folder / "started.json"
 
     def _started_by_glusterd(self) -> dict[str, tuple[str, ...]]:
-        """Name of each brick and of the self-heal daemon -> its words, as glusterd started it last."""
+        """Return name of each brick and of the self-heal daemon -> its arguments at glusterd's last start of it."""
         if not self._note.exists():
             return {}
-        found = read_as(self._note, dict[str, list[str]], f"`storelab down {self.name}`, then remove it")
+        found = read_as(self._note, dict[str, list[str]], f"run `storelab down {self.name}`, then remove it")
         return {n: tuple(words) for n, words in found.items()}
 
     def _record_all(self) -> None:
-        """Wait until all are there, and record them. Raises MeasurementFailed where one is missing."""
+        """Wait until all processes exist, and record them. Raises MeasurementFailed if one is missing."""
         wanted, found = {*self._bricks(), *self._helpers()}, {}
         end = time.monotonic() + FOUND_S
         while not wanted <= found.keys():
@@ -244,16 +244,16 @@ class GlusterFS(Mounted):
         for name in sorted(wanted):
             daemon = self.daemon(name)
             if not within(FOUND_S, daemon.healthy):
-                raise MeasurementFailed(f"{self.place}: {name} takes no connections")
+                raise MeasurementFailed(f"{self.place}: {name} accepts no connections")
             self.daemons.take(daemon, found[name])
 
     def _name_of(self, process: Any) -> str:
-        """Of a process in the namespace: the name of the daemon; '' of what is none, or becomes one just now."""
+        """Return the name of the daemon of a process in the namespace; '' for other and for starting processes."""
         import psutil
 
         try:
             words = process.cmdline()
-            if os.getsid(process.pid) != process.pid:  # who started it waits until it runs
+            if os.getsid(process.pid) != process.pid:  # its parent, which waits until it runs
                 return ""
         except (OSError, psutil.Error):
             return ""
@@ -262,12 +262,12 @@ class GlusterFS(Mounted):
         return "heal-1" if "glustershd" in words else ""
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """What glusterd has just started itself stays."""
+        """Keep the processes that glusterd has just started itself."""
         return super()._taken_over(daemon, stale and daemon.name.startswith("mount-"))
 
     # Faults, see docs/faults.md
 
-    _hurt = False  # a brick was lost, and files are still to be healed
+    _hurt = False  # a brick was lost, and some files are not healed yet
 
     def data_actors(self) -> list[str]:
         return self._bricks()
@@ -279,14 +279,14 @@ class GlusterFS(Mounted):
         return dict(TIMEOUTS)
 
     def condition(self) -> Condition:
-        """As processes run, and as bricks list files that another one of their set has missed."""
+        """Return the condition by running processes, and by the bricks' lists of files to heal in their set."""
         pids = self.daemons.running()
         alive = [n for n in self._bricks() if n in pids and not held(pids[n])]
         pending = sum(map(self._pending, self._bricks()))
-        detail = f"bricks {len(alive)} of {self.settings.servers} serve; files to be healed {pending}"
+        detail = f"bricks running {len(alive)} of {self.settings.servers}; files to heal: {pending}"
         if not alive:
             return Condition(DOWN, detail)
-        # A file that is being written is listed too, for a moment: that is no recovery.
+        # A file that is being written is briefly listed too, which is not a recovery.
         lost = len(alive) < self.settings.servers
         self._hurt = lost or (self._hurt and pending > 0)
         return Condition(DEGRADED if lost else RECOVERING if self._hurt else CLEAN, detail)
@@ -299,8 +299,8 @@ class GlusterFS(Mounted):
             return 0
 
 
-def facts(told: str) -> tuple[list[str], str, str]:
-    """Bricks, kind and state of a volume from what `gluster volume info` prints."""
-    bricks = re.findall(r"^Brick\d+: (\S+)", told, re.MULTILINE)
-    kind, state = (re.search(rf"^{key}: (.+)$", told, re.MULTILINE) for key in ("Type", "Status"))
+def facts(text: str) -> tuple[list[str], str, str]:
+    """Return bricks, kind and state of a volume from the output of `gluster volume info`."""
+    bricks = re.findall(r"^Brick\d+: (\S+)", text, re.MULTILINE)
+    kind, state = (re.search(rf"^{key}: (.+)$", text, re.MULTILINE) for key in ("Type", "Status"))
     return bricks, kind.group(1).strip() if kind else "", state.group(1).strip() if state else ""

@@ -1,7 +1,7 @@
 """MinIO on this machine: one server over 1..16 drives, which are folders.
 
-An AGPL program, run unmodified as a process of its own. Its accounts are kept apart by one policy each, bounded to the
-names of their buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
+An AGPL program, run unmodified as a separate process. Each account has its own policy, limited to the names of its
+buckets (see Store.bucket_name); none of them is the administrator. See docs/stores.md.
 """
 
 import json
@@ -31,7 +31,7 @@ PROGRAM = golang.Program(
     "minio",
     "github.com/minio/minio",
     "github.com/minio/minio",
-    "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk while it builds; 112 MB stay; no root",
+    "Go modules, 250 MB to download; 3 to 6 minutes on two cores, 3.1 GB of disk to build, 112 MB afterwards; no root",
     4e9,
 )
 META, TRASH = ".minio.sys", ".minio.sys/tmp/.trash"  # on every drive
@@ -40,15 +40,15 @@ SHARDS = {"ec-2-2": (2, 2), "ec-3-1": (3, 1), "ec-9-3": (9, 3)}  # data, parity
 
 
 class Settings(ListeningSettings):
-    """A MinIO server on this machine, its drives are folders."""
+    """A MinIO server on this machine, whose drives are folders."""
 
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["minio"]
-    port: int = Field(23500, ge=1024, le=32000, description="Its port; the console takes the next one.")
-    servers: int = Field(4, ge=1, le=16, description="Drives; one alone has no redundancy.")
+    port: int = Field(23500, ge=1024, le=32000, description="Its port; the console uses the next one.")
+    servers: int = Field(4, ge=1, le=16, description="Number of drives; a single drive has no redundancy.")
     redundancy: Literal["none", "ec-2-2", "ec-3-1", "ec-9-3"] = Field(
-        "ec-2-2", description="Data and parity shards, as many as drives."
+        "ec-2-2", description="Data and parity shards; together the number of drives."
     )
 
 
@@ -68,11 +68,11 @@ class MinIO(Managed):
         self.program()
         s = self.settings
         if s.redundancy != "none" and sum(SHARDS[s.redundancy]) != s.servers:
-            mend = f"set servers to {sum(SHARDS[s.redundancy])}, or redundancy to none"
-            raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", mend)
+            hint = f"set servers to {sum(SHARDS[s.redundancy])}, or redundancy to none"
+            raise UserError(f"{self.place}.redundancy", f"{s.redundancy} is not possible on {s.servers} drives", hint)
 
     def ask_version(self, program: Path) -> str:
-        """A release, or date and commit of the source: one that was built from a Go module does not tell."""
+        """Return the release; for a build from a Go module, which prints none, date and commit of the source."""
         version = super().ask_version(program) or golang.module_version(program, PROGRAM.module)
         return re.sub(r"^0\.0\.0-(\d{4})(\d\d)(\d\d)\d{6}-([0-9a-f]{12})$", r"\1-\2-\3 (\4)", version)
 
@@ -85,24 +85,24 @@ class MinIO(Managed):
             raise UserError(
                 f"{self.place}.servers",
                 f"the data in {self.data} are on {formatted} drives",
-                "set it to that, or give a new folder",
+                f"set servers to {formatted}, or use a new folder",
             )
-        if not self.daemons.running():  # a drive that was taken from a running server stays away
+        if not self.daemons.running():  # a drive that was removed from a running server stays removed
             for drive in self.drive_folders():
                 drive.mkdir(exist_ok=True, mode=0o700)
         folder = self.folder / "tls"
         for name, own in (("server.pem", "public.crt"), ("server.key", "private.key")) if self.settings.tls else ():
             source, target = folder / name, folder / own
-            if not target.exists() or target.read_bytes() != source.read_bytes():  # a running server watches them
+            if not target.exists() or target.read_bytes() != source.read_bytes():  # avoid a reload by a running server
                 shutil.copy(source, target)
 
     def daemon(self, name: str) -> Daemon:
-        """How the one server `minio-1` runs.
+        """Return how the one server `minio-1` runs.
 
-        The administrator's keys come by the environment, since all users see a command line.
+        The administrator's keys are in the environment, because all users can see command lines.
         """
         s, root, folder = self.settings, self.root_keys(), self.folder
-        argv = [str(self.program()), "server", "--anonymous"]  # it would show its keys in the log
+        argv = [str(self.program()), "server", "--anonymous"]  # otherwise it prints its keys to the log
         argv += ["--address", f"{s.address}:{s.port}", "--console-address", f"{s.address}:{s.port + 1}"]
         argv += ["--certs-dir", str(folder / "tls")] if s.tls else []
         environ = {
@@ -110,10 +110,10 @@ class MinIO(Managed):
             "MINIO_ROOT_USER": root.access_key,
             "MINIO_ROOT_PASSWORD": root.secret_key,
             "MINIO_STORAGE_CLASS_STANDARD": f"EC:{self._parity()}",
-            # Folders of the system's disk are taken for drives. MINIO_CI_CD would do that too, but bounds buffers and
-            # slows deletion.
+            # Accept folders on the system's disk as drives. MINIO_CI_CD would do that too, but limits buffers and slows
+            # down deletion.
             "MINIO_ROOTDRIVE_THRESHOLD_SIZE": "1",
-            "MINIO_SCANNER_SPEED": "slowest",  # its first round comes after half an hour, not in the middle of a point
+            "MINIO_SCANNER_SPEED": "slowest",  # its first scan starts after half an hour, not during a point
             "MINIO_UPDATE": "off",
             "MINIO_BROWSER": "off",
         }
@@ -127,7 +127,7 @@ class MinIO(Managed):
         self.daemons.note(daemon.name, parity=self._parity())
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Whether a server that runs can stay: also where it lost drives.
+        """Return whether a running server can continue, even if it lost drives.
 
         A server that was started for another redundancy cannot; its command line does not show the redundancy.
         """
@@ -135,9 +135,9 @@ class MinIO(Managed):
         return lives and self.daemons.records().get(daemon.name, {}).get("parity") == self._parity()
 
     def make_accounts(self, accounts: int) -> None:
-        """Make the accounts once in the life of a server.
+        """Make the accounts once in the lifetime of a server.
 
-        Each exchange with its administration takes 64 MiB and 50 ms for a key.
+        Each request to its administration needs 64 MiB and 50 ms to derive a key.
         """
         name = f"{self.front}1"
         if self.daemons.records().get(name, {}).get("accounts", 0) >= accounts:
@@ -156,9 +156,9 @@ class MinIO(Managed):
                     admin.policy_set(policy, user=user)
             self.daemons.note(name, accounts=accounts)
         except (HTTPError, MinioAdminException) as error:
-            told = re.search(r'"Code":"(\w+)"', str(error))
+            code = re.search(r'"Code":"(\w+)"', str(error))
             raise MeasurementFailed(
-                f"{self.place}: accounts cannot be made ({told.group(1) if told else type(error).__name__})"
+                f"{self.place}: accounts cannot be made ({code.group(1) if code else type(error).__name__})"
             ) from None
 
     # Faults
@@ -173,7 +173,7 @@ class MinIO(Managed):
         return self.data / actor if actor in self.data_actors() else None
 
     def condition(self) -> Condition:
-        """As its administration has the drives: there, being healed, or not."""
+        """Return the condition by the administration's list of drives and their healing."""
         from minio.error import MinioException
         from urllib3.exceptions import HTTPError
 
@@ -198,16 +198,16 @@ class MinIO(Managed):
         finally:
             user.delete_service_account(key)
         several = Told(
-            KEYS, DIFFERS, "one pair of its own; further ones are service accounts, made and listed by the user itself"
+            KEYS, DIFFERS, "one pair of keys; further ones are service accounts, made and listed by the user itself"
         )
-        return [users, several if there else Told(KEYS, NO, "a service account that was made is not listed")]
+        return [users, several if there else Told(KEYS, NO, "a new service account is not listed")]
 
     @staticmethod
     def policy(account: int) -> dict[str, Any]:
-        """What an account may do.
+        """Return the policy of an account.
 
-        The first one may make and reach every bucket (as in SeaweedFS); each other one only buckets that bear its
-        number.
+        The first one may make and access every bucket (as in SeaweedFS); each other one only buckets with its number in
+        the name.
         """
         names = "*" if account == 0 else f"storelab-*-a{account}-*"
         resources = [f"arn:aws:s3:::{names}", f"arn:aws:s3:::{names}/*"]
@@ -217,14 +217,14 @@ class MinIO(Managed):
         return super().deployment() | {"drives": self.settings.servers, "parity": self._parity()}
 
     def reclaim(self) -> None:
-        """Deleted objects lie in a folder of each drive that the server itself empties once in five minutes."""
+        """Empty the folder of deleted objects on each drive, which the server itself does every five minutes."""
         for drive in self.drive_folders():
             for path in (drive / TRASH).glob("*"):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _admin(end: Endpoint, keys: Credentials, seconds: float = TOOL_S) -> "MinioAdmin":
-    """The administration interface, with these keys. seconds: that an answer may take."""
+    """Return the administration interface with these keys. seconds: time-out of an answer."""
     from minio import MinioAdmin
     from minio.credentials import StaticProvider
     from urllib3 import PoolManager

@@ -1,8 +1,8 @@
-"""What file systems share that storelab starts itself: servers in a network namespace of their own, and FUSE mounts.
+"""Base of the file systems that storelab starts: servers in a separate network namespace, and FUSE mounts.
 
-The front-ends `mount-1` … are the programs that mount it, each at a place of its own in the store's folder, where
-everybody on this machine sees it. What the servers have at fixed places of the system lies in the store's folder, and
-is mounted over these places for them alone. Whoever runs in the namespace is ours, whether it was recorded or not.
+The front-ends `mount-1` … are programs that mount the file system, each at its own path in the store's folder, visible
+to all users of this machine. Data of the servers with fixed paths in the system are kept in the store's folder, and
+mounted over these paths for the servers only. All processes in the namespace are storelab's, recorded or not.
 """
 
 import ipaddress
@@ -25,29 +25,29 @@ from storelab.stores.managed.settings import ManagedSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 DEVICE = Path("/dev/fuse")
-ENDING_S = 10.0  # until all that runs in the namespace has ended
-ODD = r"[^A-Za-z0-9_/.+@=~-]"  # letters that their command lines and lists of mounts bear badly
-# Shell: what a mount that lost its program left there goes first.
+ENDING_S = 10.0  # seconds until all processes in the namespace must have ended
+ODD = r"[^A-Za-z0-9_/.+@=~-]"  # characters that cause errors in command lines and lists of mounts
+# Shell: first remove a mount whose program is gone.
 AFRESH = ("/bin/sh", "-c", 'umount -l "$1" 2>/dev/null; shift; exec "$@"', "sh")
 
 
 class MountedSettings(ManagedSettings):
-    """A managed store whose servers have a network namespace of their own."""
+    """A managed store whose servers have a separate network namespace."""
 
     subnet: str = Field(
-        description="Two addresses of a link of its own: ours and the servers'; must not be in use.",
+        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
         pattern=r"^[\d.]+/30$",
     )
 
 
 def mounted(place: Path) -> bool:
-    """Whether something is mounted here; asks no file system, for one without its program never answers."""
+    """Return whether something is mounted here, without access to it, because a dead FUSE mount never answers."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     return any(line.split()[4] == str(place) for line in lines)
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether somebody takes a connection there."""
+    """Return whether a server accepts connections there."""
     try:
         with socket.create_connection((host, port), 1.0):
             return True
@@ -56,7 +56,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def held(pid: int) -> bool:
-    """Whether a process stands still (SIGSTOP), or has ended."""
+    """Return whether a process is stopped (SIGSTOP), or has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -65,11 +65,11 @@ def held(pid: int) -> bool:
 
 
 class Mounted(Managed):
-    """A file system of ours."""
+    """A file system that storelab runs and mounts."""
 
     protocol = "file"
     front = "mount-"
-    needs = ("ip", "mount", "umount", "nsenter", "unshare")  # programs beside its own
+    needs = ("ip", "mount", "umount", "nsenter", "unshare")  # programs in addition to its own
 
     @cached_property
     def namespace(self) -> Namespace:
@@ -77,7 +77,7 @@ class Mounted(Managed):
         return Namespace(name, self.settings.subnet, self.place, self.installed_by or self.settings.kind)
 
     def require(self) -> None:
-        """Raises UserError where there is no root, no program, no namespace to be had, or no FUSE."""
+        """Raise UserError if root, a program, namespaces or FUSE are missing."""
         self.require_paths(ODD, self.data, self.folder)
         instead = f"or mount a {self.system} and measure it with kind `directory`"
         if os.geteuid() != 0:
@@ -87,29 +87,29 @@ class Mounted(Managed):
         for name in self.needs:
             program(name, self.installed_by or self.settings.kind, self.place)
         if not DEVICE.exists():
-            problem = f"{self.system} is mounted through FUSE, and there is no {DEVICE}"
+            problem = f"{self.system} is mounted through FUSE, but {DEVICE} does not exist"
             raise UserError(self.place, problem, f"load the kernel's module fuse, {instead}")
         done = processes.ask(["unshare", "--mount", "--net", "true"])
         if done.returncode:
-            problem = f"{self.system} needs namespaces, and none can be made here ({processes.words(done)})"
-            raise UserError(self.place, problem, f"use a host or a container that may make them, {instead}")
+            problem = f"{self.system} needs namespaces, which cannot be made here ({processes.words(done)})"
+            raise UserError(self.place, problem, f"use a host or a container that allows them, {instead}")
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Each deployment has a namespace of its own; its subnet lies behind those of the earlier ones."""
+        """Return settings with a subnet after those of earlier deployments, because each has its own namespace."""
         network = ipaddress.IPv4Network(settings.subnet, strict=False)
         return settings.model_copy(update={"subnet": f"{network.network_address + 4 * index}/30"})
 
     def mount_point(self, name: str = "mount-1") -> Path:
-        """Where this front-end mounts it."""
+        """Return the path where this front-end mounts the file system."""
         return self.folder / name
 
     @property
     def path(self) -> Path:
-        """The folder in which the buckets are folders, as the first front-end shows it."""
+        """The folder that contains the buckets, as seen through the first front-end."""
         return self.shown(self.mount_point())
 
     def shown(self, mount: Path) -> Path:
-        """The folder of the buckets below a mount point."""
+        """Return the folder of the buckets below a mount point."""
         return mount
 
     def endpoint(self, name: str) -> Endpoint:
@@ -119,7 +119,7 @@ class Mounted(Managed):
         self.namespace.up()
 
     def dismantle(self) -> None:
-        """Whoever is left in the namespace ends, mounts go, then the namespace."""
+        """End the processes in the namespace, unmount, then remove the namespace."""
         if os.geteuid() != 0:
             return
         self._end_all()
@@ -133,18 +133,18 @@ class Mounted(Managed):
         self.namespace.down()
 
     def _end_all(self) -> None:
-        """Also of those that were never recorded, for storelab was killed meanwhile."""
-        from storelab.stores.managed import daemons  # here: planning needs no psutil, which is slow to import
+        """Kill all processes in the namespace, also unrecorded ones that a killed storelab left."""
+        from storelab.stores.managed import daemons  # here: planning does not need psutil, which is slow to import
 
         end = time.monotonic() + ENDING_S
         while found := self.namespace.processes():
             daemons.kill(found)
             if time.monotonic() > end:
-                raise MeasurementFailed(f"{self.place}: pid {found[0].pid} did not end on SIGKILL")
+                raise MeasurementFailed(f"{self.place}: pid {found[0].pid} survived SIGKILL")
             time.sleep(0.02)
 
     def used_bytes(self) -> int | None:
-        """Blocks of the data folder; a file with several names counts once."""
+        """Return the bytes of the blocks in the data folder; a file with several names counts once."""
         if not self.data.exists():
             return None
         os.sync()
@@ -153,7 +153,7 @@ class Mounted(Managed):
             try:
                 facts = path.lstat()
             except FileNotFoundError:
-                continue  # it went meanwhile
+                continue  # it was deleted meanwhile
             found[facts.st_dev, facts.st_ino] = facts.st_blocks * 512
         return sum(found.values())
 

@@ -1,7 +1,7 @@
-"""nginx with WebDAV over a folder: 1..16 front-ends, each an nginx of its own (master and workers) over the same data.
+"""nginx with WebDAV over a folder: 1..16 front-ends, each a separate nginx (master and workers) over the same data.
 
-The nearest thing to a server that costs nothing, and one of the few that answer a multi-range GET. It runs as whoever
-starts it and asks nobody for credentials, so it belongs on loopback. See docs/stores.md.
+It comes closest to a server without cost, and is one of the few that answer a multi-range GET. It runs as the user who
+starts it and requires no credentials, so use it on loopback. See docs/stores.md.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ MODULES = [
 ]
 DAV_EXT = "ngx_http_dav_ext_module.so"
 FRONT_ENDS = 16
-# Uploads are renamed from `incoming` to their place, so both lie on one file system. A DELETE removes folders with all
-# that is in them, the root excepted. 64k of header lines: some 3000 ranges in one GET. No timer ends a connection
-# between operations.
+# Uploads are renamed from `incoming` to their place, so both are on one file system. A DELETE removes folders with all
+# their content, except for the root. 64k of header lines are enough for about 3000 ranges in one GET. No timer closes a
+# connection between operations.
 CONFIGURATION = """daemon off;
 pid "{run}/{name}.pid";
 error_log stderr error;
@@ -83,13 +83,13 @@ HTTPS = """        ssl_certificate "{chain}";
 
 
 class Settings(ListeningSettings):
-    """An nginx with WebDAV over a folder: also the nearest thing to a server that costs nothing."""
+    """An nginx with WebDAV over a folder; it comes closest to a server without cost."""
 
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["nginx"]
-    port: int = Field(24000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 16.")
-    processes: int = Field(2, ge=1, description="Worker processes.")
+    port: int = Field(24000, ge=1024, le=32000, description="First port; one per front-end, in a block of 16 ports.")
+    processes: int = Field(2, ge=1, description="Number of worker processes.")
 
 
 class Nginx(Managed):
@@ -103,7 +103,7 @@ class Nginx(Managed):
 
     recipe = debian.Packages(
         ("nginx", "libnginx-mod-http-dav-ext"),
-        "3 packages of its own, 1 MB to download; 15 MB more on a bare Debian",
+        "3 packages, 1 MB to download; 15 MB more on a bare Debian",
     ).parts
 
     def require(self) -> None:
@@ -115,7 +115,7 @@ class Nginx(Managed):
         for folder in MODULES:
             if (folder / DAV_EXT).exists():
                 return folder / DAV_EXT
-        raise UserError(self.place, f"nginx has no module {DAV_EXT}", "run `storelab install nginx`")
+        raise UserError(self.place, f"the nginx module {DAV_EXT} is missing", "run `storelab install nginx`")
 
     def _text(self, name: str) -> str:
         s, port = self.settings, self._port(name)
@@ -126,7 +126,7 @@ class Nginx(Managed):
             processes=s.processes,
             user="user root;\n"
             if os.geteuid() == 0
-            else "",  # else the workers could not enter folders that are root's alone
+            else "",  # otherwise the workers cannot enter root's private folders
             module=self._module(),
             listen=f"{host}:{port}" + (" ssl" if s.tls else ""),
             tls=HTTPS.format(chain=folder / "server.pem", key=folder / "server.key") if s.tls else "",
@@ -139,14 +139,14 @@ class Nginx(Managed):
         return self.settings.port + self._number(name) - 1
 
     def _configuration(self, name: str) -> Path:
-        """Path of a front-end's configuration. Its name holds a sum of its content.
+        """Return the path of a front-end's configuration. Its name contains a hash of its content.
 
-        So a front-end that runs with other settings than today's is recognised by its command line.
+        So the command line shows if a front-end runs with other settings than the current ones.
         """
         return self.folder / "conf" / f"{name}-{hashlib.sha256(self._text(name).encode()).hexdigest()[:8]}.conf"
 
     def daemon(self, name: str) -> Daemon:
-        """How the front-end `http-1` … runs."""
+        """Return how the front-end `http-1` … runs."""
         host, port = self.settings.address, self._port(name)
         argv = (str(self.program()), "-e", "stderr", "-p", f"{self.folder}/", "-c", str(self._configuration(name)))
         return Daemon(name, argv, host, (port,), "/", tls=self.settings.tls)
@@ -160,7 +160,7 @@ class Nginx(Managed):
             wanted.add(path)
             path.write_text(self._text(name))
             for rest in (self.data / "incoming" / name).glob("*") if name not in running else ():
-                # An upload that was cut off when it was killed; the folder stays, one that is not recorded may run.
+                # A partial upload of a killed front-end; the folder stays, because an unrecorded front-end may use it.
                 rest.unlink()
         for path in set((self.folder / "conf").iterdir()) - wanted:
             path.unlink()

@@ -1,9 +1,8 @@
 """The near-null S3 server of the calibration: one process that answers at almost no cost.
 
-storelab's own Go program, `loadgen/cmd/nullserver`: objects are there without being written (the last but one
-component of a key names a body), uploads are thrown away, folders of keys are listed by their name, no signature is
-looked at. See
-docs/calibration.md.
+This is storelab's Go program `loadgen/cmd/nullserver`. Objects exist without being written: the last but one component
+of a key names a body. Uploads are discarded, folders of keys are listed by their name, and signatures are not checked.
+See docs/calibration.md.
 """
 
 import os
@@ -22,15 +21,15 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 
 class Settings(ListeningSettings):
-    """A server that answers S3 at almost no cost and keeps nothing.
+    """A server that answers S3 at almost no cost and stores nothing.
 
-    What clients reach against it is their own ceiling. Only the workload `calibrate` uses it, and a campaign that is
-    calibrated has one without naming it.
+    The rate that clients reach against it is their own ceiling. Only the workload `calibrate` uses it; calibrated
+    campaigns include it automatically.
     """
 
     tls: Boolean = TLS
     kind: Literal["nullserver"]
-    port: int = Field(25000, ge=1024, le=32000, description="Its port; one that speaks https takes the next one.")
+    port: int = Field(25000, ge=1024, le=32000, description="Its port; a second server for https uses the next one.")
 
 
 class NullServer(Managed):
@@ -52,9 +51,9 @@ class NullServer(Managed):
         self.bodies.mkdir(exist_ok=True, mode=0o700)
 
     def add_bodies(self, files: Iterable[Path]) -> None:
-        """Let objects have the content of these files.
+        """Offer the contents of these files as objects.
 
-        The files lie on tmpfs; the server maps one into its memory when it is first asked for.
+        The files are on tmpfs; the server maps a file into memory at its first request.
         """
         for file in files:
             link, fresh = self.bodies / file.name, self.bodies / f".{file.name}.{os.getpid()}"
@@ -71,7 +70,7 @@ class NullServer(Managed):
         return Daemon(name, argv, s.address, (s.port,), "/health", tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
-        self.make_keys(accounts)  # clients sign with them, as they would elsewhere; nobody looks
+        self.make_keys(accounts)  # clients sign with them as usual; the server ignores signatures
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Healthy is usable: there is nothing behind it."""
+        """Do nothing: the server is usable as soon as it is healthy."""

@@ -1,9 +1,9 @@
 """OpenAFS on this machine: a cell of one server, and a client in user space (`afsd.fuse`) that mounts it.
 
-The servers look at fixed places only (/etc/openafs, /var/lib/openafs, /vicepa), so each runs in a root of its own: the
-system's folders, with the store's in these places. They start in the order in which they ask each other, without
-`bosserver`: a file server that asks for rights too early waits 30 s. Nobody proves who he is (no Kerberos), and
-everybody may do all in the cell's volume. See docs/stores/openafs.md.
+The servers use only fixed paths (/etc/openafs, /var/lib/openafs, /vicepa), so each runs in its own root directory: the
+system's folders, with the store's folders at these paths. They start in the order of their dependencies, without
+`bosserver`, because a file server that asks for rights too early waits 30 s. There is no authentication (no Kerberos),
+and all users have all rights in the cell's volume. See docs/stores/openafs.md.
 """
 
 import os
@@ -29,8 +29,8 @@ from storelab.stores.mounted import AFRESH, Mounted, MountedSettings, mounted
 
 CELL = "storelab.test"
 VOLUME, TEMPLATE = "root.cell", "template"
-SERVERS = Path("/usr/lib/openafs")  # where Debian keeps them
-# Port and words of each server; Debian's own advice for the file server.
+SERVERS = Path("/usr/lib/openafs")  # in Debian
+# Port and arguments of each server; those of the file server are Debian's recommendation.
 PORTS = {"ptserver": 7002, "vlserver": 7003, "fileserver": 7000, "volserver": 7005}
 WORDS = {
     "ptserver": ("ptserver",),
@@ -43,11 +43,11 @@ WORDS = {
     "volserver": ("davolserver", "-p", "16"),
 }
 CACHE_KB = 100_000  # of the client's memory
-TOOL_S = 30.0  # that one of its tools may take
-READY_S = 60.0  # until its servers know each other
-QUIT_S = 30.0  # until a file server has put its volumes off-line
-ADMINISTRATORS, ANYBODY = (struct.pack("!i", number) for number in (-204, -101))  # as access lists name them
-# Shell: a root made of the system's folders, with the store's own in the places that OpenAFS has for good.
+TOOL_S = 30.0  # seconds that one of its tools may take
+READY_S = 60.0  # seconds until its servers must know each other
+QUIT_S = 30.0  # seconds until a file server must have put its volumes off-line
+ADMINISTRATORS, ANYBODY = (struct.pack("!i", number) for number in (-204, -101))  # as in access lists
+# Shell: make a root directory of the system's folders, with the store's folders at the fixed paths of OpenAFS.
 ENTER = """set -e
 root=$1 own=$2 data=$3
 shift 3
@@ -66,13 +66,13 @@ exec chroot "$root" "$@"
 
 
 def answers(host: str, port: int, timeout: float = 1.0) -> bool:
-    """Whether a server of Rx tells its version there."""
-    asked = struct.pack("!5I4B2H", 0x1000, 0, 0, 0, 0, 13, 1 | 4, 0, 0, 0, 0) + b"\0"  # 13: version; first and last
+    """Return whether a server of Rx reports its version there."""
+    request = struct.pack("!5I4B2H", 0x1000, 0, 0, 0, 0, 13, 1 | 4, 0, 0, 0, 0) + b"\0"  # 13: version; first and last
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.settimeout(timeout)
             s.connect((host, port))
-            s.send(asked)
+            s.send(request)
             return len(s.recv(1500)) > 28
     except OSError:
         return False
@@ -84,7 +84,7 @@ class Settings(MountedSettings):
     kind: Literal["openafs"]
     subnet: str = Field(
         "10.213.89.0/30",
-        description="Two addresses of a link of its own: ours and the servers'; must not be in use.",
+        description="Subnet of a link with two addresses, of this host and of the servers; must not be in use.",
         pattern=r"^[\d.]+/30$",
     )
 
@@ -97,7 +97,7 @@ class OpenAFS(Mounted):
     stops = (("mount-",), ("volserver-", "salvager-"), ("fileserver-",), ("vlserver-", "ptserver-"))
     needs = (*Mounted.needs, "chroot")
     recipe = debian.Packages(
-        ("openafs-fileserver", "openafs-dbserver", "openafs-fuse", "iproute2"), "12 packages of its own"
+        ("openafs-fileserver", "openafs-dbserver", "openafs-fuse", "iproute2"), "12 packages"
     ).parts
 
     def require(self) -> None:
@@ -108,18 +108,18 @@ class OpenAFS(Mounted):
             program(str(SERVERS / words[0]), "openafs", self.place)
 
     def ask_version(self, program: Path) -> str:
-        """As it stands in the program: its tools tell none without a cell of this machine's own."""
+        """Return the version in the program file: without a cell configured here, its tools print none."""
         found = re.search(rb"OpenAFS +(\d[\w.+~-]*)", program.read_bytes())
         return found.group(1).decode() if found else ""
 
-    # Its daemons
+    # Daemons
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
         return (["ptserver-1", "vlserver-1"], ["fileserver-1", "salvager-1"], ["volserver-1"], front_ends)
 
     @property
     def _own(self) -> Path:
-        """What its programs keep while they run, and what they are told."""
+        """Runtime folder of its programs, with their configuration."""
         return self.folder / "spool"
 
     def daemon(self, name: str) -> Daemon:
@@ -135,7 +135,7 @@ class OpenAFS(Mounted):
         return Daemon(name, argv, host, ports, health, prefix=(*self.namespace.prefix, *enter), elsewhere=True)
 
     def _mount(self, name: str) -> Daemon:
-        """The client, in the servers' network and this machine's folders: everybody sees what it mounts."""
+        """Return the client, in the servers' network but outside of their root, so that all users see its mount."""
         place = self.mount_point(name)
         argv = (
             *(str(program("afsd.fuse", "openafs", self.place)), "-dynroot", "-fakestat", "-memcache"),
@@ -146,11 +146,11 @@ class OpenAFS(Mounted):
         return Daemon(name, argv, self.namespace.server, (), lambda: self._shows(place), prefix=prefix, elsewhere=True)
 
     def _shows(self, place: Path) -> bool:
-        """Asked from a process of its own: a mount that hangs would hold this one."""
+        """Return whether the mount works; check it in another process, because a hanging mount would block this one."""
         return mounted(place) and processes.ask(["stat", str(self.shown(place))], 5.0).returncode == 0
 
     def shown(self, mount: Path) -> Path:
-        """The cell's volume, to be written."""
+        """Return the cell's volume, at its writable path."""
         return mount / f".{CELL}"
 
     def make_ready(self) -> None:
@@ -158,7 +158,7 @@ class OpenAFS(Mounted):
         own, server = self._own, self.namespace.server
         folders = [own / "root", own / "log", own / "etc" / "server", self.data / "vicepa"]
         folders += [self.data / "lib" / name for name in ("local", "db")]
-        if not mounted(self.mount_point()):  # a mount whose program hangs answers nobody
+        if not mounted(self.mount_point()):  # a mount whose program hangs does not answer
             folders.append(self.mount_point())
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -178,11 +178,11 @@ class OpenAFS(Mounted):
             self._make_volume()
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """A file server finds the others again by itself."""
+        """Keep a file server, which finds the others again by itself."""
         return super()._taken_over(daemon, stale and not daemon.name.startswith("fileserver-"))
 
     def _stop(self, names: list[str]) -> list[int]:
-        """A file server that is only killed leaves volumes that must be salvaged: it is told to quit first."""
+        """Stop daemons; a file server gets SIGQUIT first, because killing it leaves volumes that must be salvaged."""
         clients = [n for n in names if n.startswith(self.front)]
         pids = super()._stop(clients)
         for process in self.daemons.family_of("fileserver-1") if "fileserver-1" in names else ():
@@ -192,51 +192,51 @@ class OpenAFS(Mounted):
         within(QUIT_S, lambda: "fileserver-1" not in names or "fileserver-1" not in self.daemons.running())
         return pids + super()._stop([n for n in names if n not in clients])
 
-    # Its tools
+    # Tools
 
     def _ask(self, tool: str, *words: str, seconds: float = TOOL_S) -> subprocess.CompletedProcess[str]:
-        """Run one in the network and the root of its servers."""
+        """Run a tool in the network and root directory of the servers."""
         pids = self.daemons.running()
         inside = ("--target", str(pids.get("vlserver-1", 0)), "--mount", "--net", "--root", "--wd=/", "--")
         command = (str(program("nsenter", "openafs", self.place)), *inside, tool, *words, "-noauth")
         return processes.ask(command, seconds, environment(self.folder, {}))
 
-    def _told(self, tool: str, *words: str) -> str:
-        """What a tool answers. Raises MeasurementFailed where it refuses."""
+    def _run_tool(self, tool: str, *words: str) -> str:
+        """Return the output of a tool. Raises MeasurementFailed if it fails."""
         done = self._ask(tool, *words)
         if done.returncode:
             raise MeasurementFailed(f"{self.place}: `{tool} {words[0]}` failed: {processes.words(done)}")
         return done.stdout
 
     def _await(self, tool: str, *words: str, has: str = "") -> None:
-        """Ask until it answers, with `has` in the answer. Raises MeasurementFailed."""
+        """Repeat a query until it succeeds with `has` in the output. Raises MeasurementFailed."""
         end = time.monotonic() + READY_S
         while (done := self._ask(tool, *words)).returncode or has not in done.stdout:
             if time.monotonic() > end:
                 why = processes.words(done)
-                raise MeasurementFailed(f"{self.place}: `{tool} {words[0]}` does not answer as it should: {why}")
+                raise MeasurementFailed(f"{self.place}: `{tool} {words[0]}` does not give the expected answer: {why}")
             time.sleep(0.1)
 
     def _make_volume(self) -> None:
-        """The cell's volume, made once: everybody may do all in it, and it has no quota.
+        """Make the cell's volume once, with all rights for all users and without quota.
 
-        A client of FUSE cannot change access lists, so that the list of a volume is changed in its dump.
+        A client of FUSE cannot change access lists, so the list of a volume is changed in its dump.
         """
         server = self.namespace.server
         self._await("vos", "listaddrs", has=server)
         if self._ask("vos", "examine", VOLUME).returncode:
-            if not self._ask("vos", "examine", TEMPLATE).returncode:  # of a start that was cut short
-                self._told("vos", "remove", server, "a", TEMPLATE)
+            if not self._ask("vos", "examine", TEMPLATE).returncode:  # left by an interrupted start
+                self._run_tool("vos", "remove", server, "a", TEMPLATE)
             dump = self.data / "lib" / "template.dump"
-            self._told("vos", "create", server, "a", TEMPLATE)
-            self._told("vos", "dump", TEMPLATE, "-file", f"/var/lib/openafs/{dump.name}")
+            self._run_tool("vos", "create", server, "a", TEMPLATE)
+            self._run_tool("vos", "dump", TEMPLATE, "-file", f"/var/lib/openafs/{dump.name}")
             closed = dump.read_bytes()
             if ADMINISTRATORS not in closed:
-                raise MeasurementFailed(f"{self.place}: a new volume's access list is not as storelab knows it")
+                raise MeasurementFailed(f"{self.place}: the access list of a new volume has an unknown format")
             dump.write_bytes(closed.replace(ADMINISTRATORS, ANYBODY))
-            self._told("vos", "restore", server, "a", VOLUME, "-file", f"/var/lib/openafs/{dump.name}")
-            self._told("vos", "setfields", VOLUME, "-maxquota", "0")
-            self._told("vos", "remove", server, "a", TEMPLATE)
+            self._run_tool("vos", "restore", server, "a", VOLUME, "-file", f"/var/lib/openafs/{dump.name}")
+            self._run_tool("vos", "setfields", VOLUME, "-maxquota", "0")
+            self._run_tool("vos", "remove", server, "a", TEMPLATE)
             dump.unlink()
         self._await("vos", "examine", VOLUME, has="On-line")
 
@@ -246,7 +246,7 @@ class OpenAFS(Mounted):
         return ["fileserver-1"]
 
     def condition(self) -> Condition:
-        """Whether the one file server tells its version."""
+        """Return whether the file server reports its version."""
         serves = answers(self.namespace.server, PORTS["fileserver"], 0.5)
         return Condition(CLEAN, "the file server answers") if serves else Condition(DOWN, "the file server is silent")
 

@@ -1,7 +1,7 @@
-"""`rclone serve s3` on this machine: one server over one folder, as a contrast to systems that are made for S3.
+"""`rclone serve s3` on this machine: one server over one folder, for comparison with systems that are made for S3.
 
-Objects are plain files. All keys reach all buckets: it has one name space and no owners. One front-end, because a
-second one would not see for minutes what the first one wrote. See docs/stores/rclone.md.
+Objects are plain files. All keys reach all buckets, because it has one name space and no owners. It has one front-end,
+because a second one would not see for minutes what the first one wrote. See docs/stores/rclone.md.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from storelab.stores.managed.base import Managed
 from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import TLS, ListeningSettings
 
-ACCOUNTS = 32  # keys that the server is told at its start
+ACCOUNTS = 32  # number of keys that the server gets when it starts
 
 
 class Settings(ListeningSettings):
@@ -43,9 +43,10 @@ class Rclone(Managed):
         self.make_keys(ACCOUNTS)
 
     def daemon(self, name: str) -> Daemon:
-        """How the one server `s3-1` runs.
+        """Return how the one server `s3-1` runs.
 
-        The keys come by the environment, since all users see a command line. Empty folders stay: a bucket is one.
+        The keys are in the environment, because all users can see command lines. Empty folders stay, because they are
+        buckets.
         """
         s = self.settings
         host, port = self.address(self._number(name)), s.port
@@ -56,7 +57,7 @@ class Rclone(Managed):
         pairs = ",".join(f'"{keys["access_key"]},{keys["secret_key"]}"' for keys in self.keyring.known())
 
         def answers() -> bool:
-            """It has no health check; without keys, whatever is asked is refused."""
+            """Return whether it refuses a request without keys; it has no health check."""
             try:
                 return network.get(host, port, "/", 1.0, s.tls)[0] in (400, 403)
             except OSError:

@@ -1,4 +1,4 @@
-"""What `storelab install NAME` can install: a kind of store that has a recipe, an engine, a testbed."""
+"""What `storelab install NAME` can install: a kind of store with a recipe, an engine, or a testbed."""
 
 import importlib
 from pathlib import Path
@@ -7,8 +7,8 @@ from storelab import stores
 from storelab.core.errors import UserError
 from storelab.install import Part
 
-# What is installed besides stores: name -> module and function(tools folder) -> list of parts. `root` is ROOT, not the
-# kind of store of that name.
+# Installable programs other than stores: name -> module and function(tools folder) -> list of parts. `root` is ROOT,
+# not the kind of store of that name.
 OTHERS = {
     "slurm": ("storelab.install.debian", "slurm"),
     "squid": ("storelab.install.debian", "squid"),
@@ -21,7 +21,7 @@ OTHERS = {
 
 
 def names() -> list[str]:
-    """Return all that can be installed, stores first."""
+    """Return the names of all that can be installed, stores first."""
     return [*(kind for kind in stores.KINDS if stores.load(kind).recipe), *OTHERS]
 
 
@@ -32,8 +32,8 @@ def parts(name: str, tools: Path) -> list[Part]:
         module, function = OTHERS[name]
         return getattr(importlib.import_module(module), function)(tools)
     if name not in stores.KINDS:
-        raise UserError("install", f"no store {name!r} to install", f"one of: {', '.join(names())}")
+        raise UserError("install", f"{name!r} cannot be installed", f"use one of: {', '.join(names())}")
     recipe = stores.load(name).recipe
     if recipe is None:
-        raise UserError("install", f"there is nothing to install for {name}", "what it needs comes with `make setup`")
+        raise UserError("install", f"{name} needs no installation", "`make setup` installs what it needs")
     return recipe(tools)

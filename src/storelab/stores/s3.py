@@ -1,4 +1,4 @@
-"""Any S3 endpoint that is there already; storelab starts and stops nothing. See docs/stores.md."""
+"""Any existing S3 endpoint; storelab does not start or stop it. See docs/stores.md."""
 
 import os
 import re
@@ -23,7 +23,7 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket, Credentials, Endpoint
 
 URL = re.compile(r"https?://([^/?#@]+)/?")
-# Of a bucket, as S3 wants it (Amazon S3 User Guide, "General purpose bucket naming rules").
+# Rules for bucket names (Amazon S3 User Guide, "General purpose bucket naming rules").
 BUCKET = re.compile(r"(?!.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 ENDINGS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 
@@ -42,10 +42,10 @@ class KeyProgram(subprocess.Popen[bytes]):
 
 @dataclass(frozen=True)
 class Preset:
-    """What a system is and may.
+    """An S3 system and its limits.
 
-    front_ends: of the documented installation, None where unknown; buckets_per_account: the most; multipart: whether it
-    takes uploads in parts; multi_range: whether it answered a GET of several ranges with all of them.
+    front_ends: of the documented installation, None if unknown; buckets_per_account: maximum; multipart: whether it
+    supports uploads in parts; multi_range: whether it answered a GET of several ranges with all of them.
     """
 
     system: str
@@ -65,34 +65,34 @@ PRESETS = {
 
 
 class Settings(Own):
-    """Any S3 endpoint that is there already.
+    """Any existing S3 endpoint.
 
-    Credentials come from the environment or an AWS profile, never from here.
+    Credentials come from the environment or an AWS profile, never from the configuration.
     """
 
     kind: Literal["s3"]
     preset: Literal["amazon-s3", "huawei-uds-1", "huawei-uds-2"] | None = Field(
         None,
         description=(
-            "A known system with its documented limits, see docs/stores.md; `storelab check` holds the plan "
-            "against them."
+            "A known system with its documented limits, see docs/stores.md; `storelab check` compares the plan with "
+            "them."
         ),
     )
     buckets_per_account: int | None = Field(
-        None, ge=1, description="Most buckets of one account; default: the preset's, else no bound."
+        None, ge=1, description="Maximum number of buckets of one account; default: the preset's, else no limit."
     )
     multipart: Boolean | None = Field(
         None,
         description=(
-            "Whether the server takes multipart uploads; where not, large objects go in one PUT. Default: "
+            "Whether the server supports multipart uploads; if not, large objects are written in one PUT. Default: "
             "the preset's, else true."
         ),
     )
     endpoint: str | list[str] = Field(
-        description="URL, or the list of the front-ends' URLs, e.g. `https://s3.example.org`."
+        description="URL, or the list of the front-ends' URLs, such as `https://s3.example.org`."
     )
     resolve_all: Boolean = Field(
-        False, description="Resolve the one DNS name to all its addresses and spread the clients over them."
+        False, description="Resolve the DNS name to all its addresses and distribute the clients over them."
     )
     region: Name = Field("us-east-1", description="Region for the signature.")
     addressing: Literal["path", "virtual"] = Field(
@@ -104,7 +104,7 @@ class Settings(Own):
         "none",
         description=(
             "`environment`: all clients and staging use the proxy that `http_proxy`, `https_proxy`, `all_proxy` and "
-            "`no_proxy` name. Never for loopback."
+            "`no_proxy` define. Never for loopback."
         ),
     )
     profile: Text | None = Field(
@@ -118,7 +118,9 @@ class Settings(Own):
         description="AWS profiles of further accounts, for sweeps over `accounts`; `profile` stays the first.",
     )
     bucket: str | None = Field(
-        None, description="The one bucket given to you; storelab keeps below `prefix` in it. Default: it makes its own."
+        None,
+        description="The only bucket that you may use; storelab writes below `prefix` in it. Default: storelab makes "
+        "buckets.",
     )
 
     @field_validator("bucket")
@@ -129,7 +131,8 @@ class Settings(Own):
         ):
             return bucket
         raise ValueError(
-            f"{shown(bucket)} is no name of an S3 bucket; 3 to 63 small letters, digits, '-' and '.', and no address"
+            f"{shown(bucket)} is not a valid S3 bucket name; use 3 to 63 lower-case letters, digits, '-' and '.', and "
+            "no IP address"
         )
 
 
@@ -144,13 +147,13 @@ class S3(External):
         self.system = self.preset.system if self.preset else "S3 endpoint"
 
     def check_url(self, url: str) -> None:
-        """Raises UserError unless it is `http(s)://host[:port]` and nothing more."""
+        """Raise UserError unless the URL is `http(s)://host[:port]` without anything else."""
         found = URL.fullmatch(url)
         if not found or not is_host(found[1]):
-            told = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
+            text = url if "@" not in url else url.partition("//")[0] + "//…@" + url.rpartition("@")[2]
             raise UserError(
                 f"{self.place}.endpoint",
-                f"{shown(told, 100)} is no URL of an S3 endpoint",
+                f"{shown(text, 100)} is not a URL of an S3 endpoint",
                 "write it like https://s3.example.org:443",
             )
 
@@ -160,20 +163,22 @@ class S3(External):
         return self._resolve(urls) if self.settings.resolve_all else urls
 
     def _resolve(self, urls: list[str]) -> list[str]:
-        """One URL per address of the one name. Its certificate and its virtual hosts are known by name only."""
+        """Return one URL per address of the name; certificates and virtual hosts are not possible with addresses."""
         place, s = f"{self.place}.resolve_all", self.settings
         if len(urls) > 1:
-            raise UserError(place, f"{len(urls)} URLs are listed", "give one name, or set resolve_all to false")
+            raise UserError(place, f"{len(urls)} URLs are listed", "set one URL, or set resolve_all to false")
         parts = urlsplit(urls[0])
         if parts.scheme == "https" and s.verify_tls:
             raise UserError(
                 place,
-                "a certificate cannot be verified for a bare address",
+                "a certificate cannot be verified for an IP address",
                 "list the front-ends' names in `endpoint`, or set verify_tls to false",
             )
         if s.addressing == "virtual":
             raise UserError(
-                place, "addressing `virtual` needs the name", "use `path`, or list the front-ends' names in `endpoint`"
+                place,
+                "addressing `virtual` needs a host name",
+                "use `path`, or list the front-ends' names in `endpoint`",
             )
         try:
             found = socket.getaddrinfo(parts.hostname, parts.port or parts.scheme, type=socket.SOCK_STREAM)
@@ -203,23 +208,25 @@ class S3(External):
         return 1 + len(self.settings.profiles)
 
     def credentials(self, account: int = 0) -> Credentials:
-        """From the environment, or the profile; never from a metadata service.
+        """Return the keys from the environment or the profile, never from a metadata service.
 
-        Raises UserError where there are none.
+        Raises UserError if there are none.
         """
-        import botocore.session  # here: who plans only reads the settings, and botocore is slow to import
+        import botocore.session  # here: planning only reads the settings, and botocore is slow to import
 
         from storelab.stores.protocols.s3 import ERRORS, KEYS, explain
 
         if account >= self.accounts():
             raise UserError(
-                self.place, f"{account + 1} accounts asked, {self.accounts()} known", "list more in `profiles`"
+                self.place,
+                f"accounts: {account + 1} requested, {self.accounts()} configured",
+                "list more in `profiles`",
             )
         profile = self.settings.profiles[account - 1] if account else self.settings.profile
         if not profile and (given := Credentials.found(os.environ)):
             return given.checked(self.place)
-        if not profile and (half := Credentials.half(os.environ)):
-            raise UserError(self.place, f"{half[0]} is set, {half[1]} is not", KEYS)
+        if not profile and (incomplete := Credentials.half(os.environ)):
+            raise UserError(self.place, f"{incomplete[0]} is set, but {incomplete[1]} is not", KEYS)
         if not profile and not os.environ.get("AWS_PROFILE"):
             raise UserError(self.place, "no credentials found", KEYS)
         try:
@@ -245,12 +252,12 @@ class S3(External):
             raise UserError(f"{self.place}.profile", f"{named} ({kind})", mend) from None
         if not keys or not keys.access_key:
             raise UserError(
-                f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS
+                f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} contains no keys", KEYS
             )
         return Credentials(keys.access_key, keys.secret_key, keys.token).checked(f"{self.place}.profile")
 
     def credentials_end(self) -> list[tuple[str, str, float]]:
-        """Of session tokens, where the environment tells it as `aws configure export-credentials` does."""
+        """Return the expiry of session tokens, from the variables of `aws configure export-credentials`."""
         if self.settings.profile or not os.environ.get("AWS_SESSION_TOKEN"):
             return []
         with suppress(KeyError, ValueError):
@@ -265,9 +272,9 @@ class S3(External):
         return super().bucket(campaign, index, account)
 
     def require(self) -> None:
-        """Raises UserError where a profile is named that is not there, or the environment names no proxy.
+        """Raise UserError if a configured profile does not exist, or if a proxy in the environment is not valid.
 
-        Keys are looked for when they are needed.
+        Keys are read only when they are needed.
         """
         for url in self.urls:
             environment.proxy(self.endpoint(url))
@@ -286,20 +293,20 @@ class S3(External):
         for place, name in wanted:
             if name:
                 require_known(
-                    place, name, known or ["none"], f"there is no AWS profile {shown(name)}", "in ~/.aws/config:"
+                    place, name, known or ["none"], f"the AWS profile {shown(name)} does not exist", "in ~/.aws/config:"
                 )
 
     def up(self, front_ends: int = 1, accounts: int = 1) -> None:
-        """One signed list from each front-end, answered as S3 does; nothing is started or written.
+        """Send one signed list to each front-end, which must answer like S3; nothing is started or written.
 
-        Raises UserError that says what is wrong.
+        Raises UserError with the problem.
         """
         keys, *_ = [self.credentials(i) for i in range(accounts)]
         with ThreadPoolExecutor(16) as pool:
             self._version, *_ = pool.map(lambda e: self._greet(e, keys), self.endpoints(front_ends))
 
     def _greet(self, endpoint: Endpoint, keys: Credentials) -> str:
-        """The `Server` header of an answer to a signed list, which must be S3's."""
+        """Return the `Server` header of the answer to a signed list, which must be S3's."""
         from storelab.stores.protocols.s3 import greet
         from storelab.stores.protocols.s3_clients import client
 
@@ -315,7 +322,7 @@ class S3(External):
 
     @cached_property
     def _version(self) -> str:
-        """The server's `Server` header; '' if it sends none or is not reachable."""
+        """The server's `Server` header; '' if it sends none or cannot be reached."""
         with suppress(UserError):
             return self._greet(self.endpoints()[0], self.credentials())
         return ""

@@ -1,7 +1,7 @@
 """SeaweedFS on this machine: master, volume servers, filer and 1..23 S3 front-ends, one process each.
 
-Only the front-ends ask for keys, so only they listen on `address`; the other daemons stay on loopback. They start in
-stages: one that finds its master missing waits for seconds before it tries again. See docs/stores.md.
+Only the front-ends require keys, so only they listen on `address`; the other daemons stay on loopback. They start in
+stages, because a daemon that does not find its master waits for seconds before it retries. See docs/stores.md.
 """
 
 import json
@@ -26,14 +26,14 @@ from storelab.stores.managed.daemon import Daemon
 from storelab.stores.managed.settings import DRIVE_SIZE, TLS, DriveSize, ListeningSettings
 
 FIRST_VOLUME, FIRST_S3 = 2, 9  # offsets in the block of ports
-ACCOUNTS = 32  # identities in the static file that the front-ends read at their start
+ACCOUNTS = 32  # identities in the static file that the front-ends read when they start
 REPLICATION = {"none": "000", "replica-2": "010", "replica-3": "020"}  # copies in other racks of the one data centre
-GARBAGE = 0.0001  # a vacuum rewrites volumes with this share of deleted bytes or more, and leaves others as they are
+GARBAGE = 0.0001  # a vacuum rewrites volumes with at least this fraction of deleted bytes
 LAST = "/.storelab-last-deletion"  # a file of the filer
-# A vacuum comes when `reclaim` asks for it, not in the middle of a point: every so many seconds; before 4.48 at so much
-# garbage, which no volume has.
+# Vacuum only when `reclaim` requests it, not during a point. The first option is the interval between automatic vacuums
+# in seconds. Versions before 4.48 have a threshold of garbage instead, which no volume reaches.
 NO_VACUUM, NO_VACUUM_BEFORE = "-vacuumIntervalSeconds=100000000", "-garbageThreshold=1"
-# Found first in the working folder, these also keep a system-wide /etc/seaweedfs out. No maintenance in the middle of
+# Files in the working folder have priority over a system-wide /etc/seaweedfs. They also switch off maintenance during
 # a point.
 TOML = {
     "security.toml": "# nothing: loopback only\n",
@@ -55,30 +55,32 @@ class Settings(ListeningSettings):
         18300,
         ge=1024,
         le=22000,
-        description="First of its ports; it takes a block of 32 from here, and gRPC at port + 10000.",
+        description="First port; it uses a block of 32 ports from here, and gRPC at port + 10000.",
     )
-    servers: int = Field(1, ge=1, le=7, description="Volume servers, each in a rack of its own.")
+    servers: int = Field(1, ge=1, le=7, description="Number of volume servers, each in a separate rack.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field(
         "none", description="Copies of every object, in other racks."
     )
     version: Text | None = Field(
-        None, description="Of its program; default: that of the environment. Others: `storelab install seaweedfs`."
+        None,
+        description="Version of its program; default: that of the environment. Install others with `storelab install "
+        "seaweedfs`.",
     )
     volume_size: Annotated[Size, at_least("1 MiB")] = Field(
-        "1 GB", description="Size limit of one volume; a bucket takes at least one volume."
+        "1 GB", description="Size limit of one volume; a bucket uses at least one volume."
     )
     max_volumes: int = Field(
         6500,
         ge=8,
         description=(
-            "How many volumes a volume server may have (they take space as they fill, and two open files each)."
+            "Maximum number of volumes of a volume server (a volume uses space as it fills, and two open files)."
         ),
     )
     volumes_per_bucket: int = Field(
         3,
         ge=1,
         le=7,
-        description="Volumes that a bucket gets at once, and writes to; one where `max_volumes` is below 400.",
+        description="Number of volumes that a new bucket gets and writes to; one if `max_volumes` is below 400.",
     )
 
 
@@ -115,7 +117,7 @@ class SeaweedFS(Managed):
         return self.settings.port + offset + int(number or 0)
 
     def daemon(self, name: str) -> Daemon:
-        """How the daemon `master`, `volume-1` …, `filer` or `s3-1` … runs."""
+        """Return how the daemon `master`, `volume-1` …, `filer` or `s3-1` … runs."""
         s, port = self.settings, self._port(name)
         version = self.versions.get(name, s.version or "")
         vacuum = NO_VACUUM_BEFORE if version in wheels.SEAWEEDFS else NO_VACUUM
@@ -165,8 +167,8 @@ class SeaweedFS(Managed):
         path = self.folder / "s3.json"
         if path.exists() and len(self.keyring.known()) >= ACCOUNTS:
             return
-        # An action without a bucket holds for all buckets, so only the first account, which owns what it makes, has
-        # such; the others are bounded to names that bear their number (see Store.bucket_name).
+        # An action without a bucket is valid for all buckets. Only the first account has them, because it owns what it
+        # makes. The others are limited to names with their number (see Store.bucket_name).
         acts = ["Admin", "Read", "Write", "List", "Tagging"]
         identities = [
             {
@@ -182,15 +184,16 @@ class SeaweedFS(Managed):
         temporary.replace(path)
 
     def healthy(self, daemon: Daemon) -> bool:
-        # /dir/status needs the lock of the topology: a master that has locked itself up still answers its health check.
+        # /dir/status needs the lock of the topology, so it detects a deadlocked master, which still passes its health
+        # check.
         locked = daemon.name == "master" and not network.answers(daemon.host, daemon.ports[0], "/dir/status", 3.0)
         return daemon.healthy(3.0) and not locked
 
     def started(self, daemon: Daemon) -> None:
-        """Start a master again that would refuse all writes for some 20 s.
+        """Restart a master that would refuse all writes for about 20 s.
 
-        That happens where it resumes its state and is elected before it listens for that: a race in its start, seen on
-        busy machines. Started once more, it is quick. It is asked before anybody depends on it.
+        This is a race in its start, seen on busy machines: it resumes its state and is elected before it listens for
+        the election. A restart is quick, and happens before other daemons depend on it.
         """
         for _ in range(8):
             if daemon.name != "master" or b"warming up" not in self._ask("master", "/dir/assign", 5.0)[1]:
@@ -200,7 +203,7 @@ class SeaweedFS(Managed):
             self.daemons.wait_healthy(daemon)
 
     def make_accounts(self, accounts: int) -> None:
-        """All racks must be known before a copy can go into another one."""
+        """Wait until the master knows all racks, because copies go to other racks."""
         end = time.monotonic() + 20
         while self.settings.servers > 1:
             status = json.loads(self._ask("master", "/dir/status", 5.0)[1])
@@ -225,7 +228,7 @@ class SeaweedFS(Managed):
         return self.data / actor if actor in self._volumes() else None
 
     def condition(self) -> Condition:
-        """As the master has the topology: volume servers that are there, volumes with too few copies."""
+        """Return the condition by the master's topology: volume servers, and volumes with too few copies."""
         try:
             topology = json.loads(self._ask("master", "/dir/status", ASK_S)[1])["Topology"]
         except (MeasurementFailed, ValueError, LookupError):
@@ -235,7 +238,7 @@ class SeaweedFS(Managed):
         copies = Counter(volume for n in nodes for volume in volumes_of(n.get("VolumeIds") or ""))
         short = sum(count <= self.bears() for count in copies.values())
         servers = self.settings.servers
-        detail = f"master: {len(nodes)} of {servers} volume servers, {short} of {len(copies)} volumes short of copies"
+        detail = f"master: {len(nodes)} of {servers} volume servers, {short} of {len(copies)} volumes lack copies"
         return Condition(DOWN if not nodes else DEGRADED if short or len(nodes) < servers else CLEAN, detail)
 
     def deployment(self) -> dict[str, Any]:
@@ -245,9 +248,9 @@ class SeaweedFS(Managed):
         }
 
     def administration(self) -> list[Told]:
-        """What `weed shell` tells of users.
+        """Return the users that `weed shell` reports.
 
-        The front-ends have theirs from a static file, as `weed s3 -config` offers; storelab runs no other way.
+        The front-ends have their users from a static file (`weed s3 -config`); storelab supports only this.
         """
         master, filer = (f"{LOOPBACK}:{self._port(name)}" for name in ("master", "filer"))
         done = processes.ask(
@@ -257,26 +260,27 @@ class SeaweedFS(Managed):
             cwd=self.folder,
         )
         if done.returncode:
-            raise MeasurementFailed(f"{self.place}: `weed shell` tells no users: {processes.words(done)}")
+            raise MeasurementFailed(f"{self.place}: `weed shell` does not list users: {processes.words(done)}")
         found = json.loads(done.stdout[done.stdout.index("[") : done.stdout.rindex("]") + 1])
         return [
             Told(
                 USERS,
                 NO,
-                f"s3.user.list of weed shell: {len(found)} users; those of the static file of the front-ends are not "
-                "shown",
+                f"s3.user.list of weed shell: {len(found)} users; users in the static file of the front-ends are not "
+                "listed",
             ),
-            Told(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab gives one"),
+            Told(KEYS, NOT_TRIED, "the static file takes a list of keys for each user; storelab writes one"),
         ]
 
     def keeps_overwritten(self, size_bytes: int) -> bool:
-        """Volumes are appended to."""
+        """Return True, because volumes are append-only."""
         return True
 
     def reclaim(self, timeout: float = 180.0) -> None:
-        """Vacuum until no volume holds 0.02 % of deleted bytes, or for `timeout` s. They learn of deletions late.
+        """Vacuum until no volume has more than 0.02 % of deleted bytes, for up to `timeout` s.
 
-        With thousands of volumes one round takes minutes. A later call does what is not done then: no point fails.
+        Volumes learn of deletions with a delay. With thousands of volumes one round takes minutes. A later call does
+        the rest, so a timeout does not fail the point.
         """
         end = time.monotonic() + timeout
         try:
@@ -288,23 +292,24 @@ class SeaweedFS(Managed):
                 raise
 
     def _vacuum(self, end: float) -> None:
-        """Until two looks find no volume that a vacuum would rewrite, or the time `end`.
+        """Vacuum until two checks find no volume to rewrite, or until the time `end`.
 
-        A volume of the filer's own log grows, and keeps a few deleted bytes: waiting for them would end at `end` only.
+        The volume of the filer's log grows and always has a few deleted bytes, which are tolerated.
         """
         clean = 0
         while clean < 2 and time.monotonic() < end:
             self._ask("master", f"/vol/vacuum?garbageThreshold={GARBAGE}", max(1.0, end - time.monotonic()))
-            told = [json.loads(self._ask(name, "/status", 10.0)[1]).get("Volumes") or [] for name in self._volumes()]
-            dirty = any(v.get("DeletedByteCount", 0) > 2 * GARBAGE * v["Size"] for volumes in told for v in volumes)
+            listed = [json.loads(self._ask(name, "/status", 10.0)[1]).get("Volumes") or [] for name in self._volumes()]
+            dirty = any(v.get("DeletedByteCount", 0) > 2 * GARBAGE * v["Size"] for volumes in listed for v in volumes)
             clean = 0 if dirty else clean + 1
             time.sleep(0.5)
 
     def _pass_on_deletions(self, end: float) -> None:
-        """Wait until the volumes know of all deletions so far, or the time `end`.
+        """Wait until the volumes know of all deletions so far, or until the time `end`.
 
-        The filer passes them on in order, about once a second. The last one is of a small file of our own: once its
-        volume does not know it, all have gone. A full store takes no file; then volumes are only looked at.
+        The filer forwards them in order, about once a second. The last one is the deletion of a small file that this
+        method writes: when its volume has deleted it, all earlier ones are done. A full store accepts no file; then
+        this returns at once.
         """
 
         def file(query: str = "", method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
@@ -312,10 +317,10 @@ class SeaweedFS(Managed):
 
         if file(method="PUT", body=b"the last deletion")[0] != 201:
             return
-        told = json.loads(file("?metadata=true")[1])
+        metadata = json.loads(file("?metadata=true")[1])
         file(method="DELETE")
-        files = [chunk["file_id"] for chunk in told.get("chunks") or []]
-        while time.monotonic() < end:  # a volume server that does not hold it asks the others
+        files = [chunk["file_id"] for chunk in metadata.get("chunks") or []]
+        while time.monotonic() < end:  # a volume server without the file asks the others
             if all(self._ask(name, f"/{known}", 60.0)[0] == 404 for name in self._volumes() for known in files):
                 return
             time.sleep(0.1)
@@ -326,12 +331,12 @@ class SeaweedFS(Managed):
         try:
             return network.get(LOOPBACK, self._port(name), path, timeout, method=method, body=body)
         except OSError as error:
-            said = f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
-            raise MeasurementFailed(said) from None
+            problem = f"{self.place}: {name} does not answer {path.partition('?')[0]} ({error})"
+            raise MeasurementFailed(problem) from None
 
 
 def volumes_of(text: str) -> list[int]:
-    """Numbers of volumes as the master tells them of a server: `1-3 7`; none where there are too many to tell all."""
+    """Return the volume numbers in the master's list for a server, such as `1-3 7`; [] if the list is abbreviated."""
     out: list[int] = []
     for word in text.split():
         first, _, last = word.partition("-")

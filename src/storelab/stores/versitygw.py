@@ -1,7 +1,7 @@
 """The Versity S3 gateway on this machine: 1..24 gateways, one process each, over one folder.
 
-Objects are plain files, their metadata extended attributes. All gateways share the folder of accounts, so that an
-account made through one is known to all. See docs/stores.md.
+Objects are plain files, their metadata are extended attributes. All gateways share the folder of accounts, so they all
+know an account that was made through one of them. See docs/stores.md.
 """
 
 import os
@@ -27,10 +27,10 @@ PROGRAM = golang.Program(
     "versitygw",
     "github.com/versity/versitygw",
     "github.com/versity/versitygw/cmd/versitygw",
-    "Go modules, 110 MB to download; 1 to 4 minutes on two cores, 1.2 GB of disk while it builds; 45 MB stay; no root",
+    "Go modules, 110 MB to download; 1 to 4 minutes on two cores, 1.2 GB of disk to build, 45 MB afterwards; no root",
     1.5e9,
 )
-ROLE = "userplus"  # may make buckets; reaches none but its own
+ROLE = "userplus"  # may make buckets and access only its own
 
 
 class Settings(ListeningSettings):
@@ -39,7 +39,7 @@ class Settings(ListeningSettings):
     tls: Boolean = TLS
     drive_size: DriveSize = DRIVE_SIZE
     kind: Literal["versitygw"]
-    port: int = Field(23000, ge=1024, le=32000, description="First of its ports, one per front-end, a block of 32.")
+    port: int = Field(23000, ge=1024, le=32000, description="First port; one per front-end, in a block of 32 ports.")
 
 
 class Versitygw(Managed):
@@ -53,7 +53,7 @@ class Versitygw(Managed):
     recipe = PROGRAM.parts
 
     def ask_version(self, program: Path) -> str:
-        """One that `storelab install` built calls itself `git`."""
+        """Return the version of the module if the program reports `git`, as one built by `storelab install` does."""
         return super().ask_version(program) or golang.module_version(program, PROGRAM.module)
 
     def make_ready(self) -> None:
@@ -64,14 +64,14 @@ class Versitygw(Managed):
         except OSError as error:
             raise UserError(
                 f"{self.place}.directory",
-                f"{self.data} is on {filesystem(self.data)}, which keeps no extended attributes ({error.strerror})",
-                "give a folder on ext4 or xfs",
+                f"{self.data} is on {filesystem(self.data)}, which has no extended attributes ({error.strerror})",
+                "use a folder on ext4 or xfs",
             ) from None
 
     def daemon(self, name: str) -> Daemon:
-        """How the gateway `s3-1` … runs.
+        """Return how the gateway `s3-1` … runs.
 
-        The administrator's keys come by the environment, since all users see a command line.
+        The administrator's keys are in the environment, because all users can see command lines.
         """
         s, root = self.settings, self.root_keys()
         host, port = self.address(self._number(name)), s.port + self._number(name) - 1
@@ -97,7 +97,7 @@ class Versitygw(Managed):
         return Daemon(name, argv, host, (port,), "/health", environ=environ, tls=s.tls)
 
     def make_accounts(self, accounts: int) -> None:
-        """All through one gateway: several at once could lose each other's."""
+        """Make all accounts through one gateway, because concurrent changes could be lost."""
         there = self._users()
         for keys in self.make_keys(accounts):
             if keys["access_key"] not in there:
@@ -108,15 +108,15 @@ class Versitygw(Managed):
 
     def administration(self) -> list[Told]:
         own = [self.credentials(i).access_key for i in range(self.accounts())]
-        return [listed("list-users", self._users(), own), Told(KEYS, NO, "a user is an access key, and has this one")]
+        return [listed("list-users", self._users(), own), Told(KEYS, NO, "a user is an access key, with only one pair")]
 
     def _users(self) -> set[str]:
-        """Access keys of all users."""
+        """Return the access keys of all users."""
         users = ElementTree.fromstring(self._ask("list-users"))
         return {e.text or "" for e in users.iter() if e.tag.rpartition("}")[2] == "Access"}
 
     def _ask(self, action: str, body: bytes = b"") -> bytes:
-        """Answer of the administration interface, asked as the administrator. Raises MeasurementFailed."""
+        """Return the answer of the administration interface to a request as administrator. Raises MeasurementFailed."""
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.credentials import Credentials

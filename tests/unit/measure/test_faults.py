@@ -57,7 +57,7 @@ class Daemons:
     def wait_healthy(self, daemon, timeout):
         self.healthy()
         if daemon.argv[0] == "prog-bad":
-            raise MeasurementFailed(f"{daemon.name} ended while it started")
+            raise MeasurementFailed(f"{daemon.name} ended during its start")
 
 
 class Versioned:
@@ -173,7 +173,7 @@ def test_upgrade_after_the_run_is_an_error(store):
 
 def test_version_that_does_not_start_is_taken_back(store):
     it = run(store, UP | {"to": "bad", "actor": "data.0"})
-    assert it.failed() == ["upgrade of data-1: data-1 ended while it started"]
+    assert it.failed() == ["upgrade of data-1: data-1 ended during its start"]
     assert store.daemons.argv["data-1"] == ("prog-1", "data-1") and not store.versions
 
 

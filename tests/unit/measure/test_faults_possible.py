@@ -32,7 +32,7 @@ def test_impossible_acts_are_refused(tmp_path):
         ("sw", [KILL, AGAIN], "kill is done twice to volume-1"),
         ("sw", [KILL, AGAIN | {"act": "return_drive"}], "without a remove_drive"),
         ("sw", [KILL | {"act": "fill"}], "a disk that others use"),
-        ("ceph", [KILL | {"act": "fill", "actor": "mon"}], "mon has no disk"),
+        ("ceph", [KILL | {"act": "fill", "actor": "mon"}], "mon has no separate disk"),
     ):
         check_refused("faults.f", text, possible, tmp_path, name, *given)
 

@@ -95,7 +95,7 @@ def test_foreign_files_stay(store):
     (store.path / bucket.name / "file").write_text("precious")
     assert "bears no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
     assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
-    with pytest.raises(MeasurementFailed, match="still holds 'file'"):
+    with pytest.raises(MeasurementFailed, match="still contains 'file'"):
         store.access().drop_bucket(bucket.name)
     assert (mine / "file").exists() and (store.path / bucket.name / "file").exists()
 
@@ -126,7 +126,7 @@ def test_only_empty_folders_are_dropped(store):
     assert access.bucket_names() == []
     access.make_bucket("b")
     (store.path / "b" / "link").symlink_to(store.path)
-    with pytest.raises(MeasurementFailed, match="still holds 'link'"):
+    with pytest.raises(MeasurementFailed, match="still contains 'link'"):
         access.drop_bucket("b")
 
 
@@ -175,8 +175,8 @@ def test_file_system_of_engines_reads_it(store):
 
 
 def test_unusable_folder_is_refused(tmp_path):
-    check_refused("stores.dir.path: ", "/none' is no folder", folder(tmp_path / "none").up)
-    assert "none' is no folder" in folder(tmp_path / "none").status().detail
+    check_refused("stores.dir.path: ", "/none' is not a folder", folder(tmp_path / "none").up)
+    assert "none' is not a folder" in folder(tmp_path / "none").status().detail
     assert folder(tmp_path / "none").free_bytes() is None
 
 

@@ -173,8 +173,8 @@ def test_volume_is_made_once_and_never_of_other_data(tmp_path, monkeypatch):
     asked = answering(one, monkeypatch, "")
     one._make_volume()
     assert [w[1] for w in asked] == ["info", "create", "set", "info"]
-    assert asked[1][2:5] == ("storelab", "replica", "2") and asked[1][5:] == (*one._bricks_told, "force")
-    assert one._bricks_told[0] == f"10.213.85.2:{one.data}/brick-1"
+    assert asked[1][2:5] == ("storelab", "replica", "2") and asked[1][5:] == (*one._brick_addresses, "force")
+    assert one._brick_addresses[0] == f"10.213.85.2:{one.data}/brick-1"
     asked = answering(one, monkeypatch, INFO.replace("/d/", f"{one.data}/").replace("Started", "Stopped"))
     one._make_volume()
     assert [w[1] for w in asked] == ["info", "start"]
@@ -195,7 +195,7 @@ def test_files_are_healed_after_a_loss_only(tmp_path, monkeypatch):
     (listed / "c0ffee").touch()
     assert one.condition().state == CLEAN, "it is being written"
     lost = running.pop("brick-3")
-    assert one.condition() == type(one.condition())(DEGRADED, "bricks 2 of 3 serve; files to be healed 1")
+    assert one.condition() == type(one.condition())(DEGRADED, "bricks running 2 of 3; files to heal: 1")
     running["brick-3"] = lost
     assert one.condition().state == RECOVERING
     (listed / "c0ffee").unlink()
@@ -241,7 +241,7 @@ def test_pid_files_of_ended_processes_are_removed(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     (folder / "dead.pid").write_text("4194304\n")
     (folder / "alive.pid").write_text(f"{os.getpid()}\n")
-    one._forget_the_dead()
+    one._remove_stale_pids()
     assert [p.name for p in folder.iterdir()] == ["alive.pid"]
 
 

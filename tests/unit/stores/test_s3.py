@@ -44,7 +44,7 @@ def test_endpoint_must_be_a_url():
 def test_front_ends_are_counted():
     two = store(endpoint=["http://a:1", "http://b:2/"])
     assert [e.url for e in two.endpoints(2)] == ["http://a:1", "http://b:2"]
-    assert "3 front-ends asked, 2 known" in refusal(two.endpoints, 3)
+    assert "front-ends: 3 requested, 2 configured" in refusal(two.endpoints, 3)
 
 
 def test_resolve_all_gives_an_endpoint_for_each_address(monkeypatch):
@@ -123,7 +123,7 @@ STRANGERS = [
     ((500, {}, b"<Error><Code>InternalError</Code></Error>"), "InternalError (HTTP 500)"),
 ]
 REFUSALS = [
-    (403, "SignatureDoesNotMatch", "the secret key does not fit"),
+    (403, "SignatureDoesNotMatch", "the secret key does not match"),
     (403, "InvalidAccessKeyId", "does not know this access key"),
     (403, "AccessDenied", "denies access"),
     (403, "SomethingOfTheirOwn", "denies access"),
@@ -205,20 +205,20 @@ def test_keys_that_cannot_be_used_are_named(keys, monkeypatch, tmp_path):
         monkeypatch.setenv(f"AWS_{name}", "hush")
         monkeypatch.delenv(f"AWS_{other}", raising=False)
         assert refusal(store().credentials).startswith(
-            f"stores.mine: AWS_{name} is set, AWS_{other} is not; set AWS_ACC"
+            f"stores.mine: AWS_{name} is set, but AWS_{other} is not; set AWS_ACC"
         )
     for access, secret, name in (("a\nb", "s", "access key"), ("a", "hush\r", "secret key"), ("ä", "s", "access key")):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
         message = refusal(store().credentials)
-        assert message.startswith(f"stores.mine: the {name} holds a line break") and "hush" not in message
+        assert message.startswith(f"stores.mine: the {name} contains a line break") and "hush" not in message
     for text, message in (
         (
             b"[mine]\naws_access_key_id = hush\n",
-            "stores.mine: the credentials are half: aws_secret_access_key is missing",
+            "stores.mine: the credentials are incomplete: aws_secret_access_key is missing",
         ),
-        (b"garbage\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
-        (b"\x00\xff[[[ =\n", f"{credentials}: is no file of AWS profiles; write [profile]"),
+        (b"garbage\n", f"{credentials}: the file has no valid AWS profiles; write [profile]"),
+        (b"\x00\xff[[[ =\n", f"{credentials}: the file has no valid AWS profiles; write [profile]"),
     ):
         credentials.write_bytes(text)
         for act in ("credentials", "require") if b"[mine]" not in text else ("credentials",):

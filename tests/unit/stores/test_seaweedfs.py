@@ -48,7 +48,7 @@ def test_daemons_of_another_host_are_used_and_never_signalled(tmp_path, monkeypa
     assert sw.down() == [] and sw.actors() == {}
     assert sw.status().state == "up" and "node7" in sw.status().detail
     assert len(sw.endpoints()) == 1 and sw.deployment()["front_ends"] == 1
-    check_refused("stores.sw: 2 front-ends", "`storelab up` on node7", sw.up, 2)
+    check_refused("stores.sw: front-ends: 2 requested", "`storelab up` on node7", sw.up, 2)
     assert sw.daemons.file.read_bytes() == before
 
     def silent(endpoint):
@@ -81,7 +81,7 @@ def test_front_end_is_warm_when_it_reads_back(tmp_path, monkeypatch):
     (keys,) = way.files.values()
     assert list(keys.values()) == [b"warm"]
     way.loses = True
-    assert "not read back" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
+    assert "differ from what was written" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
     way.refuses = True
     assert "NoSuchBucket" in refusal(sw.warm_up_one, sw.endpoint("s3-1"))
 

@@ -90,7 +90,7 @@ def test_mistakes_in_settings_name_the_key(toy, tmp_path):
     ):
         message = refusal(config.load, tmp_path / "config.yaml", overrides={"stores": given})
         assert message.startswith(f"command line: {place}: "), (given, message)
-    assert "no store of kind" in refusal(make, "x", type("Settings", (), {"kind": "tape"})(), Path("none"))
+    assert "unknown kind of store" in refusal(make, "x", type("Settings", (), {"kind": "tape"})(), Path("none"))
 
 
 def test_every_kind_keeps_the_conventions():

@@ -1,1 +1,1 @@
-"""Ceph: the store, its cluster, configuration and administration. May import: what `stores` may."""
+"""Ceph: the store, its cluster, configuration and administration. May import: the same as `stores`."""

@@ -1,6 +1,6 @@
-"""Asking and telling a Ceph: the daemons' admin sockets, and Ceph's own programs.
+"""Queries and commands for a Ceph: the daemons' admin sockets, and Ceph's own programs.
 
-The sockets answer in milliseconds, without keys and without a monitor; a program takes a tenth of a second or more.
+The sockets answer in milliseconds, without keys and without a monitor; a program needs a tenth of a second or more.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from storelab.core.errors import MeasurementFailed
 from storelab.install import program
 from storelab.stores.managed.daemon import environment
 
-# Debian's units set the same; a tenth of it by default, which costs many small objects dearly.
+# The value of Debian's units; the default is a tenth of it, which makes many small objects slow.
 TCMALLOC = {"TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": str(128 * 1024**2)}
 
 
 class Admin:
-    """The administrator of the cluster whose folder this is; `ceph.conf` and `run/` lie there.
+    """The administrator of the cluster with this folder, which contains `ceph.conf` and `run/`.
 
     `place`: for messages.
     """
@@ -38,24 +38,24 @@ class Admin:
     def conf(self) -> str:
         """Path of `ceph.conf` for command lines, which run in the store's folder.
 
-        Ceph takes the option for a list of paths, so a path with blanks or commas is given without its folder.
+        Ceph treats the option as a list of paths, so a path with blanks or commas is given without its folder.
         """
         path = str(self.folder / "ceph.conf")
         return "ceph.conf" if re.search(r"[\s,;=]", path) else path
 
     def environ(self) -> dict[str, str]:
-        """The environment of Ceph's programs: no CEPH_ARGS or PYTHONPATH of the user's reaches them."""
+        """Return the environment of Ceph's programs, without CEPH_ARGS or PYTHONPATH of the user."""
         return environment(self.folder, TCMALLOC)
 
     def _mortal(self) -> list[str]:
-        """Prefix of programs that must not outlive storelab: without a monitor they would go on for minutes."""
+        """Return a prefix for programs that must end with storelab; without a monitor they would run for minutes."""
         setpriv = shutil.which("setpriv")
         return [setpriv, "--pdeathsig", "KILL"] if setpriv else []
 
     def ask(self, daemon: str, prefix: str, timeout: float = 2.0, **arguments: Any) -> Any:
-        """The answer of a daemon's admin socket, e.g. of `osd.0`. Raises OSError, ValueError where it gives none."""
+        """Return the answer of a daemon's admin socket, e.g. of `osd.0`. Raises OSError, ValueError without answer."""
         request = json.dumps({"prefix": prefix, "format": "json", **arguments}).encode() + b"\0"
-        run = os.open(self.folder / "run", os.O_PATH)  # paths of sockets may have 107 bytes at most
+        run = os.open(self.folder / "run", os.O_PATH)  # paths of sockets are limited to 107 bytes
         try:
             with socket.socket(socket.AF_UNIX) as s:
                 s.settimeout(timeout)
@@ -69,16 +69,16 @@ class Admin:
         return json.loads(body)
 
     def state(self, daemon: str, prefix: str) -> str:
-        """What a daemon says of its `state`; empty where it says nothing (yet)."""
+        """Return the `state` that a daemon reports; '' if it does not answer (yet)."""
         try:
             return str(self.ask(daemon, prefix)["state"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
     def tool(self, name: str, *arguments: str, feed: str = "", timeout: float = 60.0) -> str:
-        """What one of Ceph's programs prints.
+        """Return the output of one of Ceph's programs.
 
-        Raises MeasurementFailed with its last words, or where it takes over `timeout` s.
+        Raises MeasurementFailed with its last line if it fails, or if it takes more than `timeout` s.
         """
         what = " ".join((name, *arguments[:2]))
         command = [*self._mortal(), str(program(name, "ceph", self.place)), "-c", self.conf, *arguments]
@@ -95,7 +95,7 @@ class Admin:
             )
         except subprocess.TimeoutExpired:
             raise MeasurementFailed(f"{self.place}: `{what}` does not end within {timeout:g} s") from None
-        # Fed with several commands, `ceph` goes on after one that fails, and ends well.
+        # With several commands as input, `ceph` continues after one that fails, and exits with status 0.
         failed = [line for line in done.stderr.splitlines() if line.startswith("Error ")]
         if done.returncode or failed:
             last = (failed or done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
@@ -103,16 +103,16 @@ class Admin:
         return done.stdout
 
     def tell(self, commands: Iterable[str]) -> None:
-        """Give these commands to the monitor in one session.
+        """Send these commands to the monitor in one session.
 
-        Each session costs half a second on a busy machine.
+        Each session takes half a second on a busy machine.
         """
         self.tool("ceph", feed="\n".join(commands) + "\n")
 
     def together(self, commands: Mapping[str, Sequence[str]], log: Path, timeout: float = 120.0) -> None:
-        """Run these programs (name of the daemon -> command) at the same time, their output to the daemons' logs.
+        """Run these programs (name of the daemon -> command) in parallel, with their output in the daemons' logs.
 
-        Raises MeasurementFailed where one fails.
+        Raises MeasurementFailed if one fails.
         """
         log.mkdir(exist_ok=True)
 
@@ -131,16 +131,16 @@ class Admin:
                 )
             if done.returncode:
                 words = " | ".join(path.read_text(errors="replace").strip().splitlines()[-3:])[:500]
-                raise MeasurementFailed(f"{self.place}: {name} could not be made; its log says: {words}")
+                raise MeasurementFailed(f"{self.place}: {name} could not be made; end of its log: {words}")
 
         try:
             with ThreadPoolExecutor(len(commands)) as pool:
                 list(pool.map(make, commands, commands.values()))
         except subprocess.TimeoutExpired:
-            raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} takes over {timeout:g} s") from None
+            raise MeasurementFailed(f"{self.place}: making {', '.join(commands)} took over {timeout:g} s") from None
 
     def groups(self, osds: Iterable[str], pools: Mapping[str, tuple[int, int]], timeout: float = 2.0) -> dict[str, str]:
-        """Placement group -> its state as its primary tells it, empty where no OSD leads it.
+        """Return placement group -> state as reported by its primary OSD, '' if no OSD leads it.
 
         pools: name -> (id, number of groups); timeout: in seconds, for each answer.
         """
@@ -149,21 +149,21 @@ class Admin:
             number = int(osd.rpartition(".")[2])
             with contextlib.suppress(OSError):
                 for group in [g for g, state in wanted.items() if not state]:
-                    with contextlib.suppress(ValueError, LookupError, TypeError):  # not its own
+                    with contextlib.suppress(ValueError, LookupError, TypeError):  # a group of another OSD
                         answer = self.ask(osd, "pg", timeout, pgid=group, cmd="query")
                         if answer["acting"][0] == number:
                             wanted[group] = answer["state"]
         return wanted
 
     def put_user(self, name: str, keys: Mapping[str, str]) -> None:
-        """Make this user of the gateways, or give it these keys.
+        """Make this user of the gateways, or replace its keys.
 
-        They go through a pipe: others can read command lines.
+        The keys go through a pipe, because other users can read command lines.
         """
         user = {
             "user_id": name,
             "display_name": name,
-            "max_buckets": 0,  # no bound
+            "max_buckets": 0,  # no limit
             "keys": [{"user": name, **keys}],
             "op_mask": "read, write, delete",
         }

@@ -1,7 +1,7 @@
-"""What a Ceph of ours is told: its configuration, keys and pools as text and tables.
+"""Configuration, keys and pools of a Ceph cluster, as text and tables.
 
-Options that differ from Ceph's own defaults do so to start quickly, to stay in the store's folder and on loopback, and
-to leave no maintenance to the middle of a point. See docs/stores.md.
+Options that differ from Ceph's defaults make the start quick, keep files in the store's folder and traffic on loopback,
+and avoid maintenance during a point. See docs/stores.md.
 """
 
 import base64
@@ -12,37 +12,37 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MON, OSD, MGR = 30, 40, 96  # offsets in the block of ports: monitor, OSDs (8 each), manager (4)
-OSD_PORTS, MGR_PORTS = 8, 4  # an OSD takes 4, and 4 others when it comes back after it was taken for dead
-WIDE_OSDS = 7  # so many have room for OSD_PORTS each; of more each takes 4, and others below MGR when it comes back
+OSD_PORTS, MGR_PORTS = 8, 4  # an OSD uses 4, and 4 others when it returns after it was considered dead
+WIDE_OSDS = 7  # up to this number, each OSD has OSD_PORTS ports; more OSDs have 4 each, and others below MGR on return
 SHARDS = {"ec-2-1": (2, 1), "ec-9-3": (9, 3)}  # data and parity of erasure coding
-COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}  # of index pools; no fewer may be lost
-LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that must be there for I/O
-OSDS = COPIES | {name: sum(shards) for name, shards in SHARDS.items()}  # that are needed
+COPIES = {"none": 1, "replica-2": 2, "replica-3": 3, "ec-2-1": 3, "ec-9-3": 4}  # of index pools, as durable as the data
+LEAST = {"none": 1, "replica-2": 1, "replica-3": 2, "ec-2-1": 2, "ec-9-3": 2}  # copies that I/O requires
+OSDS = COPIES | {name: sum(shards) for name, shards in SHARDS.items()}  # minimum number of OSDs
 TOLERANCE = {
     "none": 0,
     "replica-2": 1,
     "replica-3": 2,
     "ec-2-1": 1,
     "ec-9-3": 3,
-}  # OSDs that may be lost at once without loss of data
-SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0}  # raw bytes for each byte stored
+}  # OSDs that can be lost at the same time without loss of data
+SHARE = {"none": 1.0, "replica-2": 2.0, "replica-3": 3.0}  # raw bytes for each stored byte
 SHARE |= {name: sum(shards) / shards[0] for name, shards in SHARDS.items()}
-FULL = 0.9  # of an OSD's room; Ceph stops all writes at 0.95
-HEAD = 4 << 20  # bytes of an object that are overwritten in place; gateways collect the rest when they are told to
+FULL = 0.9  # fraction of an OSD's capacity; Ceph stops all writes at 0.95
+HEAD = 4 << 20  # bytes of an object that are overwritten in place; the rest needs garbage collection
 DATA = "default.rgw.buckets.data"
-POOLS = {  # pool -> placement groups; made by us in one go, since a gateway takes seconds to make each
+POOLS = {  # pool -> placement groups; made together, because a gateway needs seconds for each
     ".rgw.root": 1,
     "default.rgw.log": 1,
     "default.rgw.control": 1,
     "default.rgw.meta": 1,
     "default.rgw.buckets.index": 8,
     DATA: 32,
-    "default.rgw.buckets.non-ec": 1,  # multipart uploads under way
+    "default.rgw.buckets.non-ec": 1,  # unfinished multipart uploads
 }
-# What the text below shortens: when a lost OSD is noticed, and a lost gateway given up.
+# Values in the text below that determine when a lost OSD is noticed, and when a lost gateway is dropped.
 TIMEOUTS = {"osd heartbeat interval": 1, "osd heartbeat grace": 4, "osd client watch timeout": 10}  # s
 ALL = "allow *"
-MONTH = 30 * 86400  # seconds; a suspended cluster must not find all its tickets and OSDs timed out
+MONTH = 30 * 86400  # seconds; tickets and OSDs must not time out while a cluster is suspended
 
 CONF = """[global]
 fsid = {fsid}
@@ -55,7 +55,7 @@ crash dir = crash
 log file =
 log to stderr = true
 err to stderr = true
-# Else a daemon that ends at once may take its reason with it.
+# Otherwise a daemon that ends at once may not log the reason.
 log flush on exit = true
 debug rocksdb = 0/5
 debug rgw = 0/1
@@ -65,7 +65,7 @@ osd pool default size = {copies}
 osd pool default min size = {least}
 osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
-# The monitor reads these as well: a hanging OSD is noticed after 4 s, a killed one at once.
+# The monitor reads these as well: it notices a hanging OSD after 4 s, a killed one at once.
 osd heartbeat interval = 1
 osd heartbeat grace = 4
 mon osd adjust heartbeat grace = false
@@ -83,7 +83,7 @@ mon data avail warn = 1
 mon data avail crit = 0
 mon osd min down reporters = 1
 mon osd report timeout = {month}
-# Every change of the maps waits for this; with the default of 1 s a start takes 10 s longer.
+# Every change of the maps waits for this interval; with the default of 1 s a start takes 10 s longer.
 paxos propose interval = 0.05
 
 [mgr]
@@ -107,14 +107,14 @@ osd memory target = 939524096
 osd max object name len = 1024
 osd crush initial weight = 1
 osd op thread suicide timeout = 0
-# Recovery as quick as it can be, and no scrub in the middle of a point.
+# Recover as quickly as possible, and do not scrub during a point.
 osd recovery sleep hdd = 0
 osd recovery max active = 8
 osd max backfills = 4
 osd scrub min interval = 31536000
 osd scrub max interval = 63072000
 osd deep scrub interval = 63072000
-# Gateways that were killed hold up the making of buckets for so long.
+# Killed gateways delay the creation of buckets for this time.
 osd client watch timeout = 10
 
 [client]
@@ -130,7 +130,7 @@ rgw dynamic resharding = false
 
 
 def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
-    """First and last port that an OSD may take, in the block from `first` on; it takes four, the first at its start."""
+    """Return the first and last possible port of an OSD, in the block from `first` on; it uses four of them."""
     if servers <= WIDE_OSDS:
         start = first + OSD + number * OSD_PORTS
         return start, start + OSD_PORTS - 1
@@ -138,9 +138,9 @@ def osd_ports(first: int, servers: int, number: int) -> tuple[int, int]:
 
 
 def conf(settings: Any, fsid: str, data: str) -> str:
-    """The text of `ceph.conf`.
+    """Return the text of `ceph.conf`.
 
-    settings: the store's own; data: path from the store's folder, in which all of Ceph's programs work.
+    settings: of the store; data: path relative to the store's folder, which is the working folder of Ceph's programs.
     """
     return CONF.format(
         fsid=fsid,
@@ -159,12 +159,12 @@ def objectstore(settings: Any) -> str:
 
 
 def _key() -> str:
-    """A new key of cephx: type 1 (AES), time of making in s and ns, length, 16 bytes."""
+    """Return a new cephx key: type 1 (AES), creation time in s and ns, length, 16 bytes."""
     return base64.b64encode(struct.pack("<hiih", 1, int(time.time()), 0, 16) + secrets.token_bytes(16)).decode()
 
 
 def keyring(osds: int, gateways: int) -> str:
-    """New keys of all daemons and of the administrator, as a keyring."""
+    """Return new keys of all daemons and of the administrator, as a keyring."""
     who: dict[str, Mapping[str, str]] = {
         "mon.": {"mon": ALL},
         "client.admin": {"mon": ALL, "osd": ALL, "mgr": ALL},
@@ -181,9 +181,9 @@ def keyring(osds: int, gateways: int) -> str:
 
 
 def first_commands(osds: Iterable[str], redundancy: str, mgr: bool) -> list[str]:
-    """What the monitor of a new cluster is told; `osds`: UUID of each."""
+    """Return the commands for the monitor of a new cluster; `osds`: UUID of each."""
     out = [f"osd new {uuid} {i}" for i, uuid in enumerate(osds)]
-    if mgr:  # its balancer would move data in the middle of a point
+    if mgr:  # its balancer would move data during a point
         out += [
             f"config set mgr mgr/{what} false --force" for what in ("balancer/active", "devicehealth/enable_monitoring")
         ]

@@ -1,9 +1,9 @@
-"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, a manager where asked for.
+"""Ceph on this machine: a monitor, OSDs, 1..24 RADOS gateways that speak S3, and a manager on request.
 
-`memory`: OSDs keep all in memory (memstore), and a cluster that lost more of them than its redundancy bears is made
-again; `disk` and `tmpfs`: each OSD writes to a sparse file of its own (bluestore). A cluster on disk is kept for life.
-`cluster.json`, which is with the data, holds what it is: fsid, port, shape, stamps of users, and `made` once its pools
-are there. See docs/stores.md.
+`memory`: OSDs keep all data in memory (memstore). A cluster is created again if it lost more OSDs than its redundancy
+tolerates. `disk` and `tmpfs`: each OSD writes to its own sparse file (bluestore); such a cluster is kept.
+`cluster.json`, next to the data, describes the cluster: fsid, port, shape, stamps of users, and `made` once its pools
+exist. See docs/stores.md.
 """
 
 import errno
@@ -36,8 +36,8 @@ from storelab.stores.managed.settings import TLS, ListeningSettings
 from storelab.stores.protocols.endpoint import Endpoint
 
 PROGRAMS = ("ceph", "ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "radosgw-admin", "monmaptool")
-LEAST_OSD = 10**9  # bytes; bluestore takes 0.3 GB for itself
-CLEAN_S, ACTIVE_S = 180.0, 60.0  # waited for full redundancy, and for all data to be reachable
+LEAST_OSD = 10**9  # bytes; bluestore itself uses 0.3 GB
+CLEAN_S, ACTIVE_S = 180.0, 60.0  # maximum waits for full redundancy, and for all data to be reachable
 
 
 class Settings(ListeningSettings):
@@ -49,18 +49,21 @@ class Settings(ListeningSettings):
         20000,
         ge=1024,
         le=32000,
-        description="First of its ports: gateways from here, the monitor at +30, OSDs from +40, a block of 100.",
+        description="First port: gateways from here, the monitor at +30, OSDs from +40; a block of 100 ports.",
     )
     backing: Literal["memory", "disk", "tmpfs"] = Field(
-        "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file there."
+        "memory", description="`memory`: memstore; `disk` and `tmpfs`: bluestore on a file of that file system."
     )
-    servers: int = Field(3, ge=1, le=12, description="OSDs.")
+    servers: int = Field(3, ge=1, le=12, description="Number of OSDs.")
     redundancy: Literal["none", "replica-2", "replica-3", "ec-2-1", "ec-9-3"] = Field(
-        "replica-3", description="Of the pool of object data; index pools are replicated. `ec-9-3` needs 12 OSDs."
+        "replica-3",
+        description="Redundancy of the pool of object data; index pools are replicated. `ec-9-3` needs 12 OSDs.",
     )
-    mgr: Boolean = Field(False, description="Run a manager: needed to watch recovery; 300 MB of memory.")
+    mgr: Boolean = Field(
+        False, description="Run a manager, which is needed to observe recovery; it uses 300 MB of memory."
+    )
     osd_size: Annotated[Size, at_least("1 MiB")] = Field(
-        "4 GB", description="Room of one OSD: memory of memstore, size of bluestore's (sparse) file."
+        "4 GB", description="Capacity of one OSD: memory of memstore, or size of bluestore's (sparse) file."
     )
 
 
@@ -79,14 +82,14 @@ class Ceph(Managed):
         ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "ceph-common"),
         "up to 96 packages, 73 MB to download, 290 MB on disk",
     ).parts
-    _whole_at = -1  # epoch of the map of OSDs in which all placement groups were seen active and clean
+    _whole_at = -1  # epoch of the map of OSDs at which all placement groups were active and clean
 
     def __init__(self, name: str, settings: Any, state: Path):
         super().__init__(name, settings, state)
         self.admin = Admin(self.folder, self.place)
         self.osds = [f"osd-{i}" for i in range(settings.servers)]
         self.memory = settings.backing == "memory"
-        self.back: list[str] = []  # OSDs that this `up` started
+        self.back: list[str] = []  # OSDs that this call of `up` started
 
     def require(self) -> None:
         s = self.settings
@@ -94,20 +97,20 @@ class Ceph(Managed):
             program(name, "ceph", self.place)
         self.require_servers(conf.OSDS[s.redundancy], "OSDs")
         if s.osd_size < LEAST_OSD:
-            raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "give 1 GB or more")
+            raise UserError(f"{self.place}.osd_size", f"{s.osd_size} B is too small for an OSD", "set 1 GB or more")
 
     # The cluster behind the daemons
 
     def cluster(self) -> dict[str, Any]:
         path = self.data / "cluster.json"
-        mend = f"restore it, or remove {self.data}, with the data in it"
-        return read_as(path, dict[str, Any], mend) if path.exists() else {}
+        hint = f"restore it, or remove {self.data}, which deletes its data"
+        return read_as(path, dict[str, Any], hint) if path.exists() else {}
 
     def note(self, **facts: Any) -> None:
         write_json(self.data / "cluster.json", self.cluster() | facts)
 
     def _shape(self) -> dict[str, Any]:
-        """What a cluster keeps for life."""
+        """Return the properties that a cluster cannot change."""
         s = self.settings
         return {
             "backing": "memory" if self.memory else "disk",
@@ -128,7 +131,7 @@ class Ceph(Managed):
             self._make()
 
     def _lost(self, cluster: dict[str, Any]) -> bool:
-        """True if nobody misses this cluster: it was in memory, and that is gone, or is to be of another shape."""
+        """Return True if the cluster can be created again: it was in memory, and is lost or needs another shape."""
         if cluster["shape"]["backing"] != "memory":
             return False
         if cluster["shape"] != self._shape() or cluster["port"] != self.settings.port:
@@ -142,33 +145,33 @@ class Ceph(Managed):
             if value != was[key]:
                 raise UserError(
                     f"{self.place}.{key}",
-                    f"{value} asked, but the data in {self.data} are of a cluster with {was[key]}",
-                    "set it back, or give another `directory`, or remove that folder",
+                    f"{value} is set, but {self.data} contains a cluster with {was[key]}",
+                    f"set it to {was[key]}, or use another `directory`, or remove that folder",
                 )
 
     def _write_conf(self, fsid: str) -> None:
         (self.folder / "ceph.conf").write_text(conf.conf(self.settings, fsid, self._way()))
 
     def _way(self) -> str:
-        """From the store's folder to its data. Raises UserError where Ceph's settings cannot hold that path."""
+        """Return the path from the store's folder to its data. Raises UserError if Ceph does not support the path."""
         way = os.path.relpath(self.data, self.folder)
         if re.search(r"[\s,;#=$\"\\]", way):
             raise UserError(
                 f"{self.place}.directory",
-                f"Ceph takes no path like {way}",
-                "give a folder without blanks and , ; # = $",
+                f"Ceph does not support the path {way}",
+                "use a folder without blanks and , ; # = $",
             )
         return way
 
     def _wipe(self) -> None:
-        """Every trace of the cluster; the folder and storelab's marker in it stay."""
+        """Remove all files of the cluster, but not the folder and storelab's marker in it."""
         for path in (self.data / "cluster.json", self.data / "keyring", self.data / "monmap"):
             path.unlink(missing_ok=True)
         for path in (p for pattern in ("mon", "mgr", "osd-*") for p in self.data.glob(pattern)):
             shutil.rmtree(path)
 
     def _make(self) -> None:
-        """A new cluster: its keys, its monitor's and its OSDs' stores. Whatever ran here is stopped."""
+        """Create a cluster with its keys and the stores of its monitor and OSDs; first stop what runs here."""
         self.daemons.stop()
         self.daemons.sweep()
         self._wipe()
@@ -196,7 +199,7 @@ class Ceph(Managed):
         return f"v2:{LOOPBACK}:{self.settings.port + conf.MON}"
 
     def _check_direct(self) -> None:
-        """Bluestore opens its file with O_DIRECT only, which tmpfs knows since Linux 6.6."""
+        """Check for O_DIRECT, which bluestore needs; tmpfs supports it since Linux 6.6."""
         probe = self.data / ".direct"
         try:
             os.close(os.open(probe, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
@@ -205,14 +208,14 @@ class Ceph(Managed):
                 raise
             raise UserError(
                 f"{self.place}.backing",
-                f"the file system of {self.data} knows no direct I/O, which bluestore needs",
+                f"the file system of {self.data} does not support direct I/O, which bluestore needs",
                 "use `memory` or `disk`",
             ) from None
         finally:
             probe.unlink(missing_ok=True)
 
     def _move(self) -> None:
-        """The same cluster at other ports: the monitor has its own written down."""
+        """Move the cluster to other ports, which the monitor's map must list."""
         self.daemons.stop()
         self.daemons.sweep()
         monmap, store = f"{self._way()}/monmap", ("-i", "a")
@@ -228,7 +231,7 @@ class Ceph(Managed):
         return ["mon"], [*(["mgr"] if self.settings.mgr else []), *self.osds], front_ends
 
     def daemon(self, name: str) -> Daemon:
-        """How the daemon `mon`, `mgr`, `osd-0` … or `s3-1` … runs."""
+        """Return how the daemon `mon`, `mgr`, `osd-0` … or `s3-1` … runs."""
         kind, _, number = name.partition("-")
         i, s, first = int(number or 0), self.settings, self.settings.port
         host, health, grace = LOOPBACK, self._health(name), 10.0
@@ -237,7 +240,7 @@ class Ceph(Managed):
             tls = "ssl_certificate=tls/server.pem ssl_private_key=tls/server.key"  # in its working folder
             listen = f"ssl_endpoint={host}:{ports[0]} {tls}" if s.tls else f"endpoint={host}:{ports[0]}"
             options = ["-n", f"client.rgw.{i}", "-f", f"--admin-socket=run/client.rgw.{i}.sock"]
-            options.append(f"--rgw-frontends=beast {listen} tcp_nodelay=1")  # without it a GET of 4 kB takes 40 ms
+            options.append(f"--rgw-frontends=beast {listen} tcp_nodelay=1")  # otherwise a GET of 4 kB takes 40 ms
         elif kind == "mon":
             ports, options = [first + conf.MON], ["-i", "a", "-f"]
         else:
@@ -258,7 +261,7 @@ class Ceph(Managed):
             return lambda: self.admin.state("mon.a", "mon_status") == "leader"
         if name == "mgr":
             return self._mgr_works
-        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in everybody's map
+        return lambda: self.admin.state(name.replace("-", "."), "status") == "active"  # up in the map of all daemons
 
     def _mgr_works(self) -> bool:
         with suppress(OSError, ValueError, LookupError, TypeError):
@@ -266,14 +269,13 @@ class Ceph(Managed):
         return False
 
     def healthy(self, daemon: Daemon) -> bool:
-        """An OSD that was suspended may be about to join again; stopping it would cost more, in memory its data."""
+        """Give a suspended OSD time to join again; stopping it would cost more, in memory even its data."""
         return within(15 if daemon.name in self.osds else 0, lambda: daemon.healthy(3.0))
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """Ceph's daemons find one another again by themselves, so what is healthy stays.
+        """Keep healthy daemons, which find each other again by themselves.
 
-        But gateways whose data were all out of reach hold up the making of buckets for 40 s: started anew, they are
-        there at once.
+        Gateways that could reach none of their data delay the creation of buckets for 40 s. They are restarted.
         """
         blocked = len(self.back) > conf.TOLERANCE[self.settings.redundancy]
         return super()._taken_over(daemon, stale=blocked and daemon.name.startswith(self.front))
@@ -284,7 +286,7 @@ class Ceph(Managed):
             self.note(made=True)
         if daemon.name in self.osds:
             self.back.append(daemon.name)
-            for name in self.front_ends():  # they must find it before they are relied on
+            for name in self.front_ends():  # they must connect to it before they are used
                 self.daemons.note(name, warm=False)
 
     def make_accounts(self, accounts: int) -> None:
@@ -297,9 +299,9 @@ class Ceph(Managed):
                 self.note(users=stamps)
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
-        """Make and drop a bucket as well.
+        """Make and drop a bucket in addition.
 
-        Where a gateway was killed, that works only after its OSDs have given it up, 10 s later.
+        After a gateway was killed, this works only once its OSDs have dropped its watches, after 10 s.
         """
         from storelab.stores.protocols import access, open_access
 
@@ -313,16 +315,16 @@ class Ceph(Managed):
         way.drop_bucket(bucket)
 
     def groups(self, timeout: float = 2.0) -> dict[str, str]:
-        """Placement group -> its state, of all pools."""
+        """Return placement group -> state, for all pools."""
         pools = {
             name: (i, count) for i, (name, count) in enumerate(conf.POOLS.items(), 1)
-        }  # in the order of their making
+        }  # in the order of their creation
         return self.admin.groups([n.replace("-", ".") for n in self.osds], pools, timeout)
 
     def wait_clean(self) -> None:
-        """Wait until all copies of everything are there again, for CLEAN_S seconds at most.
+        """Wait until all data have all their copies, for up to CLEAN_S seconds.
 
-        Raises MeasurementFailed where data stay out of reach.
+        Raises MeasurementFailed if some data stay unreachable.
         """
         begun = time.monotonic()
         while True:
@@ -338,7 +340,7 @@ class Ceph(Managed):
                     f"{ACTIVE_S:g} s, "
                     f"the first is {group} ({state or 'unknown'})"
                 )
-            time.sleep(0.1 if waited < 1 else 0.5)  # asking costs the OSDs some work
+            time.sleep(0.1 if waited < 1 else 0.5)  # each query loads the OSDs
 
     def dismantle(self) -> None:
         if self.memory and self.data.exists():
@@ -357,29 +359,29 @@ class Ceph(Managed):
 
     def require_full(self, actor: str, place: str) -> None:
         if actor not in self.osds:
-            raise UserError(place, f"{actor} has no disk of its own that could be filled", "name an OSD")
+            raise UserError(place, f"{actor} has no separate disk that could be filled", "name an OSD")
 
     def fill(self, actor: str) -> str:
-        """An OSD takes itself for full: Ceph's own way to try that."""
+        """Make an OSD consider itself full, by Ceph's own command for such tests."""
         self._inject(actor, type="full", count=-1)
         return "injectfull full"
 
     def empty(self, actor: str) -> None:
-        with suppress(OSError):  # it ended meanwhile, and forgot
+        with suppress(OSError):  # it has ended, which cleared the state
             self._inject(actor, type="none")
 
     def _inject(self, actor: str, **arguments: Any) -> None:
-        with suppress(ValueError):  # it answers nothing at all
+        with suppress(ValueError):  # its answer is empty
             self.admin.ask(actor.replace("-", "."), "injectfull", **arguments)
 
     def condition(self) -> Condition:
-        """As the monitor counts OSDs, and as these tell the states of their placement groups.
+        """Return the condition by the monitor's count of OSDs and by the OSDs' placement groups.
 
-        The groups cost their OSDs some work, so they are asked only after the map of OSDs changed, until all are clean.
+        Queries of the groups load the OSDs, so they are sent only after the map of OSDs changed, until all are clean.
         """
         try:
-            told = self.admin.ask("mon.a", "perf dump", ASK_S)["cluster"]
-            up, epoch = told["num_osd_up"], told["osd_epoch"]
+            counters = self.admin.ask("mon.a", "perf dump", ASK_S)["cluster"]
+            up, epoch = counters["num_osd_up"], counters["osd_epoch"]
         except (OSError, ValueError, LookupError, TypeError):
             return Condition(DOWN, "the monitor does not answer")
         osds = f"monitor: {up} of {len(self.osds)} OSDs up"
@@ -396,7 +398,7 @@ class Ceph(Managed):
             return Condition(DOWN, detail)
         return Condition(DEGRADED if up < len(self.osds) else RECOVERING, detail)
 
-    # What it tells
+    # Reports
 
     def deployment(self) -> dict[str, Any]:
         return super().deployment() | {
@@ -407,26 +409,29 @@ class Ceph(Managed):
         }
 
     def _counters(self) -> list[dict[str, Any]] | None:
-        """Performance counters of each OSD; None where not all of them tell."""
+        """Return the performance counters of each OSD; None if an OSD does not answer."""
         try:
             return [self.admin.ask(n.replace("-", "."), "perf dump") for n in self.osds]
         except (OSError, ValueError):
             return None
 
     def used_bytes(self) -> int | None:
-        """Raw bytes of all OSDs that hold objects; what bluestore takes for its own database is left out."""
-        told = self._counters()
+        """Return the raw bytes of objects on all OSDs, without bluestore's own database."""
+        counters = self._counters()
         group, counter = ("osd", "stat_bytes_used") if self.memory else ("bluestore", "bluestore_allocated")
-        return None if told is None else sum(d[group][counter] for d in told)
+        return None if counters is None else sum(d[group][counter] for d in counters)
 
     def free_bytes(self) -> int | None:
-        """Room for objects, copies taken into account: as the fullest OSD has it, and memory or disk."""
-        import psutil  # here: who plans only reads the settings, and psutil is slow to import
+        """Return the space for objects in bytes, without the space for copies.
 
-        s, told = self.settings, self._counters()
+        The fullest OSD and the free memory or disk of the machine limit it.
+        """
+        import psutil  # here: planning only reads the settings, and psutil is slow to import
+
+        s, counters = self.settings, self._counters()
         full = int(s.osd_size * (1 - conf.FULL))
-        if told:
-            least = min(d["osd"]["stat_bytes_avail"] for d in told) - full
+        if counters:
+            least = min(d["osd"]["stat_bytes_avail"] for d in counters) - full
         else:
             blocks = [self.data / n / "block" for n in self.osds]
             least = s.osd_size - full - max((p.stat().st_blocks * 512 for p in blocks if p.exists()), default=0)
@@ -434,12 +439,12 @@ class Ceph(Managed):
         return max(0, int(min(least * s.servers, machine) / conf.SHARE[s.redundancy]))
 
     def capacity_bytes(self) -> int | None:
-        """Up to FULL of its OSDs, copies taken into account."""
+        """Return the space for objects until OSDs are filled to FULL, without the space for copies."""
         s = self.settings
         return int(int(s.osd_size * conf.FULL) * s.servers / conf.SHARE[s.redundancy])
 
     def keeps_overwritten(self, size_bytes: int) -> bool:
-        """What lies behind the first 4 MiB of an object waits in a list."""
+        """Return True for objects over 4 MiB; their data after the head are only deleted by garbage collection."""
         return size_bytes > conf.HEAD
 
     def administration(self) -> list[Told]:
@@ -465,9 +470,9 @@ class Ceph(Managed):
         ]
 
     def reclaim(self, timeout: float = 120.0) -> None:
-        """Remove deleted objects over 4 MiB, which wait in a list, in `timeout` seconds at most.
+        """Run garbage collection of deleted objects over 4 MiB, for up to `timeout` seconds.
 
-        Then wait until the OSDs, who count once a second, tell no change.
+        Then wait until the usage of the OSDs, which they update once a second, stays the same.
         """
         with self.daemons.lock():
             self.admin.tool("radosgw-admin", "gc", "process", "--include-all", timeout=timeout)

@@ -1,1 +1,1 @@
-"""HDFS: the store and its installation. May import: what `stores` may."""
+"""HDFS: the store and its installation. May import: the same as `stores`."""

@@ -1,8 +1,7 @@
-"""Installing Java programs from Maven's repository: HDFS.
+"""Installation of Java programs from Maven's repository: HDFS.
 
-`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars lie in one folder below the
-tools folder, made whole or not at all, with an archive of their loaded classes: Java then starts them in half the
-time.
+`envs/hdfs` pins the version and the SHA-256 of every jar; Maven only downloads. The jars are in one folder below the
+tools folder, which is made in one step. It also has an archive of their loaded classes, which halves Java's start time.
 """
 
 import contextlib
@@ -22,12 +21,12 @@ from storelab.install.running import told
 
 HADOOP = "3.4.1"
 PINS = project.shipped("envs/hdfs")  # pom.xml and SHA256SUMS
-OLDEST, NEWEST = 17, 23  # Java from 24 on has no security manager, which Hadoop 3.4 asks for
-JVMS = Path("/usr/lib/jvm")  # where Debian keeps them
+OLDEST, NEWEST = 17, 23  # Java from 24 on has no security manager, which Hadoop 3.4 needs
+JVMS = Path("/usr/lib/jvm")  # folder of Java installations in Debian
 
 
 def java() -> Path | None:
-    """A Java that runs Hadoop: of JAVA_HOME, of PATH, of Debian; None without one."""
+    """Return a Java that runs Hadoop, from JAVA_HOME, PATH or Debian's folder; None without one."""
     home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
     candidates = [Path(home, "bin", "java")] if home else []
     candidates += [Path(found)] if found else []
@@ -36,7 +35,10 @@ def java() -> Path | None:
 
 
 def java_version(program: Path) -> str:
-    """E.g. `17.0.15+6`, '' where it tells none. Every JDK has it in a file; the program takes a good while to tell."""
+    """Return the version of a Java, e.g. `17.0.15+6`; '' if it is unknown.
+
+    Every JDK has it in a file; running the program is slow.
+    """
     with contextlib.suppress(OSError):
         text = (program.resolve().parents[1] / "release").read_text(errors="replace")
         if found := re.search(r'^JAVA_(?:RUNTIME_)?VERSION="([\w.+]+)', text, re.MULTILINE):
@@ -51,22 +53,22 @@ def major(version: str) -> int:
 
 
 def hdfs_folder(tools: Path) -> Path:
-    """Folder of the jars."""
+    """Return the folder of the jars."""
     return tools / f"hdfs-{HADOOP}"
 
 
 def class_path(tools: Path) -> Path:
-    """A jar without classes that names all others."""
+    """Return the jar without classes that lists all others."""
     return hdfs_folder(tools) / "hdfs.jar"
 
 
 def class_archive(tools: Path, program: Path) -> Path:
-    """Archive of loaded classes for this Java; a Java that finds another one does without."""
+    """Return the archive of loaded classes for this Java; Java ignores an archive of another version."""
     return hdfs_folder(tools) / f"classes-{java_version(program)}.jsa"
 
 
 def parts(tools: Path, trial: type[Any]) -> list[Part]:
-    """trial: the store that is started once, to note its classes."""
+    """Return the parts to install. trial: the store that is started once to record its classes."""
     return [
         Part(
             f"Java {OLDEST} to {NEWEST}",
@@ -77,16 +79,15 @@ def parts(tools: Path, trial: type[Any]) -> list[Part]:
         Part(
             f"Hadoop {HADOOP} (HDFS)",
             (
-                "118 jars, 64 MB, with Maven (82 MB to download; the Debian package maven, root or sudo, where "
-                "there is "
-                "no mvn)"
+                "118 jars, 64 MB, with Maven (82 MB to download; without mvn, the Debian package maven is installed, "
+                "which needs root or sudo)"
             ),
             lambda: _complete(tools),
             lambda progress: _get(tools, progress),
         ),
         Part(
             f"archive of Hadoop's classes for {java_version(java() or Path('java')) or 'this Java'}",
-            "nothing to download; starts HDFS once, some 30 s, 90 MB on disk",
+            "nothing to download; starts HDFS once, about 30 s, 90 MB on disk",
             lambda: (program := java()) is not None and class_archive(tools, program).exists(),
             lambda progress: _archive(tools, trial, progress),
         ),
@@ -98,18 +99,18 @@ def _pins() -> str:
         return (PINS / "SHA256SUMS").read_text()
     except OSError:
         raise UserError(
-            "install", f"{PINS} is missing", "install a wheel of storelab that has it, or run it from a checkout"
+            "install", f"{PINS} is missing", "install a wheel of storelab with this folder, or run it from a checkout"
         ) from None
 
 
 def _complete(tools: Path) -> bool:
-    """The folder is made whole, or not at all: what it was verified with tells."""
+    """Return whether the installed folder is complete; it contains the checksums with which it was verified."""
     noted = hdfs_folder(tools) / "SHA256SUMS"
     return noted.exists() and class_path(tools).exists() and noted.read_text() == _pins()
 
 
 def _temporary(tools: Path) -> "tempfile.TemporaryDirectory[str]":
-    """A folder beside the final one, so that a rename does; gone afterwards."""
+    """Return a temporary folder next to the final one, on the same file system so that it can be renamed."""
     tools.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(prefix=".hdfs-", dir=tools, ignore_cleanup_errors=True)
 
@@ -123,50 +124,50 @@ def _get(tools: Path, progress: Progress) -> None:
         work = Path(temporary)
         jars = work / "jars"
         progress(f"downloading Hadoop {HADOOP} and what it needs")
-        # Maven keeps all that it downloads below the temporary folder: nothing is left in the home folder.
+        # Maven keeps all downloads below the temporary folder, so that nothing stays in the home folder.
         command = [mvn, "-B", "-q", "-f", f"{PINS}/pom.xml", f"-Dmaven.repo.local={work}/repository"]
         command += ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         told(command, "Maven", 1200)
-        progress("comparing the jars with their pinned sums")
+        progress("comparing the jars with their pinned checksums")
         verify(jars, pins)
         _name_all(jars, pins)
         (jars / "SHA256SUMS").write_text(pins)
         jars.chmod(0o755)
         final = hdfs_folder(tools)
-        if final.exists():  # of other pins; what runs from it keeps its files open
+        if final.exists():  # with other pins; programs that use it keep its files open
             final.rename(work / "old")
         jars.rename(final)
 
 
 def verify(folder: Path, sums: str) -> None:
-    """Raises MeasurementFailed where the files of `folder` are not exactly those of `sums` (lines of sha256sum)."""
+    """Raise MeasurementFailed if the files of `folder` are not exactly those of `sums` (lines of sha256sum)."""
     wanted = {name: digest for digest, name in (line.split(maxsplit=1) for line in sums.splitlines() if line)}
     have = {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.iterdir()}
     if wrong := sorted(name for name in wanted.keys() | have.keys() if wanted.get(name) != have.get(name)):
         raise MeasurementFailed(
-            f"install: {len(wrong)} of {len(wanted)} jars are not those that are pinned, e.g. {wrong[0]}"
+            f"install: {len(wrong)} of {len(wanted)} jars do not match their pinned checksums, e.g. {wrong[0]}"
         )
 
 
 def _name_all(jars: Path, sums: str) -> None:
-    """Write the jar that names all others, in the order of their sums' file.
+    """Write the jar that lists all others, in the order of the checksum file.
 
-    An archive of classes holds for one order only.
+    An archive of classes is valid for one order only.
     """
     entry = "Class-Path: " + " ".join(line.split(maxsplit=1)[1] for line in sums.splitlines() if line)
-    lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line's end
+    lines = [entry[:70], *(f" {entry[i : i + 69]}" for i in range(70, len(entry), 69))]  # 72 bytes with the line ending
     with zipfile.ZipFile(jars / "hdfs.jar", "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "\r\n".join(("Manifest-Version: 1.0", *lines, "", "")))
 
 
 def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
-    """Starts a small HDFS, notes which classes its daemons load, has Java archive them.
+    """Start a small HDFS, record the classes that its daemons load, and let Java archive them.
 
-    That is also the proof that it runs.
+    This also tests that HDFS runs.
     """
     program = java()
     if program is None:
-        raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one")
+        raise UserError("install", f"there is no Java {OLDEST} to {NEWEST}", "install one, or set JAVA_HOME")
     final = class_archive(tools, program)
     with _temporary(tools) as temporary:
         work = Path(temporary)
@@ -183,17 +184,17 @@ def _archive(tools: Path, trial: type[Any], progress: Progress) -> None:
             f"-XX:SharedClassListFile={work}/classes",
             f"-XX:SharedArchiveFile={work}/jsa",
         ]
-        said = told([str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600)
+        output = told([str(program), *options, "-cp", str(class_path(tools))], "Java's archive of classes", 600)
         if not (work / "jsa").exists():
-            raise MeasurementFailed(f"install: Java made no archive of classes: {said.strip()[-300:]}")
+            raise MeasurementFailed(f"install: Java made no archive of classes: {output.strip()[-300:]}")
         (work / "jsa").chmod(0o644)
         (work / "jsa").replace(final)
 
 
 def _trial(tools: Path, trial: type[Any], work: Path) -> None:
-    """Runs a small HDFS below `work`: writes, reads, appends, lists, removes. Leaves `<daemon>.classes`.
+    """Run a small HDFS below `work`: write, read, append, list, remove. Leave `<daemon>.classes` there.
 
-    Raises UserError, MeasurementFailed where it does not work.
+    Raises UserError, MeasurementFailed if it does not work.
     """
     from storelab.stores.managed import network
     from storelab.stores.managed.base import LOOPBACK
@@ -204,7 +205,9 @@ def _trial(tools: Path, trial: type[Any], work: Path) -> None:
         None,
     )
     if first is None:
-        raise UserError("install", "no 8 free ports in a row between 21000 and 32000", "stop what listens there")
+        raise UserError(
+            "install", "no 8 free ports in a row between 21000 and 32000", "stop programs that listen there"
+        )
     store = trial("trial", trial.Settings(kind="hdfs", port=first, servers=1, redundancy="none"), work / "state")
     store.tools = tools
     store.java_options = (f"-XX:DumpLoadedClassList={work}/%s.classes",)
@@ -216,7 +219,7 @@ def _trial(tools: Path, trial: type[Any], work: Path) -> None:
         with filesystems.data(endpoint, {}, 1).open("/trial/a/b", "ab") as f:
             f.write(b" second")
         if way.read("trial", "a/b") != b"first second" or [k for k, _ in way.keys("trial")] != ["a/b"]:
-            raise MeasurementFailed("install: HDFS does not give back what was written")
+            raise MeasurementFailed("install: data read from HDFS differ from what was written")
         way.delete("trial", ["a/b"])
         way.drop_bucket("trial")
     finally:

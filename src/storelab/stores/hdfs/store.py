@@ -1,8 +1,8 @@
-"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, spoken to over WebHDFS.
+"""HDFS on this machine: NameNode and 1..7 DataNodes, one Java process each, accessed over WebHDFS.
 
-The NameNode is the one front-end; it sends every reader and writer on to a DataNode, so these listen on `address` too.
-Nothing asks who somebody is. Options that differ from Hadoop's own defaults do so to start quickly, to miss a lost
-DataNode after 14 s, and to leave no maintenance to the middle of a point.
+The NameNode is the only front-end. It redirects every reader and writer to a DataNode, so DataNodes listen on `address`
+too. There is no authentication. Options that differ from Hadoop's defaults make the start quick, detect a lost DataNode
+after 14 s, and avoid maintenance during a point.
 """
 
 import contextlib
@@ -36,10 +36,10 @@ COPIES = {"none": 1, "replica-2": 2, "replica-3": 3}
 BLOCK = 128 * 1024**2  # bytes; Hadoop's default
 SERVER = "org.apache.hadoop.hdfs.server"
 CORE = {
-    "ipc.client.connect.retry.interval": 100,  # ms: a DataNode started before its NameNode joins at once
+    "ipc.client.connect.retry.interval": 100,  # ms; a DataNode that starts before its NameNode joins at once
     "ipc.client.connect.max.retries": 100,
-    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # no shell is asked for groups
-    # No du over all blocks.
+    "hadoop.security.group.mapping": "org.apache.hadoop.security.NullGroupsMapping",  # runs no shell for groups
+    # Does not run du over all blocks.
     "fs.getspaceused.classname": f"{SERVER}.datanode.fsdataset.impl.ReplicaCachingGetSpaceUsed",
 }
 SITE = {
@@ -48,21 +48,21 @@ SITE = {
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.heartbeat.interval": 1,  # s; a DataNode is dead after 2 x recheck + 10 x heartbeat
     "dfs.namenode.heartbeat.recheck-interval": 2000,  # ms
-    "dfs.namenode.stale.datanode.interval": 3000,  # ms: a silent one is asked last from then on
+    "dfs.namenode.stale.datanode.interval": 3000,  # ms; after this time, a silent DataNode is used last
     "dfs.namenode.avoid.read.stale.datanode": "true",
     "dfs.namenode.avoid.write.stale.datanode": "true",
-    "dfs.client.socket-timeout": 5000,  # ms; a minute by default: so long an operation would wait for one that hangs
-    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # five minutes by default: so long a copy may be lost
+    "dfs.client.socket-timeout": 5000,  # ms; a minute by default, which an operation waits for a hanging DataNode
+    "dfs.namenode.reconstruction.pending.timeout-sec": 10,  # five minutes by default, before a lost copy is replaced
     "dfs.datanode.socket.write.timeout": 5000,  # ms; eight minutes by default
     "dfs.namenode.redundancy.interval.seconds": 1,
     "dfs.namenode.safemode.extension": 0,
-    "dfs.namenode.accesstime.precision": 0,  # a read writes nothing
-    "dfs.datanode.scan.period.hours": -1,  # no maintenance in the middle of a point
+    "dfs.namenode.accesstime.precision": 0,  # so that reads do not write
+    "dfs.datanode.scan.period.hours": -1,  # no maintenance during a point
     "dfs.datanode.directoryscan.interval": -1,
-    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there may be no other one
+    "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # another DataNode may not exist
     "dfs.namenode.fs-limits.min-block-size": 4096,
 }
-# When a DataNode that is lost is noticed, by the NameNode and by those who wait for it.
+# These determine when the NameNode and waiting clients notice that a DataNode is lost.
 TIMEOUTS = (
     "dfs.heartbeat.interval",
     "dfs.namenode.heartbeat.recheck-interval",
@@ -76,29 +76,29 @@ log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.layout=org.apache.log4j.EnhancedPatternLayout
 log4j.appender.A.layout.ConversionPattern=%d %p %c{1}: %m%n%throwable{3}
 """
-FIRST_DATANODE = 4  # offset in the block of ports; three each: data, HTTP, RPC
+FIRST_DATANODE = 4  # offset in the block of ports; three ports per DataNode: data, HTTP, RPC
 ENVIRON = {"LANG": "C.UTF-8"}
 HEAP = {"namenode": 512, "datanode": 256}  # MiB
 JAVA = (
     *("-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError", "-Djava.net.preferIPv4Stack=true"),
-    *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # else WebHDFS answers 500
+    *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),  # otherwise WebHDFS answers 500
 )
 CLASSES = {"namenode": f"{SERVER}.namenode.NameNode", "datanode": f"{SERVER}.datanode.DataNode"}
-# Hadoop makes lists and URIs of paths, and a DataNode ends over a % in a URI: it takes that for a format.
+# Hadoop converts paths to lists and URIs. A DataNode crashes on a % in a URI, because it uses it as a format string.
 ODD = r"[^A-Za-z0-9_/.+@=~-]"
 
 
 class Settings(ListeningSettings):
-    """An HDFS on this machine: NameNode and DataNodes as plain Java processes, spoken to over WebHDFS."""
+    """An HDFS on this machine: NameNode and DataNodes as plain Java processes, accessed over WebHDFS."""
 
     kind: Literal["hdfs"]
     port: int = Field(
         21000,
         ge=1024,
         le=32000,
-        description="First of its ports: RPC, then WebHDFS, then three per DataNode; a block of 40.",
+        description="First port: RPC, then WebHDFS, then three per DataNode; a block of 40 ports.",
     )
-    servers: int = Field(3, ge=1, le=7, description="DataNodes.")
+    servers: int = Field(3, ge=1, le=7, description="Number of DataNodes.")
     redundancy: Literal["none", "replica-2", "replica-3"] = Field("replica-2", description="Copies of every block.")
 
 
@@ -110,8 +110,8 @@ class HDFS(Managed):
     port_block = 40
     start_timeout = 90.0
     stops = (("namenode-",), ("datanode-",))
-    java_options: tuple[str, ...] = ()  # `%s` stands for the daemon's name
-    _hurt = False  # copies were short, and some are still being made
+    java_options: tuple[str, ...] = ()  # `%s` is replaced by the daemon's name
+    _hurt = False  # copies were missing, and some are still being made
 
     @staticmethod
     def recipe(tools: Path) -> list[Part]:
@@ -119,21 +119,21 @@ class HDFS(Managed):
 
     @cached_property
     def tools(self) -> Path:
-        """Where the jars are installed."""
+        """The folder where the jars are installed."""
         return tools_folder()
 
     def require(self) -> None:
         address = self.settings.address
         self.require_servers(COPIES[self.settings.redundancy], "DataNodes")
         if ":" in address:
-            raise UserError(f"{self.place}.address", f"HDFS speaks IPv4 only, {address} is none", f"use {LOOPBACK}")
+            raise UserError(f"{self.place}.address", f"HDFS supports only IPv4, not {address}", f"use {LOOPBACK}")
         self.require_paths(ODD, self.data, self.folder, self.tools)
         self.program()
         if not install.class_path(self.tools).exists():
             raise UserError(self.place, f"Hadoop {install.HADOOP} is not installed", "run `storelab install hdfs`")
 
     def program(self) -> Path:
-        """A Java that runs Hadoop."""
+        """Return a Java that runs Hadoop."""
         found = install.java()
         if found is None:
             oldest, newest = install.OLDEST, install.NEWEST
@@ -143,7 +143,7 @@ class HDFS(Managed):
         return found
 
     def version(self) -> str:
-        """Of the jars that are installed."""
+        """Return the version of the installed jars."""
         jars = install.hdfs_folder(self.tools).glob("hadoop-hdfs-[0-9]*.jar")
         return next((p.stem.removeprefix("hadoop-hdfs-") for p in jars), "")
 
@@ -153,7 +153,7 @@ class HDFS(Managed):
         return [f"datanode-{i}" for i in range(1, self.settings.servers + 1)]
 
     def _port(self, name: str) -> int:
-        """First port of a daemon."""
+        """Return the first port of a daemon."""
         kind, _, number = name.partition("-")
         return self.settings.port + (FIRST_DATANODE + 3 * (int(number) - 1) if kind == "datanode" else 0)
 
@@ -161,7 +161,7 @@ class HDFS(Managed):
         return self._port(name) + 1
 
     def _state(self, name: str) -> str:
-        """`active` of a NameNode, `RUNNING` of a DataNode that has joined it; '' of one that does not answer."""
+        """Return `active` for a NameNode, `RUNNING` for a DataNode that has joined it, '' without an answer."""
         try:
             if name.startswith("namenode"):
                 return self._bean(name, "NameNode", "NameNodeStatus")["State"]
@@ -171,20 +171,20 @@ class HDFS(Managed):
             return ""
 
     def _bean(self, name: str, service: str, bean: str, timeout: float = 3.0) -> dict[str, Any]:
-        """Facts that a daemon tells of itself. Raises MeasurementFailed where it does not."""
+        """Return facts that a daemon reports. Raises MeasurementFailed if it does not report them."""
         try:
             path = f"/jmx?qry=Hadoop:service={service},name={bean}"
             return json.loads(network.get(self.settings.address, self._http(name), path, timeout)[1])["beans"][0]
         except (OSError, ValueError, LookupError) as error:
-            raise MeasurementFailed(f"{self.place}: {name} does not tell its {bean} ({type(error).__name__})") from None
+            raise MeasurementFailed(f"{self.place}: {name} does not report {bean} ({type(error).__name__})") from None
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """All at once: a DataNode asks for its NameNode ten times a second, and most of a start is Java's."""
+        """Start all at once: a DataNode retries its NameNode ten times a second, and Java's start takes most time."""
         return ([*front_ends, *self._datanodes()],)
 
     @cached_property
     def _files(self) -> dict[str, str]:
-        """The configuration that all daemons share, by name of file."""
+        """The configuration that all daemons share, by file name."""
         s, port = self.settings, self.settings.port
         core = CORE | {
             "fs.defaultFS": f"hdfs://{s.address}:{port}",
@@ -205,9 +205,9 @@ class HDFS(Managed):
         }
 
     def _java(self, name: str) -> tuple[str, ...]:
-        """The command of a daemon, up to the class.
+        """Return the command of a daemon, up to the class.
 
-        A sum of the settings stands in it, so that a daemon with other settings is not taken over.
+        It contains a hash of the settings, so that a daemon with other settings is not kept.
         """
         program = self.program()
         kind, settings = name.partition("-")[0], hashlib.sha256("".join(self._files.values()).encode()).hexdigest()[:8]
@@ -223,11 +223,11 @@ class HDFS(Managed):
             *(
                 "-cp",
                 f"{install.class_path(self.tools)}:{self.folder}/conf",
-            ),  # an archive of classes knows no folder in front
+            ),  # with a class archive, folders cannot come first
         )
 
     def daemon(self, name: str) -> Daemon:
-        """How `namenode-1` or `datanode-1` … runs."""
+        """Return how `namenode-1` or `datanode-1` … runs."""
         kind, address, port = name.partition("-")[0], self.settings.address, self._port(name)
         argv = (*self._java(name), CLASSES[kind]) if install.java() else ("java", CLASSES[kind])
         if kind == "namenode":
@@ -248,14 +248,14 @@ class HDFS(Managed):
     def make_ready(self) -> None:
         own = self.folder / "conf"
         for folder in (self.folder / "tmp", *(own / "webapps" / w / "WEB-INF" for w in ("hdfs", "datanode", "static"))):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the jars lack what the web servers look for
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # the web servers need them, and the jars lack them
         for name, text in self._files.items():
             (own / name).write_text(text)
         if not (self.data / "namenode" / "current" / "VERSION").exists():
             self._format()
 
     def _format(self) -> None:
-        """An empty name space, made beside its place: a format that is cut short leaves none."""
+        """Make an empty name space in a temporary folder, so that an interrupted format leaves no partial one."""
         for old in self.data.glob("namenode.new*"):
             shutil.rmtree(old)
         new = self.data / f"namenode.new-{os.getpid()}"
@@ -268,7 +268,7 @@ class HDFS(Managed):
             "-nonInteractive",
         ]
         self.daemons.logs.mkdir(parents=True, exist_ok=True)
-        path = self.daemons.logs / "format.log"  # by its log `down` knows one whose starter was killed
+        path = self.daemons.logs / "format.log"  # `down` recognises an unrecorded process by its log
         with path.open("wb") as log:
             try:
                 done = subprocess.run(
@@ -284,11 +284,12 @@ class HDFS(Managed):
                 )
             except subprocess.TimeoutExpired:
                 raise MeasurementFailed(
-                    f"{self.place}: the NameNode did not make its name space in {self.start_timeout:g} s"
+                    f"{self.place}: the NameNode did not format its name space within {self.start_timeout:g} s"
                 ) from None
         if done.returncode:
             raise MeasurementFailed(
-                f"{self.place}: the NameNode makes no name space; its log says: {self.daemons.log_tail('format')}"
+                f"{self.place}: the NameNode cannot format its name space; end of its log: "
+                f"{self.daemons.log_tail('format')}"
             )
         shutil.rmtree(self.data / "namenode", ignore_errors=True)
         new.rename(self.data / "namenode")
@@ -297,7 +298,7 @@ class HDFS(Managed):
         self._await_all()
 
     def _await_all(self, timeout: float = 60.0) -> None:
-        """Until every DataNode has just told the NameNode that it lives, and this one lets clients write."""
+        """Wait until the NameNode has recent heartbeats of all DataNodes and lets clients write."""
         end, wanted = (
             time.monotonic() + timeout,
             {f"{self.settings.address}:{self._port(n)}" for n in self._datanodes()},
@@ -316,10 +317,10 @@ class HDFS(Managed):
             time.sleep(0.05)
 
     def _serves(self, name: str) -> bool:
-        """True if a DataNode's WebHDFS comes through to the NameNode.
+        """Return True if a DataNode's WebHDFS reaches the NameNode.
 
-        It keeps its connection to a NameNode that was restarted, and the first who asks then gets an error. Asked here
-        is for a folder, or for what is not there: 404.
+        After a restart of the NameNode, the first request over its old connection fails. This request is for a folder,
+        or for a missing file, and gets 404.
         """
         path = (
             f"/webhdfs/v1/storelab-warmup?op=OPEN&user.name={user_name()}&"
@@ -331,7 +332,7 @@ class HDFS(Managed):
             return False
 
     def resume(self) -> None:
-        """After a long sleep the NameNode takes its DataNodes for dead until each has spoken."""
+        """Resume, and wait for heartbeats: after a long suspension, the NameNode considers its DataNodes dead."""
         super().resume()
         if set(self.daemons.running()) >= {"namenode-1", *self._datanodes()}:
             self._await_all()
@@ -354,26 +355,26 @@ class HDFS(Managed):
         return {name: SITE[name] for name in TIMEOUTS}
 
     def condition(self) -> Condition:
-        """As the NameNode counts blocks that have too few copies, and DataNodes that are silent."""
+        """Return the condition by the NameNode's counts of blocks with too few copies and of silent DataNodes."""
         try:
-            told = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # the others are 10 s old
-            live, dead, stale = (told[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
-            low, pending = (told[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
+            facts = self._bean("namenode-1", "NameNode", "FSNamesystemState", ASK_S)  # other beans are 10 s old
+            live, dead, stale = (facts[f"Num{k}DataNodes"] for k in ("Live", "Dead", "Stale"))
+            low, pending = (facts[f"{k}Blocks"] for k in ("LowRedundancy", "PendingReconstruction"))
         except (MeasurementFailed, LookupError):
             return Condition(DOWN, "the NameNode does not answer")
         detail = (
-            f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; blocks {low} short of copies, "
-            f"{pending} being copied"
+            f"NameNode: DataNodes {live} live, {stale} stale, {dead} dead; "
+            f"blocks {low} without enough copies, {pending} being copied"
         )
         if not live:
             return Condition(DOWN, detail)
-        # A block that is being written is `pending` too, for a moment: that is no recovery.
+        # A block that is being written is briefly `pending` too, which is not a recovery.
         self._hurt = bool(stale or low or (self._hurt and pending))
         if stale or (low and not pending):
             return Condition(DEGRADED, detail)
         return Condition(RECOVERING if self._hurt else CLEAN, detail)
 
-    # What it tells
+    # Reports
 
     def deployment(self) -> dict[str, Any]:
         program = install.java()
@@ -383,16 +384,16 @@ class HDFS(Managed):
         }
 
     def used_bytes(self) -> int | None:
-        """Disk blocks of the DataNodes' folders: all copies, with their sums and the block files' unfilled rest."""
+        """Return the allocated disk space of the DataNodes' folders: all copies, with checksums."""
         os.sync()
         folders, total = [p for p in self.data.glob("datanode-*") if p.is_dir()], 0
         for path in (p for folder in folders for p in folder.rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # deleted, or moved when its block was finished
+            with contextlib.suppress(FileNotFoundError):  # deleted, or moved because its block is complete
                 total += path.lstat().st_blocks * 512
         return total if folders else None
 
     def reclaim(self, timeout: float = 60.0) -> None:
-        """Wait until the blocks of deleted files are gone, for `timeout` seconds at most.
+        """Wait until the blocks of deleted files are removed, for up to `timeout` seconds.
 
         NameNode and DataNodes each remove them in the background.
         """
@@ -405,11 +406,11 @@ class HDFS(Managed):
             total = self._bean("namenode-1", "NameNode", "FSNamesystemState", 10.0)["BlocksTotal"]
             steady = steady + 1 if not pending and total == before else 0
             before = total
-            time.sleep(1.1)  # more than one heartbeat: these carry what is to be deleted
+            time.sleep(1.1)  # more than one heartbeat, which transports the deletions
 
 
 def configuration(properties: Mapping[str, Any]) -> str:
-    """Hadoop's XML of these properties."""
+    """Return these properties as Hadoop's XML."""
     rows = (
         f"<property><name>{escape(k)}</name><value>{escape(str(v))}</value></property>" for k, v in properties.items()
     )
@@ -417,7 +418,7 @@ def configuration(properties: Mapping[str, Any]) -> str:
 
 
 def user_name() -> str:
-    """Of whoever runs the daemons: HDFS's superuser."""
+    """Return the name of the user who runs the daemons and is therefore HDFS's superuser."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,8 +1,7 @@
-"""Accounts of a managed store: their keys and its certificate, made once and kept in its folder; what its own tools
-show of users and keys.
+"""Accounts of a managed store: keys and a certificate, made once and kept in its folder; reports of its own tools.
 
-What an evaluator meets who asks for users and their keys is asked by the coordinator, with the system's own tool,
-before the clients of a probe start. A second key that is made for the question is removed at once; no key is shown.
+The coordinator queries users and their keys with the system's own tool, before the clients of a probe start. If it
+makes a second key for a check, it removes this key at once. No key is printed.
 """
 
 import os
@@ -32,7 +31,7 @@ class _Noted:
 class Accounts:
     """Keys of the accounts of one store, and of its administrator.
 
-    `accounts.json` in the store's folder holds the keys, and how many accounts are in use.
+    `accounts.json` in the store's folder contains the keys, and the number of accounts in use.
     """
 
     def __init__(self, folder: Path, place: str, name: str):
@@ -43,7 +42,7 @@ class Accounts:
         return read_as(path, _Noted, self._restore(path)) if path.exists() else {"accounts": [], "used": 1}
 
     def _restore(self, path: Path) -> str:
-        return f"restore it, or `storelab down {self.name}` and remove {path.parent}, with the data in it"
+        return f"restore it, or run `storelab down {self.name}` and remove {path.parent}, which deletes its data"
 
     def _keep(self, name: str, value: Any) -> None:
         """Write a JSON file into the store's folder that only its owner can read."""
@@ -58,44 +57,44 @@ class Accounts:
         return self._noted()["accounts"]
 
     def used(self) -> int:
-        """Return how many accounts were ever asked for."""
+        """Return the number of accounts ever requested."""
         return self._noted()["used"]
 
     def make(self, accounts: int) -> list[dict[str, str]]:
-        """Return the keys of the first `accounts` accounts; make those that are missing."""
+        """Return the keys of the first `accounts` accounts; create the missing ones."""
         known = self.known()
         known += [_new_keys() for _ in range(len(known), accounts)]
         self._keep("accounts.json", {"accounts": known, "used": self.used()})
         return known[:accounts]
 
     def root(self) -> Credentials:
-        """Return the keys of the system's administrator, who is none of the accounts; make them once."""
+        """Return the keys of the system's administrator, which is a separate account; create them once."""
         path = self.folder / "root.json"
         if not path.exists():
             self._keep(path.name, _new_keys())
         return Credentials(**read_as(path, Credentials, self._restore(path)))
 
     def use(self, accounts: int) -> None:
-        """Note that this number of accounts is in use from now on (never fewer than before)."""
+        """Record that this number of accounts is in use from now on (never fewer than before)."""
         if accounts > self.used():
             self._keep("accounts.json", self._noted() | {"used": accounts})
 
     def credentials(self, account: int) -> Credentials:
-        """Return the keys of an account. Raises UserError where it has none."""
+        """Return the keys of an account. Raises UserError if it has none."""
         known = self.known()
         if account >= len(known):
-            problem = f"account {account} has no keys: it was never started with so many accounts"
+            problem = f"account {account} has no keys, because the store was never started with {account + 1} accounts"
             raise UserError(self.place, problem, "run `storelab up`")
         return Credentials(**known[account])
 
 
 def _new_keys() -> dict[str, str]:
-    """20 and 40 characters, as long as Amazon's: MinIO takes no longer ones."""
+    """Return keys of 20 and 40 characters, like Amazon's; MinIO does not accept longer ones."""
     return {"access_key": "SL" + secrets.token_hex(9).upper(), "secret_key": secrets.token_hex(20)}
 
 
 def make_certificate(folder: Path, names: Iterable[str]) -> None:
-    """Make a certificate of storelab's own for these addresses, once.
+    """Make a certificate for these addresses with a new authority, once.
 
     `server.pem` in the folder: the chain; `server.key`: its key; `ca.pem` verifies it.
     """

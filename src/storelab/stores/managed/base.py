@@ -1,7 +1,7 @@
-"""A store that storelab runs itself: folder, data, start in stages, warm-up, stop, suspension, faults.
+"""Base of the stores that storelab runs: folder, data, start in stages, warm-up, stop, suspension, faults.
 
-A managed store says which daemons it has and how each runs. `Managed` starts what is missing, takes over what runs as
-wanted, stops everything again when a start fails, and never touches a data folder that is not storelab's.
+A managed store defines its daemons and how each of them runs. `Managed` starts missing daemons, keeps those that run
+as configured, and stops everything again if a start fails. It never changes a data folder that storelab did not make.
 """
 
 import contextlib
@@ -33,26 +33,29 @@ if TYPE_CHECKING:
     from storelab.stores.managed.daemons import Daemons
 
 LOOPBACK = "127.0.0.1"
-MARKER = ".storelab"  # in the data folder: storelab made it
-SHARED = Path("/dev/shm")  # memory that outlives processes
+MARKER = ".storelab"  # marks a data folder that storelab made
+SHARED = Path("/dev/shm")  # files in memory that remain when processes end
 
 
 class Managed(Store):
-    """A store of daemons. folder: the store's own; data: where its data are; keyring: the keys of its accounts;
-    drives: its drives that are file systems of their own."""
+    """A store of daemons that storelab runs.
+
+    folder: the store's folder; data: folder of its data; keyring: the keys of its accounts; drives: its drives that are
+    separate file systems.
+    """
 
     managed = True
     tells_used = True
-    system = ""  # name for people
-    binary = ""  # program that tells the version; default: named after the kind
+    system = ""  # name to print
+    binary = ""  # program that prints the version; default: the kind
     installed_by = ""  # name for `storelab install`; default: the kind
     version_flag = "--version"  # of the program
-    version_pattern = r"(\S+)"  # the version is the first group in what the program then prints
-    front = "s3-"  # front-ends are the daemons whose names begin so, e.g. `s3-1`, `s3-2` …
+    version_pattern = r"(\S+)"  # its first group is the version in the output of the program
+    front = "s3-"  # prefix of the names of front-ends, e.g. `s3-1`, `s3-2` …
     most_front_ends = 1
     most_accounts = 1
     start_timeout = 20.0  # seconds until a daemon must be healthy
-    # What is stopped together, by how the daemons' names begin. Front-ends first: then nothing is in flight any more.
+    # Prefixes of the names of daemons that stop together. Front-ends stop first, so that no requests are in flight.
     stops: Sequence[tuple[str, ...]] = ()
 
     def __init__(self, name: str, settings: Any, state: Path):
@@ -71,42 +74,42 @@ class Managed(Store):
             return SHARED / f"storelab-{os.getuid()}-stores" / (f"{short_name(self.folder)}-{self.name}")
         return self.folder / "data"
 
-    # What a kind of store says of itself
+    # Defined by the kind of store
 
     def program(self) -> Path:
-        """The program that tells the version. Raises UserError that says `storelab install …` where it is missing."""
+        """Return the program that prints the version. Raises UserError with `storelab install …` if it is missing."""
         kind = self.settings.kind
         return program(self.binary or kind, self.installed_by or kind, self.place)
 
     def require(self) -> None:
-        """Raises UserError that says `storelab install …` where a program is missing, or who must run it."""
+        """Raise UserError with `storelab install …` if a program is missing, or if another user must run the store."""
         self.program()
 
     @abstractmethod
     def daemon(self, name: str) -> Daemon:
-        """How this daemon runs."""
+        """Return how this daemon runs."""
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Names of daemons in stages, in the order of their start. front_ends: names of the front-ends."""
+        """Return the names of daemons in stages, in starting order. front_ends: names of the front-ends."""
         return (front_ends,)
 
     @abstractmethod
     def make_ready(self) -> None:
-        """Folders, settings, keys in `self.folder` and `self.data`; called under the lock before anything starts.
+        """Write folders, settings and keys to `self.folder` and `self.data`.
 
-        Idempotent.
+        Called under the lock before any daemon starts. Idempotent.
         """
 
     def started(self, daemon: Daemon) -> None:
-        """Called when a daemon that was just started is healthy: what it needs before others depend on it."""
+        """Do what others need from a daemon; called when a daemon that was just started is healthy."""
 
     def make_accounts(self, accounts: int) -> None:
-        """Make the accounts 0 … n - 1 that are missing; called when all daemons run, before the warm-up."""
+        """Create the missing ones of the accounts 0 … n - 1; called when all daemons run, before the warm-up."""
 
     def warm_up_one(self, endpoint: Endpoint) -> None:
         """Do one PUT and one GET in a bucket through a front-end.
 
-        Raises UserError, MeasurementFailed where the front-end is not usable (yet).
+        Raises UserError or MeasurementFailed if the front-end is not usable (yet).
         """
         from storelab.stores.protocols import access, open_access
 
@@ -117,19 +120,19 @@ class Managed(Store):
         try:
             way.write("storelab-warmup", key, b"warm")
             if way.read("storelab-warmup", key) != b"warm":
-                raise MeasurementFailed(f"{self.place}: what was written at {endpoint.url} is not read back")
+                raise MeasurementFailed(f"{self.place}: data read from {endpoint.url} differ from what was written")
         except (access.NoSuchBucket, access.AccessRefused) as error:
             raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable ({type(error).__name__})") from None
 
     def healthy(self, daemon: Daemon) -> bool:
-        """Whether a daemon that was started earlier can stay."""
+        """Return whether a daemon that was started earlier can continue to run."""
         return daemon.healthy(3.0)
 
     def dismantle(self) -> None:
-        """Called when all daemons have stopped: remove namespaces, sockets, mounts."""
+        """Remove namespaces, sockets and mounts; called when all daemons have stopped."""
 
     def require_servers(self, copies: int, servers: str) -> None:
-        """Raises UserError where there are fewer servers than copies. servers: what they are, for people."""
+        """Raise UserError if there are fewer servers than copies. servers: the word for servers in the message."""
         if self.settings.servers < copies:
             raise UserError(
                 f"{self.place}.servers",
@@ -137,13 +140,13 @@ class Managed(Store):
                 f"set servers to {copies} or more",
             )
 
-    def require_paths(self, odd: str, *paths: Path) -> None:
-        """Raises UserError where a path has a character that the system cannot have in one. odd: regular expression."""
+    def require_paths(self, unsupported: str, *paths: Path) -> None:
+        """Raise UserError if a path has a character that matches `unsupported`, a regular expression."""
         for path in paths:
-            if found := re.search(odd, str(path)):
+            if found := re.search(unsupported, str(path)):
                 raise UserError(
                     self.place,
-                    f"{self.system} does not bear {found.group()!r} in a path: {str(path)!r}",
+                    f"{self.system} does not support {found.group()!r} in a path: {str(path)!r}",
                     "use another folder",
                 )
 
@@ -154,29 +157,29 @@ class Managed(Store):
         return self.daemons_of(self.folder)
 
     def daemons_of(self, folder: Path) -> "Daemons":
-        """The daemons that are recorded in a store's folder."""
+        """Return the daemons that are recorded in a store's folder."""
         from storelab.stores.managed.daemons import Daemons  # here: planning needs no psutil, which is slow to import
 
         return Daemons(folder, self.place)
 
     def actors(self) -> dict[str, int]:
-        """Daemons that run, and their workers."""
+        """Return name -> pid of the running daemons and their workers."""
         return self.daemons.everyone()
 
     def _number(self, name: str) -> int:
         return int(name.removeprefix(self.front))
 
     def front_ends(self) -> list[str]:
-        """Names of the front-ends that run."""
+        """Return the names of the running front-ends."""
         return sorted((n for n in self.daemons.running() if n.startswith(self.front)), key=self._number)
 
     def address(self, front_end: int) -> str:
-        """The address that the front-end of this number (from 1) listens on."""
+        """Return the address on which the front-end of this number (from 1) listens."""
         several = self.settings.front_end_addresses
         return several[(front_end - 1) % len(several)] if several else self.settings.address
 
     def endpoint(self, name: str) -> Endpoint:
-        """How clients address this front-end."""
+        """Return the endpoint of this front-end, as clients use it."""
         daemon = self.daemon(name)
         ca_file = str(self.folder / "tls" / "ca.pem") if daemon.tls else None
         host = getattr(self.settings, "advertise", None) or daemon.host
@@ -186,7 +189,9 @@ class Managed(Store):
     def endpoints(self, front_ends: int = 1) -> list[Endpoint]:
         names = self.front_ends()
         if len(names) < front_ends:
-            raise UserError(self.place, f"{front_ends} front-ends asked, {len(names)} run", "run `storelab up`")
+            raise UserError(
+                self.place, f"front-ends: {front_ends} requested, {len(names)} running", "run `storelab up`"
+            )
         return [self.endpoint(n) for n in names[:front_ends]]
 
     def most(self, axis: str) -> int:
@@ -195,22 +200,22 @@ class Managed(Store):
     # Accounts
 
     def accounts(self) -> int:
-        """How many accounts were ever asked for."""
+        """Return the number of accounts ever requested."""
         return self.keyring.used()
 
     def credentials(self, account: int = 0) -> Credentials | None:
         return self.keyring.credentials(account) if self.protocol == "s3" else None
 
     def make_keys(self, accounts: int) -> list[dict[str, str]]:
-        """Keys of the first `accounts` accounts; those that are missing are made."""
+        """Return the keys of the first `accounts` accounts; create the missing ones."""
         return self.keyring.make(accounts)
 
     def root_keys(self) -> Credentials:
-        """Keys of the system's administrator, who is none of the accounts."""
+        """Return the keys of the system's administrator, which is a separate account."""
         return self.keyring.root()
 
     def make_certificate(self) -> None:
-        """Make a certificate for the store's addresses in `tls/`, where the setting `tls` wants one."""
+        """Make a certificate for the store's addresses in `tls/` if the setting `tls` is on."""
         s = self.settings
         if getattr(s, "tls", False):
             names = [s.address, *s.front_end_addresses, *([s.advertise] if s.advertise else []), "localhost"]
@@ -219,13 +224,13 @@ class Managed(Store):
     # Start and stop
 
     def prepare(self) -> None:
-        """Raises UserError for a data folder that is not storelab's, or in use by another store."""
+        """Raise UserError if storelab did not make the data folder, or if another store uses it."""
         data, place = self.data, f"{self.place}.directory"
         if data.exists() and not (data / MARKER).exists() and any(data.iterdir()):
-            raise UserError(place, f"{data} is not empty and not made by storelab", "give an empty or a new folder")
+            raise UserError(place, f"{data} is not empty and storelab did not make it", "use an empty or a new folder")
         owner = (data / MARKER).read_text() if (data / MARKER).exists() else ""
         if owner not in ("", str(self.folder)) and self.daemons_of(Path(owner)).running():
-            raise UserError(place, f"{data} is in use by the store in {owner}", "stop that one, or give another folder")
+            raise UserError(place, f"the store in {owner} uses {data}", "stop that store, or set another folder")
         if data.parent.parent == SHARED and not self.settings.directory:
             folders.private(data.parent, f"{self.place}.backing")
         for folder in (self.folder / "run", data):
@@ -233,7 +238,7 @@ class Managed(Store):
         (data / MARKER).write_text(str(self.folder))
         if self.drives.size:
             self.drives.mount()
-            (data / MARKER).write_text(str(self.folder))  # on the drive too, where it holds all data
+            (data / MARKER).write_text(str(self.folder))  # again on the drive, if the drive is mounted at this folder
         self.make_certificate()
         self.make_ready()
 
@@ -241,7 +246,7 @@ class Managed(Store):
         for what, asked in (("front_ends", front_ends), ("accounts", accounts)):
             if not 1 <= asked <= self.most(what):
                 raise UserError(
-                    self.place, f"{asked} {what.replace('_', '-')} asked", f"1 to {self.most(what)} are possible"
+                    self.place, f"{what.replace('_', '-')}: {asked} requested", f"request 1 to {self.most(what)}"
                 )
         if there := self.daemons.elsewhere():
             return self._look(there, front_ends, accounts)
@@ -253,7 +258,7 @@ class Managed(Store):
                 self.prepare()
             except OSError as error:
                 raise UserError(
-                    f"{self.place}.directory", f"{error.filename}: {error.strerror}", "give a folder to write in"
+                    f"{self.place}.directory", f"{error.filename}: {error.strerror}", "use a writable folder"
                 ) from None
             self._resume()
             before = set(self.daemons.running())
@@ -271,22 +276,24 @@ class Managed(Store):
                 raise
 
     def _look(self, there: str, front_ends: int, accounts: int) -> None:
-        """Raises UserError where a store that runs on another host has fewer front-ends or accounts, or one of them
-        does not answer. It is used, and never started, signalled or stopped from here."""
+        """Check a store that runs on another host; it is never started, signalled or stopped from here.
+
+        Raises UserError if it has fewer front-ends or accounts, or if a front-end does not answer.
+        """
         names = self.front_ends()
         if len(names) < front_ends or self.accounts() < accounts:
             raise UserError(
                 self.place,
-                f"{front_ends} front-ends and {accounts} accounts asked, {len(names)} and {self.accounts()} are on "
-                f"{there}",
-                f"`storelab up` on {there}",
+                f"front-ends: {front_ends} requested, {len(names)} on {there}; "
+                f"accounts: {accounts} requested, {self.accounts()} on {there}",
+                f"run `storelab up` on {there}",
             )
         for name in names[:front_ends]:
             try:
                 self.warm_up_one(self.endpoint(name))
             except (UserError, MeasurementFailed, OSError) as error:
-                mend = f"`storelab up` on {there}; if that host is gone, remove {self.daemons.file}"
-                raise UserError(self.place, f"{name} on {there} does not answer: {error}", mend) from None
+                hint = f"run `storelab up` on {there}; if that host no longer exists, remove {self.daemons.file}"
+                raise UserError(self.place, f"{name} on {there} does not answer: {error}", hint) from None
 
     def _start(self, front_ends: int) -> None:
         asked = {f"{self.front}{i}" for i in range(1, front_ends + 1)}
@@ -300,15 +307,15 @@ class Managed(Store):
             for daemon in started:
                 self.daemons.wait_healthy(daemon, self.start_timeout)
                 self.started(daemon)
-            # A daemon that lost the one it talks to tries again with growing pauses: to start it again is quicker and
-            # surer.
+            # A daemon that lost its connection to another one retries with growing pauses. Restarting it is faster and
+            # more reliable.
             fresh = fresh or bool(started)
 
     def _taken_over(self, daemon: Daemon, stale: bool) -> bool:
-        """True if it runs already as wanted and is healthy; otherwise it is stopped, if it runs at all."""
+        """Return True if the daemon already runs as configured and is healthy; otherwise stop it if it runs."""
         pid = self.daemons.running().get(daemon.name) or self.daemons.adopt(daemon)
         if not pid:
-            self.daemons.sweep([daemon.name])  # workers of one that was killed still have its port
+            self.daemons.sweep([daemon.name])  # workers of a killed daemon still hold its port
             return False
         if not stale and self.daemons.records()[daemon.name]["argv"] == list(daemon.argv) and self.healthy(daemon):
             return True
@@ -316,7 +323,7 @@ class Managed(Store):
         return False
 
     def _warm_up(self) -> None:
-        """Healthy is not usable: every front-end that is not known to be warm is tried for 30 s."""
+        """Try every front-end that is not known to be warm for up to 30 s, because healthy does not mean usable."""
         end = time.monotonic() + 30
         records = self.daemons.records()
         for name in (n for n in self.front_ends() if not records.get(n, {}).get("warm")):
@@ -347,13 +354,13 @@ class Managed(Store):
             for path in (self.folder / "run").glob("*.sock"):
                 path.unlink(missing_ok=True)
             if self.settings.backing == "tmpfs" and not self.settings.directory and (self.data / MARKER).exists():
-                shutil.rmtree(self.data)  # memory is given back; the marker says that storelab made it
+                shutil.rmtree(self.data)  # free the memory; the marker proves that storelab made it
             return pids
 
     def cool(self, front_ends: int = 1, accounts: int = 1) -> Cooling:
-        """Stop all daemons, drop the pages of their files, which nobody maps then, and start them again."""
+        """Stop all daemons, drop the cached pages of their files, and start the daemons again."""
         if self.memory_only():
-            return Cooling(why=f"its data lie in memory ({self.settings.backing})")
+            return Cooling(why=f"its data are in memory ({self.settings.backing})")
         if there := self.daemons.elsewhere():
             return Cooling(why=f"its daemons run on {there}")
         stopped = len(self.down())
@@ -361,7 +368,7 @@ class Managed(Store):
         pages = PageCache([str(folder) for folder in (self.data, *images)])
         pages.drop()
         self.up(front_ends, accounts)
-        done = [f"{stopped} processes ended and started anew", f"pages of {pages.files} files dropped"]
+        done = [f"{stopped} processes stopped and restarted", f"pages of {pages.files} files dropped"]
         return Cooling(done, self.data_folders(), pages.still_cached)
 
     def suspend(self) -> None:
@@ -378,9 +385,9 @@ class Managed(Store):
     def _resume(self) -> None:
         if self.daemons.resume():
             for name in self.front_ends():
-                self.daemons.note(name, warm=False)  # its connections are to be tried before they are relied on
+                self.daemons.note(name, warm=False)  # test its connections before they are used
 
-    # State, version, room
+    # State, version, space
 
     def status(self) -> Status:
         pids, there = self.daemons.running(), self.daemons.elsewhere()
@@ -395,7 +402,7 @@ class Managed(Store):
         return Status(self.name, self.settings.kind, state, version, urls, pids, detail)
 
     def deployment(self) -> dict[str, Any]:
-        """System, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing and so on."""
+        """Return system, version, daemons by kind (name before the last '-'), front-ends, redundancy, backing etc."""
         names = list(self.daemons.running())
         kinds = [n.rpartition("-")[0] or n for n in names]
         out = {
@@ -417,7 +424,7 @@ class Managed(Store):
 
     @cached_property
     def _version(self) -> str:
-        """Asked once for each installed program; kept in the store's folder."""
+        """The version, requested once for each installed program; cached in the store's folder."""
         program, note = self.program(), self.folder / "version.json"
         stamp = [str(program), program.stat().st_mtime_ns, program.stat().st_size]
         with contextlib.suppress(UserError):
@@ -430,7 +437,7 @@ class Managed(Store):
         return version
 
     def ask_version(self, program: Path) -> str:
-        """What the program says of itself; '' where it tells none."""
+        """Return the version that the program prints; '' if it prints none."""
         done = processes.ask([program, self.version_flag], 30, environment(self.folder, {}))
         found = re.search(self.version_pattern, done.stdout + done.stderr)
         return found.group(1) if found else ""
@@ -445,11 +452,11 @@ class Managed(Store):
         return self.drives.free_bytes() if self.drives.folders() else shutil.disk_usage(existing(self.data)).free
 
     def capacity_bytes(self) -> int | None:
-        """Room for objects on empty drives of its own; None where others use its disk too."""
+        """Return the space for objects on empty drives of the store; None if it shares its disk with others."""
         return self.drives.capacity_bytes() if self.drives.folders() else None
 
     def used_bytes(self) -> int | None:
-        """Blocks that the data folder takes (sparse files count what is there), once the kernel has written all."""
+        """Return the size of the allocated blocks in the data folder, after the kernel has written all data."""
         os.sync()
         return sum(p.lstat().st_blocks * 512 for p in self.data.rglob("*")) if self.data.exists() else None
 
@@ -462,7 +469,7 @@ class Managed(Store):
         return [drives.WHOLE] if self.drives.size else []
 
     def daemon_actors(self, front_ends: int | None = None) -> list[str]:
-        """Names of all daemons, with so many front-ends (default: the most that it can have)."""
+        """Return the names of all daemons, with this number of front-ends (default: the maximum)."""
         fronts = self.front_actors(self.most_front_ends if front_ends is None else front_ends)
         return [name for stage in self.stages(fronts) for name in stage]
 
@@ -473,42 +480,44 @@ class Managed(Store):
         return [] if self.daemons.elsewhere() else super().mend()
 
     def timeouts(self) -> dict[str, Any]:
-        """Settings that say when the system notices a loss, by their own names; {} where it has none that differ."""
+        """Return the settings that determine when the system notices a loss; {} if none differs from the default."""
         return {}
 
     def link(self, actor: str, place: str) -> network.Link:
-        """The network link of a daemon. Raises UserError where it has none of its own."""
+        """Return the network link of a daemon. Raises UserError if it shares its link with another daemon."""
         if actor not in self.daemon_actors():
-            raise UserError(place, f"{actor} is a drive, and has no link", "name a daemon")
+            raise UserError(place, f"{actor} is a drive, which has no network link", "name a daemon")
         host = self.daemon(actor).host
         others = [n for n in self.daemons.running() if n != actor and self.daemon(n).host == host]
         if others and not host.startswith("127."):
             raise UserError(
-                place, f"{actor} shares its address {host} with {others[0]}", "give it one of its own, or both the act"
+                place,
+                f"{actor} shares its address {host} with {others[0]}",
+                "give it a separate address, or apply the fault to both",
             )
         return network.link_at(host, place, actor)
 
     def drive_folder(self, actor: str) -> Path | None:
-        """The folder of an actor that is, or has, a drive which it misses when it is gone."""
+        """Return the folder of the actor's drive, or of the actor if it is a drive; None if it has no such drive."""
         return self.data if self.drives.size and actor == drives.WHOLE else None
 
     def drive(self, actor: str, place: str) -> Path:
-        """The folder of an actor's drive. Raises UserError where none can be taken from it."""
+        """Return the folder of an actor's drive. Raises UserError if the drive cannot be taken away."""
         if (folder := self.drive_folder(actor)) is None:
             raise UserError(
                 place,
-                f"{actor} of store {self.name} (kind {self.settings.kind}) has no drive that can be taken from it",
+                f"{actor} of store {self.name} (kind {self.settings.kind}) has no drive that can be taken away",
                 "kill or hang a daemon instead",
             )
         return folder
 
     def require_full(self, actor: str, place: str) -> None:
-        """Raises UserError where an actor's disk cannot be filled."""
-        if actor not in self.drives.folders():  # mounted or not yet: it will be
+        """Raise UserError if an actor's disk cannot be filled."""
+        if actor not in self.drives.folders():  # such a drive can be filled once it is mounted
             drives.require_full(self.drive(actor, place), place)
 
     def fill(self, actor: str) -> str:
-        """Take all the room that an actor has; returns what there is to say of it."""
+        """Fill all the space of an actor; return what was written, for the record."""
         return f"{drives.fill(self.drive(actor, ''))} bytes"
 
     def empty(self, actor: str) -> None:
@@ -519,39 +528,39 @@ class Managed(Store):
 
     @cached_property
     def versions(self) -> dict[str, str]:
-        """Daemons that run another version than the configured one, while a fault lasts."""
+        """The daemons that run another version than the configured one, during a fault."""
         return {}
 
     @cached_property
-    def _told_versions(self) -> dict[str, str]:
+    def _known_versions(self) -> dict[str, str]:
         return {}
 
     def program_of(self, version: str) -> Path:
-        """The program of this version. Raises UserError where there is none such."""
+        """Return the program of this version. Raises UserError if it does not exist."""
         raise UserError(
             self.place,
-            f"storelab has one version of {self.system} here, and no {version}",
-            "upgrade a store of kind seaweedfs, or write the act as a `command`",
+            f"only one version of {self.system} is available here, not {version}",
+            "upgrade a store of kind seaweedfs, or write the fault as a `command`",
         )
 
     def require_version(self, version: str, place: str) -> None:
-        """Raises UserError where no daemon can be upgraded to this version."""
+        """Raise UserError if no daemon can be upgraded to this version."""
         try:
             self.program_of(version)
         except UserError as error:
             raise UserError(place, error.problem, error.mend) from None
 
     def version_of(self, actor: str) -> str:
-        """The version that a daemon runs."""
+        """Return the version that a daemon runs."""
         return self.told_version(self.versions[actor]) if actor in self.versions else self.version()
 
     def told_version(self, version: str) -> str:
-        """As the program of this version tells it; asked once, for it takes its time."""
-        if version not in self._told_versions:
-            self._told_versions[version] = self.ask_version(self.program_of(version))
-        return self._told_versions[version]
+        """Return the version as the program prints it; run the program once only, because it is slow."""
+        if version not in self._known_versions:
+            self._known_versions[version] = self.ask_version(self.program_of(version))
+        return self._known_versions[version]
 
 
 def short_name(folder: Path) -> str:
-    """A short name that is this folder's alone, the same at every call: for namespaces and for folders on tmpfs."""
+    """Return a short name that is unique to this folder and stable, for namespaces and folders on tmpfs."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""One daemon of a managed store, as it is to run."""
+"""The description of one daemon of a managed store."""
 
 import os
 import time
@@ -11,12 +11,12 @@ from storelab.stores.managed.network import answers
 
 @dataclass(frozen=True)
 class Daemon:
-    """One daemon as it is to run.
+    """One daemon and how it runs.
 
-    ports: checked to be free before the start. health: path that `ports[0]` answers with 200 when the daemon is
-    healthy (over https with `tls`), or a call that tells. grace: seconds from SIGTERM to SIGKILL. environ: what it
-    needs besides `environment`. prefix: command that enters a namespace and then becomes `argv` (exec). elsewhere:
-    `host` and `ports` belong to a network namespace of its own.
+    ports: must be free before the start. health: path to which `ports[0]` answers 200 if the daemon is healthy (over
+    https with `tls`), or a function that returns True then. grace: seconds from SIGTERM to SIGKILL. environ: variables
+    in addition to `environment`. prefix: command that enters a namespace and then executes `argv`. elsewhere: `host`
+    and `ports` are in a separate network namespace.
     """
 
     name: str
@@ -31,19 +31,19 @@ class Daemon:
     tls: bool = False
 
     def healthy(self, timeout: float = 1.0) -> bool:
-        """Whether it is healthy now. timeout: in seconds."""
+        """Return whether it is healthy now. timeout: in seconds."""
         if isinstance(self.health, str):
             return answers(self.host, self.ports[0], self.health, timeout, self.tls)
         return self.health()
 
 
 def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a store's programs: nothing of the user's but PATH. folder: the store's own."""
+    """Return the environment of a store's programs, with only PATH from the user. folder: of the store."""
     return {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder / "run"), **more}
 
 
 def within(seconds: float, good: Callable[[], bool], pause: float = 0.05) -> bool:
-    """Ask until `good()` is true, every `pause` seconds, `seconds` at most. Returns its last answer."""
+    """Call `good()` every `pause` seconds until it is true, for up to `seconds`. Return its last result."""
     end = time.monotonic() + seconds
     while not good():
         if time.monotonic() > end:

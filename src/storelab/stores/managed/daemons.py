@@ -1,9 +1,9 @@
-"""Daemons of a managed store: start, recognise, stop; the processes that belong to one.
+"""Daemons of a managed store and their processes: start, recognise, stop.
 
-Every daemon is recorded in `<folder>/daemons.json` with pid, create time and command line before anything else
-happens, and is signalled only while all three still agree: a recycled pid is never hit. Its workers, the other
-processes of its session, share its fate. Callers hold `lock()` around what changes things. A store that was started on
-another host which shares its folder is used, and never started, signalled or stopped from here.
+Every daemon is recorded in `<folder>/daemons.json` with pid, creation time and command line as soon as it starts. It is
+signalled only while all three still agree, so a recycled pid is never hit. Its workers, the other processes of its
+session, stop with it. Callers that change anything hold `lock()`. If the folder is shared and the store was started on
+another host, the store is used, but never started, signalled or stopped from here.
 """
 
 import contextlib
@@ -27,26 +27,26 @@ from storelab.core.records import write_json
 from storelab.stores.managed.daemon import Daemon, environment, within
 from storelab.stores.managed.network import free
 
-LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is moved aside when its daemon starts again
-TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process would never see the SIGTERM
-SAME_START = 30.0  # seconds: create times move with the wall clock; pid and whole command line must agree as well
-HELD_S = 1.0  # until a process that got SIGSTOP stands still
+LOG_LIMIT = 16 * 1024**2  # bytes; a longer log is renamed when its daemon starts again
+TERMINATE = (psutil.Process.terminate, psutil.Process.resume)  # a suspended process would never receive the SIGTERM
+SAME_START = 30.0  # seconds: creation times change with the wall clock; pid and command line must agree as well
+HELD_S = 1.0  # time for a process to stop after SIGSTOP
 STILL = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 class Daemons:
-    """The daemons of one store below one folder of its own. `place`: its place in the configuration, for messages."""
+    """The daemons of one store, below its folder. `place`: its place in the configuration, for messages."""
 
     def __init__(self, folder: Path, place: str):
         self.folder, self.place = folder, place
         self.file, self.logs = folder / "daemons.json", folder / "log"
-        self._children: dict[int, subprocess.Popen[bytes]] = {}  # reaped here, else a dead one stays as a zombie
+        self._children: dict[int, subprocess.Popen[bytes]] = {}  # must be reaped here, or they stay as zombies
 
     @contextlib.contextmanager
     def lock(self, timeout: float = 120.0) -> Iterator[None]:
-        """One storelab process at a time changes a store.
+        """Lock the store, because only one storelab process may change it at a time.
 
-        Raises UserError when another holds it for longer than `timeout` s.
+        Raises UserError if another process holds the lock for longer than `timeout` s.
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as f:
@@ -60,13 +60,13 @@ class Daemons:
                         raise UserError(
                             self.place,
                             "another storelab process is starting or stopping it",
-                            "wait for that one to end",
+                            "wait until that process ends",
                         ) from None
                     time.sleep(0.05)
             yield
 
     def records(self) -> dict[str, dict[str, Any]]:
-        """Name -> {pid, created, argv, grace, …} as recorded, whether it still runs or not."""
+        """Return name -> {pid, created, argv, grace, …} as recorded, running or not."""
         try:
             found: dict[str, dict[str, Any]] = json.loads(self.file.read_bytes())["daemons"]
             for record in found.values():
@@ -74,21 +74,23 @@ class Daemons:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise UserError(str(self.file), "is damaged", "stop its daemons by hand, then remove the file") from None
+            raise UserError(
+                str(self.file), "the file is damaged", "stop the daemons with `kill`, then remove the file"
+            ) from None
         return found
 
     def _write(self, records: Mapping[str, Any]) -> None:
         write_json(self.file, {"schema": 1, "daemons": dict(records)})
 
     def note(self, name: str, **facts: Any) -> None:
-        """Add facts to the record of a daemon; nothing where the file was lost meanwhile."""
+        """Add facts to the record of a daemon; do nothing if the daemon is not recorded."""
         records = self.records()
         if name in records:
             records[name].update(facts)
             self._write(records)
 
     def process(self, record: Mapping[str, Any]) -> psutil.Process | None:
-        """The recorded process if that very one still runs, on this host."""
+        """Return the recorded process if it still runs on this host."""
         if other_host({"": record}):
             return None
         child = self._children.get(record["pid"])
@@ -97,7 +99,7 @@ class Daemons:
         try:
             process = psutil.Process(record["pid"])
             if child is not None:
-                return process  # unreaped, so nobody else has its pid; its title may be changing just now
+                return process  # not reaped, so its pid is not reused; its title may just be changing
             if process.status() == psutil.STATUS_ZOMBIE or abs(process.create_time() - record["created"]) > SAME_START:
                 return None
             return process if runs_as(process.cmdline(), record["argv"]) else None
@@ -105,29 +107,29 @@ class Daemons:
             return None
 
     def elsewhere(self) -> str:
-        """The other host that these daemons run on, where several share the folder; '' where it is this one."""
+        """Return the other host on which these daemons run, if hosts share the folder; '' for this host."""
         return other_host(self.records())
 
     def running(self) -> dict[str, int]:
-        """Name -> pid of the recorded daemons that run; all of those of another host, whose pids mean nothing here."""
+        """Return name -> pid of the recorded daemons that run; on another host: of all, with the pids of that host."""
         away = self.elsewhere()
         return {name: r["pid"] for name, r in self.records().items() if away or self.process(r)}
 
     def everyone(self) -> dict[str, int]:
-        """Name -> pid of the daemons that run and of their workers, which are called `<daemon>/1` …"""
+        """Return name -> pid of the running daemons and of their workers, named `<daemon>/1` and so on."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers = workers_of(leaders.values())
         out = {name: p.pid for name, p in leaders.items()}
         return out | {f"{name}/{i}": w.pid for name, p in leaders.items() for i, w in enumerate(workers[p.pid], 1)}
 
     def family_of(self, name: str) -> list[psutil.Process]:
-        """The processes of a daemon, its leader first; none where it does not run."""
+        """Return the processes of a daemon, its leader first; [] if it does not run."""
         record = self.records().get(name)
         leader = self.process(record) if record else None
         return [leader, *workers_of([leader])[leader.pid]] if leader else []
 
     def log_tail(self, name: str, lines: int = 4) -> str:
-        """The last lines of a daemon's log that say something, on one line."""
+        """Return the last lines of a daemon's log that are not empty, joined to one line."""
         try:
             text = (self.logs / f"{name}.log").read_text(errors="replace")
         except OSError:
@@ -135,30 +137,30 @@ class Daemons:
         return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-lines:]) or "(empty log)"
 
     def check_ports(self, daemons: Iterable[Daemon]) -> None:
-        """Raises UserError that names the first port that is taken, who holds it, and the key to change."""
+        """Raise UserError for the first port in use, with the process that uses it and the setting to change."""
         for daemon in daemons:
             for port in () if daemon.elsewhere else daemon.ports:
                 try:
-                    # A process that was just killed holds its port until its last thread has ended.
+                    # A killed process holds its port until its last thread has ended.
                     usable = within(1.0, partial(free, daemon.host, port), pause=0.02)
                 except OSError as error:
                     why = (
-                        "is no address of this machine"
+                        "is not an address of this machine"
                         if error.errno == errno.EADDRNOTAVAIL
-                        else f"cannot be listened at ({error.strerror or error})"
+                        else f"cannot be used for listening ({error.strerror or error})"
                     )
                     raise UserError(f"{self.place}.address", f"{daemon.host}:{port} {why}", "use 127.0.0.1") from None
                 if not usable:
                     raise UserError(
                         f"{self.place}.port",
-                        f"port {port} of {daemon.name} is taken{holder(port)}",
-                        f"stop that, or set {self.place}.port to another block",
+                        f"port {port} of {daemon.name} is in use{holder(port)}",
+                        f"stop that process, or set {self.place}.port to another block",
                     )
 
     def adopt(self, daemon: Daemon) -> int | None:
-        """Record a daemon whose starter died too early, and return its pid; None where there is none.
+        """Record a daemon whose starter died before recording it, and return its pid; None if there is none.
 
-        It is known by exactly this command line and by its working folder.
+        It is recognised by its exact command line and its working folder.
         """
         for process in psutil.process_iter(["cmdline"]):
             with contextlib.suppress(psutil.Error):
@@ -186,7 +188,7 @@ class Daemons:
         self._write({**self.records(), daemon.name: record | this_host()})
 
     def start(self, daemon: Daemon) -> int:
-        """Start a daemon in a session of its own and record it; returns its pid.
+        """Start a daemon in a new session, record it and return its pid.
 
         Its stdin is /dev/null, its output is appended to the log.
         """
@@ -214,33 +216,33 @@ class Daemons:
         return child.pid
 
     def wait_healthy(self, daemon: Daemon, timeout: float = 20.0) -> None:
-        """Poll its health.
+        """Wait until a daemon is healthy.
 
-        Raises MeasurementFailed with the last log lines when it dies or is not healthy in `timeout` s.
+        Raises MeasurementFailed with the last log lines if it dies or is not healthy within `timeout` s.
         """
         end = time.monotonic() + timeout
         while not daemon.healthy():
             record = self.records().get(daemon.name)
             if record is None or self.process(record) is None:
                 raise MeasurementFailed(
-                    f"{self.place}: {daemon.name} ended while it started; its log says: {self.log_tail(daemon.name)}"
+                    f"{self.place}: {daemon.name} ended during its start; end of its log: {self.log_tail(daemon.name)}"
                 )
             if time.monotonic() > end:
                 raise MeasurementFailed(
-                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; its log says: "
+                    f"{self.place}: {daemon.name} is not healthy after {timeout:g} s; end of its log: "
                     f"{self.log_tail(daemon.name)}"
                 )
             time.sleep(0.02)
 
     def suspend(self) -> None:
-        """SIGSTOP to all, the last started first, before its workers; returns when they stand still."""
+        """Send SIGSTOP to all, last started first, leaders before their workers; return when they have stopped."""
         leaders = [p for r in reversed(self.records().values()) if (p := self.process(r))]
         workers = workers_of(leaders)
         for leader in leaders:
             hold([leader, *workers[leader.pid]])
 
     def resume(self) -> list[str]:
-        """SIGCONT to all; returns the names of those that were suspended."""
+        """Send SIGCONT to all and return the names of the daemons that were suspended."""
         leaders = {name: p for name, r in self.records().items() if (p := self.process(r))}
         workers, woken = workers_of(leaders.values()), []
         for name, leader in leaders.items():
@@ -251,52 +253,52 @@ class Daemons:
         return woken
 
     def stop(self, names: Iterable[str] | None = None) -> list[int]:
-        """Stop these daemons (default: all) together: SIGTERM, their grace, SIGKILL, verify; returns the pids stopped.
+        """Stop these daemons (default: all) and their workers together; return the stopped pids.
 
-        Their workers end with them. Raises MeasurementFailed if one survives; it then stays recorded.
+        Send SIGTERM, wait for the grace period, send SIGKILL, verify. Raises MeasurementFailed if a process survives; a
+        surviving daemon stays recorded.
         """
         records = self.records()
         chosen = [n for n in (records if names is None else names) if n in records]
         alive = {n: p for n in chosen if (p := self.process(records[n]))}
         workers = workers_of(alive.values())
-        self._each(alive.values(), *TERMINATE)
+        self._apply(alive.values(), *TERMINATE)
         rest = [w for group in workers.values() for w in group]
-        self._each(rest, psutil.Process.resume)
+        self._apply(rest, psutil.Process.resume)
         since = time.monotonic()
         for name, process in sorted(alive.items(), key=lambda item: records[item[0]]["grace"]):
             if not self._gone(process, since + records[name]["grace"]):
-                self._each([process, *workers[process.pid]], psutil.Process.kill)
+                self._apply([process, *workers[process.pid]], psutil.Process.kill)
         until = time.monotonic() + 0.5
         for process in rest:
             if not self._gone(process, until):
-                self._each([process], psutil.Process.kill)
+                self._apply([process], psutil.Process.kill)
         survivors = {n: p.pid for n, p in alive.items() if not self._gone(p, time.monotonic() + 10)}
         self._write({n: r for n, r in records.items() if n not in chosen or n in survivors})
         survivors |= {f"worker {w.pid}": w.pid for w in rest if not self._gone(w, time.monotonic() + 10)}
         if survivors:
             raise MeasurementFailed(
-                f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} did not end on SIGKILL"
+                f"{self.place}: {', '.join(f'{n} (pid {pid})' for n, pid in survivors.items())} survived SIGKILL"
             )
         return [p.pid for p in (*alive.values(), *rest)]
 
     def sweep(self, names: Iterable[str] | None = None) -> list[int]:
-        """Stop what daemons of these names (default: any) left behind: workers of one that was killed, one that was
-        never recorded.
+        """Stop processes that daemons of these names (default: any) left behind, and return the stopped pids.
 
-        Returns the pids stopped.
+        These are workers of killed daemons, and daemons that were never recorded.
         """
         wanted = None if names is None else set(names)
         found = [p for name, p in strays(self.logs, set(self.running().values())) if wanted is None or name in wanted]
-        self._each(found, *TERMINATE)
+        self._apply(found, *TERMINATE)
         since = time.monotonic()
         for process in found:
             if not self._gone(process, since + 5):
-                self._each([process], psutil.Process.kill)
+                self._apply([process], psutil.Process.kill)
                 self._gone(process, time.monotonic() + 10)
         return [p.pid for p in found]
 
     @staticmethod
-    def _each(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
+    def _apply(processes: Iterable[psutil.Process], *acts: Callable[[psutil.Process], None]) -> None:
         """Do this to each process that has not ended."""
         for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -304,13 +306,13 @@ class Daemons:
                     act(process)
 
     def _gone(self, process: psutil.Process, end: float) -> bool:
-        """Wait until `end` (monotonic seconds) for a process and all its threads to end: its ports are free then."""
+        """Wait until `end` (monotonic seconds) for a process and all its threads to end, which frees its ports."""
         child = self._children.get(process.pid)
         while True:
             try:
                 if child is not None:
                     gone = child.poll() is not None
-                else:  # of another parent, who may never reap it; a zombie with threads is still closing its files
+                else:  # its parent may never reap it; a zombie with threads is still closing files
                     zombie = process.status() == psutil.STATUS_ZOMBIE
                     gone = (zombie and process.num_threads() <= 1) or not process.is_running()
             except psutil.NoSuchProcess:
@@ -323,20 +325,20 @@ class Daemons:
             time.sleep(0.01)
 
 
-# Processes of a daemon: known by command line, by session, by where their output goes
+# Processes of a daemon, recognised by command line, by session, or by the target of their output
 
 
 def runs_as(cmdline: Sequence[str], argv: Sequence[str]) -> bool:
-    """True if a process of this command line is `argv`.
+    """Return True if a process with this command line runs `argv`.
 
-    Also if it is a prefix that is about to become it, or bears it in its title (nginx).
+    The command line may have a prefix before it: a wrapper that will execute it, or a process title (nginx).
     """
     have, want = " ".join(cmdline).rstrip(), " ".join(argv)
     return have == want or have.endswith(" " + want)
 
 
 def workers_of(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Process]]:
-    """Pid of each leader of a session -> the other processes of its session, oldest first.
+    """Return pid of each session leader -> the other processes of its session, oldest first.
 
     The leaders must be alive.
     """
@@ -349,9 +351,9 @@ def workers_of(leaders: Iterable[psutil.Process]) -> dict[int, list[psutil.Proce
 
 
 def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Process]]:
-    """(name of the daemon, process) of all that write to `logs`/<name>.log and read from nowhere.
+    """Return (name of the daemon, process) for all that write to `logs`/<name>.log and have /dev/null as stdin.
 
-    sessions: those that are left out.
+    sessions: sessions to ignore.
     """
     folder, out = f"{logs.resolve()}/", []
     for pid in psutil.pids():
@@ -363,7 +365,7 @@ def strays(logs: Path, sessions: Collection[int]) -> list[tuple[str, psutil.Proc
 
 
 def holder(port: int) -> str:
-    """Who listens at a TCP port, for people: ` by weed (pid 12)`; empty where the system does not tell."""
+    """Return the process that listens on a TCP port, as in ` by weed (pid 12)`; '' if it is unknown."""
     try:
         found = [
             c.pid
@@ -376,7 +378,7 @@ def holder(port: int) -> str:
 
 
 def kill(whole: Sequence[psutil.Process]) -> str:
-    """SIGKILL to a daemon and its workers; returns words for people."""
+    """Send SIGKILL to a daemon and its workers; return a text for the record."""
     for process in whole:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -384,7 +386,7 @@ def kill(whole: Sequence[psutil.Process]) -> str:
 
 
 def hold(whole: Sequence[psutil.Process]) -> str:
-    """SIGSTOP to a daemon and its workers; returns when they stand still, words for people."""
+    """Send SIGSTOP to a daemon and its workers; when they have stopped, return a text for the record."""
     end = time.monotonic() + HELD_S
     for process in whole:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -397,7 +399,7 @@ def hold(whole: Sequence[psutil.Process]) -> str:
 
 
 def wake(whole: Sequence[psutil.Process]) -> None:
-    """SIGCONT, the workers first."""
+    """Send SIGCONT, to the workers first."""
     for process in reversed(whole):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
@@ -405,14 +407,14 @@ def wake(whole: Sequence[psutil.Process]) -> None:
 
 @functools.cache
 def this_host() -> dict[str, str]:
-    """What a daemon's record says of its host: name, and boot id, which another host has not."""
+    """Return the host in a daemon's record: its name, and its boot id, which is unique to the host."""
     return {"machine": platform.node(), "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
 
 
 def other_host(records: Mapping[str, Mapping[str, Any]]) -> str:
-    """The other host that these daemons were started on; '' where it is this one.
+    """Return the other host on which these daemons were started; '' for this host.
 
-    A host that was booted anew has kept its name.
+    The boot id changes with every boot, so the host name is compared too.
     """
     own = this_host()
     others = (r["machine"] for r in records.values() if r.get("boot_id", own["boot_id"]) != own["boot_id"])

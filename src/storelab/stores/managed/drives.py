@@ -1,7 +1,7 @@
-"""Drives of a managed store: file systems of their own (setting `drive_size`), and the faults of a drive.
+"""Drives of a managed store, as separate file systems (setting `drive_size`), and the faults of a drive.
 
-The images of file systems are next to the store's data, in `<data>.drives`. They stay while the data stay: `down`
-unmounts them, and removes those in memory. Mounting needs root. A fault renames a drive away, makes it read-only or
+The images of the file systems are in `<data>.drives`, next to the store's data. They are kept as long as the data:
+`down` unmounts them, and removes those in memory. Mounting needs root. A fault renames a drive, makes it read-only or
 fills it.
 """
 
@@ -19,19 +19,20 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.host.scratch import existing, filesystem
 
-WHOLE = "drive-1"  # of a store that has all its data on one
+WHOLE = "drive-1"  # name of the drive of a store with all data on one drive
 LEAST = 64_000_000  # bytes of a drive
-BUSY_S = 10.0  # that a drive may stay busy after its daemons have ended
-MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")  # nothing later, in a point
+BUSY_S = 10.0  # time that a drive may stay busy after its daemons have ended
+# Initialise everything now, so that the kernel does nothing of it during a point.
+MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0")
 FILLER = ".storelab-filler"
 NOWHERE = "storelab-took-this-drive-away"
-LEAST_PIECE = 4096  # bytes: no file system gives smaller pieces
+LEAST_PIECE = 4096  # bytes; file systems do not allocate smaller pieces
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Drives:
-    """Drives of one managed store that are file systems of their own; none without the setting `drive_size`."""
+    """The drives of one managed store that are separate file systems; empty without the setting `drive_size`."""
 
     def __init__(self, store: Any):
         self.store = store
@@ -39,7 +40,7 @@ class Drives:
         self.place = f"{store.place}.drive_size"
 
     def folders(self) -> dict[str, Path]:
-        """Return the place of each drive, by its actor."""
+        """Return actor -> folder of each drive."""
         found = {actor: self.store.drive_folder(actor) for actor in self.store.data_actors()} if self.size else {}
         return {actor: folder for actor, folder in found.items() if folder}
 
@@ -48,20 +49,20 @@ class Drives:
         return self.store.data.with_name(f"{self.store.data.name}.drives")
 
     def require(self) -> None:
-        """Raises UserError where drives cannot be made or mounted here."""
+        """Raise UserError if drives cannot be made or mounted here."""
         if not self.size:
             return
         if os.geteuid() != 0:
-            problem = "a drive of its own is a mount, which needs root"
-            raise UserError(self.place, problem, "run as root, or leave it out")
+            problem = "a separate drive must be mounted, which needs root"
+            raise UserError(self.place, problem, "run as root, or remove the setting")
         if missing := [name for name in (MAKE[0], "mount", "umount") if not shutil.which(name)]:
             raise UserError(self.place, f"the program {missing[0]} is missing", "install e2fsprogs and mount")
         if self.size < LEAST:
-            problem = f"{units.format_size(self.size)} are too small for a drive"
-            raise UserError(self.place, problem, "give 64 MB or more")
+            problem = f"{units.format_size(self.size)} is too small for a drive"
+            raise UserError(self.place, problem, "set 64 MB or more")
 
     def mount(self) -> None:
-        """Make the images that are missing, and mount each in its place. Idempotent.
+        """Make the missing images, and mount each image at its folder. Idempotent.
 
         Raises UserError, MeasurementFailed.
         """
@@ -69,8 +70,8 @@ class Drives:
         if new := [actor for actor in folders if not self._image(actor).exists()]:
             free, needed = shutil.disk_usage(existing(self.images)).free, len(new) * size
             if needed > free:
-                told = f"{len(new)} drives of {units.human_size(size)} do not fit into {units.human_size(free)} free"
-                raise UserError(self.place, told, "make them smaller, or give another `directory`")
+                problem = f"{len(new)} drives of {units.human_size(size)} do not fit into {units.human_size(free)} free"
+                raise UserError(self.place, problem, "make them smaller, or use another `directory`")
         for actor, folder in folders.items():
             if os.path.ismount(folder):
                 continue
@@ -78,18 +79,20 @@ class Drives:
             if image.exists() and image.stat().st_size != size:
                 was = units.human_size(image.stat().st_size)
                 raise UserError(
-                    self.place, f"the data are on drives of {was}", f"set it back, or remove {image.parent}"
+                    self.place,
+                    f"the data are on drives of {was}",
+                    f"set `drive_size` to {was}, or remove {image.parent}",
                 )
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if any(p.name != ".storelab" for p in folder.iterdir()):
-                mend = "leave `drive_size` out, or give a new `directory`"
-                raise UserError(self.place, f"{folder} holds data that are on no drive of their own", mend)
+                hint = "remove `drive_size`, or use a new `directory`"
+                raise UserError(self.place, f"{folder} contains data that are not on a separate drive", hint)
             if not image.exists():
                 self._make(image, size)
             _run("mount", "-t", "ext4", "-o", "loop", str(image), str(folder))
             folder.chmod(0o700)
             with suppress(OSError):
-                (folder / "lost+found").rmdir()  # a store would take it for its own
+                (folder / "lost+found").rmdir()  # a store would treat it as its own data
 
     def _image(self, actor: str) -> Path:
         return self.images / f"{actor}.img"
@@ -97,14 +100,14 @@ class Drives:
     @staticmethod
     def _make(image: Path, size: int) -> None:
         image.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        half = image.with_suffix(".making")
-        with open(half, "wb") as f:
+        partial = image.with_suffix(".making")
+        with open(partial, "wb") as f:
             f.truncate(size)
-        _run(*MAKE, str(half))
-        half.replace(image)
+        _run(*MAKE, str(partial))
+        partial.replace(image)
 
     def unmount(self) -> None:
-        """Undo `mount`; images in memory go. Idempotent. Raises MeasurementFailed where a drive stays busy."""
+        """Undo `mount` and remove images in memory. Idempotent. Raises MeasurementFailed if a drive stays busy."""
         for folder in self.folders().values():
             end = time.monotonic() + BUSY_S
             while os.path.ismount(folder):
@@ -117,50 +120,50 @@ class Drives:
             shutil.rmtree(self.images)
 
     def in_memory(self) -> bool:
-        """Return whether the images are on tmpfs, whatever the file systems in them are called."""
+        """Return whether the images are on tmpfs, regardless of the file systems in them."""
         return bool(self.folders()) and filesystem(self.images) == "tmpfs"
 
     def free_bytes(self) -> int:
-        """Return the room for objects, as the fullest drive has it, copies taken into account."""
+        """Return the space for objects in bytes, limited by the fullest drive and without the space for copies."""
         folders = self.folders().values()
         free = min(shutil.disk_usage(f).free if os.path.ismount(f) else self.size or 0 for f in folders)
         return int(free * len(folders) / self.raw_share())
 
     def capacity_bytes(self) -> int:
-        """Return the room for objects on the empty drives."""
+        """Return the space for objects on the empty drives, in bytes."""
         folders = self.folders().values()
         usage = [shutil.disk_usage(f) for f in folders if os.path.ismount(f)]
         least = min((u.used + u.free for u in usage), default=self.size or 0)
         return int(least * len(folders) / self.raw_share())
 
     def raw_share(self) -> float:
-        """Return the raw bytes for each byte stored: `replica-N` keeps N copies, `ec-K-M` K + M shards of K."""
+        """Return the raw bytes for each stored byte: `replica-N` keeps N copies, `ec-K-M` K + M shards of size 1/K."""
         kind, *numbers = str(getattr(self.store.settings, "redundancy", "none")).split("-")
-        of = [int(n) for n in numbers]
-        return float(of[0]) if kind == "replica" else sum(of) / of[0] if kind == "ec" else 1.0
+        counts = [int(n) for n in numbers]
+        return float(counts[0]) if kind == "replica" else sum(counts) / counts[0] if kind == "ec" else 1.0
 
 
 # Faults of a drive, which is a folder
 
 
 def away(drive: Path) -> Path:
-    """Return where a drive is while it is gone: next to its place, so that renaming copies nothing."""
+    """Return the path of a drive while it is removed: next to its place, so that renaming copies nothing."""
     return drive.with_name(f".{drive.name}.away")
 
 
 def require_removable(drive: Path, how: str, place: str, own_disk: bool = False) -> None:
-    """Raises UserError where a drive cannot be taken so."""
+    """Raise UserError if a drive cannot be removed in this way."""
     if how == "read-only" and os.geteuid() != 0:
-        raise UserError(place, "a read-only drive is a mount, which needs root", "run as root, or use `how: gone`")
+        raise UserError(place, "a read-only drive needs a mount, which needs root", "run as root, or use `how: gone`")
     if how == "gone" and own_disk:
-        problem = f"{drive.name} is a file system of its own, and its place cannot be renamed"
-        raise UserError(place, problem, "use `how: read-only`, or leave `drive_size` out")
+        problem = f"{drive.name} is a mounted file system, which cannot be renamed"
+        raise UserError(place, problem, "use `how: read-only`, or remove `drive_size`")
 
 
 def remove(drive: Path, how: str) -> None:
-    """Take a drive away, all at once for whoever has it.
+    """Remove a drive, for all its users at once.
 
-    In its place stays a link that leads nowhere: a store that writes would make the folder again.
+    A dangling link takes its place, because a store that writes would create the folder again.
     """
     if how == "gone":
         away(drive).symlink_to(NOWHERE)
@@ -171,7 +174,7 @@ def remove(drive: Path, how: str) -> None:
 
 
 def give_back(drive: Path, how: str) -> None:
-    """Undo `remove`; does nothing where it is back already."""
+    """Undo `remove`; do nothing if it is undone already."""
     if how == "read-only":
         while _read_only(drive):
             _run("umount", str(drive))
@@ -183,32 +186,32 @@ def give_back(drive: Path, how: str) -> None:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Give each the other's name, in one step (renameat2(2))."""
+    """Exchange two names in one step (renameat2(2))."""
     if _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
         number = ctypes.get_errno()
-        raise MeasurementFailed(f"{one.name} cannot be renamed away: {os.strerror(number)}")
+        raise MeasurementFailed(f"{one.name} cannot be renamed: {os.strerror(number)}")
 
 
 def _read_only(drive: Path) -> bool:
-    """Return whether the last mount at this folder is one of ours: of itself, read-only."""
+    """Return whether the last mount at this folder is a read-only mount of the folder itself, made by `remove`."""
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     here = [line.split() for line in lines if line.split()[4] == str(drive).replace(" ", "\\040")]
     return bool(here) and "ro" in here[-1][5].split(",")
 
 
 def require_full(drive: Path, place: str) -> None:
-    """Raises UserError where a drive has no room of its own that could be filled."""
+    """Raise UserError if a drive shares its file system, so that it must not be filled."""
     there = drive if drive.exists() else away(drive)
     if not os.path.ismount(there):
         raise UserError(
             place,
-            f"{drive.name} lies on a disk that others use, and filling it would harm them",
-            "give the store drives of its own (`drive_size`), or leave `fill` out",
+            f"{drive.name} is on a disk that others use, and filling it would harm them",
+            "give the store separate drives (`drive_size`), or remove `fill`",
         )
 
 
 def fill(drive: Path) -> int:
-    """Take all the room that is left; return the bytes taken."""
+    """Fill all the remaining space; return the number of bytes written."""
     at, size = 0, 1 << (max(1, shutil.disk_usage(drive).total) - 1).bit_length()
     with open(drive / FILLER, "ab") as f:
         while size >= LEAST_PIECE:

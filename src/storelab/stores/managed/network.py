@@ -1,10 +1,10 @@
-"""Networks of managed stores: ports and small HTTP answers, namespaces with a link, faults of links.
+"""Networks of managed stores: ports and small HTTP requests, namespaces with a link, faults of links.
 
-A server that listens on all addresses gets a network namespace: one pair of virtual interfaces with two addresses, ours
-outside, the server's inside (`Namespace`). Several servers that talk to each other are behind one switch (`Lan`), a
-bridge in a namespace of its own; a link leads from it to this host, and one to each node. Clients on this host reach
-the servers without entering; nobody beyond this machine does. Links are slowed by tc and cut by taking their interface
-down, which needs root.
+A server that listens on all addresses gets a network namespace. A pair of virtual interfaces connects it to this host:
+our address is outside, the server's inside (`Namespace`). Several servers that communicate are behind one switch
+(`Lan`), a bridge in a separate namespace with one link to this host and one to each node. Clients on this host reach
+the servers without entering a namespace; other machines cannot reach them. tc slows links down, and a link is cut by
+setting its interface down; both need root.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from storelab.install import program
 if TYPE_CHECKING:
     import psutil
 
-NAMES = Path("/run/netns")  # where iproute2 keeps the names of namespaces
+NAMES = Path("/run/netns")  # folder where iproute2 keeps the names of namespaces
 INSIDE, SWITCH = "eth0", "sw"  # names of interfaces in namespaces
 HANDLE = "5109:"  # of our queueing discipline
 LATENCY, LEAST_BURST = "50ms", 16_384  # of a token bucket
-Link = Mapping[str, str]  # device, and the name of its namespace ('' where it is this one)
+Link = Mapping[str, str]  # device, and the name of its namespace ('' for the current one)
 
 
 def get(
@@ -44,10 +44,10 @@ def get(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> tuple[int, bytes]:
-    """Status and body of `GET http://host:port/path`, or of another method; tls: of https, whatever the certificate;
-    timeout: in seconds.
+    """Send `GET http://host:port/path`, or another method, and return status and body.
 
-    Raises OSError, also where the answer is no HTTP.
+    tls: use https without verifying the certificate; timeout: in seconds. Raises OSError, also for an answer that is
+    not HTTP.
     """
     wire = http.client.HTTPConnection(host, port, timeout=timeout)
     if tls:
@@ -64,7 +64,7 @@ def get(
 
 
 def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bool = False) -> bool:
-    """True if `get` answers 200."""
+    """Return True if `get` returns status 200."""
     try:
         return get(host, port, path, timeout, tls)[0] == 200
     except OSError:
@@ -72,7 +72,7 @@ def answers(host: str, port: int, path: str = "/", timeout: float = 1.0, tls: bo
 
 
 def free(host: str, port: int) -> bool:
-    """True if `port` can be listened at. Raises OSError where the address itself is wrong."""
+    """Return True if it is possible to listen on `port`. Raises OSError if the address itself is wrong."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -87,8 +87,8 @@ def free(host: str, port: int) -> bool:
 class Namespace:
     """A network namespace and its link.
 
-    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30 or larger;
-    place: of the store in the configuration, and kind: what installs iproute2, for messages.
+    name: of the namespace and of the outer end of its link, at most 15 characters; subnet: a /30 or larger; place: of
+    the store in the configuration, for messages; kind: name for `storelab install` of iproute2, for messages.
     """
 
     def __init__(self, name: str, subnet: str, place: str, kind: str = "xrootd"):
@@ -97,13 +97,13 @@ class Namespace:
             self.network = ipaddress.IPv4Network(subnet)
         except ValueError as error:
             raise UserError(
-                f"{place}.subnet", f"{subnet!r} is no subnet ({error})", "write it like 10.213.77.0/30"
+                f"{place}.subnet", f"{subnet!r} is not a subnet ({error})", "write it like 10.213.77.0/30"
             ) from None
         self.ours, self.server = (str(self.network.network_address + i) for i in (1, 2))
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Command that enters the namespace, and a mount namespace of its own, and becomes what follows."""
+        """The command prefix that runs a program in the namespace and in a separate mount namespace."""
         return (str(self._ip()), "netns", "exec", self.name)
 
     def _ip(self) -> Path:
@@ -121,12 +121,12 @@ class Namespace:
         return json.loads(self._run("-j", "-4", *arguments) or "[]")
 
     def exists(self) -> bool:
-        """True if any part of it is there."""
+        """Return True if any part of it exists."""
         return (NAMES / self.name).exists() or Path("/sys/class/net", self.name).exists()
 
     def processes(self) -> "list[psutil.Process]":
-        """All that run in it."""
-        import psutil  # here: planning needs none, and it is slow to import
+        """Return all processes that run in it."""
+        import psutil  # here: planning does not need it, and it is slow to import
 
         out: list[psutil.Process] = []
         try:
@@ -141,7 +141,7 @@ class Namespace:
         return out
 
     def _has(self, address: str, device: str, *where: str) -> bool:
-        """True if a device is up and has this address. where: `-n` and the namespace, of one elsewhere."""
+        """Return True if a device is up and has this address. where: `-n` and the namespace, if it is another one."""
         try:
             links = self._json(*where, "addr", "show", "dev", device)
         except (MeasurementFailed, ValueError):
@@ -151,11 +151,11 @@ class Namespace:
         )
 
     def complete(self) -> bool:
-        """True if both ends of the link are up and have their addresses."""
+        """Return True if both ends of the link are up and have their addresses."""
         return self._has(self.ours, self.name) and self._has(self.server, INSIDE, "-n", self.name)
 
     def _check_subnet(self) -> None:
-        """Raises UserError where an address or a route of this machine lies in the subnet, or it in one of theirs."""
+        """Raise UserError if the subnet overlaps with an address or a route of this machine."""
         taken = [
             (f"{a['local']}/{a['prefixlen']}", link["ifname"])
             for link in self._json("addr", "show")
@@ -170,14 +170,14 @@ class Namespace:
             ):
                 raise UserError(
                     f"{self.place}.subnet",
-                    f"{self.network} is in use ({text} at {device})",
+                    f"{self.network} is in use ({text} on {device})",
                     f"set {self.place}.subnet to another /{self.network.prefixlen}",
                 )
 
     def up(self) -> None:
-        """Make it, or what is missing of it. Idempotent.
+        """Make the namespace, or its missing parts. Idempotent.
 
-        Raises UserError where the subnet is in use, MeasurementFailed.
+        Raises UserError if the subnet is in use, MeasurementFailed if a command fails.
         """
         if self.exists() and self.complete():
             return
@@ -200,7 +200,7 @@ class Namespace:
             raise
 
     def down(self) -> None:
-        """Remove it. Idempotent; processes in it keep a namespace without a name, until they end."""
+        """Remove it. Idempotent; the namespace continues without a name until the processes in it end."""
         if Path("/sys/class/net", self.name).exists():
             self._run("link", "delete", self.name)
         if (NAMES / self.name).exists():
@@ -210,8 +210,8 @@ class Namespace:
 class Lan(Namespace):
     """Network namespaces behind one switch.
 
-    name: begins the names of its namespaces (`<name>-<node>`), and is that of the link's end on this host; nodes: all
-    that there may be; each has the same address every time.
+    name: prefix of its namespaces (`<name>-<node>`), and name of the link's end on this host; nodes: all possible
+    nodes, so that each has the same address every time.
     """
 
     def __init__(self, name: str, subnet: str, place: str, nodes: Sequence[str] = ()):
@@ -220,30 +220,30 @@ class Lan(Namespace):
         if len(hosts) <= len(nodes):
             raise UserError(
                 f"{place}.subnet",
-                f"{subnet} has {len(hosts)} addresses, and {len(nodes) + 1} are needed",
+                f"{subnet} has {len(hosts)} addresses, but {len(nodes) + 1} are needed",
                 f"write {self.network.network_address}/{32 - (len(nodes) + 2).bit_length()}",
             )
         self.addresses = dict(zip(nodes, hosts[1:], strict=False))
 
     def space(self, node: str) -> str:
-        """Name of a node's namespace."""
+        """Return the name of a node's namespace."""
         return f"{self.name}-{node}"
 
     def enter(self, node: str) -> tuple[str, ...]:
-        """Command that enters a node's namespace, and a mount namespace of its own, and becomes what follows."""
+        """Return the command prefix that runs a program in a node's namespace and a separate mount namespace."""
         return (str(self._ip()), "netns", "exec", self.space(node))
 
     def spaces(self) -> list[str]:
-        """Names of its namespaces that are there."""
+        """Return the names of its existing namespaces."""
         return sorted(p.name for p in NAMES.glob(f"{self.name}-*")) if NAMES.is_dir() else []
 
     def exists(self) -> bool:
         return bool(self.spaces()) or Path("/sys/class/net", self.name).exists()
 
     def attach(self, nodes: list[str]) -> None:
-        """Make it with these nodes, or what is missing of it. Idempotent.
+        """Make the network with these nodes, or its missing parts. Idempotent.
 
-        Raises UserError where the subnet is in use, MeasurementFailed.
+        Raises UserError if the subnet is in use, MeasurementFailed if a command fails.
         """
         bits = self.network.prefixlen
         try:
@@ -277,46 +277,46 @@ class Lan(Namespace):
         self._run("-n", space, batch="\n".join(inside) + "\n")
 
     def down(self) -> None:
-        """Remove it. Idempotent; processes in it keep a namespace without a name, until they end."""
+        """Remove it. Idempotent; a namespace continues without a name until the processes in it end."""
         if Path("/sys/class/net", self.name).exists():
             self._run("link", "delete", self.name)
         for space in self.spaces():
             self._run("netns", "delete", space)
 
 
-# Faults of a link: only a daemon with an interface of its own has one
+# Faults of a link; only a daemon with a separate interface has one
 
 
 def require_root(place: str) -> None:
     if os.geteuid() != 0:
-        raise UserError(place, "slowing or cutting a link needs root", "run as root, or leave the act out")
+        raise UserError(place, "slowing or cutting a link needs root", "run as root, or remove this fault")
 
 
 def link_at(address: str, place: str, who: str) -> Link:
-    """The link at an address of this network namespace. Raises UserError where it has none of its own."""
+    """Return the link at an address of this network namespace. Raises UserError if the link is shared."""
     if address.startswith("127.") or address in ("::1", "localhost"):
         raise UserError(
             place,
-            f"{who} listens on {address}, which all programs here share: it has no link of its own",
-            "give it an address of its own (`front_end_addresses` in a testbed), or leave the act out",
+            f"{who} listens on {address}, which all programs here share, so it has no separate link",
+            "give it a separate address (`front_end_addresses` in a testbed), or remove this fault",
         )
     for link in json.loads(_run("ip", "-j", "addr", "show") or "[]"):
         if any(a.get("local") == address for a in link.get("addr_info", [])):
             return {"device": link["ifname"], "namespace": ""}
-    raise UserError(place, f"no interface of this machine has {who}'s address {address}", "leave the act out")
+    raise UserError(place, f"no interface of this machine has {who}'s address {address}", "remove this fault")
 
 
 def require_slow(how: Mapping[str, Any], place: str) -> None:
-    """Raises UserError where this kernel cannot slow a link so: tried in a network namespace that goes at once."""
+    """Raise UserError if this kernel cannot slow a link in this way; try it in a temporary network namespace."""
     command = ["tc", "qdisc", "add", "dev", "lo", "root", *_discipline(how)]
     done = processes.ask(["unshare", "--net", *command])
     if done.returncode:
-        mend = "give `rate` alone, or use a kernel with netem" if "netem" in command else "use another kernel"
-        raise UserError(place, f"this kernel slows no link so ({processes.words(done)})", mend)
+        hint = "set only `rate`, or use a kernel with netem" if "netem" in command else "use another kernel"
+        raise UserError(place, f"this kernel cannot slow a link in this way ({processes.words(done)})", hint)
 
 
 def _discipline(how: Mapping[str, Any]) -> list[str]:
-    """The words for tc: a token bucket where only the rate is bounded."""
+    """Return the arguments for tc: a token bucket if only the rate is limited, otherwise netem."""
     rate = how.get("rate_bytes_per_s")
     bits = [f"{8 * rate}bit"] if rate else []
     if "delay_ns" not in how and "loss_percent" not in how:
@@ -329,19 +329,19 @@ def _discipline(how: Mapping[str, Any]) -> list[str]:
 
 
 def slow(link: Link, how: Mapping[str, Any]) -> None:
-    """What leaves by this link is slowed, behind whatever shapes it already."""
+    """Slow down outgoing traffic of this link, in addition to existing traffic shaping."""
     _tc(link, "qdisc", "add", "dev", link["device"], *_place(link), "handle", HANDLE, *_discipline(how))
 
 
 def _place(link: Link) -> Sequence[str]:
-    """Behind the token bucket of a shaped link, else at the root."""
+    """Return the parent of the new discipline: the token bucket of a shaped link, otherwise the root."""
     rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
     root = next((r for r in rows if r.get("root")), {})
     return ("parent", f"{root['handle']}1") if root.get("kind") == "tbf" else ("root",)
 
 
 def quick(link: Link) -> None:
-    """Undo `slow`; does nothing where it is undone."""
+    """Undo `slow`; do nothing if it is undone already."""
     rows = json.loads(_tc(link, "-j", "qdisc", "show", "dev", link["device"]) or "[]")
     for row in rows:
         if row.get("handle") == HANDLE:
@@ -350,7 +350,7 @@ def quick(link: Link) -> None:
 
 
 def routes(link: Link) -> list[str]:
-    """Routes that go when the interface does, and come not back with it."""
+    """Return the routes that are lost with the interface and do not come back with it."""
     found = _ip(link, "route", "show", "table", "all", "dev", link["device"]).splitlines()
     return [line.strip() for line in found if "proto kernel" not in line and line.strip()]
 
@@ -360,7 +360,7 @@ def cut(link: Link) -> None:
 
 
 def join(link: Link, lost: Sequence[str]) -> None:
-    """Undo `cut`. lost: the `routes` that it had."""
+    """Undo `cut`. lost: the link's `routes` before the cut."""
     _ip(link, "link", "set", link["device"], "up")
     for route in lost:
         _ip(link, "route", "replace", *route.split(), "dev", link["device"])

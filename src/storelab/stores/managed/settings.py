@@ -1,4 +1,4 @@
-"""Settings that managed stores share. Words for redundancy: `none`, `replica-N`, `ec-K-M`."""
+"""Settings that managed stores share. Values of redundancy: `none`, `replica-N`, `ec-K-M`."""
 
 from typing import Annotated, Any, Literal
 
@@ -7,23 +7,23 @@ from pydantic import Field
 from storelab.core.config_types import Closed, FolderPath, Host, Once, Size, at_least
 
 DISK = "`disk`: below `state` or in `directory`; `tmpfs`: in memory, below `scratch`."
-# Of some stores: `tls: Boolean = TLS` where front-ends may speak https, `drive_size: DriveSize = DRIVE_SIZE` where
-# drives may be file systems of their own.
-TLS: Any = Field(False, description="Front-ends speak https, with a certificate of storelab's own.")
+# For some stores: `tls: Boolean = TLS` if front-ends can use https, `drive_size: DriveSize = DRIVE_SIZE` if drives can
+# be separate file systems.
+TLS: Any = Field(False, description="Front-ends use https, with a certificate that storelab makes.")
 DriveSize = Annotated[Size | None, at_least("1 MiB")]
 DRIVE_SIZE: Any = Field(
     None,
     description=(
-        "Each of its drives becomes a file system of its own of this size (an image that is mounted, which needs "
-        "root): it can be filled, and its fill level swept. Default: they share the disk of their folder."
+        "Each drive becomes a separate file system of this size (a mounted image, which needs root), so that it "
+        "can be filled, and its fill level can be an axis. Default: drives share the disk of their folder."
     ),
 )
 
 
 class ManagedSettings(Closed):
-    """What all stores have that storelab starts and stops on this machine."""
+    """Settings of all stores that storelab starts and stops on this machine."""
 
-    directory: FolderPath | None = Field(None, description="Where its data lie; default: below `state`.")
+    directory: FolderPath | None = Field(None, description="Folder of its data; default: below `state`.")
     backing: Literal["disk", "tmpfs"] = Field("disk", description=DISK)
     read_only: Literal[False] = Field(False, description="A managed store is never read-only.")
 
@@ -32,7 +32,7 @@ class ListeningSettings(ManagedSettings):
     """A managed store whose front-ends listen on an address of this machine."""
 
     address: Host = Field(
-        "127.0.0.1", description="Address that its front-ends listen on; its other daemons stay on 127.0.0.1."
+        "127.0.0.1", description="Address on which its front-ends listen; its other daemons stay on 127.0.0.1."
     )
     front_end_addresses: Annotated[list[Host], Once] = Field(
         default_factory=list,
@@ -41,6 +41,4 @@ class ListeningSettings(ManagedSettings):
             "versitygw, Garage)."
         ),
     )
-    advertise: Host | None = Field(
-        None, description="Host name or address that clients are told in place of `address`."
-    )
+    advertise: Host | None = Field(None, description="Host name or address that clients get instead of `address`.")

@@ -1,7 +1,7 @@
-"""Who uses a managed store now: the last one out stops it.
+"""Processes that use a managed store now; the last one to finish stops the store.
 
-Whoever measures holds a lock on a file of its own, `<state>/<store>.users/<pid>`; the kernel releases it with the
-process, kill -9 included.
+Each process that measures locks its file `<state>/<store>.users/<pid>`. The kernel releases the lock with the process,
+even after kill -9.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ def _folder(state: Path, store: str) -> Path:
 
 
 def use(state: Path, stores: Iterable[str]) -> None:
-    """From now on until it ends, this process uses these stores."""
+    """Record that this process uses these stores until it ends."""
     for name in stores:
         path = _folder(state, name) / str(os.getpid())
         if path in _held:
@@ -35,7 +35,7 @@ def use(state: Path, stores: Iterable[str]) -> None:
 
 
 def others(state: Path, store: str) -> list[int]:
-    """Processes that use a store, without this one and those that it descends from."""
+    """Return the pids of processes that use a store, without this one and its parents."""
     own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     found = []
     for path in sorted(_folder(state, store).glob("*")):

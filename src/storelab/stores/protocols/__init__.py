@@ -1,6 +1,6 @@
-"""How storelab itself speaks with a store: endpoint and credentials, access over S3, files, WebDAV, WebHDFS.
+"""storelab's own access to stores: endpoint and credentials, access over S3, files, WebDAV, WebHDFS.
 
-May import: `host`, `core`. Client processes import this package: what is slow to import comes late.
+May import: `host`, `core`. Client processes import this package, so slow modules are imported inside functions.
 """
 
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 def open_access(
     endpoint: "Endpoint", credentials: "Credentials | None", place: str, read_only: bool = False
 ) -> "Access":
-    """Return the access that fits an endpoint's protocol.
+    """Return the access for an endpoint's protocol.
 
-    place: place in the configuration, for messages; read_only: what would write raises UserError.
+    place: place in the configuration, for messages; read_only: writing raises UserError.
     """
     if endpoint.protocol == "s3":
         from storelab.stores.protocols.s3 import S3Access

@@ -1,7 +1,7 @@
-"""What storelab itself does in a store, outside of every measurement, whatever the protocol.
+"""storelab's own access to a store, outside of measurements, independent of the protocol.
 
-Buckets are buckets of S3, or folders of a file system; keys lie below them. `workloads/staging/buckets.py` rests on
-this interface alone.
+Buckets are buckets of S3, or folders of a file system; keys are below them. `workloads/staging/buckets.py` uses only
+this interface.
 """
 
 from abc import ABC, abstractmethod
@@ -13,18 +13,18 @@ from storelab.host import patience
 
 T = TypeVar("T")
 
-# Whether storelab wrote an object: name of the bucket, whole key, bytes (None where nobody knows them).
+# Return whether storelab wrote an object: (name of the bucket, whole key, bytes or None if unknown).
 Ours = Callable[[str, str, int | None], bool]
 
 # Kinds of entries.
 OBJECT, OLD_VERSION, DELETE_MARKER, UPLOAD = "object", "old version", "delete marker", "unfinished upload"
-UNLISTED = "unfinished uploads"  # that the server does not list for this account
+UNLISTED = "unfinished uploads"  # which the server does not list for this account
 
 
 class Entry(NamedTuple):
-    """A thing in a bucket that a deletion removes, or leaves.
+    """An entry of a bucket that a deletion removes or leaves.
 
-    size: None where it is not known. id: of a version or of an unfinished upload.
+    size: None if unknown; id: of a version or of an unfinished upload.
     """
 
     key: str
@@ -34,9 +34,9 @@ class Entry(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How a bucket keeps what was deleted: `versioning` is '', 'Enabled' or 'Suspended'.
+    """How a bucket keeps deleted data: `versioning` is '', 'Enabled' or 'Suspended'.
 
-    lock: '' without object lock, 'on' without a default retention, else mode and time of it.
+    lock: '' without object lock, 'on' without a default retention, otherwise its mode and time.
     """
 
     versioning: str = ""
@@ -47,51 +47,49 @@ class Retention(NamedTuple):
         """Return what this means for the objects of a campaign; '' for a bucket that keeps nothing."""
         out = []
         if self.versioning:
-            out.append(f"versioning is {self.versioning}: overwritten and deleted objects take space until `clean`")
+            out.append(f"versioning is {self.versioning}: overwritten and deleted objects use space until `clean`")
         if self.lock not in ("", "on"):
-            out.append(
-                f"object lock ({self.lock}): what storelab writes cannot be deleted before, and stays until then"
-            )
+            out.append(f"object lock ({self.lock}): what storelab writes cannot be deleted earlier")
         elif self.lock:
             out.append("object lock is on without a default retention: `clean` can delete what storelab writes")
         if self.mfa_delete:
-            out.append("MFA delete is on: `clean` cannot delete versions, and what storelab writes stays")
+            out.append("MFA delete is on: `clean` cannot delete versions, so what storelab writes remains")
         return "; ".join(out)
 
     def reason(self) -> str:
-        """Return why the server may refuse to delete a version; '' where the bucket gives no reason."""
+        """Return why the server may refuse to delete a version; '' if the bucket gives no reason."""
         return "object lock" if self.lock else "MFA delete" if self.mfa_delete else ""
 
 
 class NoSuchBucket(MeasurementFailed):
-    """The bucket is not there."""
+    """The bucket does not exist."""
 
     def __init__(self, bucket: str = "", place: str = "the store"):
         name = f" {bucket!r}" if bucket else ""
-        super().__init__(f"{place}: NoSuchBucket: the bucket{name} is not there; run `storelab stage --again`")
+        super().__init__(f"{place}: NoSuchBucket: the bucket{name} does not exist; run `storelab stage --again`")
 
 
 class BucketExists(Exception):
-    """The bucket was made by someone meanwhile."""
+    """The bucket exists already."""
 
 
 class StillHolds(MeasurementFailed):
-    """The bucket is not empty: it is left alone. `first`: one of the keys in it."""
+    """The bucket is not empty and is therefore kept. `first`: one of the keys in it."""
 
     def __init__(self, place: str, first: str):
-        super().__init__(f"{place} still holds {first!r}: it is left alone")
+        super().__init__(f"{place} still contains {first!r} and is kept")
         self.first = first
 
 
 class AccessRefused(Exception):
-    """The server answers 403: the bucket is of someone else, or the account may not."""
+    """The server answers 403: the bucket belongs to another account, or the account lacks rights."""
 
 
 class Access(ABC):
-    """One account's way into a store through one front-end. Thread-safe.
+    """Access of one account to a store through one front-end. Thread-safe.
 
-    All methods raise UserError where a person can mend it, MeasurementFailed where the system fails, besides what they
-    name. `place`: place in the configuration, for messages.
+    All methods raise UserError if the user can fix the problem, MeasurementFailed if the system fails, in addition to
+    the errors that they name. `place`: place in the configuration, for messages.
     """
 
     place: str
@@ -99,66 +97,65 @@ class Access(ABC):
 
     @abstractmethod
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
-        """Return the object, or its first `most` bytes; None where it is absent.
+        """Return the object, or its first `most` bytes; None if it does not exist.
 
         Raises NoSuchBucket, AccessRefused.
         """
 
     @abstractmethod
     def write(self, bucket: str, key: str, data: bytes) -> None:
-        """A whole object, replaced where it is there. Raises NoSuchBucket, AccessRefused."""
+        """Write a whole object; replace an existing one. Raises NoSuchBucket, AccessRefused."""
 
     @abstractmethod
     def keys(self, bucket: str, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield (key, bytes) of every object whose key begins with `prefix`.
 
-        Raises NoSuchBucket, and MeasurementFailed where the server lists only a part of them.
+        Raises NoSuchBucket, and MeasurementFailed if the listing is incomplete.
         """
 
     @abstractmethod
     def delete(self, bucket: str, keys: Sequence[str]) -> None:
-        """Remove these objects, `deletes_at_once` at most."""
+        """Remove these objects, at most `deletes_at_once`."""
 
     @abstractmethod
     def bucket_names(self) -> list[str]:
-        """All buckets that this account sees."""
+        """Return all buckets that this account sees."""
 
     @abstractmethod
     def prefixes(self, bucket: str, above: str) -> list[str]:
-        """The keys' beginnings below `above` (which ends in '/') up to the next '/', e.g. `a/b/` of `a/b/c`."""
+        """Return the prefixes of keys below `above` (which ends in '/') up to the next '/', e.g. `a/b/` of `a/b/c`."""
 
     @abstractmethod
     def make_bucket(self, bucket: str) -> None:
-        """Raises BucketExists."""
+        """Make a bucket. Raises BucketExists."""
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> None:
-        """Remove a bucket without objects and versions; empty folders in it go too. Raises StillHolds."""
+        """Remove a bucket without objects and versions, and empty folders in it. Raises StillHolds."""
 
     def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
-        """Yield all that takes space below `prefix`: objects, and in S3 old versions, delete markers and unfinished
-        uploads.
+        """Yield all entries that use space below `prefix`.
 
-        Raises as `keys`.
+        These are objects, and in S3 also old versions, delete markers and unfinished uploads. Raises like `keys`.
         """
         return (Entry(key, size) for key, size in self.keys(bucket, prefix))
 
     def remove(self, bucket: str, entries: Sequence[Entry]) -> Mapping[Entry, str]:
-        """Delete these entries, `deletes_at_once` at most; return what the server refuses, with its error code."""
+        """Delete these entries, at most `deletes_at_once`; return refused entry -> error code of the server."""
         self.delete(bucket, [entry.key for entry in entries])
         return {}
 
     def retention(self, bucket: str) -> Retention:
-        """Return how the bucket keeps what was deleted, as far as the server says."""
+        """Return how the bucket keeps deleted data, as far as the server reports it."""
         return Retention()
 
     def held_by(self, bucket: str, entry: Entry) -> str:
-        """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if not known."""
+        """Return what protects this version from deletion, such as `GOVERNANCE until 2026-12-01`; '' if unknown."""
         return ""
 
 
 class PatientAccess(Access):
-    """An access in which whatever moves nothing for 60 s ends with MeasurementFailed (`host/patience.py`)."""
+    """An access whose calls raise MeasurementFailed after 60 s without progress (`host/patience.py`)."""
 
     def __init__(self, way: Access):
         self.way, self.place, self.deletes_at_once = way, way.place, way.deletes_at_once
@@ -197,7 +194,7 @@ class PatientAccess(Access):
         return self._call(f"deleting {len(entries)} objects of {bucket}", lambda: self.way.remove(bucket, entries))
 
     def retention(self, bucket: str) -> Retention:
-        return self._call(f"looking at bucket {bucket}", lambda: self.way.retention(bucket))
+        return self._call(f"inspecting bucket {bucket}", lambda: self.way.retention(bucket))
 
     def held_by(self, bucket: str, entry: Entry) -> str:
-        return self._call(f"looking at {bucket}/{entry.key}", lambda: self.way.held_by(bucket, entry))
+        return self._call(f"inspecting {bucket}/{entry.key}", lambda: self.way.held_by(bucket, entry))

@@ -1,9 +1,9 @@
-"""The environment of every process that talks to a store, and the one rule for proxies.
+"""The environment of every process that accesses a store, and the one rule for proxies.
 
 botocore, object_store, s5cmd, fsspec, requests and Go read different variables and files of the user, and interpret
-them differently. A client would then measure another server, or send other requests, than the record names. So clients
-and staging get an environment without any of them. Each option is passed explicitly. Standard library only: client
-processes import it.
+them differently. A client would then measure another server, or send other requests, than the record says. Therefore
+clients and staging get an environment without these variables, and each option is passed explicitly. Standard library
+only: client processes import it.
 """
 
 import os
@@ -14,19 +14,19 @@ from urllib.parse import urlsplit
 from storelab.core.errors import UserError
 from storelab.stores.protocols.endpoint import LOOPBACK, Credentials, Endpoint
 
-FAMILIES = ("AWS_", "BOTO", "S3_", "FSSPEC", "DAVIX_")  # how names of dropped variables begin
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")  # also dropped, in small or capital letters
+FAMILIES = ("AWS_", "BOTO", "S3_", "FSSPEC", "DAVIX_")  # prefixes of the names of dropped variables
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")  # also dropped, in lower or upper case
 SINGLE = (
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "NETRC", "GODEBUG"),
     *("GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GOTRACEBACK"),
-    "REQUEST_METHOD",  # Go takes a process with this one for a CGI script
+    "REQUEST_METHOD",  # Go treats a process with this variable as a CGI script
 )
-RUNTIMES = ("PYTHON", "TOKIO_", "RUST_", "MALLOC_")  # how variables begin that can slow a client down
-PYTHON_KEPT = (  # where things are, and how text is written
+RUNTIMES = ("PYTHON", "TOKIO_", "RUST_", "MALLOC_")  # prefixes of variables that can slow a client down
+PYTHON_KEPT = (  # paths, and the encoding of text
     *("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
     *("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONIOENCODING"),
 )
-# Where the libraries would look for files of the user.
+# Files of the user that the libraries would read.
 FILES = {
     "AWS_CONFIG_FILE": os.devnull,
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -34,12 +34,12 @@ FILES = {
     "FSSPEC_CONFIG_DIR": os.devnull,
     "NETRC": os.devnull,
 }
-KEPT = "STORELAB_PROXY_"  # and a name of PROXIES: what a client knows of the user's proxies
+KEPT = "STORELAB_PROXY_"  # prefix before a name of PROXIES: passes the user's proxies to clients
 PROXY = re.compile(r"https?://(?:[^@/\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?/?")
 
 
 def explicit(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without the variables that redirect, change or slow down requests. Keys are dropped too."""
+    """Return `environ` without the variables that redirect, change or slow down requests, and without keys."""
     kept = {name: value for name, value in environ.items() if not _dropped(name)}
     return kept | FILES
 
@@ -50,7 +50,7 @@ def _dropped(name: str) -> bool:
 
 
 def client(environ: Mapping[str, str], endpoint: Endpoint, keys: Credentials | None) -> dict[str, str]:
-    """Return the environment of a program for one endpoint: keys, region, CA and proxy are as storelab has them."""
+    """Return the environment of a program for one endpoint, with storelab's keys, region, CA and proxy."""
     way = proxy(endpoint, environ)
     ways = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), way) if way else {}
     trust = {"AWS_CA_BUNDLE": endpoint.ca_file} if endpoint.ca_file else {}
@@ -58,14 +58,14 @@ def client(environ: Mapping[str, str], endpoint: Endpoint, keys: Credentials | N
 
 
 def kept(ends: Iterable[Endpoint], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what clients of these endpoints need to apply the rule: nothing, unless one of them may use a proxy."""
+    """Return what clients of these endpoints need to apply the rule; {} if none of them may use a proxy."""
     if not any(proxy(end, environ) for end in ends):
         return {}
     return {KEPT + name.upper(): value for name in PROXIES if (value := _user(name, environ))}
 
 
 def _user(name: str, environ: Mapping[str, str]) -> str:
-    """A proxy variable of the user; a client finds it under storelab's own name."""
+    """Return a proxy variable of the user; in clients it has storelab's name."""
     return environ.get(KEPT + name.upper()) or environ.get(name) or environ.get(name.upper()) or ""
 
 
@@ -73,12 +73,12 @@ def proxy(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> str | 
     """Return the URL of the proxy that every client of this endpoint uses, or None.
 
     With `proxy: environment`, `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` decide (a name in `no_proxy`
-    stands for its subdomains too). Loopback is never reached through a proxy. The URL may hold a password.
+    includes its subdomains). Loopback is never reached through a proxy. The URL may contain a password.
 
     Raises
     ------
     UserError
-        The variable holds no URL of an HTTP proxy.
+        The variable is not the URL of an HTTP proxy.
     """
     parts = urlsplit(endpoint.url)
     if endpoint.proxy != "environment" or LOOPBACK.match(parts.hostname or ""):
@@ -103,5 +103,5 @@ def shown(url: str) -> str:
 
 
 def named(endpoint: Endpoint) -> str:
-    """Return what the record says of the proxy: `none`, or its URL without user and password."""
+    """Return the proxy for the record: `none`, or its URL without user and password."""
     return shown(way) if (way := proxy(endpoint)) else "none"

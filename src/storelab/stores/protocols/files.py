@@ -25,12 +25,12 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/></prop></propfind>'
 CONNECTIONS = 16
-AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # methods that do the same when done twice
+AGAIN = frozenset({"GET", "PUT", "DELETE", "PROPFIND"})  # idempotent methods
 UNREACHABLE = (
     *("refused", "connecterror", "connection error", "connection aborted", "connection reset", "socket error"),
     *("unreachable", "no route", "timed out", "timeout", "expired"),
 )
-# What a person mends: signs of it in a library's message, the key in the store's settings, the problem, the mend.
+# Problems that the user can fix: signs in a library's message, the key in the store's settings, the problem, the hint.
 MISTAKES = (
     (
         ("certificate", "sslerror", "tls error", "[ssl"),
@@ -48,14 +48,14 @@ MISTAKES = (
     (
         ("http 401", "unauthorized", "auth failed"),
         "",
-        "the server asks for credentials (401)",
+        "the server requires credentials (401)",
         "set the store's `token`, or get a proxy or ticket first",
     ),
 )
 
 
 class FilesAccess(Access):
-    """Buckets are folders below the endpoint's URL; keys are paths below them.
+    """Access to folders: buckets are folders below the endpoint's URL; keys are paths below them.
 
     `read_only`: writing raises UserError.
     """
@@ -64,7 +64,7 @@ class FilesAccess(Access):
 
     def __init__(self, endpoint: Endpoint, place: str, read_only: bool = False):
         self.endpoint, self.place, self.read_only = endpoint, place, read_only
-        if endpoint.protocol == "http":  # HTTP alone cannot list: WebDAV does
+        if endpoint.protocol == "http":  # listing needs WebDAV
             self.fs: Any = WebDav(endpoint)
             self.base = ""
         else:
@@ -76,18 +76,18 @@ class FilesAccess(Access):
     @contextmanager
     def _explained(self, writing: bool = False) -> Iterator[None]:
         if writing and self.read_only:
-            raise UserError(self.place, "this would write to a read-only store", "set the store's `read_only` to false")
+            raise UserError(self.place, "writing to a read-only store is refused", "set its `read_only` to false")
         try:
             yield
         except (UserError, MeasurementFailed, NoSuchBucket, BucketExists, AccessRefused):
             raise
-        except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
+        except Exception as error:  # noqa: BLE001 - every protocol's library raises its own classes
             if isinstance(error, PermissionError) or "[3010]" in str(error):  # XRootD's number
                 raise AccessRefused(_line(error)) from None
             raise explain(error, self.endpoint, self.place) from None
 
     def _present(self, path: str) -> bool:
-        """exists() of some file systems answers False to a refused connection: ask for the facts instead."""
+        """Return whether a path exists, by `info`: `exists` of some file systems is False if the connection fails."""
         try:
             self.fs.info(path)
             return True
@@ -97,7 +97,7 @@ class FilesAccess(Access):
             raise
 
     def holds(self, bucket: str, key: str = "") -> bool:
-        """Whether this object (or, without a key, this bucket) is there."""
+        """Return whether this object (or, without a key, this bucket) exists."""
         with self._explained():
             return self._present(self._path(bucket, key))
 
@@ -122,7 +122,7 @@ class FilesAccess(Access):
             return f.read() if most is None else f.read(most)
 
     def write(self, bucket: str, key: str, data: bytes) -> None:
-        """Folders are made when they prove to be missing: most servers make them themselves."""
+        """Write an object; make its folders only after a failure, because most servers make them automatically."""
         with self._explained(writing=True):
             self._bucket(bucket)
             path = self._path(bucket, key)
@@ -142,7 +142,7 @@ class FilesAccess(Access):
             with self.fs.open(path, "wb") as f:
                 f.write(data)
             return
-        temporary = f"{path}.{uuid.uuid4().hex[:12]}.storelab-tmp"  # a whole file or nothing
+        temporary = f"{path}.{uuid.uuid4().hex[:12]}.storelab-tmp"  # makes the write atomic
         try:
             with self.fs.open(temporary, "wb") as f:
                 f.write(data)
@@ -155,7 +155,7 @@ class FilesAccess(Access):
     def _make_folders(self, path: str) -> None:
         if self.endpoint.protocol != "http":
             self.fs.makedirs(path, exist_ok=True)
-        elif not self._present(path):  # MKCOL makes one level at a time
+        elif not self._present(path):  # MKCOL makes one level only
             if above := posixpath.dirname(path):
                 self._make_folders(above)
             with suppress(FileExistsError):
@@ -176,9 +176,7 @@ class FilesAccess(Access):
                     raise
                 for entry in entries:
                     name = entry["name"].rstrip("/")
-                    if (
-                        entry["type"] == "directory" and name == folder
-                    ):  # XRootD's answer where it may not look into a folder
+                    if entry["type"] == "directory" and name == folder:  # XRootD's answer if it cannot read a folder
                         raise PermissionError(f"folder {name} cannot be listed")
                     key = ("/" + name.lstrip("/")).partition("/" + root.lstrip("/"))[2]
                     if not key.startswith(prefix) and not prefix.startswith(key + "/"):
@@ -231,7 +229,7 @@ class FilesAccess(Access):
         for entry in self.fs.ls(path, detail=True):
             if entry["type"] != "directory":
                 raise StillHolds(f"{self.place}: folder {path}", posixpath.basename(entry["name"]))
-            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer where it may not look into a folder
+            if entry["name"].rstrip("/") == path.rstrip("/"):  # XRootD's answer if it cannot read a folder
                 raise PermissionError(f"folder {path} cannot be listed")
             self._drop(entry["name"].rstrip("/"))
         if self.endpoint.protocol == "webhdfs":
@@ -241,7 +239,7 @@ class FilesAccess(Access):
 
 
 def absent(error: OSError) -> bool:
-    """Whether it says that something is not there, which XRootD's client tells by text alone."""
+    """Return whether an error means that a path does not exist; XRootD's client reports that by text only."""
     text = str(error).lower()
     return (
         isinstance(error, FileNotFoundError | NotADirectoryError)
@@ -258,19 +256,19 @@ def _line(error: Exception) -> str:
 
 
 def explain(error: Exception, endpoint: Endpoint, place: str) -> UserError | MeasurementFailed:
-    """The exception to raise instead of what a file system's library threw."""
+    """Return the exception to raise instead of an error of a file system's library."""
     parts, text = urlsplit(endpoint.url), _line(getattr(error, "reason", None) or error)  # urllib3 wraps the reason
     host = f"{parts.scheme}://{parts.netloc}"
     if endpoint.protocol == "file":
         return MeasurementFailed(f"{place}: {text[:200]}")
-    for signs, key, problem, mend in MISTAKES:
+    for signs, key, problem, hint in MISTAKES:
         if any(sign in text.lower() for sign in signs):
-            return UserError(f"{place}{key}", problem.format(host=host, text=text[:120]), mend)
+            return UserError(f"{place}{key}", problem.format(host=host, text=text[:120]), hint)
     return MeasurementFailed(f"{place}: {text[:200]}")
 
 
 def _begin(answer: urllib3.BaseHTTPResponse, whole: bool) -> bytes:
-    """The first bytes of a body."""
+    """Return the first bytes of a body."""
     if whole:
         return answer.data[:500]
     data = answer.read(500)
@@ -279,14 +277,14 @@ def _begin(answer: urllib3.BaseHTTPResponse, whole: bool) -> bytes:
 
 
 class WebDav:
-    """WebDAV as far as storelab needs it: facts, lists, whole objects, folders.
+    """WebDAV as far as storelab needs it: metadata, lists, whole objects, folders.
 
-    What servers do differently is dealt with here. No proxies; a request that finds its idle connection closed is tried
-    once more. Names are like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/' at
-    either end. Thread-safe.
+    It handles differences between servers. It uses no proxies. A request that finds its idle connection closed is
+    retried once. Names are like those of fsspec's file systems. Paths are relative to the endpoint's URL, without '/'
+    at either end. Thread-safe.
 
     Raises FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError, OSError (any other status), and
-    urllib3's exceptions where no answer comes.
+    urllib3's exceptions if there is no answer.
     """
 
     def __init__(self, endpoint: Endpoint):
@@ -303,7 +301,7 @@ class WebDav:
     def _ask(
         self, method: str, path: str, body: bytes | None = None, whole: bool = True, **headers: str
     ) -> urllib3.BaseHTTPResponse:
-        """The answer; with `whole`, its body has been read."""
+        """Send a request and return the answer; with `whole`, its body has been read."""
         answer = self.pool.request(
             method,
             f"{self.url}/{quote(path)}",
@@ -314,20 +312,20 @@ class WebDav:
         )
         if answer.status < 300:
             return answer
-        said = " ".join(re.sub(r"<[^>]*>", " ", _begin(answer, whole).decode(errors="replace")).split())[:100]
-        text = f"HTTP {answer.status} to {method} {self.url}/{path}" + (f" ({said})" if said else "")
-        if "not a directory" in said:  # XrdHttp answers 500 where others answer 404
+        body_text = " ".join(re.sub(r"<[^>]*>", " ", _begin(answer, whole).decode(errors="replace")).split())[:100]
+        text = f"HTTP {answer.status} to {method} {self.url}/{path}" + (f" ({body_text})" if body_text else "")
+        if "not a directory" in body_text:  # XrdHttp answers 500 where others answer 404
             raise NotADirectoryError(text)
-        if answer.status in (404, 410) or "no such file" in said:
+        if answer.status in (404, 410) or "no such file" in body_text:
             raise FileNotFoundError(text)
         raise {403: PermissionError, 405: FileExistsError if method == "MKCOL" else OSError}.get(
             answer.status, OSError
         )(text)
 
     def _found(self, path: str, depth: str) -> Iterator[tuple[list[str], bool, int]]:
-        """(components of its path, whether it is a folder, bytes) of a folder or object.
+        """Yield (components of its path, whether it is a folder, bytes) of a folder or object.
 
-        With depth `1`: of what is in the folder, too.
+        With depth `1`, also yield the entries of the folder.
         """
         headers = {"Depth": depth, "Content-Type": "application/xml"}
         for entry in ElementTree.fromstring(self._ask("PROPFIND", path, ASK, **headers).data).iter("{DAV:}response"):
@@ -344,7 +342,7 @@ class WebDav:
         return {"name": path, "type": "directory" if folder else "file", "size": size}
 
     def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
-        """What is in a folder. The folder itself is the entry with the shortest path, however the server spells it."""
+        """Return the entries of a folder; the one with the shortest path is the folder itself and is left out."""
         path = path.strip("/")
         found = list(self._found(path + "/" if path else "", "1"))
         shortest = min((len(place) for place, _, _ in found), default=0)
@@ -355,7 +353,7 @@ class WebDav:
         ]
 
     def server(self) -> str:
-        """What the server says of itself, e.g. `nginx/1.22.1`; '' where it is silent."""
+        """Return the server's name in its header, e.g. `nginx/1.22.1`; '' if there is none."""
         return self.pool.request("OPTIONS", self.url + "/", redirect=False).headers.get("Server", "")
 
     def cat_file(self, path: str, most: int | None = None) -> bytes:
@@ -365,7 +363,7 @@ class WebDav:
         try:
             return answer.read(most)
         finally:
-            answer.close()  # the rest of the object is not wanted
+            answer.close()  # discards the rest of the object
 
     def pipe_file(self, path: str, data: bytes) -> None:
         self._ask("PUT", path, data)
@@ -374,11 +372,11 @@ class WebDav:
         self._ask("DELETE", path)
 
     def mkdir(self, path: str) -> None:
-        """One level; nginx wants the '/'."""
+        """Make one level; nginx requires the '/'."""
         self._ask("MKCOL", path + "/")
 
     def rmdir(self, path: str) -> None:
-        """An empty folder. Many servers would remove a full one with all that is in it, so it is looked into first."""
+        """Remove an empty folder; many servers would remove a full one with its content, so check it first."""
         if self.ls(path):
             raise OSError(f"folder {self.url}/{path} is not empty")
         self._ask("DELETE", path + "/")

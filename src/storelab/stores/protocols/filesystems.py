@@ -1,6 +1,6 @@
-"""fsspec file systems over every protocol that a store speaks, for staging as for the engine.
+"""fsspec file systems for every protocol of stores, for staging and for the engine.
 
-A client process imports this: no boto3, and each protocol's own library only when it is asked for.
+Client processes import this module: it imports no boto3, and each protocol's library only when it is needed.
 """
 
 import os
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from storelab.stores.protocols import s3_clients, tokens
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-# XRootD's client waits ten minutes for a door that refuses connections, and half an hour for an answer. Seconds, but
-# for the second.
+# By default, XRootD's client waits ten minutes for a server that refuses connections, and half an hour for an answer.
+# All values are in seconds except for the number of retries.
 XROOTD = {
     "ConnectionWindow": 10,
     "ConnectionRetry": 1,
@@ -23,12 +23,12 @@ XROOTD = {
     "TimeoutResolution": 1,
     "RequestTimeout": 120,
 }
-_configuration = threading.Lock()  # fsspec's is one of the whole process
+_configuration = threading.Lock()  # fsspec's configuration is global in the process
 PROTOCOLS = ("s3", "file", "http", "root", "webhdfs")
 
 
 def path(endpoint: Endpoint, bucket: Bucket, key: str = "") -> str:
-    """What the file system of `data(endpoint)` calls this object (or, without a key, this bucket)."""
+    """Return the path of this object (or, without a key, of this bucket) in the file system `data(endpoint)`."""
     name = f"{bucket.name}/{bucket.prefix}{key}" if key or bucket.prefix else bucket.name
     if endpoint.protocol == "s3":
         return name
@@ -38,16 +38,16 @@ def path(endpoint: Endpoint, bucket: Bucket, key: str = "") -> str:
 
 
 def base(endpoint: Endpoint) -> str:
-    """What the file system calls the folder that holds the buckets (not for S3 and HTTP)."""
+    """Return the path of the folder that contains the buckets (not for S3 and HTTP)."""
     if endpoint.protocol == "file":
-        return endpoint.url.removeprefix("file://")  # no URL to those who named the folder: `#` and `%` mean themselves
+        return endpoint.url.removeprefix("file://")  # a plain path, in which `#` and `%` are not special
     return "/" + urlsplit(endpoint.url).path.strip("/")
 
 
 def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, asynchronous: bool = False) -> Any:
-    """The file system that moves bytes; `connections` bounds its pool. Not cached: each caller has its own.
+    """Return the file system that transfers data; `connections` limits its pool. Each caller gets a new one.
 
-    environ: holds AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), or the bearer token (HTTP). s3fs makes no retry.
+    environ: has AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), or the bearer token (HTTP). s3fs does not retry.
     """
     common: dict[str, Any] = {"skip_instance_cache": True, "use_listings_cache": False}
     parts = urlsplit(endpoint.url)
@@ -69,7 +69,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
                 asynchronous=asynchronous,
                 **common,
             )
-            fs.retries = 1  # s3fs has a loop of its own on top of botocore's
+            fs.retries = 1  # s3fs retries in addition to botocore
             return fs
         case "http":
             from fsspec.implementations.http import HTTPFileSystem
@@ -77,7 +77,7 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
             async def session(**options: Any) -> Any:
                 import aiohttp
 
-                # No time-out of the whole request: a deadline ends it. No proxy: the endpoint is what is measured.
+                # The deadline of the operation replaces a total time-out. No proxy: the endpoint itself is measured.
                 timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=120)
                 connector = aiohttp.TCPConnector(
                     limit=connections, ssl=tls_context(endpoint, environ) if parts.scheme == "https" else False
@@ -92,11 +92,11 @@ def data(endpoint: Endpoint, environ: Mapping[str, str], connections: int, async
 
             trust(endpoint)
             xrootd_environment()
-            # One open file at most: its `cat_file` would keep files open for a while, and a second read of one be
+            # At most one open file: `cat_file` keeps files open for a while, which would make a second read of a file
             # cheaper than the first.
             alone = {"locate_all_sources": False, "filehandle_cache_size": 1}
             fs = made(XRootDFileSystem, hostid=parts.netloc, asynchronous=asynchronous, **alone, **common)
-            if parts.scheme == "roots":  # it says root:// to everybody, and would silently do without TLS
+            if parts.scheme == "roots":  # the library always uses root://, silently without TLS
                 from XRootD.client import FileSystem
 
                 fs.protocol, fs._myclient = "roots", FileSystem(f"roots://{parts.netloc}")
@@ -129,7 +129,7 @@ def made(kind: Any, *words: Any, **options: Any) -> Any:
 
 
 def bare_session() -> Any:
-    """Return a session of aiobotocore that reads nothing of the user, and whose clients are strict."""
+    """Return a session of aiobotocore that reads no settings of the user, and whose clients are strict."""
     from aiobotocore.session import AioSession
 
     session = AioSession(session_vars=s3_clients.session_variables())
@@ -139,9 +139,9 @@ def bare_session() -> Any:
 
 @cache
 def http_session(once: bool = False) -> type:
-    """Return the HTTP session of aiobotocore, but it follows no redirect: another server would be measured.
+    """Return aiobotocore's HTTP session without redirects, which would lead to another server.
 
-    once: without aiohttp's silent second GET where a kept connection turns out closed.
+    once: disable aiohttp's silent second GET after it finds a kept connection closed.
     """
     from aiobotocore.httpsession import AIOHTTPSession
 
@@ -155,16 +155,16 @@ def http_session(once: bool = False) -> type:
 
 
 def trust(endpoint: Endpoint) -> None:
-    """Name who vouches for the servers, where they speak TLS: XRootD's client reads it when it meets the first one."""
+    """Set the authority for TLS servers; XRootD's client reads it at its first connection."""
     if endpoint.ca_file:
         os.environ["X509_CERT_FILE"] = endpoint.ca_file
 
 
 def xrootd_environment() -> None:
-    """What the process's one XRootD client waits for, unless `XRD_…` says otherwise in the environment.
+    """Set the time-outs of the process's XRootD client, except for those set by `XRD_…` in the environment.
 
-    Its fork handler wants all its threads to stand still, which deadlocks with a thread that waits for Python's lock:
-    switched off, as a process that storelab forks does nothing but become another program.
+    Switch off its fork handler, which waits for all its threads and deadlocks with a thread that waits for the GIL. It
+    is not needed, because a process that storelab forks only executes another program.
     """
     from XRootD.client.env import EnvPutInt
 
@@ -174,13 +174,13 @@ def xrootd_environment() -> None:
 
 
 def authorization(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The header that bears the token, {} without one."""
+    """Return the header with the token; {} without a token."""
     token = tokens.bearer(endpoint.token, environ)
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def tls_context(endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> Any:
-    """Raises UserError where the client's own certificate cannot be loaded."""
+    """Return the TLS context. Raises UserError if the client's certificate cannot be loaded."""
     import ssl
 
     context = ssl.create_default_context(cafile=endpoint.ca_file)

@@ -1,7 +1,7 @@
-"""Access to an S3 store through boto3, without retries; its errors on one line; whether S3 answers at an endpoint.
+"""Access to an S3 store through boto3, without retries; errors on one line; a check that an endpoint is S3.
 
-A web server's page, a redirect and a server of another region answer too, and boto3 takes some of them for a store. So
-the first signed list must come back as S3's own XML; anything else is reported by its name.
+Web servers, redirects and servers of another region answer requests too, and boto3 accepts some of their answers. So
+the first signed list must return S3's own XML; the error for anything else describes what answered.
 """
 
 import re
@@ -48,54 +48,54 @@ ERRORS = (BotoCoreError, ClientError, ResponseParserError)
 KEYS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), or the store's `profile`"
 REGION = "set the store's `region` to the server's"
 REDIRECTED = (
-    "redirected: the server sends requests for objects elsewhere",
-    "give the address that serves them as the store's `endpoint`",
+    "redirected: the server sends requests for objects to another address",
+    "set the store's `endpoint` to that address",
 )
-# Error codes of S3 that a person mends: what is wrong, where to look.
+# Error codes of S3 that the user can fix: the problem, the hint.
 CODES = {
     "InvalidAccessKeyId": ("the server does not know this access key", KEYS),
-    "SignatureDoesNotMatch": ("the secret key does not fit the access key (or a proxy alters the requests)", KEYS),
+    "SignatureDoesNotMatch": ("the secret key does not match the access key (or a proxy alters the requests)", KEYS),
     "InvalidToken": ("the session token is not valid", "log in again and set AWS_SESSION_TOKEN"),
     "ExpiredToken": ("the session token has expired", "log in again and set AWS_SESSION_TOKEN"),
     "RequestTimeTooSkewed": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
     "RequestExpired": ("the clock of this machine is too far from the server's", "set the clock (NTP)"),
     "AuthorizationHeaderMalformed": ("the signature is for another region", REGION),
-    "PermanentRedirect": ("the bucket lies in another region, or at another endpoint", REGION),
-    "IllegalLocationConstraintException": ("buckets of another region are asked for", REGION),
-    "InvalidLocationConstraint": ("the server has no such region", REGION),
+    "PermanentRedirect": ("the bucket is in another region, or at another endpoint", REGION),
+    "IllegalLocationConstraintException": ("the request is for buckets of another region", REGION),
+    "InvalidLocationConstraint": ("the server does not know this region", REGION),
     "TemporaryRedirect": REDIRECTED,
     **dict.fromkeys(("302", "303", "307", "308"), REDIRECTED),
-    "301": ("the bucket lies in another region, or at another endpoint", REGION),
+    "301": ("the bucket is in another region, or at another endpoint", REGION),
     "AccessDenied": (
         "the server denies access (403)",
         "check the rights of these credentials, or name the store's `bucket`",
     ),
     "AllAccessDisabled": ("the server denies access (403)", "check the rights of these credentials"),
     "403": ("the server denies access (403)", "check credentials and their rights, or name the store's `bucket`"),
-    "NoSuchBucket": ("the bucket{} is not there", "check the store's `bucket`, or run `storelab stage`"),
-    "404": ("the bucket{} is not there, or this is no S3 server", "check the store's `endpoint` and `bucket`"),
+    "NoSuchBucket": ("the bucket{} does not exist", "check the store's `bucket`, or run `storelab stage`"),
+    "404": ("the bucket{} does not exist, or this is not an S3 server", "check the store's `endpoint` and `bucket`"),
     "TooManyBuckets": (
-        "the account may have no more buckets",
+        "the account has its maximum number of buckets",
         "run `storelab clean`, lower `limits.buckets`, or name one `bucket`",
     ),
-    "QuotaExceeded": ("the quota is used up", "run `storelab clean`, or ask for more"),
+    "QuotaExceeded": ("the quota is used up", "run `storelab clean`, or request a larger quota"),
 }
 BUSY = (
     "SlowDown",
     "InternalError",
     "ServiceUnavailable",
-)  # of single keys: a store that is behind with its writes (MinIO)
-PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; nothing is being measured while storelab tidies up
+)  # for single keys, of a store that is behind with its writes (MinIO)
+PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)  # seconds; no measurement runs during a deletion
 ABSENT = {"NoSuchKey", "404"}
-NO_LOCATION = {  # codes of servers that take no LocationConstraint, or not the name of the region
+NO_LOCATION = {  # error codes of servers that reject LocationConstraint, or the region in it
     *("InvalidLocationConstraint", "IllegalLocationConstraintException", "InvalidRegion", "InvalidArgument"),
     *("InvalidRequest", "MalformedXML", "NotImplemented", "400", "501"),
 }
 GONE = ABSENT | {"NoSuchVersion", "NoSuchUpload"}
 REFUSED = {"AccessDenied", "403"}
 NOT_EMPTY = {"BucketNotEmpty", "VersionedBucketNotEmpty"}
-MAX_PAGES = 100_000  # of a listing, of up to 1000 entries each; a longer one has no end
-MAX_EMPTY_PAGES = 1000  # one after the other
+MAX_PAGES = 100_000  # of a listing, of up to 1000 entries each; a longer listing is endless
+MAX_EMPTY_PAGES = 1000  # in a row
 
 # Listings: operation -> lists of entries in a page, and member of the answer -> parameter that continues it.
 _TOKEN = {"NextContinuationToken": "ContinuationToken"}
@@ -112,7 +112,7 @@ ADDRESS = "check address and port: the endpoint must be that of the S3 interface
 
 
 class S3Access(Access):
-    """`s3`: a boto3 client of one account at one front-end."""
+    """Access through `s3`, a boto3 client of one account at one front-end."""
 
     def __init__(self, s3: Any, place: str):
         self.s3, self.place = s3, place
@@ -149,12 +149,12 @@ class S3Access(Access):
     def _listed(self, operation: str, **query: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (name of the list, entry) of every page.
 
-        Raise MeasurementFailed where the server says that there is more without a way to ask for it, or where its pages
-        repeat or have no end: what was not listed is neither counted nor deleted.
+        Raises MeasurementFailed if the server reports more entries without a way to request them, or if its pages
+        repeat or do not end. Entries that are not listed would be neither counted nor deleted.
         """
         lists, onward = LISTINGS[operation]
         following: dict[str, Any] = {}
-        before: set[str] = set()  # entries of the last page: some servers begin with its last entry again
+        before: set[str] = set()  # entries of the last page: some servers repeat its last entry
         firsts: set[str] = set()
         asked: list[dict[str, Any]] = []
         empty = 0
@@ -174,7 +174,7 @@ class S3Access(Access):
             if not page.get("IsTruncated", operation == "list_buckets" and bool(following)):
                 return
             if not following:
-                raise self._incomplete(operation, query, "the server says that there is more, but not how to go on")
+                raise self._incomplete(operation, query, "the server reports more entries, but no token to continue")
             if following in asked or empty > MAX_EMPTY_PAGES:
                 raise self._incomplete(operation, query, "its pages repeat")
             asked = [*asked[-9:], following]
@@ -190,7 +190,7 @@ class S3Access(Access):
                 yield entry["Key"], entry["Size"]
 
     def entries(self, bucket: str, prefix: str = "") -> Iterator[Entry]:
-        """Versions are listed where the bucket has or had versioning, or where the server does not say.
+        """Yield all entries; versions only if the bucket has or had versioning, or if the server does not report it.
 
         Some servers do not delete a bucket with unfinished uploads; others do not list them.
         """
@@ -211,7 +211,7 @@ class S3Access(Access):
                     yield Entry(prefix, None, UNLISTED)
 
     def _versioned(self, bucket: str) -> bool:
-        """Whether the bucket can have old versions. A server that does not tell is asked for them."""
+        """Return whether the bucket can have old versions; if the server does not report it, list its versions."""
         with suppress(ClientError):
             return bool(self.s3.get_bucket_versioning(Bucket=bucket).get("Status"))
         with suppress(ClientError):
@@ -224,7 +224,7 @@ class S3Access(Access):
         refused = self.remove(bucket, [Entry(key, None) for key in keys])
         if refused:
             first = next(iter(refused.values()))
-            raise MeasurementFailed(f"bucket {bucket}: {len(refused)} objects were not deleted, the first with {first}")
+            raise MeasurementFailed(f"bucket {bucket}: objects not deleted: {len(refused)}, the first with {first}")
 
     def remove(self, bucket: str, entries: Sequence[Entry]) -> dict[Entry, str]:
         refused: dict[Entry, str] = {}
@@ -246,7 +246,7 @@ class S3Access(Access):
         return refused | errors
 
     def _delete_objects(self, bucket: str, entries: Mapping[tuple[str, str], Entry]) -> dict[Entry, str]:
-        """Delete objects by one request; return what the server refuses, with its error code."""
+        """Delete objects by one request; return refused entry -> error code."""
         named = [{"Key": key} | ({"VersionId": version} if version else {}) for key, version in entries]
         with self._explained(bucket):
             try:
@@ -306,9 +306,9 @@ class S3Access(Access):
                 raise
 
     def _create(self, bucket: str) -> None:
-        """Name the region again when it is not the first one of S3, as servers with regions want it.
+        """Make a bucket and name the region if it is not S3's default, as servers with regions require it.
 
-        Servers that know no such location refuse it, and are asked without it.
+        Servers that do not know the location refuse it, and get a request without it.
         """
         region = self.s3.meta.region_name
         if region != "us-east-1":
@@ -327,9 +327,9 @@ class S3Access(Access):
             self.s3.create_bucket(Bucket=bucket)
 
     def drop_bucket(self, bucket: str) -> None:
-        """Versions are looked at first, for some servers delete a bucket that has them.
+        """Remove a bucket after a check for versions, because some servers delete a bucket that has versions.
 
-        Others learn late that a bucket was emptied (Garage), so that both are tried for some seconds.
+        Others notice late that a bucket was emptied (Garage), so both steps are retried for some seconds.
         """
         for pause in (*PAUSES, None):
             with self._explained(bucket):
@@ -347,7 +347,7 @@ class S3Access(Access):
         raise StillHolds(f"{self.place}: bucket {bucket}", held)
 
     def _held(self, bucket: str) -> str:
-        """Return a key of the bucket, also of an old version or a delete marker; '' where there is none."""
+        """Return a key in the bucket, also of an old version or a delete marker; '' if there is none."""
         for operation in ("list_object_versions", "list_objects_v2"):
             with suppress(ClientError):
                 page = getattr(self.s3, operation)(Bucket=bucket, MaxKeys=1)
@@ -358,26 +358,26 @@ class S3Access(Access):
 
 
 def _mark(name: str, entry: Mapping[str, Any]) -> str:
-    """Return what tells an entry of a listing from all others."""
+    """Return a string that identifies an entry of a listing."""
     return "\0".join([name, *(str(entry.get(member)) for member in ("Key", "Prefix", "Name", "VersionId", "UploadId"))])
 
 
-# What boto3 raises
+# Errors of boto3
 
 
 def code(error: Exception) -> str:
-    """The S3 error code, such as `NoSuchKey`; '' if the error is no answer of a server.
+    """Return the S3 error code, such as `NoSuchKey`, or the HTTP status of an answer without a code (to HEAD).
 
-    Where an answer has no code (to HEAD), its HTTP status.
+    '' if the error is not an answer of a server.
     """
     return error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
 
 
 def explain(error: Exception, place: str, bucket: str = "") -> UserError | MeasurementFailed:
-    """The exception to raise instead: UserError where a person can mend it, MeasurementFailed where the system fails.
+    """Return the exception to raise instead: UserError if the user can fix the problem, otherwise MeasurementFailed.
 
-    place: place in the configuration, e.g. `stores.mine`; bucket: its name, where the request names one. Never shows
-    keys: only codes, the endpoint and the bucket.
+    place: place in the configuration, e.g. `stores.mine`; bucket: its name, if the request has one. The message shows
+    only codes, the endpoint and the bucket, never keys.
     """
     url = str(getattr(error, "kwargs", {}).get("endpoint_url", "")) or "the endpoint"
     host = re.sub(r"^(https?://[^/]+).*", r"\1", url)
@@ -394,7 +394,7 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
             return UserError(spot, f"{host} {why}", "check address and port, and that the server runs")
         case SSLError():
             if "WRONG_VERSION" in text or "record layer" in text:
-                return UserError(spot, f"{host} speaks no TLS", "write http:// instead of https://")
+                return UserError(spot, f"{host} does not use TLS", "write http:// instead of https://")
             if "CERTIFICATE_VERIFY" in text:
                 why = re.search(r"verify failed: ([^(\"']+)", text)
                 problem = (
@@ -404,27 +404,27 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
                 return UserError(spot, problem, "set the store's `ca_file`")
             return UserError(spot, f"TLS with {host} fails", "check `endpoint` and `ca_file`")
         case ReadTimeoutError():
-            return MeasurementFailed(f"{place}: {host} took the request, but does not answer (time-out)")
+            return MeasurementFailed(f"{place}: {host} accepted the request, but does not answer (time-out)")
         case ConnectionClosedError():
             cause = str(getattr(error, "kwargs", {}).get("error", ""))
             if "got more than" in cause:  # Python's HTTP client takes 100 header lines, of up to 65536 bytes
                 return MeasurementFailed(f"{place}: {host} answers with too many or too long header lines")
             return MeasurementFailed(f"{place}: {host} closed the connection without an answer (an https port?)")
         case ResponseParserError():
-            return UserError(spot, "what answers there is no S3 server", "check address and port")
+            return UserError(spot, "the server that answers is not an S3 server", "check address and port")
         case PartialCredentialsError():
             lacks = str(getattr(error, "kwargs", {}).get("cred_var", "one of the two keys"))
-            return UserError(place, f"the credentials are half: {lacks} is missing", KEYS)
+            return UserError(place, f"the credentials are incomplete: {lacks} is missing", KEYS)
         case ConfigParseError():
             path = str(getattr(error, "kwargs", {}).get("path", "~/.aws"))
             return UserError(
-                path, "is no file of AWS profiles", "write [profile] and `name = value` lines, or remove it"
+                path, "the file has no valid AWS profiles", "write [profile] and `name = value` lines, or remove it"
             )
         case NoCredentialsError():
             return UserError(place, "no credentials found", KEYS)
         case ProfileNotFound():
             return UserError(
-                f"{place}.profile", "there is no such AWS profile", "see ~/.aws/config and ~/.aws/credentials"
+                f"{place}.profile", "this AWS profile does not exist", "see ~/.aws/config and ~/.aws/credentials"
             )
         case ClientError():
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
@@ -440,17 +440,17 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
     return MeasurementFailed(f"{place}: {type(error).__name__}: {text[:200]}")
 
 
-# Whether it is S3 that answers
+# Check that the server is S3
 
 
 def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
-    """One signed list through a boto3 client; returns the `Server` header of the answer.
+    """Send one signed list through a boto3 client; return the `Server` header of the answer.
 
-    GET, because an answer to HEAD says no error code. bucket: the one given bucket, listed below `prefix`; else all
-    buckets are listed. Raises UserError that says what answers there.
+    The request is a GET, because an answer to HEAD has no error code. bucket: list this bucket below `prefix`; without
+    it, list all buckets. Raises UserError that describes the answer if it is not S3.
     """
     answers: list[dict[str, Any]] = []
-    for operation in ("ListBuckets", "ListObjectsV2"):  # before botocore makes a 500 of what it does not like
+    for operation in ("ListBuckets", "ListObjectsV2"):  # before botocore converts unexpected answers to status 500
         s3.meta.events.register_first(
             f"before-parse.s3.{operation}", lambda response_dict, **_: answers.append(dict(response_dict))
         )
@@ -472,9 +472,9 @@ def greet(s3: Any, place: str, bucket: str | None, prefix: str) -> str:
 
 
 def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
-    """Raises UserError where the answer is none of S3, or of another region; errors that S3 itself tells pass.
+    """Raise UserError if the answer is not from S3, or from another region; accept errors of S3 itself.
 
-    answer: `status_code`, `headers`, `body`; url, region: the endpoint and the region that were asked.
+    answer: `status_code`, `headers`, `body`; url, region: endpoint and region of the request.
     """
     status, headers = answer["status_code"], {k.lower(): v for k, v in answer["headers"].items()}
     root = _root(answer["body"])
@@ -487,17 +487,17 @@ def judge(answer: dict[str, Any], place: str, url: str, region: str) -> None:
             )
         if 300 <= status < 400:
             other = root.findtext("{*}Endpoint") or ""
-            told = f"the bucket lies elsewhere: {other}" if other else "the bucket lies in another region"
-            raise UserError(where, told, "set `endpoint` and `region` to those of the bucket")
+            problem = f"the bucket is at another address: {other}" if other else "the bucket is in another region"
+            raise UserError(where, problem, "set `endpoint` and `region` to those of the bucket")
         return
     if 300 <= status < 400:
         to = urlsplit(headers.get("location", ""))
         named = f"{to.scheme}://{to.hostname}{f':{to.port}' if to.port else ''}{to.path}" if to.hostname else to.path
-        mend = "give that address, if S3 answers there" if to.hostname else ADDRESS
-        raise UserError(where, f"{url} answers with a redirect ({status}) to {named or 'nowhere'}, not with S3", mend)
+        hint = "set this address, if it is an S3 endpoint" if to.hostname else ADDRESS
+        raise UserError(where, f"{url} answers with a redirect ({status}) to {named or 'nowhere'}, not with S3", hint)
     if root is not None and status == 200 and _tag(root) in LISTS:
         return
-    shown = "" if root is None and status == 500 else f" (HTTP {status})"  # botocore's own word for what it cannot read
+    shown = "" if root is None and status == 500 else f" (HTTP {status})"  # botocore's status for what it cannot parse
     raise UserError(where, f"{url} answers with {_named(answer['body'], headers, root)}{shown}, not with S3", ADDRESS)
 
 
@@ -513,7 +513,7 @@ def _tag(root: ElementTree.Element) -> str:
 
 
 def _named(body: bytes, headers: dict[str, str], root: ElementTree.Element | None) -> str:
-    """What this answer is, for people."""
+    """Describe this answer, for a message."""
     text = body[:20_000].decode("utf-8", "replace")
     server = re.sub(r"[^\w./ -]", "", headers.get("server", ""))[:40]
     by = f" of {server}" if server else ""

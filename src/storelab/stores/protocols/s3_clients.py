@@ -1,8 +1,7 @@
-"""Clients of S3: options of botocore and of the libraries on it (boto3, aiobotocore, s3fs), boto3 clients, and
-obstore.
+"""Clients of S3: options of botocore and of libraries based on it (boto3, aiobotocore, s3fs), boto3 clients, obstore.
 
-All options are passed, none is looked up: nothing comes from the user's AWS files, and no retries unless asked for.
-Client processes import this module: without a call, nothing of botocore or obstore is imported.
+All options are explicit: the user's AWS files are not read, and there are no retries by default. Client processes
+import this module: importing it does not import botocore or obstore.
 """
 
 import os
@@ -37,10 +36,10 @@ def session_variables() -> dict[str, tuple[Any, ...]]:
 
 
 def strict(session: Any) -> None:
-    """Let clients of a session send one plain request for each call, and accept only the answer that was asked for.
+    """Let clients of a session send one plain request for each call, and accept only the expected answer.
 
-    Some servers ignore `Expect: 100-continue`, and aiohttp waits for ever. A redirect is an error, not another request.
-    A HEAD without a length, a range that was ignored and another `Content-Range` raise WrongAnswer.
+    Some servers ignore `Expect: 100-continue`, for which aiohttp waits forever. A redirect is an error, not another
+    request. A HEAD without a length, an ignored range and a wrong `Content-Range` raise WrongAnswer.
     """
     from botocore import handlers
 
@@ -64,7 +63,7 @@ def _as_asked(http_response: Any, parsed: dict[str, Any], context: dict[str, Any
     if status >= 300 or not asked:
         return
     came = _CONTENT_RANGE.fullmatch(parsed.get("ContentRange", ""))
-    # Some servers (rclone) send the range with status 200, and say so.
+    # Some servers (rclone) answer a range with status 200 and a correct Content-Range.
     if (
         status in (200, 206)
         and came
@@ -92,7 +91,7 @@ def _wrong(message: str, status: int, error_class: str = "WrongAnswer") -> OSErr
 
 
 def config_options(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:
-    """Return keyword arguments of botocore's `Config`. attempts: in all, so that 1 means no retry."""
+    """Return keyword arguments of botocore's `Config`. attempts: total number, so that 1 means no retry."""
     way = environment.proxy(endpoint)
     return {
         "s3": {
@@ -115,7 +114,7 @@ def config_options(endpoint: Endpoint, attempts: int = 1) -> dict[str, Any]:
 
 
 def client_options(endpoint: Endpoint) -> dict[str, Any]:
-    """Return keyword arguments of `Session.create_client`; keys and `config` come in addition."""
+    """Return keyword arguments of `Session.create_client`, without keys and `config`."""
     verify = (endpoint.ca_file or True) if endpoint.verify else False
     return {"region_name": endpoint.region, "verify": verify}
 
@@ -146,9 +145,10 @@ def client(
     read_timeout: float = 60.0,
     read_only: bool = False,
 ) -> Any:
-    """A boto3 S3 client for one front-end. `attempts` in all, so 1 is no retry; time-outs in seconds. Thread-safe.
+    """Return a boto3 S3 client for one front-end. Thread-safe.
 
-    `read_only`: requests that could alter anything raise UserError before they are sent.
+    attempts: total number, so that 1 means no retry; time-outs in seconds; read_only: requests that could change
+    anything raise UserError before they are sent.
     """
     import urllib3
     from botocore.config import Config
@@ -161,7 +161,7 @@ def client(
     )
     if not endpoint.verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-    with _session_lock:  # making clients is not thread-safe
+    with _session_lock:  # creating clients is not thread-safe
         made = _bare_session().client(
             "s3",
             endpoint_url=endpoint.url,
@@ -213,7 +213,7 @@ def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
 
 
 def _content_md5(request: Any, **_: Any) -> None:
-    """Servers older than the CRC checksums want Content-MD5 with a multi-object delete."""
+    """Add Content-MD5, which servers older than the CRC checksums require for a multi-object delete."""
     body = request.body if isinstance(request.body, bytes) else (request.body or "").encode()
     request.headers["Content-MD5"] = b64encode(md5(body, usedforsecurity=False).digest()).decode()
 
@@ -226,7 +226,7 @@ def _refuse_writes(model: Any, **_: Any) -> None:
 
 
 def keys(account: int | None = None) -> Credentials:
-    """The keys in this process's environment, or those of a further account. Raises UserError if there are none."""
+    """Return the keys in this process's environment, or those of a further account. Raises UserError without keys."""
     prefix = "AWS_" if account is None else account_prefix(account)
     if not (own := Credentials.found(os.environ, prefix)):
         raise UserError(
@@ -244,11 +244,11 @@ def store(
     account: int | None = None,
     **options: Any,
 ) -> Any:
-    """An `S3Store` that retries nothing, for one bucket or, without a name, for all. Raises UserError: no credentials.
+    """Return an `S3Store` without retries, for one bucket, or for all if `bucket` is None.
 
-    For all: each key begins with its bucket's name, so that one pool of connections serves every bucket. This needs
-    path addressing. client_options, options: more of them, as obstore names them. account: a further
-    one, whose keys sign.
+    For all buckets, each key begins with the name of its bucket, so that one pool of connections serves every bucket.
+    This needs path addressing. client_options, options: further options of obstore. account: a further account, whose
+    keys sign. Raises UserError without credentials.
     """
     from obstore.store import S3Store
 

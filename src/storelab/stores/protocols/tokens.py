@@ -1,7 +1,7 @@
-"""Bearer tokens, macaroons, certificates of doors: where they are found, when they end. What they say is never told.
+"""Bearer tokens, macaroons and certificates: find them, and read when they expire. Their contents are never printed.
 
-A store names a variable of the environment. The variable holds the token; one whose name ends in `_FILE` names a file
-that holds it, read again for every point, so that it can be renewed meanwhile. May import: `host`, `core`.
+A store names an environment variable. The variable contains the token. If its name ends in `_FILE`, it names a file
+with the token, which is read again for every point so that it can be renewed. May import: `host`, `core`.
 """
 
 import base64
@@ -20,18 +20,20 @@ from storelab.host.processes import ask
 
 FILE = "_FILE"
 PROXY = "X509_USER_PROXY"
-XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # where XRootD's own clients look for a token (WLCG)
+XROOTD = ("BEARER_TOKEN", "BEARER_TOKEN_FILE")  # variables in which XRootD's own clients look for a token (WLCG)
 _BEFORE = re.compile(rb"before:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)")  # a caveat of macaroons
 
 
 def is_file(name: str) -> bool:
-    """Whether a variable of this name holds the path of a file with the credential, and not the credential."""
+    """Return whether a variable of this name contains the path of a credential file, not the credential."""
     return name.endswith(FILE) or name == PROXY
 
 
 def bearer(name: str | None, environ: Mapping[str, str]) -> str:
-    """The token that a variable holds, or the file that it names; '' without one. Raises UserError: no such file, or
-    others can read it."""
+    """Return the token in a variable, or in the file that it names; '' without a token.
+
+    Raises UserError if the file does not exist, or if others can read it.
+    """
     value = environ.get(name or "", "")
     if value and is_file(name or ""):
         value = own_file(name or "", value).decode(errors="replace").strip()
@@ -40,7 +42,7 @@ def bearer(name: str | None, environ: Mapping[str, str]) -> str:
 
 
 def own_file(name: str, path: str) -> bytes:
-    """Content of a file that a variable names. Raises UserError where it cannot be read, or others can read it."""
+    """Return the content of a file that a variable names. Raises UserError if it is unreadable, or open to others."""
     try:
         with open(path, "rb") as f:
             mode = os.fstat(f.fileno()).st_mode
@@ -49,13 +51,15 @@ def own_file(name: str, path: str) -> bytes:
         problem = f"it names {path}, which cannot be read ({error.strerror})"
         raise UserError(name, problem, "renew the credential, or unset it") from None
     if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UserError(name, f"others than you can read {path}", f"chmod 600 {path}")
+        raise UserError(name, f"other users can read {path}", f"run `chmod 600 {path}`")
     return content
 
 
 def expires(token: str) -> float | None:
-    """When a JSON web token (`exp`, RFC 7519) or a macaroon (its earliest `before:`) ends, in seconds of UTC; None if
-    it does not say."""
+    """Return the expiry of a JSON web token (`exp`, RFC 7519) or macaroon (its earliest `before:`), in UTC seconds.
+
+    None if it has none.
+    """
     try:
         payload = token.split(".")[1]
         return float(json.loads(_decoded(payload))["exp"])
@@ -73,7 +77,7 @@ def _decoded(text: str) -> bytes:
 
 
 def certificate_ends(path: str) -> float | None:
-    """When the first certificate of a PEM file ends: of a proxy, its own. None if that cannot be told."""
+    """Return the expiry of the first certificate in a PEM file, which is a proxy's own; None if it is unknown."""
     done = ask(["openssl", "x509", "-in", path, "-noout", "-enddate"], 20)
     found = re.search(r"notAfter=(.+)", done.stdout)
     try:
@@ -83,7 +87,7 @@ def certificate_ends(path: str) -> float | None:
 
 
 def ends(names: Mapping[str, str], environ: Mapping[str, str]) -> list[tuple[str, str, float]]:
-    """(place in the configuration, variable, when it ends) of the credentials that tell. names: variable by place."""
+    """Return (place in the configuration, variable, expiry) of credentials with an expiry. names: variable by place."""
     out = []
     for place, name in names.items():
         if not (value := environ.get(name)):
@@ -95,18 +99,18 @@ def ends(names: Mapping[str, str], environ: Mapping[str, str]) -> list[tuple[str
 
 
 def ends_text(seconds: float) -> str:
-    """Return when something ends or ended, in words."""
+    """Return the remaining time of a credential as text."""
     return f"ends in {seconds:.0f} s" if seconds > 0 else f"ended {abs(seconds):.0f} s ago"
 
 
 def too_short(found: list[tuple[str, str, float]], seconds: float) -> UserError | None:
-    """What to raise where one of `ends` comes before `seconds` have gone by."""
+    """Return the error to raise if one of `ends` comes within `seconds`, otherwise None."""
     now = time.time()
     for place, name, when in sorted(found, key=lambda one: one[2]):
         if when < now + seconds:
-            problem = f"what {name} holds {ends_text(when - now)}, the point takes {seconds:.0f} s"
-            mend = "renew it and run the same command again: it goes on with what is missing"
-            return UserError(place, problem, mend)
+            problem = f"the credential in {name} {ends_text(when - now)}, but the point takes {seconds:.0f} s"
+            hint = "renew it and run the same command again, which continues with the missing points"
+            return UserError(place, problem, hint)
     return None
 
 
@@ -116,15 +120,15 @@ def loaded(context: ssl.SSLContext, name: str, environ: Mapping[str, str]) -> No
     own_file(name, path)
     try:
         context.load_cert_chain(path)
-    except (OSError, ValueError):  # an ssl.SSLError is one
-        problem = f"{path} holds no certificate with its key"
-        raise UserError(name, problem, "give a PEM file with both, as voms-proxy-init makes it") from None
+    except (OSError, ValueError):  # includes ssl.SSLError
+        problem = f"{path} does not contain a certificate with its key"
+        raise UserError(name, problem, "use a PEM file with both, as voms-proxy-init makes it") from None
 
 
 def named(names: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    """Raises UserError: a variable that a store names is not set, its file cannot be read, or is open to others."""
+    """Raise UserError if a variable that a store names is not set, or if its file is unreadable or open to others."""
     for place, name in names.items():
         if not (value := environ.get(name)):
-            raise UserError(place, f"the environment variable {name} is not set", "put the credential there")
+            raise UserError(place, f"the environment variable {name} is not set", "set it to the credential")
         if is_file(name):
             own_file(name, value)

@@ -1,8 +1,7 @@
-"""WebHDFS as an fsspec file system that reads what it is asked for, writes in one request, and takes no error for data.
+"""WebHDFS as an fsspec file system that reads exact ranges, writes in one request, and detects errors.
 
-fsspec's own (2026.9) reads 4 MiB ahead of every range, makes an empty file and appends to it, never looks at the
-status of a DataNode's answer to a read, and waits for ever. Thread-safe: no cookies, no redirects of the session's
-own, one pool.
+fsspec's own (2026.9) reads 4 MiB ahead of every range, makes an empty file and appends to it, ignores the status of a
+DataNode's answer to a read, and waits without a timeout. Thread-safe: no cookies, no automatic redirects, one pool.
 """
 
 from http.cookiejar import DefaultCookiePolicy
@@ -14,35 +13,35 @@ from fsspec.implementations import webhdfs
 from requests.adapters import HTTPAdapter
 
 TIMEOUT = (10, 120)  # seconds: to connect; between two pieces of an answer
-HOSTS = 64  # NameNode and DataNodes whose connections are kept
+HOSTS = 64  # maximum number of NameNodes and DataNodes with open connections
 ABSENT = ("FileNotFoundException", "PathNotFoundException")
 DENIED = ("SecurityException", "AccessControlException")
 OCTETS = {"content-type": "application/octet-stream"}
 
 
 class HdfsError(OSError):
-    """The system answers with an error. `status`: of HTTP; `kind`: name of Java's exception."""
+    """An error that the system answers. `status`: of HTTP; `kind`: name of Java's exception."""
 
     kind = ""
     status = 0
 
 
 class HdfsAbsent(FileNotFoundError):
-    """There is no such path."""
+    """The path does not exist."""
 
     kind = ""
     status = 0
 
 
 class HdfsDenied(PermissionError):
-    """The user may not."""
+    """The user lacks the right."""
 
     kind = ""
     status = 0
 
 
 def judged(answer: requests.Response) -> requests.Response:
-    """Return the answer itself where it is none of an error. Raises HdfsError, HdfsAbsent, HdfsDenied."""
+    """Return the answer if it is not an error. Raises HdfsError, HdfsAbsent, HdfsDenied."""
     if answer.status_code < 400:
         return answer
     try:
@@ -57,7 +56,7 @@ def judged(answer: requests.Response) -> requests.Response:
 
 
 class WebHDFS(webhdfs.WebHDFS):
-    """`connections`: how many are kept to each host."""
+    """WebHDFS for measurements. `connections`: how many are kept to each host."""
 
     cachable = False
 
@@ -90,12 +89,12 @@ class WebHDFS(webhdfs.WebHDFS):
         )
 
     def send(self, op: str, method: str, path: str, body: bytes, **options: Any) -> None:
-        """CREATE or APPEND: the NameNode tells where to, the DataNode takes the body."""
+        """Send CREATE or APPEND: the NameNode returns the location, the DataNode receives the body."""
         where = self._apply_proxy(self._call(op, method, path, redirect=False, **options).headers["Location"])
         judged(self.session.request(method, where, data=body, headers=OCTETS, timeout=TIMEOUT))
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        """Exactly these bytes; from where the file ends on there are none, as in a slice."""
+        """Return exactly these bytes; like a slice, without those after the end of the file."""
         if (start or 0) < 0 or (end or 0) < 0:
             start, end = slice(start, end).indices(self.info(path)["size"])[:2]
         begin = start or 0
@@ -106,7 +105,7 @@ class WebHDFS(webhdfs.WebHDFS):
             asked["length"] = end - begin
         try:
             answer = self._call("OPEN", path=path, redirect=False, **asked)
-            if "Location" in answer.headers:  # a gateway sends the data itself
+            if "Location" in answer.headers:  # otherwise a gateway has sent the data itself
                 answer = judged(self.session.get(self._apply_proxy(answer.headers["Location"]), timeout=TIMEOUT))
         except HdfsError as error:
             if begin and "out of the range" in str(error):
@@ -118,7 +117,7 @@ class WebHDFS(webhdfs.WebHDFS):
         self.send("CREATE", "PUT", path, value, overwrite="true" if mode == "overwrite" else "false")
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """Of a file: itself."""
+        """List a folder; of a file, the file itself."""
         entries = super().ls(path, detail=True)
         for entry in entries:
             if not entry["pathSuffix"]:
@@ -146,7 +145,7 @@ class WebHDFS(webhdfs.WebHDFS):
 
 
 class File(webhdfs.WebHDFile):
-    """What is written goes out with the CREATE; only what a caller writes after a full buffer is appended."""
+    """A file whose content is sent with the CREATE; only content after a full buffer is appended."""
 
     def _initiate_upload(self) -> None:
         self.created = "a" in self.mode

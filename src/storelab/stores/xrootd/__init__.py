@@ -1,1 +1,1 @@
-"""XRootD: the store, one server or a cluster of them, and its installation. May import: what `stores` may."""
+"""XRootD: the store (one server or a cluster) and its installation. May import: the same as `stores`."""

@@ -1,7 +1,7 @@
-"""Questions to an XRootD daemon in its own protocol: what it has served, which data servers a redirector knows.
+"""Queries to XRootD daemons in their protocol: what a server has served, and which data servers a redirector knows.
 
-By a socket of our own, without XRootD's client: its threads do no good in a process that starts others. TLS where the
-server asks for it.
+They use a plain socket instead of XRootD's client, whose threads are unsafe in a process that forks. They use TLS if
+the server requires it.
 """
 
 import socket
@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 from storelab.core.errors import MeasurementFailed
 
 PROTOCOL, LOGIN, QUERY, LOCATE = 3006, 3007, 3001, 3027  # kXR_…
-STATISTICS, MORE, WAIT = 1, 4000, 4005  # of a query; of an answer that goes on, or comes later
+STATISTICS, MORE, WAIT = 1, 4000, 4005  # type of a query; status of a partial and of a delayed answer
 ABLE_TLS, WANT_TLS, EXPECT_LOGIN, GO_TLS = 0x02, 0x04, 0x03, 0x40000000
 STREAM = b"\0\1"
-# What is kept of a server's own statistics: our name -> where it stands in the parts `xrootd` and `link`.
+# Statistics of a server that are recorded: our name -> location in the parts `xrootd` and `link`.
 COUNTS = {
     "opens": ("xrootd", "ops/open"),
     "reads": ("xrootd", "ops/rd"),
@@ -32,7 +32,7 @@ COUNTS = {
 
 
 def handshake(host: str, port: int, timeout: float = 1.0) -> bool:
-    """True if an XRootD server answers the first 20 bytes of root://."""
+    """Return True if an XRootD server answers the first 20 bytes of root://."""
     try:
         with socket.create_connection((host, port), timeout) as s:
             s.sendall(struct.pack("!5i", 0, 0, 0, 4, 2012))
@@ -57,7 +57,7 @@ def _answer(s: socket.socket) -> tuple[int, bytes]:
 
 @contextmanager
 def _session(host: str, port: int, ca_file: str | None, timeout: float) -> Iterator[socket.socket]:
-    """A connection of ours, logged in. ca_file: verifies the server, of one that speaks TLS."""
+    """Open a connection and log in. ca_file: CA certificates to verify a server with TLS."""
     s = socket.create_connection((host, port), timeout)
     try:
         s.sendall(struct.pack("!5i", 0, 0, 0, 4, 2012))
@@ -69,14 +69,14 @@ def _session(host: str, port: int, ca_file: str | None, timeout: float) -> Itera
             s = ssl.create_default_context(cafile=ca_file).wrap_socket(s, server_hostname=host)
         s.sendall(struct.pack("!2sHi8sBBBBi", STREAM, LOGIN, 0, b"storelab", 0, 0, 5, 0, 0))
         if (status := _answer(s)[0]) != 0:
-            raise OSError(f"no login ({status})")
+            raise OSError(f"login failed ({status})")
         yield s
     finally:
         s.close()
 
 
 def _ask(host: str, port: int, request: bytes, ca_file: str | None, timeout: float) -> bytes:
-    """The whole answer to one request. Raises MeasurementFailed where there is none."""
+    """Return the whole answer to one request. Raises MeasurementFailed without an answer."""
     try:
         with _session(host, port, ca_file, timeout) as s:
             s.sendall(request)
@@ -93,31 +93,31 @@ def _ask(host: str, port: int, request: bytes, ca_file: str | None, timeout: flo
 
 
 def served(host: str, port: int, ca_file: str | None = None, timeout: float = 2.0) -> dict[str, int]:
-    """What a server has served since its start, by its own count (`COUNTS`), and the `pid` that counts.
+    """Return the counts of a server since its start (`COUNTS`), and its `pid`.
 
-    Reads and writes are counted when their client has left. Raises MeasurementFailed where it does not tell.
+    Reads and writes are counted when their client has disconnected. Raises MeasurementFailed without an answer.
     """
     request = struct.pack("!2sHHH4s8si", STREAM, QUERY, STATISTICS, 0, bytes(4), bytes(8), 1) + b"a"
     return counts(_ask(host, port, request, ca_file, timeout))
 
 
 def counts(text: bytes) -> dict[str, int]:
-    """Of the statistics of a server (XML)."""
+    """Return the counts in a server's statistics (XML)."""
     try:
         whole = ElementTree.fromstring(text.strip(b"\0\n "))
         parts = {part.get("id"): part for part in whole.iter("stats")}
         found = {name: int(parts[part].findtext(path) or 0) for name, (part, path) in COUNTS.items()}
         return found | {"pid": int(whole.attrib["pid"])}
     except (ElementTree.ParseError, KeyError, ValueError) as error:
-        raise MeasurementFailed(f"its statistics are not understood ({type(error).__name__}: {error})") from None
+        raise MeasurementFailed(f"its statistics cannot be parsed ({type(error).__name__}: {error})") from None
 
 
 def servers_known(host: str, port: int, ca_file: str | None = None, timeout: float = 1.0) -> list[str]:
-    """Addresses (host:port) of the data servers that a redirector would send clients to now.
+    """Return the addresses (host:port) of the data servers to which a redirector would send clients now.
 
-    Raises MeasurementFailed where it does not answer.
+    Raises MeasurementFailed if it does not answer.
     """
     request = struct.pack("!2sHH14si", STREAM, LOCATE, 0, bytes(14), 1) + b"*"
-    told = _ask(host, port, request, ca_file, timeout).decode(errors="replace").strip("\0\n ")
-    # E.g. `Sw[::10.213.77.10]:10940`: a server for writing; small letters: it does not answer just now.
-    return [place[2:].replace("[::", "").replace("]", "") for place in told.split() if place[0] == "S"]
+    answer = _ask(host, port, request, ca_file, timeout).decode(errors="replace").strip("\0\n ")
+    # E.g. `Sw[::10.213.77.10]:10940` for a server that can write; lower-case letters: it does not answer now.
+    return [place[2:].replace("[::", "").replace("]", "") for place in answer.split() if place[0] == "S"]

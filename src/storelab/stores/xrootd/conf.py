@@ -1,6 +1,6 @@
-"""Configuration of an XRootD of ours: the text that its daemons read, and its certificates.
+"""Configuration of an XRootD that storelab runs: the text for its daemons, and its certificates.
 
-Waits that differ from XRootD's own defaults do so to start quickly, and to notice a loss within a campaign's run.
+Times that differ from XRootD's defaults make the start quick, and let the servers notice a loss during a campaign.
 """
 
 import ipaddress
@@ -24,35 +24,36 @@ http.desthttps {https}
 http.selfhttps2http no
 http.listingdeny no
 xrootd.chksum max 2 adler32 crc32c
-xrd.report 127.0.0.1:{nobody} every {report}s all sync
+xrd.report 127.0.0.1:{unused_port} every {report}s all sync
 """
 DATA = """oss.localroot {root}/objects
 """
-# All that is not encrypted is refused, whoever asks.
+# Refuse all connections without encryption.
 TLS = """xrd.tls {root}/server.pem {root}/server.key
 xrd.tlsca certfile {root}/ca.pem
 xrootd.tls all
 """
-# Seconds. XRootD's own: 90 of startup, 5 of lookup and query deadline, 30 of suspend, 90 of service, 600 of drop.
+# Seconds. XRootD's defaults: 90 of startup, 5 of lookup and query deadline, 30 of suspend, 90 of service, 600 of drop.
 WAITS = {"startup": 1, "lookup": 1, "qdl": 1, "suspend": 1, "service": 1, "drop": 10}
-# A server counts what a connection moved when it ends, or when it reports, which nobody hears.
-REPORT, NOBODY = 1, 9
-CONNECT = 1  # s until a data server that found no redirector, or was not let in, tries again; XRootD's own: 10
+# A server counts the transfers of a connection when it ends, or when the server reports. No one listens on the port of
+# the reports.
+REPORT, UNUSED_PORT = 1, 9
+CONNECT = 1  # seconds until a data server that was not accepted by a redirector retries; XRootD's default: 10
 
 
 def _common(node: str, address: str, root: str, tls: bool, http: str = "") -> str:
     secure = TLS.format(root=root) if tls else ""
-    more = {"https": "yes" if tls else "no", "report": REPORT, "nobody": NOBODY}
+    more = {"https": "yes" if tls else "no", "report": REPORT, "unused_port": UNUSED_PORT}
     return COMMON.format(node=node, address=address, root=root, http=http, tls=secure, **more)
 
 
 def single(address: str, port: int, root: str, tls: bool) -> str:
-    """One server for all: XrdHttp has a port of its own."""
+    """Return the configuration of a single server; XrdHttp has a separate port."""
     return f"xrd.port {port}\n" + _common("server", address, root, tls, f":{port + 1}") + DATA.format(root=root)
 
 
 def redirector(node: str, address: str, port: int, cms: int, root: str, tls: bool) -> str:
-    """A manager: its xrootd at `port`, its cmsd at `cms`."""
+    """Return the configuration of a manager: its xrootd at `port`, its cmsd at `cms`."""
     waits = " ".join(f"{name} {seconds}" for name, seconds in WAITS.items())
     return _common(node, address, root, tls) + (
         f"all.role manager\nall.manager {address}:{cms}\nxrd.port {port} if exec xrootd\nxrd.port {cms} if exec cmsd\n"
@@ -61,16 +62,16 @@ def redirector(node: str, address: str, port: int, cms: int, root: str, tls: boo
 
 
 def server(node: str, address: str, port: int, managers: Sequence[str], root: str, tls: bool) -> str:
-    """A data server that serves all `managers` (host:port)."""
-    told = "".join(f"all.manager all {manager}\n" for manager in managers)
+    """Return the configuration of a data server of all `managers` (host:port)."""
+    lines = "".join(f"all.manager all {manager}\n" for manager in managers)
     return _common(node, address, root, tls) + (
-        f"all.role server\n{told}xrd.port {port} if exec xrootd\n"
+        f"all.role server\n{lines}xrd.port {port} if exec xrootd\n"
         f"cms.conwait {CONNECT}\ncms.space linger 0 recalc 15 min 1% 100m 2% 200m\n" + DATA.format(root=root)
     )
 
 
 def proxy(node: str, address: str, port: int, origin: str, root: str, tls: bool) -> str:
-    """A proxy of the redirector `origin` (host:port)."""
+    """Return the configuration of a proxy of the redirector `origin` (host:port)."""
     return _common(node, address, root, tls) + f"xrd.port {port}\nofs.osslib libXrdPss.so\npss.origin {origin}\n"
 
 
@@ -79,11 +80,11 @@ def timeouts() -> dict[str, int]:
 
 
 def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None:
-    """Fill an empty folder: `ca.pem`, `server.pem` (the chain), `server.key`, and `authorities` with ca.pem by hash.
+    """Write `ca.pem`, `server.pem` (the chain), `server.key` and `authorities` (ca.pem by hash) to an empty folder.
 
-    XRootD's clients look for the host of the URL among the DNS names of a certificate, also where that host is an
-    address; others look for it among the addresses. So every address is there twice, which `trustme` cannot do. And
-    XRootD's client before version 6 wants a folder of authorities, each under the hash of its name.
+    XRootD's clients look for the host of the URL among the DNS names of a certificate, even if it is an address; other
+    clients look for it among the addresses. So every address is included as both, which `trustme` cannot do. XRootD's
+    client before version 6 needs a folder of authorities, each under the hash of its name.
     """
     import trustme
     from cryptography import x509
@@ -117,5 +118,5 @@ def make_certificate(folder: Path, addresses: Sequence[str], place: str) -> None
     (folder / "authorities" / "ca.pem").write_bytes(authority.cert_pem.bytes())
     hashed = processes.ask([program("openssl", "xrootd", place), "rehash", folder / "authorities"])
     if hashed.returncode:
-        raise MeasurementFailed(f"{place}: no folder of authorities could be made: {processes.words(hashed)}")
-    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())  # last: it says that all is there
+        raise MeasurementFailed(f"{place}: the folder of authorities cannot be made: {processes.words(hashed)}")
+    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())  # last, because it marks the folder as complete

@@ -1,9 +1,9 @@
-"""XRootD on this machine, spoken to over root:// or HTTP (XrdHttp), in network namespaces of its own.
+"""XRootD on this machine, accessed over root:// or HTTP (XrdHttp), in separate network namespaces.
 
-It listens on all addresses whatever it is told, hence the namespaces, hence root. The servers themselves run as their
-package's user; that one may not be able to reach the store's folder, so the folder is mounted where it can, visible
-to it alone. One server has all the data; several have parts of them, and clients come in by a redirector or a proxy
-See docs/stores.md.
+XRootD always listens on all addresses, so it needs namespaces and therefore root. The servers run as the user of their
+package. This user may not be able to reach the store's folder, so the folder is mounted at a reachable place that only
+the servers see. One server has all the data; several servers have parts of them, behind a redirector or a proxy. See
+docs/stores.md.
 """
 
 import contextlib
@@ -42,18 +42,18 @@ from storelab.stores.xrootd import asking, conf
 MOST_SERVERS = 16
 MOST_DOORS = 4
 NODES = {"redirector": "r", "manager": "r", "proxy": "p", "server": "s", "cmsd": "s", "xrootd": "x"}
-JOIN_S = 20.0  # until a redirector knows all data servers
+JOIN_S = 20.0  # seconds until a redirector must know all data servers
 USERS = ("xrootd", "nobody")
-MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # a folder that is there and that everybody can reach
-# Shell: mount the store's `spool`, in it its data, and a list of hosts; seen by what follows alone, and gone with it.
-# Then stop being root for good: XRootD's own option -R changes the effective user only, and could be root again at any
-# time.
+MOUNT_POINTS = ("/var/spool/xrootd", "/mnt")  # candidates for an existing folder that all users can reach
+# Shell: mount the store's `spool`, its data in it, and a list of hosts; only the program after it sees these mounts,
+# and they end with it. Then give up root permanently: XRootD's option -R changes only the effective user, so it could
+# become root again.
 ENTER = (
     'mount --bind "$1" "$3" && mount --bind "$2" "$3/objects" && mount --bind "$3/hosts" /etc/hosts && user=$4 '
     "group=$5 && shift 5 "
     '&& exec setpriv --reuid "$user" --regid "$group" --clear-groups -- "$@"'
 )
-# One object written and read over root://, in a process of its own: the client's threads are not wanted in this one.
+# Write and read one object over root://, in a separate process, because the client starts threads.
 PROBE = """
 import sys
 from XRootD import client
@@ -70,51 +70,55 @@ f = client.File()
 ask(f.open(url + path, OpenFlags.DELETE)); ask(f.write(data)); ask(f.close())
 g = client.File()
 ask(g.open(url + path, OpenFlags.READ)); read = ask(g.read()); ask(g.close())
-raise SystemExit(0 if read == data else "what was written is not read back")
+raise SystemExit(0 if read == data else "data read back differ from what was written")
 """
 
 
 class Settings(ManagedSettings):
-    """An XRootD server, or a redirector with several data servers, in network namespaces of its own (it listens on
-    all addresses); needs root."""
+    """An XRootD server, or several data servers behind a gateway, in separate network namespaces; needs root.
+
+    XRootD listens on all addresses, hence the namespaces.
+    """
 
     kind: Literal["xrootd"]
-    protocol: Literal["root", "http"] = Field("root", description="How clients talk to it: root:// or XrdHttp.")
+    protocol: Literal["root", "http"] = Field("root", description="Protocol of the clients: root:// or XrdHttp.")
     servers: int = Field(
         1,
         ge=1,
         le=MOST_SERVERS,
-        description="Data servers; from 2 on each has a namespace of its own, and clients come in by a door.",
+        description="Number of data servers; from 2 on, each has its own namespace, and clients connect to a gateway.",
     )
     door: Literal["redirector", "proxy"] = Field(
         "redirector",
-        description="Of several data servers: a redirector sends clients on to one of them, a proxy moves the data "
-        "itself.",
+        description="Gateway of several data servers: a redirector sends clients on to one of them, a proxy transfers "
+        "the data itself.",
     )
     jobs_on_servers: Boolean = Field(
         False,
-        description="Client i runs on the host of data server i, in turn (launcher `local`, servers of 2 or more).",
+        description="Client i runs on the host of data server i, in turn (only with launcher `local` and 2 or more "
+        "servers).",
     )
-    tls: Boolean = Field(False, description="Speak TLS (roots://, https), with a certificate of storelab's own.")
+    tls: Boolean = Field(False, description="Use TLS (roots://, https), with a certificate that storelab makes.")
     port: int = Field(
         10940,
         ge=1024,
         le=32000,
-        description="Port of root:// in its namespace; XrdHttp takes the next one (the same one, of several servers).",
+        description="Port of root:// in its namespace; XrdHttp uses the next one (or the same one, with several "
+        "servers).",
     )
     subnet: str = Field(
         "10.213.77.0/27",
-        description="Addresses of a network of its own: ours and the servers' (a /30 is enough for one server); must "
-        "not be in use.",
+        description="Addresses of the store's network: one for this host and one per server (a /30 is enough for one "
+        "server); must not be in use.",
         pattern=r"^[\d.]+/(2[4-9]|30)$",
     )
 
 
 class XRootD(Managed):
-    """One server, or several data servers behind doors. `several`: whether there are such.
+    """One server, or several data servers behind gateways. `several`: True for several data servers.
 
-    Each door and each data server is a node: a network namespace with an address of its own. A redirector is an xrootd
-    with a cmsd (the manager), a data server too; the cmsds tell each other which file is where.
+    Each gateway and each data server is a node: a network namespace with its own address. A redirector is an xrootd
+    with a cmsd (the manager), and so is a data server; the cmsds exchange the locations of files.
     """
 
     Settings = Settings
@@ -124,9 +128,9 @@ class XRootD(Managed):
     stops = (("redirector-", "proxy-"), ("server-",))
     recipe = debian.Packages(
         ("xrootd-server", "xrootd-server-plugins", "iproute2", "openssl"),
-        "17 packages of its own, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
+        "17 packages, 3 MB to download, 10 MB on disk; 35 MB more to download on a bare Debian",
     ).parts
-    _asked = 1  # doors of this call of `up`
+    _asked = 1  # number of gateways in this call of `up`
 
     def __init__(self, name: str, settings: Any, state: Path):
         self.protocol = settings.protocol
@@ -137,7 +141,7 @@ class XRootD(Managed):
 
     @cached_property
     def namespace(self) -> Namespace:
-        """Of one server, or of the switch between several."""
+        """The namespace of one server, or of the switch between several."""
         name = f"sl-{short_name(self.folder)}"
         if self.several:
             return Lan(name, self.settings.subnet, self.place, self.all_nodes())
@@ -146,20 +150,22 @@ class XRootD(Managed):
     def require(self) -> None:
         if self.settings.jobs_on_servers and not self.several:
             raise UserError(
-                f"{self.place}.jobs_on_servers", "there is one data server, and no door", "set servers to 2 or more"
+                f"{self.place}.jobs_on_servers",
+                "this needs several data servers behind a gateway",
+                "set servers to 2 or more",
             )
         if os.geteuid() != 0:
             raise UserError(
                 self.place,
-                "XRootD needs root (it listens on all addresses, so it runs in a network namespace of its own)",
-                "run storelab as root, or use a `root` or `http` door that is there already",
+                "XRootD needs root (it listens on all addresses, so it runs in a separate network namespace)",
+                "run storelab as root, or use an existing endpoint with kind `root` or `http`",
             )
         self.program()
         commands = ["ip", "mount", "setpriv", *(["cmsd"] if self.several else [])]
         for name in commands + (["openssl"] if self.settings.tls else []):
             program(name, "xrootd", self.place)
         self._user()
-        _ = self.namespace  # whether the subnet is one, and large enough
+        _ = self.namespace  # raises UserError for a subnet that is wrong or too small
 
     @staticmethod
     def _user() -> pwd.struct_passwd:
@@ -167,9 +173,9 @@ class XRootD(Managed):
         return next(known[name] for name in USERS if name in known)
 
     def moved(self, settings: Any, index: int) -> Any:
-        """Each deployment has namespaces of its own, so its ports may be the same.
+        """Return settings with a subnet after those of earlier deployments.
 
-        Its subnet lies behind those of the earlier ones.
+        The ports may be the same, because each deployment has its own namespaces.
         """
         own = ipaddress.IPv4Network(settings.subnet, strict=False)
         first = own.network_address + own.num_addresses * index
@@ -178,12 +184,12 @@ class XRootD(Managed):
     # Nodes and daemons
 
     def node_of(self, name: str) -> str:
-        """The node of a daemon: `r1`, `p1`, `s1` …, `x1` of the one server."""
+        """Return the node of a daemon: `r1`, `p1`, `s1` …, or `x1` for a single server."""
         kind, _, number = name.rpartition("-")
         return f"{NODES[kind]}{number}"
 
     def all_nodes(self) -> list[str]:
-        """All that there may be, so that each has the same address every time."""
+        """Return all possible nodes, so that each has the same address every time."""
         doors = [f"{kind}{i}" for kind in "rp" for i in range(1, MOST_DOORS + 1)]
         return doors + [f"s{i}" for i in range(1, self.settings.servers + 1)]
 
@@ -191,13 +197,13 @@ class XRootD(Managed):
         return [f"server-{i}" for i in range(1, self.settings.servers + 1)]
 
     def _redirectors(self) -> int:
-        """How many there are, or are to be now."""
+        """Return the number of redirectors that exist, or that this call of `up` starts."""
         if self.settings.door != "redirector":
             return 1
         return max([self._asked, *(self._number(n) for n in self.daemons.records() if n.startswith(self.front))])
 
     def stages(self, front_ends: Sequence[str]) -> Sequence[Sequence[str]]:
-        """One that finds whom it needs missing waits for seconds before it tries again."""
+        """Return the starting order, because a daemon that misses another one waits for seconds before it retries."""
         if not self.several:
             return (front_ends,)
         numbers = [n.rpartition("-")[2] for n in front_ends] if self.settings.door == "redirector" else ["1"]
@@ -211,7 +217,7 @@ class XRootD(Managed):
         return self.settings.port + 1
 
     def text(self, node: str) -> str:
-        """The configuration of a node's daemons."""
+        """Return the configuration of a node's daemons."""
         s, here, root = self.settings, self.address_of(node), self.root()
         if node.startswith("r"):
             return conf.redirector(node, here, s.port, self._manager_port, root, s.tls)
@@ -223,7 +229,7 @@ class XRootD(Managed):
         return conf.single(here, s.port, root, s.tls)
 
     def environ_of(self, node: str) -> dict[str, str]:
-        """What a daemon needs besides; a proxy is a client too, and waits no longer than ours."""
+        """Return additional environment variables of a daemon; a proxy gets the client time-outs of storelab."""
         out = {"HOME": self.root(), "TMPDIR": self.root()}
         if node.startswith("p"):
             out |= {f"XRD_{name.upper()}": str(value) for name, value in XROOTD.items()}
@@ -231,14 +237,14 @@ class XRootD(Managed):
         return out
 
     def health_of(self, name: str) -> bool:
-        """Whether a daemon of several does its work."""
+        """Return whether a daemon of a cluster works."""
         kind, node = name.rpartition("-")[0], self.node_of(name)
         if kind == "manager":
             with contextlib.suppress(OSError):
                 socket.create_connection((self.address_of(node), self._manager_port), 1.0).close()
                 return True
             return False
-        if kind == "cmsd":  # it listens at no port
+        if kind == "cmsd":  # it does not listen on a port
             return (self.spool(node) / ".olb" / "olbd.admin").exists()
         return asking.handshake(self.address_of(node), self.settings.port)
 
@@ -246,14 +252,14 @@ class XRootD(Managed):
         return str(self.folder / "tls" / "ca.pem") if self.settings.tls else None
 
     def make_accounts(self, accounts: int) -> None:
-        """Wait until every redirector would send clients to every data server."""
+        """Wait until every redirector knows every data server."""
         names = [n for n in self.daemons.running() if n.startswith("redirector-")]
         if not within(JOIN_S, lambda: all(self._knows(n) >= self.settings.servers for n in names)):
-            told = ", ".join(f"{n} knows {self._knows(n)}" for n in names)
-            raise MeasurementFailed(f"{self.place}: of {self.settings.servers} data servers {told}")
+            counts = ", ".join(f"{n} knows {self._knows(n)}" for n in names)
+            raise MeasurementFailed(f"{self.place}: not all {self.settings.servers} data servers are known: {counts}")
 
     def _knows(self, redirector: str) -> int:
-        """How many data servers a redirector would send clients to; -1 where it does not answer."""
+        """Return the number of data servers that a redirector would send clients to; -1 if it does not answer."""
         try:
             here = self.address_of(self.node_of(redirector))
             return len(asking.servers_known(here, self.settings.port, self.ca_file(), ASK_S))
@@ -261,24 +267,24 @@ class XRootD(Managed):
             return -1
 
     def root(self) -> str:
-        """Where the servers find their folders."""
+        """Return the path of the store's folder in the servers' mount namespaces."""
         return next(p for p in MOUNT_POINTS if Path(p).is_dir())
 
     def address_of(self, node: str) -> str:
         return self.namespace.addresses[node] if isinstance(self.namespace, Lan) else self.namespace.server
 
     def spool(self, node: str) -> Path:
-        """What a node's daemons see at `root`."""
+        """Return the folder that a node's daemons see at `root`."""
         return self.folder / (f"spool-{node}" if self.several else "spool")
 
     def objects(self, node: str) -> Path:
-        """A node's data; an empty folder of a door."""
+        """Return the folder of a node's data; for a gateway an empty folder."""
         if not self.several:
             return self.data / "objects"
         return self.data / f"server-{node[1:]}" if node.startswith("s") else self.spool(node) / "objects"
 
     def _configuration(self, node: str) -> str:
-        """Name of the file; it tells the content, so that one with other settings is recognised by its command line."""
+        """Return the file name with a hash of the content, so that the command line shows if settings changed."""
         return f"{node}-{hashlib.sha256(self.text(node).encode()).hexdigest()[:8]}.cfg"
 
     def daemon(self, name: str) -> Daemon:
@@ -305,7 +311,7 @@ class XRootD(Managed):
         )
 
     def make_certificate(self) -> None:
-        """For the addresses of all nodes, once, where the setting `tls` wants one."""
+        """Make a certificate for the addresses of all nodes, once, if the setting `tls` is on."""
         folder = self.folder / "tls"
         if self.settings.tls and not (folder / "ca.pem").exists():
             shutil.rmtree(folder, ignore_errors=True)
@@ -314,7 +320,7 @@ class XRootD(Managed):
             conf.make_certificate(folder, [self.address_of(node) for node in nodes], self.place)
 
     def make_ready(self) -> None:
-        """Stop what is of another form of this store: one server, or several."""
+        """Stop the other form of this store (one server, or several) if it still runs."""
         strange = [n for n in self.daemons.records() if n not in self.daemon_actors()]
         if strange:
             self._stop(list(self.daemons.records()))
@@ -334,21 +340,21 @@ class XRootD(Managed):
         super()._start(front_ends)
 
     def _ready(self, node: str) -> None:
-        """Its folders, and what its daemons read."""
+        """Prepare a node's folders and the files that its daemons read."""
         user, spool = self._user(), self.spool(node)
         for folder in (spool, self.objects(node)):
             folder.mkdir(exist_ok=True, mode=0o700)
             os.chown(folder, user.pw_uid, user.pw_gid)
-        (spool / "objects").mkdir(exist_ok=True)  # the place where the data are mounted
-        # What it tells clients as its address is what its host's name resolves to; name servers cannot be asked from
-        # there.
+        (spool / "objects").mkdir(exist_ok=True)  # mount point of the data
+        # The server gives clients the address that its host name resolves to. No name server is reachable from the
+        # namespace.
         hosts = f"127.0.0.1 localhost\n{self.address_of(node)} {socket.gethostname()}\n"
         for name, text in ((self._configuration(node), self.text(node)), ("hosts", hosts)):
             if not (spool / name).exists() or (spool / name).read_text() != text:
                 (spool / name).write_text(text)
                 (spool / name).chmod(0o644)
         if self.settings.tls:
-            shutil.rmtree(spool / "authorities", ignore_errors=True)  # links in it would be in the way
+            shutil.rmtree(spool / "authorities", ignore_errors=True)  # existing links would make copytree fail
             shutil.copytree(self.folder / "tls", spool, symlinks=True, dirs_exist_ok=True)
             (spool / "server.key").chmod(0o400)
             for path in (spool, *(spool / n for n in ("server.key", "server.pem", "ca.pem", "authorities"))):
@@ -356,14 +362,14 @@ class XRootD(Managed):
 
     def dismantle(self) -> None:
         if os.geteuid() == 0:
-            for form in (Namespace, Lan):  # either may be there, where the settings were changed
+            for form in (Namespace, Lan):  # both may exist if the settings were changed
                 form(self.namespace.name, self.settings.subnet, self.place).down()
         for spool in self.folder.glob("spool*"):
             for path in spool.iterdir():
-                if path.name != "objects":  # sockets, logs of its own, process numbers
+                if path.name != "objects":  # sockets, logs, pid files
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
-    # How clients come to it
+    # Access by clients
 
     def _url(self, node: str, protocol: str) -> str:
         port = self.settings.port + (protocol == "http" and not self.several)
@@ -377,9 +383,9 @@ class XRootD(Managed):
         return Endpoint(self._url(node, protocol), ca_file=self.ca_file(), protocol=protocol)
 
     def access(self, account: int = 0, front_end: int = 0) -> Access:
-        """Always over HTTP, and to the data servers themselves.
+        """Return access over HTTP, and directly to the data servers.
 
-        The client of root:// has threads, which do no good in a process that starts others.
+        The client of root:// starts threads, which are unsafe in a process that forks.
         """
         self.endpoints(front_end + 1)
         return self._way()
@@ -404,20 +410,20 @@ class XRootD(Managed):
                 raise MeasurementFailed(f"{self.place}: {endpoint.url} is not usable: {processes.words(done)}")
 
     def beside(self, client: int) -> tuple[str, ...]:
-        """Not by `ip netns exec`: a client needs no mounts of its own."""
+        """Return a prefix with `nsenter`, because a client does not need the mount namespace of `ip netns exec`."""
         if not (self.several and self.settings.jobs_on_servers):
             return ()
         server = self.servers()[client % self.settings.servers]
         space = self.namespace.space(self.node_of(server))  # type: ignore[attr-defined]
         return (str(program("nsenter", "xrootd", self.place)), f"--net=/run/netns/{space}")
 
-    # What they say of themselves
+    # Reports
 
     def data_actors(self) -> list[str]:
         return self.servers() if self.several else []
 
     def condition(self) -> Condition:
-        """As the first redirector has it: a file of a data server that it does not know is out of reach."""
+        """Return the condition by the data servers that the first redirector knows; others cannot be reached."""
         if not self.several:
             return super().condition()
         known, wanted = self._knows("redirector-1"), self.settings.servers
@@ -435,10 +441,10 @@ class XRootD(Managed):
         return {"device": INSIDE, "namespace": self.namespace.space(self.node_of(actor))}  # type: ignore[attr-defined]
 
     def answered(self) -> dict[str, dict[str, int] | None]:
-        """By their own count, all at once: one that hangs takes no time from the others."""
+        """Return the servers' counts, requested in parallel so that a hanging server does not delay the others."""
         if not self.several:
             return {}
-        if self.settings.door == "proxy":  # its connections stay
+        if self.settings.door == "proxy":  # its connections stay open, so wait for its report
             time.sleep(1.2 * conf.REPORT)
         doors = sorted(n for n in self.daemons.records() if n.startswith(("redirector-", "proxy-")))
 
@@ -453,36 +459,39 @@ class XRootD(Managed):
             return dict(zip(names, pool.map(ask, names), strict=True))
 
     def deployment(self) -> dict[str, Any]:
-        told = super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}
+        facts = super().deployment() | {"protocol": self.protocol, "network": "a pair of virtual interfaces"}
         if self.several:
-            told |= {"jobs_on_servers": self.settings.jobs_on_servers}
-            told |= {"door": self.settings.door, "network": "a pair of virtual interfaces for each node, and a switch"}
-        return told
+            facts |= {"jobs_on_servers": self.settings.jobs_on_servers}
+            facts |= {"door": self.settings.door, "network": "a pair of virtual interfaces for each node, and a switch"}
+        return facts
 
 
-# Several data servers hold parts of one tree. A redirector lists, makes and removes folders on one of them only, and
-# waits before it makes a file. So storelab goes to the data servers themselves outside of every measurement, as a
-# site's own tools do; the redirector learns of it from them.
+# Several data servers hold parts of one tree. A redirector lists, makes and removes folders on only one of them, and
+# waits before it makes a file. Outside of measurements, storelab therefore accesses the data servers directly, like a
+# site's own tools; the redirector learns of the changes from them.
 
 if TYPE_CHECKING:  # it loads urllib3, which planning does not need
     from storelab.stores.protocols.files import FilesAccess
 
 
 class JoinedAccess(Access):
-    """ways: into each data server, in the order of their numbers."""
+    """Access to several data servers as one store. ways: access to each of them, in the order of their numbers."""
 
-    deletes_at_once = 100  # as of FilesAccess
+    deletes_at_once = 100  # the same as FilesAccess
 
     def __init__(self, ways: "Sequence[FilesAccess]", place: str):
         self.ways, self.place = list(ways), place
 
     def _from(self, bucket: str, key: str) -> "list[FilesAccess]":
-        """The servers in the order in which this key's are tried: a new file goes to the first."""
+        """Return the servers in the order in which they are tried for this key; a new file goes to the first."""
         first = zlib.crc32(f"{bucket}/{key}".encode()) % len(self.ways)
         return self.ways[first:] + self.ways[:first]
 
     def read(self, bucket: str, key: str, most: int | None = None) -> bytes | None:
-        """What any server has. Raises the error of one that does not answer only where no other one has it."""
+        """Return the object from the first server that has it.
+
+        If no server has it, raises the error of a server that did not answer.
+        """
         trouble: UserError | MeasurementFailed | None = None
         without = 0
         for way in self._from(bucket, key):
@@ -512,7 +521,7 @@ class JoinedAccess(Access):
                     yield key, size
 
     def _with(self, bucket: str) -> "list[FilesAccess]":
-        """The servers that have this bucket. Raises NoSuchBucket where none has."""
+        """Return the servers that have this bucket. Raises NoSuchBucket if none has it."""
         found = [way for way in self.ways if way.holds(bucket)]
         if not found:
             raise NoSuchBucket(bucket, self.place)
@@ -529,7 +538,7 @@ class JoinedAccess(Access):
         return sorted({found for way in self._with(bucket) for found in way.prefixes(bucket, above)})
 
     def make_bucket(self, bucket: str) -> None:
-        """On every server."""
+        """Make the bucket on every server."""
         there = 0
         for way in self.ways:
             try:

@@ -111,7 +111,7 @@ def test_no_store_is_started_on_a_measuring_node(tmp_path, slurm):
     (store,) = all_stores(settings).values()
     choose.lives_outside(settings, store, 1)  # salloc: this is the host where it was asked for
     slurm("SLURMD_NODENAME", "node1")
-    assert refusal(choose.lives_outside, settings, store, 1).startswith("stores.a: 1 front-ends asked, 0 run")
+    assert refusal(choose.lives_outside, settings, store, 1).startswith("stores.a: front-ends: 1 requested, 0 ")
     choose.lives_outside(config(tmp_path), store, 1)  # clients of this host: one machine
 
 

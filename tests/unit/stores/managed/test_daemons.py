@@ -138,7 +138,7 @@ def test_damaged_records_are_refused(daemons):
     parts = [{"daemons": {"web": {k: v for k, v in whole.items() if k != name}}} for name in whole]
     for data in ("{", "[]", "7", {"daemons": []}, {"daemons": {"web": 1}}, {"daemons": {"web": []}}, *parts):
         daemons.file.write_text(data if isinstance(data, str) else json.dumps(data))
-        assert "daemons.json: is damaged; stop" in refusal(daemons.running), data
+        assert "daemons.json: the file is damaged; stop" in refusal(daemons.running), data
     daemons.file.unlink()
 
 

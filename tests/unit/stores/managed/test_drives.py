@@ -142,7 +142,7 @@ def test_impossible_drives_are_refused(tmp_path, kernel, monkeypatch):
     assert "100 PB" in refusal(store(tmp_path, drive_size="100000 TB").drives.mount)
     (s.data / "volume-1").mkdir(parents=True)
     (s.data / "volume-1" / "1.dat").write_text("old")
-    assert "volume-1 holds data" in refusal(s.drives.mount)
+    assert "volume-1 contains data" in refusal(s.drives.mount)
     assert not kernel.mounted
 
 

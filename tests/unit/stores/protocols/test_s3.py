@@ -68,7 +68,7 @@ def test_missing_bucket_has_its_name():
             lambda: access.drop_bucket("gone-1"),
         ):
             said = refusal(call)
-            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' is not there")
+            assert said.startswith("stores.x: NoSuchBucket: the bucket 'gone-1' does not exist")
 
 
 class Busy:
@@ -89,7 +89,7 @@ def test_busy_server_is_asked_again_for_the_rest(monkeypatch):
     s3.S3Access(busy, "stores.x").delete("bucket", ["a", "b"])
     assert busy.asked == [["a", "b"], ["b"], ["b"]]
     for never in (Busy(9), Busy(9, "AccessDenied")):
-        assert "1 objects" in refusal(s3.S3Access(never, "stores.x").delete, "bucket", ["a", "b"])
+        assert "objects not deleted: 1" in refusal(s3.S3Access(never, "stores.x").delete, "bucket", ["a", "b"])
     assert len(never.asked) == 1, "another refusal does not end by waiting"
 
 
@@ -117,7 +117,7 @@ def test_bucket_that_was_just_emptied_is_tried_again(monkeypatch):
     client = Emptied(3)
     s3.S3Access(client, "stores.g").drop_bucket("b")
     assert client.dropped == 1
-    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still holds 'theirs'"):
+    with pytest.raises(StillHolds, match=r"stores\.g: bucket b still contains 'theirs'"):
         s3.S3Access(Emptied(99, ["theirs"]), "stores.g").drop_bucket("b")
     with pytest.raises(MeasurementFailed, match="BucketNotEmpty"):
         s3.S3Access(Emptied(99), "stores.g").drop_bucket("b")

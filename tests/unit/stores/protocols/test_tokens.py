@@ -99,8 +99,8 @@ def test_credentials_that_end_too_early_are_named():
     soon, late, gone = ("stores.d.token", "A", now + 5), ("stores.d", "B", now + 500), ("stores.d", "C", now - 60)
     assert tokens.too_short([late], 10) is None and tokens.too_short([], 10) is None
     message = str(tokens.too_short([late, soon], 10))
-    assert "stores.d.token" in message and "A holds" in message
-    assert "C holds" in str(tokens.too_short([soon, gone], 10))
+    assert "stores.d.token" in message and "credential in A ends" in message
+    assert "credential in C ended" in str(tokens.too_short([soon, gone], 10))
 
 
 def gateway(tmp_path, **settings):

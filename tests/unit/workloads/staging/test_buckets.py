@@ -157,7 +157,7 @@ def test_incomplete_listing_is_an_error(monkeypatch):
     """Cases: what the server does, words of the message."""
     monkeypatch.setattr(s3, "MAX_PAGES", 20)
     for fault, words in (
-        ("more without a token", "the server says that there is more, but not how to go on"),
+        ("more without a token", "the server reports more entries, but no token to continue"),
         ("pages repeat", "its pages repeat"),
         ("pages without an end", "it has no end after 20 pages"),
     ):
@@ -363,7 +363,7 @@ def test_foreign_bucket_behind_a_denied_list_is_refused():
 def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
     """Cases: words of the note, how the bucket is made."""
     cases = {
-        "versioning is Enabled: overwritten and deleted objects take space until `clean`": {},
+        "versioning is Enabled: overwritten and deleted objects use space until `clean`": {},
         "versioning is Suspended": {"versioning": "Suspended"},
         "object lock (GOVERNANCE for 7 days): what storelab": {"lock": ("GOVERNANCE", 7)},
         "object lock is on without a default retention": {"lock": ()},
