@@ -25,7 +25,7 @@ from files_made import Case
 from files_read import READERS, File, same, staged
 
 REAL = ROOT.parent / "shared" / "data" / "root"
-RULES = ("groups other branches", "its baskets do not tell where their entries begin")  # docs/own-files.md
+RULES = ("groups other branches", "its baskets have no offsets of their entries")  # docs/own-files.md
 SEED, DAMAGES = 18, 500
 MOST_MEMORY = 4_000_000_000
 MOST_BYTES = 200  # of one damage

@@ -201,7 +201,7 @@ def by_uproot(folder: Path) -> Iterator[Case]:
         file["histogram"] = np.histogram(np.arange(10.0))
     yield Case(path, None, refused="it has none")
     for name, bytes_, word in (
-        ("text", b"event;pt;eta\n" * 99, "is no ROOT file"),
+        ("text", b"event;pt;eta\n" * 99, "is not a ROOT file"),
         ("nothing", b"", "is empty (0 bytes)"),
         ("start", b"root", "is cut off (4 bytes"),
     ):

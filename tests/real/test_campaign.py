@@ -329,6 +329,8 @@ def test_a_campaign_of_dead_stores_stops_by_itself(monkeypatch):
         raw = folder / "results/bench/raw"
         reasons = [json.loads(p.read_text())["reason"] for p in raw.rglob("failed.json")]
     assert done.returncode == 1, done.stderr
-    assert done.stderr.count("failed alike") == 2 and done.stderr.count("the campaign stops") == 1, done.stderr
+    assert done.stderr.count("failed for the same reason") == 2 and done.stderr.count("the campaign stops") == 1, (
+        done.stderr
+    )
     assert len(reasons) < 12 and all("refuses the connection" in r for r in reasons), reasons
     assert "Traceback" not in done.stderr

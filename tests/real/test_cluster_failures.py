@@ -135,8 +135,8 @@ def test_an_option_that_no_node_fits_is_waited_for_no_longer_than_told(testbed, 
     begun = time.monotonic()
     done = on(testbed, lab, "salloc", "-N4", *MEASURE)
     assert done.returncode == 1 and time.monotonic() - begun < 40
-    assert "4 of 4 nodes did not come within 5 s" in done.stderr
-    assert "['--constraint=fast'] that no node fits" in done.stderr
+    assert "4 of 4 nodes did not join within 5 s" in done.stderr
+    assert "['--constraint=fast'] fit no node" in done.stderr
     assert slurm(testbed, "squeue", "-h", "-s") == ""
 
 

@@ -59,7 +59,7 @@ def test_honest_store_raises_no_alarm(lab, external, keys, engine, capsys):
         else:
             assert acked == {"put": reading["states"], "overwrite": 0, "delete": 0}
     told = capsys.readouterr()
-    assert (told.out + told.err).count("acknowledged states read back at the end: all are right") == 2, told
+    assert (told.out + told.err).count("acknowledged states read back at the end: all are correct") == 2, told
 
 
 @HEAVY

@@ -142,7 +142,7 @@ def test_store_that_never_recovers_is_reported(store, monkeypatch):
         managed.until(lambda: "degraded" in managed.states(runner))
         runner.settle(1.5)
         assert runner.recovered is False and runner.told()["recovered"] is False
-        assert "sw is not whole 1.5 s after the run: degraded, master: 2 of 3 volume servers" in said[0]
+        assert "sw is not healthy 1.5 s after the run: degraded, master: 2 of 3 volume servers" in said[0]
         monkeypatch.undo()
     store.up(2)
 

@@ -113,7 +113,7 @@ def test_an_object_of_a_wrong_size_fails_the_point(gang, seaweedfs):
 
 
 def test_who_is_missing_is_named(gang):
-    with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not come within 8 s \(missing: client 2\)"):
+    with pytest.raises(MeasurementFailed, match=r"1 of 3 clients did not join within 8 s \(missing: client 2\)"):
         gang("put", clients=3, launcher=Forgetful, change=lambda job: setattr(job, "timeout_ns", 8_000_000_000))
 
 

@@ -133,7 +133,7 @@ def test_the_doctor_looks_at_every_machine(pool, lab):
     assert sorted(rows) == ["node1", "node2", "node3", "node4"] and "seaweedfs: is down" in done.stdout
     configure(lab, gang_timeout="15 s", nodes=5)
     done = on(pool, lab, "storelab", "doctor", "--nodes")
-    assert done.returncode == 2 and "the pool has 4 machines that fit, for the 5 jobs" in done.stdout, done
+    assert done.returncode == 2 and "the pool has 4 suitable machines for the 5 jobs" in done.stdout, done
 
 
 def test_the_parallel_universe(pool, lab):
@@ -172,10 +172,10 @@ def test_slots_that_come_late_are_waited_for(pool, lab):
     [
         (
             ["request_cpus = 64"],
-            r"4 of 4 nodes did not come within 8 s \(missing.* 3\); jobs .*3 still wait for a slot",
+            r"4 of 4 nodes did not join within 8 s \(missing.* 3\); jobs .*3 still wait for a slot",
         ),
-        (['requirements = Machine == "node1.pool"'], "the pool has 1 machines that fit, for the 4 jobs"),
-        (["requirements = ((("], r"condor_status: .*invalid constraint.* \(asked with "),
+        (['requirements = Machine == "node1.pool"'], "the pool has 1 suitable machines for the 4 jobs"),
+        (["requirements = ((("], r"condor_status: .*invalid constraint.* \(constraint: "),
         (["universe = nonsense"], r"condor_submit: .*nonsense"),
         (
             {"python": "/no/such/python"},

@@ -43,7 +43,7 @@ def test_changed_keys_are_errors_by_name(lab, external, keys, engine, monkeypatc
     """The staged keys change after staging, before the clients begin."""
     whole = stage.stage_keys
     for count, reason, change in (
-        (50, "1 of 50 keys did not come", lambda access, bucket, folder: access.delete(bucket, [f"{folder}17"])),
+        (50, "1 of 50 keys are missing", lambda access, bucket, folder: access.delete(bucket, [f"{folder}17"])),
         (60, "keys/9x' is not a key", lambda access, bucket, folder: access.write(bucket, f"{folder}9x", b"1")),
         (70, "keys/21' has 1 B instead", lambda access, bucket, folder: access.write(bucket, f"{folder}21", b"1")),
     ):

@@ -60,7 +60,7 @@ MISTAKES = [  # arguments, words of the one line
     (["chek"], "is no command; did you mean 'check'?"),
     (
         ["--set", "limits.stored_bytes=1 kB", "check"],
-        "needs 256 kB in store seaweedfs, the limit is 1 kB",
+        "needs 256 kB in store seaweedfs, but the limit is 1 kB",
     ),
     (["--set", "limits.buckets=1", "--set", "sweeps.up.axes.buckets=2", "check"], "limits.buckets"),
     (["--set", "scratch=/nowhere", "check"], "scratch"),

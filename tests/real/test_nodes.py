@@ -150,7 +150,7 @@ def test_a_node_that_does_not_come_is_named(gang):
     class Missing(ByHand):
         names = ("node0", "")
 
-    with pytest.raises(MeasurementFailed, match=r"1 of 2 nodes did not come within 4 s \(missing: node 1\)"):
+    with pytest.raises(MeasurementFailed, match=r"1 of 2 nodes did not join within 4 s \(missing: node 1\)"):
         gang([[0], [1]], launcher=Missing, timeout_s=4)
 
 

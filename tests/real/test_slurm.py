@@ -87,9 +87,9 @@ def test_the_doctor_looks_at_every_node(testbed, lab):
 @pytest.mark.parametrize(
     ("allocation", "launcher", "line"),
     [
-        ([], {}, "launcher.kind: srun wants an allocation, and there is none around"),
-        (["salloc", "-N2"], {"nodes": 4}, "launcher.nodes: 4 nodes are asked, the allocation has 2"),
-        (["salloc", "-N1"], {}, "8 clients, 4 on a node, need 2 nodes; there are 1"),
+        ([], {}, "launcher.kind: srun needs an allocation, and this process is not in one"),
+        (["salloc", "-N2"], {"nodes": 4}, "launcher.nodes: 4 nodes are wanted, but the allocation has 2"),
+        (["salloc", "-N1"], {}, "8 clients, 4 on a node, need 2 nodes, but there are 1"),
     ],
     ids=("no allocation", "too few nodes", "more clients than fit"),
 )
@@ -109,7 +109,7 @@ def test_slurms_own_words_are_told(testbed, lab):
 def test_a_walltime_that_is_too_short(testbed, lab):
     configure(lab, sweeps=LONG)
     done = on(testbed, lab, "salloc", "-N4", "-t1", *measure(LONG_KEY))
-    assert done.returncode == 1 and "of walltime left, the point takes 120 s" in done.stderr, done.stderr
+    assert done.returncode == 1 and "of walltime left, but the point needs 120 s" in done.stderr, done.stderr
 
 
 def test_lost_node_fails_the_point(testbed, lab):

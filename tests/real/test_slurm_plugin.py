@@ -116,7 +116,9 @@ def test_more_nodes_than_there_are(testbed, lab):
     """Slurm would take the job, and never start it."""
     configure(lab, launcher=LAUNCHER | {"nodes": 8})
     done = on(testbed, lab, str(BIN / "storelab"), "check")
-    assert done.returncode == 2 and "launcher.nodes: 8 nodes are asked, the cluster has 4" in done.stderr, done.stderr
+    assert done.returncode == 2 and "launcher.nodes: 8 nodes are wanted, but the cluster has 4" in done.stderr, (
+        done.stderr
+    )
 
 
 def test_no_store_is_started_in_a_measuring_job(testbed, lab):

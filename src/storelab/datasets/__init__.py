@@ -1,4 +1,4 @@
-"""Data sets: what is staged into a store before it is read. Payload objects, ROOT files, the user's own files.
+"""Data sets that are staged into a store before they are read: payload objects, ROOT files, the user's own files.
 
 May import: `readplan`, `core`.
 """

@@ -1,4 +1,4 @@
-"""The user's own ROOT files: fetched, opened, and their baskets listed; it names what cannot be read.
+"""The user's own ROOT files: fetch and open them, list their baskets, and report what cannot be read.
 
 May import: numpy, uproot and fsspec in functions, `datasets.root`, `core`. A file is copied into the stores unchanged.
 """
@@ -15,17 +15,17 @@ from storelab.core.errors import UserError, said, shown
 from storelab.datasets.root import baskets
 from storelab.datasets.root.baskets import branches_of
 
-Step = Callable[[int], None]  # told of each branch that is tried next: the number of all
+Step = Callable[[int], None]  # called before each branch with the number of branches
 TREES = ("TTree", "TNtuple", "TNtupleD")
-BLOCK = 2**20  # bytes of a download that are asked for at once
-_HEAD = 64  # bytes: magic, version, where the content begins and ends
-_LARGE = 1_000_000  # versions from it on have places of 8 bytes
+BLOCK = 2**20  # bytes of one request of a download
+_HEAD = 64  # bytes: magic, version, begin and end of the content
+_LARGE = 1_000_000  # from this version on, positions have 8 bytes
 
 
-def fetch(source: str, folder: Path, place: str, most: int | None = None) -> Path:
-    """A local path of the file; a URL is downloaded into `folder`, whole or not at all.
+def fetch(source: str, folder: Path, place: str, max_bytes: int | None = None) -> Path:
+    """Return a local path of the file; a URL is downloaded into `folder`, completely or not at all.
 
-    place: configuration key, for errors; most: bytes of a download. Raises UserError.
+    place: configuration key, for errors. max_bytes: of a download. Raises UserError.
     """
     findable(source, place)
     if "://" not in source:
@@ -41,8 +41,8 @@ def fetch(source: str, folder: Path, place: str, most: int | None = None) -> Pat
         with fsspec.open(source, "rb", expand=False) as remote, temporary.open("wb") as local:
             while part := remote.read(BLOCK):
                 local.write(part)
-                if most is not None and local.tell() > most:
-                    problem = f"{source} is larger than `limits.stored_bytes` ({most} B)"
+                if max_bytes is not None and local.tell() > max_bytes:
+                    problem = f"{source} is larger than `limits.stored_bytes` ({max_bytes} B)"
                     raise UserError(place, problem, "check the address, or raise the limit")
         temporary.replace(target)
     except UserError:
@@ -59,7 +59,7 @@ def fetch(source: str, folder: Path, place: str, most: int | None = None) -> Pat
 
 
 def findable(source: str, place: str) -> None:
-    """Raises UserError where a file is not there, or a URL has a protocol that cannot be read here."""
+    """Raise UserError if a file does not exist, or the protocol of a URL is not supported."""
     if "://" not in source:
         if not Path(source).expanduser().is_file():
             raise UserError(place, f"{source}: no such file", "give the path of a ROOT file, or a URL")
@@ -75,14 +75,14 @@ def findable(source: str, place: str) -> None:
 
 
 def whole(path: Path, place: str) -> None:
-    """Raises UserError where a local file is no ROOT file, or not all of one; its first bytes tell."""
+    """Raise UserError if a local file is not a ROOT file, or incomplete according to its first bytes."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(_HEAD)
     if not size:
-        raise UserError(place, f"{path.name} is empty (0 bytes)", "give another one")
+        raise UserError(place, f"{path.name} is empty (0 bytes)", "give another file")
     if head[:4] != b"root":
-        raise UserError(place, f"{path.name} is no ROOT file: it does not begin with 'root'", "give another one")
+        raise UserError(place, f"{path.name} is not a ROOT file: it does not begin with 'root'", "give another file")
     if len(head) < _HEAD:
         raise UserError(place, f"{path.name} is cut off ({size} bytes, less than the head of a file)", "copy it again")
     version, end = struct.unpack_from(">i", head, 4)[0], struct.unpack_from(">i", head, 12)[0]
@@ -95,16 +95,17 @@ def whole(path: Path, place: str) -> None:
 def _damaged(name: str, path: Path, what: str, error: Exception) -> UserError:
     reason = said(error).replace(str(path), path.name)
     if "algorithm: b'CS'" in reason or "packed by b'CS'" in reason:
-        problem = f"{path.name} is packed by the codec CS of ROOT 3 and before, which uproot does not know"
-        return UserError(f"files.{name}.path", problem, "pack it by a newer one: `hadd -f101 new.root old.root`")
+        problem = f"{path.name} is packed by the codec CS of ROOT 3 and before, which uproot does not support"
+        return UserError(f"files.{name}.path", problem, "pack it by a newer codec: `hadd -f101 new.root old.root`")
     return UserError(f"files.{name}.path", f"{path.name} is damaged: {what} cannot be read ({reason})", "copy it again")
 
 
 @contextlib.contextmanager
 def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, str]]:
-    """(uproot's tree, its name, `TTree` or `RNTuple`) of a local ROOT file.
+    """Provide (uproot's tree, its name, `TTree` or `RNTuple`) of a local ROOT file.
 
-    Raises UserError: no ROOT file, cut off, damaged, no such tree, several and none named, or one without an entry.
+    Raise UserError if the file is not a ROOT file, incomplete or damaged; if the tree is missing or has no entries; or
+    if there are several trees and none is named.
     """
     import uproot
 
@@ -112,8 +113,8 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
     try:
         file = uproot.open({str(path): None})
         kinds = dict(file.iterclassnames(cycle=True))
-    except Exception as error:  # noqa: BLE001 - uproot raises many things
-        raise _damaged(name, path, "the list of what it holds", error) from None
+    except Exception as error:  # noqa: BLE001 - uproot raises many classes
+        raise _damaged(name, path, "the list of its contents", error) from None
     with file:
         chosen, kind = _choose(kinds, path.name, tree, f"files.{name}.tree")
         if kind == "RNTuple":
@@ -124,26 +125,26 @@ def opened(path: Path, name: str, tree: str | None) -> Iterator[tuple[Any, str, 
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise _damaged(name, path, chosen, error) from None
         if entries < 1:
-            raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} is empty: no entry", "take another tree")
+            raise UserError(f"files.{name}.tree", f"{chosen} of {path.name} has no entries", "choose another tree")
         yield held, chosen, kind
 
 
 def _released(file: Any, chosen: str, path: Path, place: str) -> None:
-    """Raises UserError where an RNTuple has a format before 1.0: its class then, or its version."""
-    of, epoch = file.classname_of(chosen), None
-    with contextlib.suppress(Exception):  # damage has its own line
+    """Raise UserError if an RNTuple has a format before 1.0, by its class or its version."""
+    class_name, epoch = file.classname_of(chosen), None
+    with contextlib.suppress(Exception):  # damage is reported separately
         epoch = file[chosen].member("fVersionEpoch")
-    if "Experimental" in of or epoch == 0:
-        problem = f"{chosen} of {path.name} is an RNTuple of a format before 1.0 ({of}), which uproot does not read"
+    if "Experimental" in class_name or epoch == 0:
+        problem = f"{chosen} of {path.name} is an RNTuple of a format before 1.0 ({class_name}), unknown to uproot"
         raise UserError(place, problem, "write it again by ROOT 6.34 or later")
 
 
 def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> tuple[dict[str, Any], Any]:
-    """(facts of the manifest, table of baskets) of a local ROOT file.
+    """Return (facts of the manifest, table of baskets) of a local ROOT file.
 
-    step: called for each branch that is tried next, with the number of all. Facts: as of `root.generated.generate`,
-    `format` (TTree or RNTuple), and `unreadable`: branch -> reason. Raises UserError: as `opened()`,
-    damaged, no branch that can be read.
+    step: called before each branch is tried, with the number of branches. Facts: as in `root.generated.generate`,
+    `format` (TTree or RNTuple), and `unreadable`: reasons by branch. Raise UserError as `opened()`, and if the file is
+    damaged or no branch can be read.
     """
     import uproot
 
@@ -153,12 +154,12 @@ def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> t
             table, unreadable = _tree(held, path, step) if kind == "TTree" else _ntuple(held, path, step)
         except Exception as error:  # noqa: BLE001 - a corrupt file
             raise _damaged(name, path, chosen, error) from None
-    # Without folders of this machine.
+    # Remove folders of this machine from the reasons.
     unreadable = {branch: why.replace(str(path), path.name) for branch, why in unreadable.items()}
     if not (known := set(table["branch"].unique().to_pylist())) - set(unreadable):
         reason = next((f": {branch}: {why}" for branch, why in unreadable.items()), "")
-        said_of = f"none of its {len(known)} branches can be read{reason}" if known else "it holds no branch with data"
-        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name}: {said_of}", "take another tree")
+        problem = f"none of its {len(known)} branches can be read{reason}" if known else "it has no branch with data"
+        raise UserError(f"files.{name}.tree", f"{chosen} of {path.name}: {problem}", "choose another tree")
     with path.open("rb") as f:
         digest = hashlib.file_digest(f, "sha256").hexdigest()
     return {
@@ -175,8 +176,10 @@ def look(path: Path, name: str, tree: str | None, step: Step | None = None) -> t
 
 
 def check(dataset: dict[str, Any]) -> str | None:
-    """`TTree` or `RNTuple`; None for a file behind a URL, which is not looked at. Raises UserError if the file of a
-    planned data set is missing or wrong."""
+    """Return `TTree` or `RNTuple`; None for a file behind a URL, which is not checked.
+
+    Raise UserError if the file of a planned data set is missing or wrong.
+    """
     if "://" in dataset["file"]:
         return None
     path = fetch(dataset["file"], Path(), f"files.{dataset['scale']}.path")
@@ -185,7 +188,7 @@ def check(dataset: dict[str, Any]) -> str | None:
 
 
 def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
-    """Whether the manifest describes the file that the data set names now.
+    """Return whether the manifest describes the file that the data set names now.
 
     Raises UserError if the file's size has changed since it was staged.
     """
@@ -193,18 +196,20 @@ def unchanged(dataset: dict[str, Any], manifest: dict[str, Any]) -> bool:
     if (before.get("file"), before.get("tree")) != (dataset["file"], dataset["tree"]):
         return False
     if path.is_file() and path.stat().st_size != manifest["root"]["bytes"]:
-        problem = f"{path.name} has {path.stat().st_size} B, and had {manifest['root']['bytes']} B when it was staged"
+        problem = f"{path.name} has {path.stat().st_size} B, but had {manifest['root']['bytes']} B when it was staged"
         raise UserError(f"files.{dataset['scale']}.path", problem, "give the changed file another name in `files`")
     return True
 
 
 def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> tuple[str, str]:
-    """(name, `TTree` or `RNTuple`) of the named tree, or of the only one. kinds: key with its cycle -> class, the
-    newest cycle of a name first. Raises UserError."""
+    """Return (name, `TTree` or `RNTuple`) of the named tree, or of the only one.
+
+    kinds: classes by key with its cycle, the newest cycle of a name first. Raises UserError.
+    """
     known: dict[str, str] = {}
-    for key, of in kinds.items():
-        if of in TREES or of.endswith("RNTuple"):
-            kind = "TTree" if of in TREES else "RNTuple"
+    for key, class_name in kinds.items():
+        if class_name in TREES or class_name.endswith("RNTuple"):
+            kind = "TTree" if class_name in TREES else "RNTuple"
             known.setdefault(key.rpartition(";")[0], kind)
             known[key] = kind
     names = sorted(n for n in known if ";" not in n)
@@ -213,15 +218,15 @@ def _choose(kinds: dict[str, str], file: str, tree: str | None, place: str) -> t
         return chosen, known[chosen]
     held = f"it has: {', '.join(names)}" if names else "it has none"
     problem = (
-        f"{file} holds no TTree or RNTuple {tree!r}"
+        f"{file} has no TTree or RNTuple {tree!r}"
         if tree
-        else f"{file} holds {len(names)} TTrees and RNTuples, and none is named"
+        else f"{file} has {len(names)} TTrees and RNTuples, but none is named"
     )
-    raise UserError(place, f"{problem} ({held})", "name one of them" if names else "take another file")
+    raise UserError(place, f"{problem} ({held})", "name one of them" if names else "choose another file")
 
 
 def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
-    """(table of the pages, field -> why it is left out)."""
+    """Return (table of the pages, reasons by field that is left out)."""
     from storelab.datasets.root.pages import Pages
     from storelab.datasets.root.trial import pages_tried
 
@@ -231,7 +236,7 @@ def _ntuple(ntuple: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, 
 
 
 def _tree(tree: Any, path: Path, step: Step | None) -> tuple[Any, dict[str, str]]:
-    """(table of the baskets, branch -> why it is left out). Parents of split branches hold nothing: no rows."""
+    """Return (table of the baskets, reasons by branch that is left out). Parents without entries have no rows."""
     from storelab.datasets.root.trial import tried
 
     objects = branches_of(tree)

@@ -1,10 +1,10 @@
-"""What is staged for the workloads on objects: incompressible bodies, and folders of many small objects.
+"""Data that are staged for the workloads on objects: incompressible bodies, and folders of many small objects.
 
 Object i of a data set has body i mod BODIES. A body is the byte stream of PCG64 seeded by (seed, size, body index).
 
-A folder of many keys is what `list` lists. Key n of a folder is n, in as many digits as the last one has; `depth`
-levels of folders lie before it, each named after the next digit: `4/2/427`. So the order of the names is that of the
-numbers, and nobody has to keep a million of them. May import: `core`.
+The workload `list` lists a folder of many keys. The name of key n is n, with as many digits as the last key has. It is
+preceded by `depth` levels of folders, each named after the next digit: `4/2/427`. So the names have the order of the
+numbers, and no list of a million names is needed. May import: `core`.
 """
 
 import fcntl
@@ -19,11 +19,11 @@ from storelab.core.model import derive_seed
 
 BODIES = 4
 _CHUNK = 16 * 2**20
-MOST_KEYS = 10**6  # keys of a folder
+MOST_KEYS = 10**6  # in a folder
 
 
 def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
-    """Paths of the BODIES files of `size` bytes. Missing ones are made; all clients of a host share them."""
+    """Return the paths of the BODIES files of `size` bytes; make missing ones. All clients of a host share them."""
     folder = scratch / "bodies"
     folders.private(folder, "scratch")
     paths = [folder / f"{seed}-{size}-{i}" for i in range(BODIES)]
@@ -46,7 +46,7 @@ def body_files(scratch: Path, seed: int, size: int) -> list[Path]:
 
 
 def body_sums(paths: list[Path]) -> list[dict[str, Any]]:
-    """[{size in bytes, sha256}] of body files."""
+    """Return [{size in bytes, sha256}] of body files."""
     out = []
     for path in paths:
         with open(path, "rb") as f:
@@ -55,7 +55,7 @@ def body_sums(paths: list[Path]) -> list[dict[str, Any]]:
 
 
 def objects(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Columns of the manifest, shape (n,) each: key (without the bucket's prefix), bucket index, body index."""
+    """Return the columns of the manifest, shape (n,): key (without the bucket's prefix), bucket index, body index."""
     n, buckets = dataset["objects"], dataset["buckets"]
     return {
         "key": [f"data/{dataset['name']}/{i:07d}" for i in range(n)],
@@ -65,31 +65,33 @@ def objects(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def key_digits(keys: int) -> int:
-    """Digits in the name of each key."""
+    """Return the number of digits in the name of each key."""
     return len(str(keys - 1))
 
 
 def key_name(keys: int, depth: int, n: int) -> str:
-    """Key n below its folder."""
+    """Return the name of key n below its folder."""
     text = f"{n:0{key_digits(keys)}d}"
     return "".join(f"{digit}/" for digit in text[:depth]) + text
 
 
 def key_number(keys: int, depth: int, key: str) -> int | None:
-    """The number of a key below its folder; None: it is none of the folder's."""
+    """Return the number of a key below its folder; None if it does not belong to the folder."""
     last = key.rpartition("/")[2]
     known = last.isascii() and last.isdigit() and len(last) <= key_digits(keys) and int(last) < keys
     return int(last) if known and key_name(keys, depth, int(last)) == key else None
 
 
 def keys_folder(dataset: Mapping[str, Any]) -> str:
-    """The folder of a data set in each of its buckets, below the bucket's prefix. Beside it, not in it, lies the proof
-    that it is staged."""
+    """Return the folder of a data set in each of its buckets, below the bucket's prefix.
+
+    The proof that it is staged is stored next to the folder, not in it.
+    """
     return f"data/{dataset['name']}/keys/"
 
 
 class WrongListing(Exception):
-    """A listing that is not that of the folder. kind: class of the error, as loadgen names it."""
+    """A listing that does not match the folder. kind: class of the error, with loadgen's name."""
 
     def __init__(self, kind: str, words: str):
         super().__init__(words)
@@ -97,21 +99,21 @@ class WrongListing(Exception):
 
 
 def check_listing(prefix: str, keys: int, depth: int, size: int, listed: Iterable[tuple[str, int]]) -> None:
-    """Hold a listing, (whole key, bytes) as they come, against the folder `prefix` of `keys` objects of `size` bytes.
+    """Compare a listing, an iterable of (key, bytes), with the folder `prefix` of `keys` objects of `size` bytes.
 
-    Raises WrongListing at once for a key that is foreign, comes twice or has another size; at the end where keys are
-    missing or came out of order.
+    Raise WrongListing at once for a key that is foreign, repeated or of another size; at the end if keys are missing or
+    out of order.
     """
     due, seen, late = 0, 0, ""
-    absent: set[int] = set()  # numbers that were passed over
-    for key, told in listed:
+    absent: set[int] = set()  # numbers that were skipped
+    for key, listed_size in listed:
         n = key_number(keys, depth, key[len(prefix) :]) if key.startswith(prefix) else None
         if n is None:
             raise WrongListing("KeyForeign", f"{key[:200]!r} is not a key of the folder")
         if n < due and n not in absent:
-            raise WrongListing("KeyDoubled", f"{key!r} came twice")
-        if told != size:
-            raise WrongListing("KeySize", f"{key!r} has {told} B instead of {size} B")
+            raise WrongListing("KeyDoubled", f"{key!r} is listed twice")
+        if listed_size != size:
+            raise WrongListing("KeySize", f"{key!r} has {listed_size} B instead of {size} B")
         if n < due:
             absent.discard(n)
             late = late or key
@@ -119,6 +121,6 @@ def check_listing(prefix: str, keys: int, depth: int, size: int, listed: Iterabl
         due, seen = max(due, n + 1), seen + 1
     if seen < keys:
         first = prefix + key_name(keys, depth, min(absent, default=due))
-        raise WrongListing("KeyMissing", f"{keys - seen} of {keys} keys did not come, {first!r} first")
+        raise WrongListing("KeyMissing", f"{keys - seen} of {keys} keys are missing, the first is {first!r}")
     if late:
-        raise WrongListing("KeyOrder", f"{late!r} came after a later key")
+        raise WrongListing("KeyOrder", f"{late!r} is listed after a later key")

@@ -24,24 +24,23 @@ from storelab.core.redaction import without_tokens
 from storelab.engines.contract import ClientResult, GangJob
 from storelab.gang import credentials, nodes, post, prefork, rendezvous
 from storelab.gang.launchers.local import LocalLauncher
-from storelab.gang.launchers.remote import TOLD_TO_END
+from storelab.gang.launchers.remote import ASKED_TO_END
 from storelab.gang.rendezvous import Folder, GangAborted
 from storelab.host import processes, scratch
 from storelab.host.monitor import Monitor
 
 ALIVE_S = 3.0  # between two signs of life
-CALLED_OFF_S = 0.5  # between two looks whether the gang was called off
+CALLED_OFF_S = 0.5  # between two checks whether the gang was cancelled
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_told: list[str] = []  # how this agent was told to end
+_end_reasons: list[str] = []  # the signal that asked this agent to end
 TURN, CLIENTS = ".turn", "clients"  # a lock in the scratch folder; a file with the names of the clients' folders
 
 
 class GangFolder:
     """The folder of a gang on a node's tmpfs: `gang-<attempt>-<number>` in the user's scratch folder.
 
-    The agent removes it at the end; if that agent was killed, the next one does.
-
-    It is locked until `remove()`, or until the kernel ends its owner.
+    The agent removes it at the end; if that agent was killed, the next one does. It is locked until `remove()`, or
+    until its owner ends.
     """
 
     def __init__(self, base: Path, attempt: str, number: int, ranks: list[int]):
@@ -56,7 +55,7 @@ class GangFolder:
         (self.path / CLIENTS).write_text("\n".join(f"{attempt}-{rank}" for rank in ranks))
 
     def remove(self) -> None:
-        """Remove it and what its clients left, once; and the whole scratch folder if nobody else uses it."""
+        """Remove the folder and what its clients left; also the scratch folder if no other process uses it."""
         _remove(self.path)
         os.close(self._lock)
         self._held.close()
@@ -64,9 +63,9 @@ class GangFolder:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove the folders of gangs whose agent was killed, including their credentials; returns their names.
+    """Remove the folders of gangs whose agent was killed, including their credentials; return their names.
 
-    No other agent may begin meanwhile.
+    No other agent may start meanwhile.
     """
     out = []
     for path in sorted(folder.glob("gang-*")):
@@ -79,14 +78,14 @@ def sweep(folder: Path) -> list[str]:
             _remove(path)
             out.append(path.name)
         except BlockingIOError:
-            pass  # its agent lives
+            pass  # its agent runs
         finally:
             os.close(lock)
     return out
 
 
 def _remove(path: Path) -> None:
-    """Remove the clients' folders first: while this folder exists, their names are known."""
+    """Remove the clients' folders first: their names are stored in this folder."""
     for name in (path / CLIENTS).read_text().split() if (path / CLIENTS).exists() else []:
         shutil.rmtree(path.parent / name, ignore_errors=True)
     shutil.rmtree(path, ignore_errors=True)
@@ -94,18 +93,21 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _turn(folder: Path) -> Iterator[None]:
-    """One agent at a time: a folder that is not locked yet would look abandoned."""
+    """Allow one agent at a time: a folder that is not locked yet would look abandoned."""
     with folders.lock_file(folder / TURN) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 class NodeFailed(Exception):
-    """This node cannot take part; the message says why."""
+    """This node cannot take part; the message has the reason."""
 
 
 class Agent:
-    """uplink: how to reach the coordinator; number: of this node, from 0. Raises NodeFailed: there is no job."""
+    """The agent of one node. uplink: connection to the coordinator; number: of this node, from 0.
+
+    Creating one raises NodeFailed if there is no job.
+    """
 
     def __init__(self, uplink: Any, number: int):
         self.uplink, self.number = uplink, number
@@ -113,7 +115,7 @@ class Agent:
         found = rendezvous.awaited(uplink, "job.json")
         if found is None:
             raise NodeFailed(
-                f"sees no {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
+                f"does not see {getattr(uplink, 'path', uplink)}/job.json within {rendezvous.SHARED_S:.0f} s: "
                 "the folder `results` is not shared with this node; "
                 "put it on a file system that all nodes mount, or set launcher.shared_folder: false"
             )
@@ -126,10 +128,10 @@ class Agent:
         self.watch: Monitor | None = None
         self.relayed: set[int] = set()
         self._alive = self._looked = 0.0
-        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when we saw it
+        self._coordinator: tuple[int, float] = 0, time.monotonic()  # its last sign of life, and when it was seen
 
     def run(self) -> None:
-        """From the first client to the node's record. Raises NodeFailed, GangAborted."""
+        """Run the node's clients, from their start to the node's record. Raises NodeFailed, GangAborted."""
         self._sign()  # from here on there is something to clean up
         offset = self._compare_clock()
         about = {
@@ -148,7 +150,7 @@ class Agent:
             self._end(about)
 
     def _compare_clock(self) -> nodes.Offset:
-        """Raises NodeFailed if the clock is further off than the bound."""
+        """Set the offset of the clock. Raise NodeFailed if it exceeds the bound."""
         offset, bound = nodes.measure_offset(self.job.clock_addresses), self.job.clock_bound_ns
         if abs(offset.ns) > bound:
             raise NodeFailed(
@@ -172,17 +174,17 @@ class Agent:
         environs = [e | {clock.OFFSET: str(offset_ns)} for e in environs]
         launcher = LocalLauncher(self.local, self.ranks, environs)
         self.watch = Monitor({}, launcher.pids, self.duration_ns)
-        self.launcher = launcher  # last: `_end` ends both
+        self.launcher = launcher  # after `watch`, because `_end` ends both
         self.launcher.start()
 
     def _meet(self, about: dict[str, Any]) -> None:
-        """The node is ready when its clients are. What the coordinator says is passed on to them."""
+        """Report the node as ready when its clients are, and pass the coordinator's decision on to them."""
         here = Folder(self.local)
         self._until(lambda: self._all(here, "ready"))
         about["clients"] = {r: here.get(f"ready.{r}") for r in self.ranks}
         if not self.uplink.put_once(f"ready.{self.number}", about):
-            self.uplink.put("abort", {"reason": f"node {self.number} came twice"})
-            raise NodeFailed(f"node {self.number} came twice")
+            self.uplink.put("abort", {"reason": f"node {self.number} joined twice"})
+            raise NodeFailed(f"node {self.number} joined twice")
         here.put("call", self._until(lambda: self.uplink.get("call") or self.uplink.get("go")))
         self._until(lambda: self._all(here, "seen"))
         self.uplink.put(f"seen.{self.number}", {"time_ns": clock.now_ns()})
@@ -194,7 +196,7 @@ class Agent:
         return len(here.present(kind)) >= len(self.ranks)
 
     def _until(self, look: Any) -> Any:
-        """What `look` returns once it is not empty. Raises GangAborted: called off, a client ended, or a time-out."""
+        """Return what `look` returns once it is not empty. Raise GangAborted if cancelled, without clients, or late."""
         limit = time.monotonic() + self.timeout_s + rendezvous.SLOWEST_LEAD_S
         pause = rendezvous.poll_s(len(self.job.nodes))
         while not (found := look()):
@@ -211,7 +213,7 @@ class Agent:
             time.sleep(0.1)
 
     def _step(self, limit: float, late: str) -> None:
-        """What is done between two looks. Raises GangAborted: called off, or (`late`) it is later than `limit`."""
+        """Do what is due between two checks. Raise GangAborted if cancelled, or after `limit` (reason: `late`)."""
         self._sign()
         self._called_off()
         self._relay()
@@ -219,7 +221,7 @@ class Agent:
             raise GangAborted(late)
 
     def _relay(self) -> None:
-        """Send results up, files first. If a client ended without a result, send its log."""
+        """Send results to the coordinator, tables first. If a client ended without a result, send its log."""
         here = Folder(self.local)
         done, ended = here.present("result"), self.launcher.ended()
         for rank in sorted((done | ended.keys()) - self.relayed):
@@ -240,12 +242,12 @@ class Agent:
             self.uplink.put(f"alive.{self.number}", {"time_ns": clock.now_ns(), "host": self.host})
 
     def _called_off(self) -> None:
-        if _told:  # Python drops what a handler raises in a fork
-            raise NodeFailed(_told[0])
+        if _end_reasons:  # Python drops what a handler raises in a fork
+            raise NodeFailed(_end_reasons[0])
         if time.monotonic() - self._looked > CALLED_OFF_S:
             self._looked = time.monotonic()
             if (called := self.uplink.get("abort")) is not None:
-                raise GangAborted(called.get("reason", "the coordinator called it off"))
+                raise GangAborted(called.get("reason", "the coordinator cancelled the gang"))
             sign, now = (self.uplink.get("coordinator") or {}).get("time_ns", 0), time.monotonic()
             if sign != self._coordinator[0]:
                 self._coordinator = sign, now
@@ -253,7 +255,7 @@ class Agent:
                 raise GangAborted("the coordinator has given no sign of life")
 
     def _end(self, about: dict[str, Any]) -> None:
-        """End the clients, remove their folder, leave the node's own record."""
+        """End the clients, remove their folder, and write the node's record."""
         try:
             if self.launcher is not None:
                 if not set(self.ranks) <= self.relayed:
@@ -270,21 +272,21 @@ class Agent:
         self.uplink.put(f"node.{self.number}", about | {"watched": self.watch.summary if self.watch else {}})
 
 
-def _told_to_end(number: int, _: Any) -> None:
-    """Acts once: a batch system that repeats its signal must not disturb the clean-up."""
+def _end_by_signal(number: int, _: Any) -> None:
+    """Act only once: a batch system that repeats its signal must not disturb the clean-up."""
     for sig in SIGNALS:
         signal.signal(sig, signal.SIG_IGN)
-    _told.append(
-        f"{TOLD_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
+    _end_reasons.append(
+        f"{ASKED_TO_END} ({signal.Signals(number).name}): the job or its step was cancelled, or its walltime is over"
     )
-    raise NodeFailed(_told[0])
+    raise NodeFailed(_end_reasons[0])
 
 
 def main() -> None:
     processes.no_core_dumps()
     prefork.without_pandas()
     for sig in SIGNALS:
-        signal.signal(sig, _told_to_end)
+        signal.signal(sig, _end_by_signal)
     number = int(sys.argv[2] if len(sys.argv) > 2 else os.environ["SLURM_PROCID"])
     host = nodes.host_name()
     try:
@@ -293,13 +295,13 @@ def main() -> None:
             Agent(uplink, number).run()
         except GangAborted:
             return  # the coordinator knows
-        except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator must learn it
+        except Exception as error:  # noqa: BLE001 - the coordinator must receive every error
             text = without_tokens(str(error) if isinstance(error, NodeFailed) else f"{type(error).__name__}: {error}")
             print(f"storelab: node {number} ({host}): {text}", file=sys.stderr, flush=True)
             uplink.put(f"failed.{number}", {"host": host, "failure": text})
-    except (OSError, NodeFailed) as error:  # only the batch system can be told
+    except (OSError, NodeFailed) as error:  # can only be reported through the batch system
         print(
-            f"storelab: node {number} ({host}) does not reach the coordinator by {sys.argv[1]}: {error}",
+            f"storelab: node {number} ({host}) does not reach the coordinator at {sys.argv[1]}: {error}",
             file=sys.stderr,
             flush=True,
         )

@@ -1,9 +1,9 @@
-"""The clients of a gang on one host, a process each: `python -m storelab.gang.client CLASS … -- FOLDER RANK …`.
+"""The clients of a gang on one host, one process each: `python -m storelab.gang.client CLASS … -- FOLDER RANK …`.
 
-CLASS is that of a client (`module:name`), loaded at once. Which clients are wanted comes on standard input
-(`prefork.py`): FOLDER and RANK only tell whose process it is, where that is known at its start. The folder holds
-`job.json` (point, endpoints, buckets, times: nothing secret), the environment of a client its credentials. It leaves
-`ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and at last `result.<rank>`.
+CLASS is the class of a client (`module:name`), loaded at once. Standard input says which clients to start
+(`prefork.py`); FOLDER and RANK only show to whom the process belongs, if that is known at its start. The folder has
+`job.json` (point, endpoints, buckets, times; no secrets). The environment of a client has its credentials. A client
+writes `ops.<rank>.parquet`, `reads.<rank>.parquet` if the workload reads ROOT files, and finally `result.<rank>`.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def load_job(folder: Path, rank: int) -> Job:
 
 
 def usage() -> dict[str, float]:
-    """CPU seconds and peak memory of this process and its ended children."""
+    """Return the CPU seconds and the peak memory of this process and its ended children."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "cpu_user_s": own.ru_utime + children.ru_utime,
@@ -46,12 +46,12 @@ def usage() -> dict[str, float]:
 
 
 def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
-    """Write the operations; returns how many succeeded, how many failed, and the useful bytes."""
+    """Write the operations; return how many succeeded, how many failed, and the useful bytes."""
     if (done := result.written) is not None:
         records.write_atomic(path, done.file.read_bytes(), sync=False)  # from tmpfs into the folder of the gang
         return done.operations, done.errors, done.bytes
     kinds = result.ops.get("error", [])
-    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some are a server's own words
+    shown = {kind: without_tokens(kind) for kind in set(kinds) if kind is not None}  # some quote a server
     ops = result.ops
     if any(kind != text for kind, text in shown.items()):
         ops = ops | {"error": [shown.get(kind) for kind in kinds]}
@@ -63,7 +63,7 @@ def write_ops(path: Path, result: Result) -> tuple[int, int, int]:
 
 
 def write_tables(folder: Path, rank: int, result: Result, out: ClientResult) -> None:
-    """Write all tables of a client, and note in `out` what else it left."""
+    """Write all tables of a client, and add its other results to `out`."""
     out.operations, out.errors, out.bytes = write_ops(folder / f"ops.{rank}.parquet", result)
     if result.reads is not None:
         records.write_table(folder / f"reads.{rank}.parquet", records.READS, result.reads, sync=False)
@@ -74,9 +74,9 @@ def write_tables(folder: Path, rank: int, result: Result, out: ClientResult) -> 
 
 
 def run(folder: Path, rank: int) -> int:
-    """Join, measure, leave the result; returns the exit status.
+    """Join the gang, measure, and write the result; return the exit status.
 
-    Any failure is written into `result.<rank>` too, so that nobody waits for it.
+    Failures are written into `result.<rank>` too, so that the coordinator does not wait for it.
     """
     job = load_job(folder, rank)
     client = WORKLOADS[job.point.workload].client(job)
@@ -92,19 +92,19 @@ def run(folder: Path, rank: int) -> int:
         out.failure = str(error)
     except MemoryError:
         out.failure = str(of_memory())
-    except Exception as error:  # whatever a library raises is this client's result
-        here = isinstance(error, OSError) and error.filename is not None  # a file: full disk, removed folder
+    except Exception as error:  # the errors of all libraries are results of this client
+        here = isinstance(error, OSError) and error.filename is not None  # of a local file: full disk, removed folder
         out.failure = str(of_system(error)) if here else f"{type(error).__name__}: {error}"
         raise
     finally:
         client.close()
-        if out.failure or not out.exit_status:  # neither where a signal ended it
+        if out.failure or not out.exit_status:  # not if a signal ended it
             place.put(f"result.{rank}", redacted(out.to_json()))
     return out.exit_status
 
 
 def measure(client: Client, job: Job, place: rendezvous.Folder, out: ClientResult) -> None:
-    """Meet the other clients, and work from the start of the client's role until its deadline."""
+    """Wait for the other clients, and work from the start of the client's role until its deadline."""
     before, disk_before = usage(), proc.disk_reads(os.getpid())
     start = rendezvous.join(place, job.rank, job.size, job.timeout_ns / 1e9, {"host": out.host, "pid": out.pid})
     out.t0_ns, out.saw_go_in_time = start.t0_ns, start.saw_in_time
@@ -123,7 +123,7 @@ def measure(client: Client, job: Job, place: rendezvous.Folder, out: ClientResul
 
 
 def preload(folder: Path, ranks: Sequence[int]) -> None:
-    """Load what the clients of these ranks use, before they are forked."""
+    """Load the modules of the clients of these ranks before they are forked."""
     load({place for rank in ranks if (place := place_of(load_job(folder, rank).point))})
 
 
@@ -134,24 +134,24 @@ def load(places: Collection[str]) -> None:
 
 
 def place_of(point: Point) -> str:
-    """Where the class of its clients is (`module:name`); '' where its workload chooses another way."""
+    """Return where the class of the point's clients is (`module:name`); '' if its workload chooses it differently."""
     engine = CATALOGUE.get(point.axes.get("engine", ""))
     use = engine.uses.get(point.workload) if engine else None
     return use.client if use else ""
 
 
 def one(folder: Path, rank: int) -> int:
-    """A client, from its first signal handler to its exit status."""
-    # A client that receives a signal closes its engine on the way out (`finally` in `run`).
+    """Run a client, from its first signal handler to its exit status."""
+    # A signal raises SystemExit, so that the client closes its engine (`finally` in `run`).
     for sig in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sig, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # programs in Go do so themselves
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # Go programs do this themselves
     try:
         return run(folder, rank)
     except SystemExit as end:
         return int(end.code or 0)
-    except BaseException:  # noqa: BLE001  (nobody is above it)
+    except BaseException:  # noqa: BLE001  (the top of the client's process)
         print(without_tokens(traceback.format_exc()), file=sys.stderr)
         return 1
     finally:
@@ -161,7 +161,7 @@ def one(folder: Path, rank: int) -> int:
 
 def main() -> None:
     processes.no_core_dumps()
-    with contextlib.suppress(Exception):  # no client is there to tell it: `preload` raises it again
+    with contextlib.suppress(Exception):  # no client exists yet to report it; `preload` raises it again
         load([*takewhile(lambda word: word != "--", sys.argv[1:])])
     prefork.run(preload, one)
 

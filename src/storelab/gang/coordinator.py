@@ -1,6 +1,6 @@
-"""What a launcher is, and the coordinator of one point's gang: launch, agree on the start, watch, gather.
+"""The interface of launchers, and the coordinator of one point's gang: start, agree on the time, watch, collect.
 
-Accepts only a complete gang: as many clients as asked, on the nodes that were asked, all in time. May import:
+It accepts only a complete gang: all requested clients, on the requested nodes, in time. May import:
 `rendezvous`, `engines`, `host`, `core`.
 """
 
@@ -19,17 +19,17 @@ from storelab.gang import rendezvous
 from storelab.host import processes
 
 GRACE_S = 60.0  # after the deadline, for parsing, checking and writing
-LOOK_S, ASIDE_S = 0.02, 0.2  # between two looks: before the start; while clients measure
+LOOK_S, ASIDE_S = 0.02, 0.2  # between two checks: before the start; while clients measure
 
-_told: list[int] = []  # signals received that ask for an end
+_signals: list[int] = []  # received signals that ask for an end
 _ending = False
 
 
 class Launcher(ABC):
-    """What starts the clients of a gang, on this host or on others.
+    """A launcher of the clients of a gang, on this host or on others.
 
-    participants: how many meet in the gang's folder: the clients, or one agent per node; noun: what they are called.
-    Hooks that a launcher need not have return nothing here.
+    participants: number of those that meet in the gang's folder: the clients, or one agent per node; noun: their name.
+    Hooks that a launcher may leave out return nothing here.
     """
 
     name: str
@@ -42,37 +42,37 @@ class Launcher(ABC):
 
     @abstractmethod
     def ended(self) -> dict[int, int]:
-        """rank -> exit status of the clients that have ended."""
+        """Return the exit status of the clients that have ended, by rank."""
 
     @abstractmethod
     def stop(self) -> None:
         """End what was started. Idempotent."""
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Why the gang must not start, or ''. ready: what each participant says of itself."""
+        """Return why the gang must not start, or ''. ready: what each participant reports of itself."""
         return ""
 
     def trouble(self) -> str:
-        """A problem besides clients that have ended, or ''."""
+        """Return a problem other than ended clients, or ''."""
         return ""
 
     def last_words(self) -> str:
-        """What the batch system says of the reason, or ''."""
+        """Return the batch system's message about the reason, or ''."""
         return ""
 
     def pids(self) -> dict[int, int]:
-        """rank -> pid of the clients on this host."""
+        """Return the pids of the clients on this host, by rank."""
         return {}
 
     def about(self) -> list[dict[str, Any]]:
-        """What each node reported at its end: host, clock, versions, what its monitor saw."""
+        """Return what each node reported at its end: host, clock, versions, summary of its monitor."""
         return []
 
 
 def heed_signals() -> None:
-    """SIGINT, SIGTERM and SIGHUP end a gang in order.
+    """Make SIGINT, SIGTERM and SIGHUP end a gang in order.
 
-    This holds even if they arrive twice, and where Python drops what a handler raises (in a fork).
+    This works even if they arrive twice, or where Python drops what a handler raises (in a fork).
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup
@@ -81,14 +81,14 @@ def heed_signals() -> None:
 
 
 def _heed(number: int, _: Any) -> None:
-    _told.append(number)
+    _signals.append(number)
     if not _ending:
         sys.exit(128 + number)
 
 
 def _dropped(what: Any) -> None:
-    """Prints no traceback for an end that `_told` remembers; anything else that Python drops is printed as usual."""
-    if not (_told and isinstance(what.exc_value, SystemExit)):
+    """Print no traceback for an exit that `_signals` remembers; print anything else that Python drops as usual."""
+    if not (_signals and isinstance(what.exc_value, SystemExit)):
         sys.__unraisablehook__(what)
 
 
@@ -101,10 +101,10 @@ def run(
     at_start: Callable[[int], None],
     lead_s: float = 0.2,
 ) -> list[ClientResult]:
-    """Run the gang in `folder` (which holds `job.json`); returns the clients' results by rank.
+    """Run the gang in `folder` (which contains `job.json`); return the clients' results by rank.
 
-    `at_start(t0_ns)` is called once, as soon as the start is agreed. Raises MeasurementFailed with the clients' own
-    reasons, or with the names of those that are missing or late. No client is left running, whatever happens.
+    `at_start(t0_ns)` is called once, as soon as the start is agreed. Raise MeasurementFailed with the clients' reasons,
+    or with the names of missing or late clients. No client is left running, even after an error.
     """
     global _ending
     place, _ending = rendezvous.Folder(folder), False
@@ -116,15 +116,15 @@ def run(
         results = [ClientResult.read(folder, rank) for rank in range(size)]
     except BaseException:
         _ending = True
-        with contextlib.suppress(OSError):  # a full disk; `stop` ends the clients all the same
-            place.put_once("abort", {"reason": "the coordinator called it off"})
+        with contextlib.suppress(OSError):  # on a full disk, `stop` still ends the clients
+            place.put_once("abort", {"reason": "the coordinator cancelled the gang"})
         raise
     finally:
         launcher.stop()
     if len({(r.host, r.pid) for r in results}) != size or len({r.t0_ns for r in results}) != 1:
-        raise MeasurementFailed("the gang is not one: clients came twice, or agreed on different starts")
+        raise MeasurementFailed("the gang is inconsistent: clients joined twice, or agreed on different starts")
     if late := [r.client for r in results if not r.saw_go_in_time]:
-        raise MeasurementFailed(f"clients {late} learned of the start too late: raise `lead`")
+        raise MeasurementFailed(f"clients {late} received the start too late: raise `lead`")
     return results
 
 
@@ -141,18 +141,18 @@ def _watch(
     limit = time.monotonic() + 2 * timeout_s + duration_s + GRACE_S
     quiet_until = 0.0
     while True:
-        if _told:
-            sys.exit(128 + _told[0])
+        if _signals:
+            sys.exit(128 + _signals[0])
         try:
             t0_ns = leader.step()
         except rendezvous.GangAborted as error:
-            told = launcher.trouble() or _failures(folder, launcher.ended()) or launcher.last_words()
-            raise MeasurementFailed(f"{error}; {told}" if told else str(error)) from None
+            reason = launcher.trouble() or _failures(folder, launcher.ended()) or launcher.last_words()
+            raise MeasurementFailed(f"{error}; {reason}" if reason else str(error)) from None
         if t0_ns is not None:
             at_start(t0_ns)
             now = time.monotonic()
             quiet_until, limit = now + duration_s, now + leader.round_s + duration_s + GRACE_S + leader.lead_s
-        done = rendezvous.Folder(folder).present("result")  # before the failures: so that no failed one is overlooked
+        done = rendezvous.Folder(folder).present("result")  # before the failures, so that none is overlooked
         if reasons := _failures(folder, launcher.ended()):
             raise MeasurementFailed(reasons)
         if len(done) >= size:
@@ -167,9 +167,9 @@ def _watch(
 
 
 def _failures(folder: Path, ended: dict[int, int]) -> str:
-    """Reasons of clients that failed, and how clients without a result ended, or ''.
+    """Return the reasons of failed clients, and how clients without a result ended; or ''.
 
-    ended: rank -> exit status, asked for before the results are looked at: a client leaves its result, and then ends.
+    ended: exit statuses by rank, queried before the results are read: a client writes its result before it ends.
     """
     results = {rank: ClientResult.read(folder, rank) for rank in rendezvous.Folder(folder).present("result")}
     reasons = [f"client {rank}: {r.failure}" for rank, r in sorted(results.items()) if r.exit_status]

@@ -1,9 +1,9 @@
-"""Credentials on their way to the nodes: a file that only its owner can read, removed once the gang has met.
+"""Credentials on their way to the nodes: in a file that only its owner can read, removed once the gang has met.
 
 They are never in a submit file, on a command line, in a log or in a record. S3 keys and tokens are environment
 variables of the clients. For variables that name a file (an x509 proxy, a WLCG token), the content of the file is sent
-too, and lies on the node's tmpfs until the end. Both are read again for every point, so that a campaign can outlive a
-token. May import: `stores`, `core`.
+too, and is stored on the node's tmpfs until the end. Both are read again for every point, so that a campaign can
+outlive a token. May import: `stores`, `core`.
 """
 
 import base64
@@ -23,11 +23,11 @@ SECRET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", *TO
 
 
 def collect(environs: list[dict[str, str]], environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What is sent to the nodes.
+    """Return what is sent to the nodes.
 
     environs: variables by account; environ: of this process; tokens: further variables that a store names.
 
-    Raises UserError: a variable names a file that cannot be read.
+    Raise UserError if a variable names a file that cannot be read.
     """
     shared = {name: environ[name] for name in (*TOKENS, *tokens) if environ.get(name) and not is_file(name)}
     files = {}
@@ -62,7 +62,7 @@ def forget(folder: Path) -> None:
 
 
 def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
-    """The clients' variables by account. Files are written into `folder`, which is on the node and goes at the end."""
+    """Return the clients' variables by account. Write files into `folder`, which is on the node and removed later."""
     named = {}
     for name, content in parcel.get("files", {}).items():
         path = folder / name.lower()
@@ -72,17 +72,17 @@ def receive(parcel: Mapping[str, Any], folder: Path) -> list[dict[str, str]]:
 
 
 def clean(environ: Mapping[str, str], tokens: tuple[str, ...] = ()) -> dict[str, str]:
-    """An environment without secrets (tokens: as in `collect`), for a batch system's own commands."""
+    """Return an environment without secrets (tokens: see `collect`), for a batch system's own commands."""
     return {k: v for k, v in environ.items() if k not in (*SECRET, *tokens)}
 
 
 def too_short(environ: Mapping[str, str], seconds: float) -> str:
-    """Why a point of this many seconds would outlive a token, or ''."""
+    """Return why a point of this duration would outlive a token, or ''."""
     tokens = {name: environ.get(name, "") for name in TOKENS}
     if (path := Path(environ.get("BEARER_TOKEN_FILE", ""))).is_file():
         tokens[str(path)] = path.read_text().strip()
     for place, token in tokens.items():
         if (end := expires(token)) is not None and end < time.time() + seconds:
-            told = ends_text(end - time.time())
-            return f"the token in {place} {told}, the point takes {seconds:.0f} s: renew it"
+            lifetime = ends_text(end - time.time())
+            return f"the token in {place} {lifetime}, the point takes {seconds:.0f} s: renew it"
     return ""

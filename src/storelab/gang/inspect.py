@@ -1,7 +1,7 @@
-"""`storelab doctor --nodes`: every node of the allocation looks at itself, and the answers become one table.
+"""`storelab doctor --nodes`: every node of the allocation checks itself, and the answers become one table.
 
-In an HTCondor pool, as many machines look as a gang may have. On a node, `python -m storelab.gang.inspect FOLDER
-NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in FOLDER and leaves `node.<number>` there.
+In an HTCondor pool, as many machines are checked as a gang may have. On a node, `python -m storelab.gang.inspect FOLDER
+NUMBER` (default of NUMBER: SLURM_PROCID) reads `ask.json` in FOLDER and writes `node.<number>` there.
 """
 
 import os
@@ -33,7 +33,7 @@ COLUMNS = ("host", "python", "storelab", "s5cmd", "endpoints", "tmpfs free", "op
 
 
 def look(folder: Path, number: int) -> None:
-    """Write what this node says of itself. Raises SystemExit if it does not see the folder."""
+    """Write the state of this node. Raise SystemExit if it does not see the folder."""
     place, host = Folder(folder), host_name()
     if (ask := awaited(place, "ask.json")) is None:
         sys.exit(f"storelab: node {number} ({host}): does not see {folder}: `results` is not shared with it")
@@ -57,7 +57,7 @@ def look(folder: Path, number: int) -> None:
 
 
 def _reach(url: str) -> str:
-    """'' if something answers at the URL's port, else why not."""
+    """Return '' if something answers at the URL's port, else why not."""
     parts = urlsplit(url)
     ports = {"https": 443, "http": 80, "root": 1094}
     try:
@@ -68,15 +68,15 @@ def _reach(url: str) -> str:
 
 
 def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
-    """(a row for each node of the allocation, stores that are down).
+    """Return a row for each node of the allocation, and the names of stores that are down.
 
-    A row has the COLUMNS and `problem`, '' if the node is fit. Raises UserError if there is no allocation.
+    A row has the COLUMNS and `problem`, '' if the node is fit. Raise UserError if there is no allocation.
     """
     if config.launcher.kind == "local":
         raise UserError(
             "doctor --nodes",
-            "launcher.kind is local: there is this host only",
-            "`storelab doctor`, or set launcher.kind",
+            "launcher.kind is local: there is only this host",
+            "use `storelab doctor`, or set launcher.kind",
         )
     count = choose.most_nodes(config)
     base = Path(config.results)
@@ -85,12 +85,12 @@ def nodes(config: Config, stores: dict[str, Any]) -> tuple[list[dict[str, str]],
     server = ClockServer(remote.host_names(config.launcher.address), config.launcher.port)
     try:
         found = {name: _endpoints(stores[name]) for name in config.use_stores}
-        urls = [e.url for each in found.values() for e in each if "://" in e.url and not e.url.startswith("file")]
+        urls = [e.url for ends in found.values() for e in ends if "://" in e.url and not e.url.startswith("file")]
         Folder(folder).put("ask.json", {"endpoints": urls, "scratch": config.scratch, "clock": server.addresses})
         words = (_run if config.launcher.kind == "srun" else _submit)(config, count, folder)
         answers = _answers(folder, count, words)
         return [_row(config, n, answers[n], words) for n in range(count)], [
-            name for name, each in found.items() if not each
+            name for name, ends in found.items() if not ends
         ]
     finally:
         server.close()
@@ -108,27 +108,27 @@ class Lookers(condor.CondorLauncher):
 
 
 def _submit(config: Config, count: int, folder: Path) -> list[str]:
-    """Machines of an HTCondor pool inspect themselves, as many as start within `gang_timeout`.
+    """Let machines of an HTCondor pool check themselves, as many as start within `gang_timeout`.
 
-    Returns what HTCondor said of the others.
+    Return what HTCondor reported about the others.
     """
     jobs = Lookers(folder, [[n] for n in range(count)], [], config.launcher)
     jobs.timeout_ns = config.gang_timeout
-    limit, told = time.monotonic() + config.gang_timeout / 1e9, ""
+    limit, problem = time.monotonic() + config.gang_timeout / 1e9, ""
     try:
         jobs.launch()
-        while not told and len(Folder(folder).present("node")) < count:
-            told = jobs.trouble() or (jobs.last_words() or "nothing came" if time.monotonic() > limit else "")
+        while not problem and len(Folder(folder).present("node")) < count:
+            problem = jobs.trouble() or (jobs.last_words() or "no answer" if time.monotonic() > limit else "")
             time.sleep(0.2)
     except MeasurementFailed as error:
-        told = str(error)
+        problem = str(error)
     finally:
         jobs.stop()
-    return [told] if told else []
+    return [problem] if problem else []
 
 
 def _run(config: Config, count: int, folder: Path) -> list[str]:
-    """All nodes inspect themselves; returns what srun and the nodes printed."""
+    """Let all nodes check themselves; return what srun and the nodes printed."""
     settings = config.launcher
     look_there = remote.prepared(
         settings.setup, [settings.python or sys.executable, "-m", "storelab.gang.inspect", str(folder)]
@@ -136,14 +136,14 @@ def _run(config: Config, count: int, folder: Path) -> list[str]:
     done = processes.ask([*srun.step(count), *settings.options, *look_there], WAIT_S, credentials.clean(os.environ))
     if done.returncode == processes.LATE:
         return [
-            f"srun: nothing within {WAIT_S} s: nodes that other steps hold, launcher.options that no node fits, or "
-            "no controller"
+            f"srun: no answer within {WAIT_S} s: other steps use the nodes, launcher.options fit no node, or "
+            "there is no controller"
         ]
     return [line.strip() for line in done.stderr.splitlines() if line.strip()]
 
 
 def _answers(folder: Path, count: int, words: list[str]) -> list[dict[str, Any]]:
-    """Answers by node; a shared folder may show the last ones late."""
+    """Return the answers by node; a shared folder may show the last ones late."""
     clock.wait_for(lambda: len(Folder(folder).present("node")) >= count, 0 if words else LATE_S, 0.2)
     return [Folder(folder).get(f"node.{n}") or {} for n in range(count)]
 
@@ -158,8 +158,8 @@ def _endpoints(store: Any) -> list[Any]:
 def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -> dict[str, str]:
     if not about:
         own = next((m for line in words if (m := re.match(rf"storelab: node {number} \((.*?)\): (.*)", line))), None)
-        host, told = (own[1], own[2]) if own else (f"node {number}", _told(number, words))
-        return dict.fromkeys(COLUMNS, "-") | {"host": host, "problem": told or "left no answer"}
+        host, problem = (own[1], own[2]) if own else (f"node {number}", _reported(number, words))
+        return dict.fromkeys(COLUMNS, "-") | {"host": host, "problem": problem or "left no answer"}
     closed = {url: why for url, why in about["endpoints"].items() if why}
     error = about["clock_error_ns"]
     return {
@@ -178,8 +178,8 @@ def _row(config: Config, number: int, about: dict[str, Any], words: list[str]) -
     }
 
 
-def _told(number: int, words: list[str]) -> str:
-    """srun's words for this node's task, else its first error."""
+def _reported(number: int, words: list[str]) -> str:
+    """Return srun's message about this node's task, else its first error."""
     task = next((m for line in words if (m := re.search(rf"error: (\S+): task {number}: .*", line))), None)
     if task:
         own = (line for line in words if srun.EXECVE in line and line.startswith(f"slurmstepd-{task[1]}:"))
@@ -188,14 +188,14 @@ def _told(number: int, words: list[str]) -> str:
 
 
 def _problems(config: Config, about: dict[str, Any], closed: dict[str, str]) -> list[str]:
-    """Why a gang with this node would fail."""
+    """Return why a gang with this node would fail."""
     out, settings = [], config.launcher
     out += [f"other {what}: {words}" for what, words in other_versions(about).items()]
     if "s5cmd_missing" in about:
         out.append(f"no s5cmd: {about['s5cmd_missing']}")
     out += [f"{url}: {why}" for url, why in closed.items()]
     if about["tmpfs_free"] is None:
-        out.append(f"no folder {config.scratch} (`scratch`)")
+        out.append(f"the folder {config.scratch} (`scratch`) does not exist")
     if about["open_files"] < OPEN_FILES:
         out.append(f"{about['open_files']} open files are too few: ulimit -n {OPEN_FILES}")
     offset, error = about["clock_offset_ns"], about["clock_error_ns"]

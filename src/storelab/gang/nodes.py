@@ -1,4 +1,4 @@
-"""A node: its name and versions, how far its clock is from the coordinator's, and what records have of it.
+"""A node: its name and versions, the offset of its clock from the coordinator's, and its part of the records.
 
 The coordinator answers datagrams with its time. A node asks several times and keeps the quickest answer, whose round
 trip bounds the error (F. Cristian, *Probabilistic clock synchronization*, Distributed Computing 3, 1989): offset =
@@ -31,17 +31,17 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_name() -> str:
-    """The name by which the batch system knows this node: several nodes of Slurm may be on one machine."""
+    """Return the name of this node in the batch system: several nodes of Slurm may be on one machine."""
     return os.environ.get("SLURMD_NODENAME") or platform.node()
 
 
 def versions() -> dict[str, Any]:
-    """This host's versions of what takes part in a measurement."""
+    """Return this host's versions of the software that takes part in a measurement."""
     return {"storelab": __version__, "python": platform.python_version(), "packages": environment.packages()}
 
 
 def other_versions(about: dict[str, Any]) -> dict[str, str]:
-    """How the versions that a node reports differ from this host's: what differs -> in words."""
+    """Return the versions of a node that differ from this host's, each with a description."""
     out = {}
     for what, here in versions().items():
         there, name = about.get(what), what
@@ -56,8 +56,8 @@ def other_versions(about: dict[str, Any]) -> dict[str, str]:
 def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], watched: dict[str, Any]) -> None:
     """Add host, clock and monitor of each node to a record; nothing if the clients ran on this host only.
 
-    `host` becomes all machines together, with this one if it took part. Nodes on one machine (the same boot id: network
-    namespaces, several slurmd) count once. watched: by the monitor of this host.
+    `host` becomes the sum over all machines, including this one if it took part. Nodes on one machine (the same boot
+    id: network namespaces, several slurmd) count once. watched: by the monitor of this host.
     """
     nodes = [{k: v for k, v in about.items() if k not in ("clients", "pid", "packages")} for about in launcher.about()]
     if not nodes:
@@ -68,7 +68,7 @@ def add_to(run: RunRecord, launcher: Launcher, results: Sequence[ClientResult], 
         values = [m.get(name) for m in machines.values()]
         whole[name] = None if None in values else sum(values)
     run.nodes, run.host, run.coordinator = nodes, whole, watched
-    run.shared_machine = BOOT_ID.read_text().strip() in machines  # whether a node is the coordinator's machine
+    run.shared_machine = BOOT_ID.read_text().strip() in machines  # a node is on the coordinator's machine
     whole["server_cpu_s"] = watched.get("server_cpu_s") if run.shared_machine else None
     whole["client_cpu_s"] = sum(r.cpu_user_s + r.cpu_system_s for r in results)
 
@@ -79,9 +79,10 @@ STA_UNSYNC = 0x40
 
 @dataclass(frozen=True)
 class Offset:
-    """ns: what to add to this host's clock; error_ns: bound on the error of the sum, None if unknown.
+    """The offset of this host's clock.
 
-    how: `asked` (the coordinator), `kernel` or `unknown`.
+    ns: to add to this host's clock; error_ns: bound on the error of the sum, None if unknown; how: `asked` (the
+    coordinator), `kernel` or `unknown`.
     """
 
     ns: int
@@ -89,12 +90,12 @@ class Offset:
     how: str
 
     def told(self) -> dict[str, Any]:
-        """As records say it."""
+        """Return the fields of the record."""
         return {"clock_offset_ns": self.ns, "clock_error_ns": self.error_ns, "clock_how": self.how}
 
 
 class Background(socketserver.BaseServer):
-    """A server in a thread of its own, from `begin()` until `close()`."""
+    """A server that runs in a separate thread from `begin()` until `close()`."""
 
     def begin(self, name: str) -> None:
         self.thread = threading.Thread(target=self.serve_forever, daemon=True, name=name)
@@ -107,9 +108,9 @@ class Background(socketserver.BaseServer):
 
 
 class ClockServer(Background, socketserver.UDPServer):
-    """Answers until `close()`. hosts: names or addresses of this machine.
+    """A server that sends its time to nodes until `close()`. hosts: names or addresses of this machine.
 
-    `addresses` are the [host, port] that nodes may ask, in the order to try.
+    `addresses` are the [host, port] that nodes may use, in the order to try.
     """
 
     shift_ns = 0  # a test sets it to simulate a wrong clock
@@ -120,7 +121,7 @@ class ClockServer(Background, socketserver.UDPServer):
         self.begin("clock")
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: the node asks again."""
+        """Print nothing: the node asks again."""
 
 
 class _Answer(socketserver.BaseRequestHandler):
@@ -131,9 +132,9 @@ class _Answer(socketserver.BaseRequestHandler):
 
 
 def measure_offset(addresses: list[list]) -> Offset:
-    """The offset to the coordinator's clock, from the first address that answers; otherwise what the kernel says.
+    """Return the offset to the coordinator's clock from the first address that answers, else from the kernel.
 
-    addresses: [host, port] each.
+    addresses: list of [host, port].
     """
     for host, port in addresses:
         if (best := _ask(host, port)) is not None:
@@ -166,7 +167,7 @@ def _ask(host: str, port: int) -> Offset | None:
 
 
 def kernel_error_ns() -> int | None:
-    """The kernel's bound on its clock's error (`maxerror` of adjtimex), None if the clock is not disciplined."""
+    """Return the kernel's bound on its clock's error (`maxerror` of adjtimex); None if the clock is not disciplined."""
     buffer = (ctypes.c_long * 64)()  # struct timex: modes, offset, freq, maxerror, esterror, status, …
     failed = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(buffer)) < 0
     return None if failed or buffer[5] & STA_UNSYNC else buffer[3] * 1000

@@ -1,9 +1,9 @@
-"""What a node's agent and the coordinator share: a folder, or a port of the coordinator if nodes share no folder.
+"""Communication of a node's agent and the coordinator: a shared folder, or a port of the coordinator.
 
-The post office is a small HTTP server over the gang's folder, open to those who know the gang's token. Files are put by
-name, either once or replacing what is there. It serves one gang on one port, over TLS with its own certificate, which
-the agents pin. Token and certificate reach them in a file, never on a command line. Standard library, `trustme` and
-`urllib3`.
+The post office is a small HTTP server over the gang's folder, for clients that have the gang's token. Files are put by
+name, either once or replacing an old one. It serves one gang on one port, over TLS with its own certificate, which the
+agents pin. Token and certificate reach them in a file, never on a command line. Needs the standard library, `trustme`
+and `urllib3`.
 """
 
 import hmac
@@ -28,19 +28,19 @@ class SharedFolder(Folder):
     """The gang's folder, for nodes that share it."""
 
     def put_file(self, path: Path) -> None:
-        """Copy a file of the node into the folder, whole or not at all."""
+        """Copy a file of the node into the folder, completely or not at all."""
         self.write(path.name, path.read_bytes())
 
     def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
-        """A path of the manifest that this node can read; the tables that it names are beside it."""
+        """Return a path of the manifest that this node can read; the tables that it names are next to it."""
         return manifest
 
 
 class Office(Background, ThreadingHTTPServer):
-    """Serves the gang's folder until `close()`. host: the name or address that nodes use.
+    """A server of the gang's folder until `close()`. host: the name or address that nodes use.
 
-    It listens on all addresses of this host: the host's own name often means 127.0.1.1 to itself (Debian's /etc/hosts),
-    and another address to others.
+    It listens on all addresses of this host: a host often resolves its own name to 127.0.1.1 (Debian's /etc/hosts),
+    while others resolve it to another address.
     """
 
     def __init__(self, folder: Path, manifests: Iterable[Path], host: str, port: int = 0):
@@ -58,12 +58,12 @@ class Office(Background, ThreadingHTTPServer):
         self.begin("office")
 
     def ticket(self) -> dict[str, str]:
-        """What an agent needs besides the address; secret."""
+        """Return what an agent needs in addition to the address; secret."""
         return {"token": self.token, "certificate": self.certificate}
 
 
 def _with_side_cars(manifest: Path) -> list[Path]:
-    """The manifest and the tables that it names (those of ROOT files)."""
+    """Return the manifest and the tables that it names (those of ROOT files)."""
     named = json.loads(manifest.read_text()).get("root") or {}
     return [manifest, *([manifest.parent / named["sidecar"]] if "sidecar" in named else [])]
 
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _name(self) -> str | None:
-        """The file's name; None, and the request is answered, if the token or the name is wrong."""
+        """Return the file's name; if the token or the name is wrong, reply and return None."""
         if not hmac.compare_digest(self.headers.get("Authorization", ""), f"Bearer {self.server.token}"):
             self._reply(403)
             return None
@@ -114,11 +114,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(200 if self.server.place.write(name, body, once) else 409)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: the records hold what matters."""
+        """Log nothing: the records have the relevant data."""
 
 
 class RemoteFolder:
-    """The gang's folder through the post office. Raises OSError if it cannot be reached."""
+    """The gang's folder through the post office. Its methods raise OSError if it cannot be reached."""
 
     def __init__(self, url: str, ticket: dict[str, str]):
         import urllib3
@@ -132,7 +132,7 @@ class RemoteFolder:
         )
 
     def _ask(self, method: str, path: str, body: bytes | None = None, fine: int = 200) -> tuple[int, bytes]:
-        """(status, body). fine: a status besides 200 that is no error."""
+        """Return (status, body). fine: a status other than 200 that is not an error."""
         import urllib3
 
         try:
@@ -147,7 +147,7 @@ class RemoteFolder:
         self._ask("PUT", f"f/{quote(name)}", json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """True as well if the same content is there: the answer to an earlier try was lost with its connection."""
+        """Write the file once; also True if it has the same content, because an earlier answer may have been lost."""
         body = json.dumps(data).encode()
         return self._ask("PUT", f"f/{quote(name)}?once", body, 409)[0] == 200 or self._get("f", name) == body
 
@@ -166,7 +166,7 @@ class RemoteFolder:
         return set(json.loads(self._get("list", kind) or b"[]"))
 
     def fetch(self, manifest: Path | None, folder: Path) -> Path | None:
-        """The path of a copy of the manifest in `folder`, with the tables that it names."""
+        """Return the path of a copy of the manifest in `folder`, with the tables that it names."""
         if manifest is None:
             return None
         name = manifest.name
@@ -180,7 +180,7 @@ class RemoteFolder:
 
 
 def uplink(place: str) -> SharedFolder | RemoteFolder:
-    """From a folder's path, or the post office's address; the environment then names the file with its ticket."""
+    """Return the uplink for a folder, or for the address of a post office; the environment then names its ticket."""
     if place.startswith("https://"):
         path = Path(os.environ[TICKET])
         ticket = json.loads(path.read_text())

@@ -1,12 +1,13 @@
-"""Starts several clients of one host from one process: it loads what they need once, then forks one process for each.
+"""Start several clients of one host from one process: it loads their modules once, then forks a process for each.
 
-To load an engine takes up to a second of CPU: a gang of many clients would wait for that at every point. What is loaded
-here opens nothing and starts no thread of its own; those of Arrow's allocator and of numpy's BLAS heed a fork.
+Loading an engine takes up to a second of CPU, and a gang of many clients would wait for that at every point. The
+modules that are loaded here open nothing and start no threads; those of Arrow's allocator and numpy's BLAS support a
+fork.
 
-The launcher (`launchers/local.py`) says on standard input, in one JSON line, which clients it wants: `folder` of the
-gang, `ranks`, `environs`; so keys stand in no file. It may come long after the start: until then the process loads what
-a point will need. Here goes out, a line each: `RANK pid PID`, and once it has ended `RANK status STATUS` (negative: by
-a signal).
+The launcher (`launchers/local.py`) sends one JSON line on standard input: `folder` of the gang, `ranks`, `environs`.
+Therefore no file contains the keys. The line may come long after the start; until then the process loads what a point
+will need. It prints one line for each client, `RANK pid PID`, and another when the client has ended, `RANK status
+STATUS` (negative: ended by a signal).
 """
 
 import contextlib
@@ -28,38 +29,40 @@ GRACE_S = 5  # from SIGTERM to SIGKILL
 class _NoPandas:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError("a measuring process does without pandas", name=name)
+            raise ModuleNotFoundError("measuring processes do not import pandas", name=name)
 
 
 def without_pandas() -> None:
-    """Load pyarrow at once, and keep it from importing pandas for its first array: half a second of CPU in which other
-    clients may still be measuring."""
+    """Load pyarrow now, and prevent it from importing pandas for its first array.
+
+    The import would take half a second of CPU in which other clients may be measuring.
+    """
     sys.meta_path.insert(0, _NoPandas())
     import pyarrow.parquet  # noqa: F401
 
 
 def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], int]) -> None:
-    """Hear which clients are wanted, fork a process for each rank, in which `work(folder, rank)` returns the exit
-    status, and wait for all of them. Returns at once where standard input ends: then nobody wants any.
+    """Fork a process for each requested rank, in which `work(folder, rank)` returns the exit status, and wait for them.
 
-    preload: loads the modules that they share. SIGTERM ends them, after GRACE_S by SIGKILL; they end with this
-    process, and this one with its parent (`processes.die_with_parent`).
+    Return at once if standard input ends: no clients are requested then. preload: loads the modules that the clients
+    share. SIGTERM ends the clients; SIGKILL follows after GRACE_S. They end with this process, and this process with
+    its parent (`processes.die_with_parent`).
     """
     if not (line := sys.stdin.readline()):
         return
-    wanted = json.loads(line)
-    folder, ranks, environs = Path(wanted["folder"]), wanted["ranks"], wanted["environs"]
+    request = json.loads(line)
+    folder, ranks, environs = Path(request["folder"]), request["ranks"], request["environs"]
     with open(folder / f"client.{ranks[0]}.log", "ab") as log:
         os.dup2(log.fileno(), 2)
     preload(folder, ranks)
-    here, running, told = os.getpid(), dict[int, int](), list[int]()
+    here, running, signals = os.getpid(), dict[int, int](), list[int]()
 
     def end(number: int, _: object) -> None:
-        if os.getpid() != here:  # forked a moment ago, and not yet a client
+        if os.getpid() != here:  # just forked, and not yet a client
             os._exit(128 + number)
-        if number != signal.SIGALRM and told:  # once is enough: clients may be closing what they opened
+        if number != signal.SIGALRM and signals:  # send SIGTERM only once: clients may be closing what they opened
             return
-        told.append(number)
+        signals.append(number)
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if number == signal.SIGALRM else signal.SIGTERM)
@@ -67,23 +70,23 @@ def run(preload: Callable[[Path, list[int]], None], work: Callable[[Path, int], 
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         signal.signal(number, end)
-    gc.freeze()  # a collection in a client would copy the pages of all that is shared
+    gc.freeze()  # a garbage collection in a client would copy the shared pages
     for rank in ranks:
-        if told:
+        if signals:
             break
         if not (pid := os.fork()):
             _become(folder, rank, here, environs[rank % len(environs)])
-            # Everything is written then. At a usual exit obstore may abort (engines/obstore), and ROOT is slow.
+            # All results are written. A normal exit may abort with obstore (engines/obstore), and is slow with ROOT.
             os._exit(work(folder, rank))
         running[pid] = rank
-        _tell(rank, "pid", pid)
+        _report(rank, "pid", pid)
     while running:
         pid, status = os.wait()
-        _tell(running.pop(pid), "status", os.waitstatus_to_exitcode(status))
+        _report(running.pop(pid), "status", os.waitstatus_to_exitcode(status))
 
 
 def _become(folder: Path, rank: int, parent: int, environ: dict[str, str]) -> None:
-    """A client's own session, log and environment."""
+    """Give the forked process its own session, log and environment."""
     processes.die_with_parent()()
     if os.getppid() != parent:
         os._exit(1)
@@ -95,6 +98,6 @@ def _become(folder: Path, rank: int, parent: int, environ: dict[str, str]) -> No
     clock.set_offset(int(os.environ.get(clock.OFFSET, "0")))
 
 
-def _tell(rank: int, what: str, number: int) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the launcher ended, and this process with it
+def _report(rank: int, what: str, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the launcher has ended, and this process ends with it
         os.write(1, f"{rank} {what} {number}\n".encode())

@@ -1,11 +1,11 @@
-"""File rendezvous: all participants meet in a shared place and start at an agreed time. May import: `core`.
+"""File rendezvous: all participants meet in a shared folder and start at an agreed time. May import: `core`.
 
-Each file is written under a temporary name and renamed, so that nobody reads half a file. `ready.<n>`: by every
+Each file is written under a temporary name and renamed, so that readers never see half a file. `ready.<n>`: by every
 participant, once. `call`: by the leader when all are ready. `seen.<n>`: by every participant when it has seen the call.
-`go`: by the leader, {t0_ns, n}, or {reason} if the gang does not start. `abort`: by whoever must end the gang. The
-start is ahead by the configured lead and by the time from `call` to the last `seen`: a place that shows files late
-(attribute caches of NFS) makes a later start, not a missed one. The place must be new for every attempt: an old `go`
-would release everybody at once.
+`go`: by the leader, {t0_ns, n}, or {reason} if the gang does not start. `abort`: by any process that ends the gang. The
+start is the configured lead plus the time from `call` to the last `seen` in the future. Therefore a folder that shows
+files late (attribute caches of NFS) makes a later start, not a missed one. The folder must be new for every attempt: an
+old `go` would start all participants at once.
 """
 
 import json
@@ -19,25 +19,25 @@ from typing import Any
 
 from storelab.core import clock
 
-POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two looks: at least; per participant
+POLL_S, POLL_EACH_S = 0.02, 3e-4  # between two checks: at least; per participant
 SLOWEST_LEAD_S = 120.0
-SHARED_S = 20.0  # for a shared folder to show a file that another host wrote
+SHARED_S = 20.0  # for a shared folder to show a file of another host
 
 
 class GangAborted(Exception):
-    """The gang does not start; the message says why, and who is missing."""
+    """The gang does not start; the message has the reason, and the missing participants."""
 
 
 class Folder:
-    """What the participants share: small JSON files by name, in a folder."""
+    """The shared folder of the participants: small JSON files by name."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def write(self, name: str, body: bytes, once: bool = False) -> bool:
-        """Write the file, whole or not at all; it replaces an old one.
+        """Write the complete file or nothing; replace an old one.
 
-        once: False, and nothing changes, if the file exists already. Atomic, on NFS too (link(2)).
+        once: if the file exists already, change nothing and return False. Atomic, on NFS too (link(2)).
         """
         temporary = self.path / f".{name}.{os.uname().nodename}.{secrets.token_hex(4)}"
         try:
@@ -46,64 +46,64 @@ class Folder:
         except FileExistsError:
             return False
         except OSError as error:
-            error.filename = str(self.path / name)  # a full disk is told without one
+            error.filename = str(self.path / name)  # the error of a full disk has no file name
             raise
         finally:
             temporary.unlink(missing_ok=True)
         return True
 
     def put(self, name: str, data: dict[str, Any]) -> None:
-        """Write the file; replaces an old one."""
+        """Write the file; replace an old one."""
         self.write(name, json.dumps(data).encode())
 
     def put_once(self, name: str, data: dict[str, Any]) -> bool:
-        """Write the file; False, and nothing changes, if it exists already."""
+        """Write the file; if it exists already, change nothing and return False."""
         return self.write(name, json.dumps(data).encode(), once=True)
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The content of the file; None if it does not exist."""
+        """Return the content of the file; None if it does not exist."""
         try:
             return json.loads((self.path / name).read_text())
         except FileNotFoundError:
             return None
 
     def present(self, kind: str) -> set[int]:
-        """Numbers n of the files `<kind>.<n>`."""
+        """Return the numbers n of the files `<kind>.<n>`."""
         head = f"{kind}."
         with os.scandir(self.path) as found:
             return {int(tail) for e in found if e.name.startswith(head) and (tail := e.name[len(head) :]).isdigit()}
 
 
 def awaited(place: Any, name: str) -> dict[str, Any] | None:
-    """The file as soon as the place shows it; None after SHARED_S seconds. place: a Folder, or what reaches one."""
+    """Return the file as soon as it appears; None after SHARED_S seconds. place: a Folder, or a way to reach one."""
     return clock.wait_for(lambda: place.get(name), SHARED_S, 0.2)
 
 
 @dataclass(frozen=True)
 class Start:
-    """t0_ns: the agreed start (UTC ns); saw_in_time: whether this participant knew it before that time."""
+    """The agreed start. t0_ns: UTC ns; saw_in_time: this participant knew it before that time."""
 
     t0_ns: int
     saw_in_time: bool
 
 
 def poll_s(size: int) -> float:
-    """Seconds between two looks: a thousand participants must not become the load that they want to measure."""
+    """Return the seconds between two checks: many participants must not become the load that they want to measure."""
     return max(POLL_S, size * POLL_EACH_S)
 
 
 def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str, Any]) -> Start:
-    """Meet and agree.
+    """Meet the other participants and agree on the start.
 
-    Raises GangAborted: not all came, the gang was called off, the rank is not asked for or came twice, or the leader
+    Raise GangAborted if not all came, the gang was cancelled, the rank is not wanted or joined twice, or the leader
     does not answer.
     """
     if not 0 <= rank < size:
-        text = f"client {rank} came, and the gang has {size}"
+        text = f"client {rank} joined, but the gang has only {size}"
         place.put("abort", {"reason": text})
         raise GangAborted(text)
     if not place.put_once(f"ready.{rank}", {"rank": rank, "time_ns": clock.now_ns(), **about}):
-        text = f"client {rank} came twice"
+        text = f"client {rank} joined twice"
         place.put("abort", {"reason": text})
         raise GangAborted(text)
     wait(place, ("call", "go"), size, timeout_s)
@@ -112,9 +112,9 @@ def join(place: Folder, rank: int, size: int, timeout_s: float, about: dict[str,
 
 
 def wait(place: Folder, names: tuple[str, ...], size: int, timeout_s: float) -> dict[str, Any]:
-    """The first of these files that exists.
+    """Return the first of these files that exists.
 
-    Raises GangAborted: called off, or none of them 5 s after the leader's own time-out.
+    Raise GangAborted if the gang is cancelled, or none of them exists 5 s after the leader's own time-out.
     """
     limit = time.monotonic() + timeout_s + 5
     while True:
@@ -122,24 +122,24 @@ def wait(place: Folder, names: tuple[str, ...], size: int, timeout_s: float) -> 
             if (found := place.get(name)) is not None:
                 return found
         if (called := place.get("abort")) is not None:
-            raise GangAborted(called.get("reason") or "the coordinator called it off")
+            raise GangAborted(called.get("reason") or "the coordinator cancelled the gang")
         if time.monotonic() > limit:
             raise GangAborted(f"no start was agreed within {timeout_s:.0f} s: the coordinator did not answer")
         time.sleep(poll_s(size))
 
 
 def decided(decision: dict[str, Any]) -> Start:
-    """What the leader's `go` says. Raises GangAborted if it is not a start."""
+    """Return the start in the leader's `go`. Raise GangAborted if it is not a start."""
     if "t0_ns" not in decision:
         raise GangAborted(decision["reason"])
     return Start(decision["t0_ns"], clock.now_ns() < decision["t0_ns"])
 
 
 class Leader:
-    """The coordinator's side. Call `step()` repeatedly; it looks no more often than `poll_s` allows.
+    """The coordinator's side. Call `step()` repeatedly; it checks no more often than `poll_s` allows.
 
-    size: number of participants; lead_s: least time between the agreement and the start; accept: given what each said
-    of itself, returns why the gang must not start, or ''. `settled` is true once there is a decision, whoever made it.
+    size: number of participants; lead_s: minimum time from the agreement to the start; accept: gets what each
+    participant reports, returns why the gang must not start, or ''. `settled`: there is a decision.
     """
 
     def __init__(
@@ -155,14 +155,14 @@ class Leader:
         self.lead_s, self.timeout_s, self.accept = lead_s, timeout_s, accept
         self.give_up = time.monotonic() + timeout_s
         self.settled = False
-        self.round_s = 0.0  # from the call until all have answered it
+        self.round_s = 0.0  # from the call until all participants have answered it
         self._called: float | None = None
         self._next = 0.0
 
     def step(self) -> int | None:
-        """The agreed start (ns) once there is one.
+        """Return the agreed start (ns) once there is one.
 
-        Raises GangAborted, and tells the participants: who is missing, or why the gang is refused.
+        Raise GangAborted with the missing participants, or why the gang is refused, and inform the participants.
         """
         now = time.monotonic()
         if self.settled or now < self._next:
@@ -185,13 +185,13 @@ class Leader:
         return t0_ns
 
     def _missing(self, numbers: list[int]) -> str:
-        what = "did not come" if self._called is None else "came, and did not see the call to start"
+        what = "did not join" if self._called is None else "joined, but did not see the call to start"
         names = f"{self.noun} {', '.join(map(str, numbers))}"
         return f"{len(numbers)} of {self.size} {self.noun}s {what} within {self.timeout_s:.0f} s (missing: {names})"
 
     def _refuse_wrong(self, there: set[int]) -> None:
         if extra := sorted(there - set(range(self.size))):
-            self._end(f"{self.noun} {', '.join(map(str, extra))} came, and the gang has {self.size}")
+            self._end(f"{self.noun} {', '.join(map(str, extra))} joined, but the gang has only {self.size}")
         if problem := self.accept({n: self.place.get(f"ready.{n}") or {} for n in sorted(there)}):
             self._end(problem)
 

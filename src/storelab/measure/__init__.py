@@ -1,4 +1,4 @@
-"""Decides, accepts and records a point: the point itself, checks before it, the doctor, differences of plans.
+"""Measurement of points: decide, check, run, accept and record; also the doctor and differences between plans.
 
-May import: every room of the measuring side and `core`; never `analysis` or `cli`.
+May import: every subpackage of the measuring side and `core`; never `analysis` or `cli`.
 """

@@ -1,9 +1,9 @@
-"""The machine's measuring lock, and attempts at a point: a folder each below `work/`, removed when its record is in
-place.
+"""The measuring lock of this machine, and the attempts at a point.
 
-A living attempt holds a lock on its folder, which the kernel gives free when its process ends, kill -9 included. An
-attempt that was killed is removed by the next run; one that failed stays to be looked at, until its point is tried
-again. Points that fail alike are given up after a few. May import: `gang`, `workloads`, `core`.
+Each attempt has a folder below `work/`, which is removed when its record is in place. A running attempt holds a lock on
+its folder; the kernel releases the lock when the process ends, even by kill -9. The next run removes the folders of
+killed attempts. The folder of a failed attempt stays for inspection until its point is tried again. After a few points
+that fail for the same reason, the others of that store are skipped. May import: `gang`, `workloads`, `core`.
 """
 
 import fcntl
@@ -27,14 +27,16 @@ from storelab.gang import credentials
 from storelab.host.console import report
 from storelab.measure import record
 
-ALIVE, FAILED = "alive", "failed"  # files of an attempt: its marker, locked while it lives; that it failed
-NAME = re.compile("[0-9a-f]{8}")  # of its folder
+ALIVE, FAILED = "alive", "failed"  # files in the folder of an attempt: locked while it runs; present if it failed
+NAME = re.compile("[0-9a-f]{8}")  # of the folder of an attempt
 
 
 @contextmanager
 def measuring_lock(state: Path) -> Iterator[None]:
-    """Allow one measurement at a time on this machine. The kernel releases the lock when its holder ends, kill -9
-    included."""
+    """Allow one measurement at a time on this machine.
+
+    The kernel releases the lock when its holder ends, even by kill -9.
+    """
     folders.trusted(state, "state")
     state.mkdir(parents=True, exist_ok=True)
     with folders.lock_file(state / "measuring.lock") as lock:
@@ -48,7 +50,7 @@ def measuring_lock(state: Path) -> Iterator[None]:
 
 @contextmanager
 def begun(config: Config, key: str) -> Iterator[Path]:
-    """A fresh folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
+    """Provide a new folder for an attempt at the point. It is removed at the end, unless the attempt failed."""
     work = config.campaign_dir / "work" / key / secrets.token_hex(4)
     top = config.campaign_dir / "work"
     for failed in _attempts(top, work.parent.glob("*")):
@@ -56,7 +58,7 @@ def begun(config: Config, key: str) -> Iterator[Path]:
             shutil.rmtree(failed, ignore_errors=True)
     work.mkdir(parents=True)
     with folders.lock_file(work / ALIVE) as lock:
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # some file systems have no locks
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             yield work
@@ -71,7 +73,7 @@ def begun(config: Config, key: str) -> Iterator[Path]:
 
 
 def _remove(work: Path) -> None:
-    """The attempt's folder, and the point's where it was the last."""
+    """Remove the attempt's folder, and the point's folder if this was its last attempt."""
     credentials.forget(work)
     shutil.rmtree(work, ignore_errors=True)
     with suppress(OSError):
@@ -79,7 +81,10 @@ def _remove(work: Path) -> None:
 
 
 def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
-    """Those of the folders below `top` that an attempt has made: with its name and its marker, none through a link."""
+    """Yield the folders that attempts made: they have the name and the marker of an attempt, and no link on the path.
+
+    The folders in `found` are below `top`.
+    """
     for work in found:
         there = (work, *work.parents[: len(work.relative_to(top).parts) - 1])
         marker = work / ALIVE
@@ -88,24 +93,24 @@ def _attempts(top: Path, found: Iterable[Path]) -> Iterator[Path]:
         if marker.is_file():
             yield work
         else:
-            with suppress(OSError):  # killed before its marker: nothing is in it, else it is not storelab's
+            with suppress(OSError):  # killed before it made its marker; a folder that is not empty is not storelab's
                 work.rmdir()
 
 
 def _lives(work: Path) -> bool:
-    """Whether another process is at this attempt."""
+    """Return whether another process works on this attempt."""
     try:
         with folders.lock_file(work / ALIVE) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no such file, or a file system without locks
+    except OSError:  # the file does not exist, or the file system has no locks
         return False
     return False
 
 
 def sweep(config: Config) -> int:
-    """Remove the folders of killed attempts below `work/`; returns how many. The caller holds the measuring lock."""
+    """Remove the folders of killed attempts below `work/`; return their number. The caller holds the measuring lock."""
     gone = 0
     top = config.campaign_dir / "work"
     for work in _attempts(top, top.glob("*/*/*/*")):
@@ -116,29 +121,29 @@ def sweep(config: Config) -> int:
 
 
 def sweep_raw(config: Config) -> None:
-    """Remove what killed attempts left below `raw/`: unfinished files, and tables that no record has."""
+    """Remove what killed attempts left below `raw/`: unfinished files, and tables that belong to no record."""
     for half in config.raw.rglob(".*.tmp"):
-        pid = half.name.split(".")[-2]  # of the process that writes it
+        pid = half.name.split(".")[-2]  # of the writing process
         if not (pid.isdigit() and Path("/proc", pid).exists()):
             half.unlink(missing_ok=True)
     for folder in {table.parent for table in config.raw.glob("*/*/*/*.parquet")}:
         record.remove_strays(folder)
 
 
-# Points in a row that fail alike: after `give_up_after` of them a run tries no other point of that store, and stops
-# when no store is left. A run is Snakemake's: its jobs know it by the environment variable RUN, so that the next run
-# tries all of them again.
+# After `give_up_after` points in a row that fail for the same reason, a run skips the other points of that store. It
+# stops when all stores are skipped. A run is one run of Snakemake: its jobs recognise it by the environment variable
+# RUN, so the next run tries all points again.
 
 RUN = "STORELAB_RUN"  # `<pid of Snakemake>:<begin in ns>`
 
 
 def begun_ns() -> int:
-    """When this run began; 0 outside of one."""
+    """Return when this run began (ns); 0 outside of a run."""
     return int(os.environ.get(RUN, ":0").partition(":")[2])
 
 
 def alike(reason: str) -> str:
-    """What two reasons have in common that differ in numbers and names of attempts only."""
+    """Return the reason without its numbers and the names of attempts, to compare it with another."""
     return re.sub(r"\b[0-9a-f]{8}\b|\d+(?:\.\d+)?", "#", reason)
 
 
@@ -147,7 +152,7 @@ def _note(config: Config, store: str) -> Path:
 
 
 def _in_a_row(config: Config, store: str) -> tuple[int, str]:
-    """How many points of the store failed alike just now in this run, and why."""
+    """Return how many points of the store just failed in a row for the same reason in this run, and the reason."""
     try:
         note = json.loads(_note(config, store).read_bytes())
         return (note["count"], note["reason"]) if note["run"] == os.environ.get(RUN) else (0, "")
@@ -156,35 +161,35 @@ def _in_a_row(config: Config, store: str) -> tuple[int, str]:
 
 
 def reason(config: Config, store: str) -> str:
-    """Why this run tries no further point of the store; '' where it does."""
+    """Return why this run skips the other points of the store; '' if it tries them."""
     count, why = _in_a_row(config, store)
     return why if RUN in os.environ and count >= config.give_up_after else ""
 
 
 def good(config: Config, store: str) -> None:
-    """A point of the store has its record."""
+    """Reset the count of failures, because a point of the store has its record."""
     _note(config, store).unlink(missing_ok=True)
 
 
 def failed(config: Config, points: Iterable[Point], store: str, why: str) -> None:
-    """A point failed. The last one that is tried names the reason and says how to go on."""
+    """Count a failed point. The one that reaches the limit reports the reason and how to continue."""
     count, before = _in_a_row(config, store)
     count = count + 1 if alike(before) == alike(why) else 1
     records.write_json(_note(config, store), {"run": os.environ.get(RUN), "count": count, "reason": why})
     if RUN not in os.environ or count != config.give_up_after:
         return
-    told = f"    {store}: {count} points in a row failed alike (`give_up_after`): {why}"
+    message = f"    {store}: {count} points in a row failed for the same reason (`give_up_after`): {why}"
     if all(reason(config, name) for name in {p.store for p in points}):
         report(
-            f"{told}\n    the campaign stops; mend this and run the same command again: it goes on with what is missing"
+            f"{message}\n    the campaign stops; fix this and run the same command again to measure the missing points"
         )
         _stop()
     else:
-        report(f"{told}\n    its other points are not tried in this run; mend this and run the same command again")
+        report(f"{message}\n    its other points are skipped in this run; fix this and run the same command again")
 
 
 def _stop() -> None:
-    """Snakemake ends when the jobs that run have ended. Only a Snakemake that this process descends from is meant."""
+    """Ask Snakemake to end after its running jobs, if this process descends from it."""
     pid = int(os.environ[RUN].partition(":")[0])
     for process in psutil.Process().parents():
         if process.pid == pid and "snakemake" in " ".join(process.cmdline()):
@@ -192,7 +197,7 @@ def _stop() -> None:
 
 
 def leave(config: Config, point: Point, why: str) -> None:
-    """`failed.json` of a point that is not tried; a record stays as it is."""
+    """Write `failed.json` for a point that is skipped, unless it has a record."""
     folder = config.raw / point.key
     if not (folder / "run.json").exists() and not records.sealed(config.raw):
         records.fail(folder, point, f"not tried: {why}")

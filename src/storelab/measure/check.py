@@ -1,7 +1,8 @@
-"""`storelab check`: does the plan make sense, has the store room, do the limits hold? Before anything is touched.
+"""`storelab check`: check a plan before anything is touched.
 
-`everything` looks at a whole plan, `one_point` at the point that is measured now, and `possible` at the values of its
-axes: those that an engine, a store or another axis rules out. The catalogue of engines has what an engine obeys.
+`everything` checks a whole plan and the space that it needs; `one_point` checks the point that is measured next.
+`possible` refuses values of axes that an engine, a store or another axis excludes. The catalogue of engines lists the
+axes that each engine supports. May import: `datasets`, `engines`, `gang`, `host`, `stores`, `workloads`, `core`.
 """
 
 import math
@@ -34,7 +35,7 @@ from storelab.stores.managed.network import free
 from storelab.workloads.staging import filling
 from storelab.workloads.staging.stage import in_parts, summarise
 
-FILES_OF_WORKER, FILES_BESIDE = 2, 64  # that a client opens: a socket and a body for each worker; its own
+FILES_OF_WORKER, FILES_BESIDE = 2, 64  # opened by a client: a socket and a body for each worker; other files
 STAGING = "s5cmd"  # the engine that uploads data sets to S3
 BINNING = ("loadgen", "obstore")  # engines that keep operations as bins
 
@@ -85,18 +86,18 @@ def one_point(config: Config, points: list[Point], point: Point) -> Store:
 
 
 def _own_first(points: list[Point]) -> list[Point]:
-    """A mistake is told of the sweep that has it, before the calibration that follows from it."""
+    """Sort calibrations last: an error is reported for the sweep that causes it, not for the calibration it implies."""
     return sorted(points, key=lambda p: p.workload == calibration.WORKLOAD)
 
 
 def named_files(config: Config) -> None:
-    """Raises UserError where a ROOT file of the configuration is not there, or its protocol is not known."""
+    """Raise UserError if a ROOT file of the configuration does not exist, or its protocol is unknown."""
     for name, file in config.files.items():
         own_file.findable(file.path, f"files.{name}.path")
 
 
 def limits(config: Config, points: list[Point]) -> None:
-    """Hold the plan against `limits`. Raises UserError at the first that does not hold."""
+    """Compare the plan with `limits`. Raise UserError at the first limit that it exceeds."""
     for store in stores_of(config, points):
         total = summarise(points, store)
         for what, value, show in (
@@ -107,16 +108,16 @@ def limits(config: Config, points: list[Point]) -> None:
             _within(config, what, value, f"campaign {config.name} needs {show(value)} in store {store}", show)
     _due(config, points, {store: summarise(points, store).staged_bytes for store in stores_of(config, points)})
     for p in _own_first(points):
-        each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} asks for"
+        each, who = [(len(part.ranks), part.point.axes) for part in p.parts()], f"sweep {p.sweep} needs"
         clients, workers = p.clients, sum(n * axes.get("workers", 1) for n, axes in each)
         _within(config, "clients", clients, f"{who} {clients} clients")
         _within(config, "connections", workers, f"{who} {workers} workers")
 
 
 def open_files(config: Config, points: list[Point]) -> None:
-    """Each client may open the files and sockets of its workers. Raises UserError.
+    """Raise UserError if a client may not open the files and sockets that its workers need.
 
-    On other nodes, `inspect` looks at their limits.
+    The limits of other nodes are checked by `inspect`.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if config.launcher.kind != "local" or hard == resource.RLIM_INFINITY:
@@ -132,7 +133,7 @@ def open_files(config: Config, points: list[Point]) -> None:
 
 
 def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None:
-    """In an open loop it is known beforehand what uploads will store, beside what is staged there. Raises UserError."""
+    """Raise UserError if the uploads of an open loop and the staged data exceed the limit of stored bytes."""
     for p in in_parts(_own_first(points)):
         if p.workload != "put" or not (rate := p.axes.get("arrival_rate", 0)):
             continue
@@ -144,18 +145,20 @@ def _due(config: Config, points: list[Point], staged: Mapping[str, int]) -> None
 
 def _within(config: Config, what: str, value: int, problem: str, show: Callable[[int], str] = str) -> None:
     if value > (limit := getattr(config.limits, what)):
-        raise UserError(f"limits.{what}", f"{problem}, the limit is {show(limit)}", "raise the limit, or ask for less")
+        raise UserError(
+            f"limits.{what}", f"{problem}, but the limit is {show(limit)}", "raise the limit, or reduce the sweep"
+        )
 
 
 def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload], stores: Mapping[str, Store]) -> None:
-    """What a store cannot or may not do. Raises UserError."""
+    """Raise UserError if a store cannot or may not do what the plan asks."""
     for p in in_parts(_own_first(points)):
         settings: Any = config.stores[p.store]  # of its kind
         if settings.read_only and workloads[p.workload].direction == "write":
             raise UserError(
                 f"sweeps.{p.sweep}",
                 f"workload {p.workload} writes, and store {p.store} is read-only",
-                "leave the sweep out, or the store",
+                "remove the sweep or the store",
             )
         _able(config, p, stores[p.store], workloads[p.workload])
         jobs.reaches(p, stores[p.store])
@@ -166,23 +169,22 @@ def rights(config: Config, points: list[Point], workloads: Mapping[str, Workload
         if engine and addressing not in engine.addressings:
             raise UserError(
                 f"stores.{p.store}.addressing",
-                f"{engine.name} addresses buckets by {' or '.join(engine.addressings)} at an endpoint that is given",
+                f"{engine.name} addresses buckets only by {' or '.join(engine.addressings)} at a given endpoint",
                 f"set `{engine.addressings[0]}`, or sweep other engines only",
             )
         if getattr(settings, "bucket", None) and p.axes.get("buckets", 1) > 1:
             raise UserError(
                 place(p, "buckets"),
-                f"store {p.store} has the one bucket {settings.bucket!r}",
-                "sweep one bucket, or let storelab make buckets",
+                f"store {p.store} has only one bucket: {settings.bucket!r}",
+                "sweep one bucket, or remove `bucket` so that storelab creates the buckets",
             )
 
 
 def retention(config: Config, stores: Mapping[str, Store]) -> Iterator[str]:
-    """Yield what versioning and object lock mean for the campaign, of each bucket at a store that storelab did not
-    start.
+    """Yield what versioning and object lock mean for the campaign, for each bucket of a store not started by storelab.
 
-    A store that cannot be reached, or a bucket that is not made yet, gives no line; the latter is looked at when it is
-    made.
+    Stores that cannot be reached give no line. Neither do buckets that do not exist yet; they are checked when they are
+    created.
     """
     for name, store in stores.items():
         if store.managed or store.protocol != "s3":
@@ -194,24 +196,21 @@ def retention(config: Config, stores: Mapping[str, Store]) -> Iterator[str]:
 
 
 def ports(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """No two stores of the campaign listen at one port. Raises UserError."""
+    """Raise UserError if two stores of the campaign use the same port."""
     taken: dict[int, str] = {}
     for name in stores_of(config, points):
         for port in (port for block in stores[name].ports() for port in block):
             if port in taken:
                 raise UserError(
                     f"stores.{name}.port",
-                    f"port {port} is in the blocks of stores {taken[port]} and {name}",
+                    f"port {port} is used by both stores {taken[port]} and {name}",
                     "set their `port` further apart",
                 )
             taken[port] = name
 
 
 def places(stores: Mapping[str, Store]) -> None:
-    """Addresses of managed stores are of this machine, and none has its data in the folder of another.
-
-    Raises UserError.
-    """
+    """Raise UserError if a managed store has an address of another machine, or its data in another store's folder."""
     folders: dict[Path, str] = {}
     for name, store in stores.items():
         if not isinstance(store, Managed) or store.daemons.elsewhere():
@@ -226,44 +225,44 @@ def places(stores: Mapping[str, Store]) -> None:
                 why = error.strerror or str(error)
                 raise UserError(
                     f"stores.{name}.{key}",
-                    f"{host} cannot be listened at ({why[0].lower()}{why[1:]})",
+                    f"{host} is not an address to listen at ({why[0].lower()}{why[1:]})",
                     "give an address of this machine, such as 127.0.0.1",
                 ) from None
         data = store.data.resolve()
         for other, whose in folders.items() if settings.directory else ():
             if data == other or other in data.parents or data in other.parents:
-                problem = f"{settings.directory} is the folder of store {whose}, too"
-                raise UserError(f"stores.{name}.directory", problem, "give each store a folder of its own")
+                problem = f"{settings.directory} overlaps with the folder of store {whose}"
+                raise UserError(f"stores.{name}.directory", problem, "give each store a separate folder")
         folders[data] = name
 
 
 def _able(config: Config, point: Point, store: Store, workload: Workload) -> None:
-    """Can this store, deployed so, do what the point asks? Raises UserError."""
+    """Raise UserError if the store, as the point deploys it, cannot do what the point asks."""
     axes, needs = point.axes, workload.needs
     _null_server(point, store, workload)
     changed(store, axes)
     if "used_bytes" in needs and not store.tells_used:
         raise UserError(
             f"sweeps.{point.sweep}.workload",
-            f"{point.workload} asks how much space is used, and store {store.name} (kind {store.settings.kind}) "
-            "does not tell",
-            "leave the sweep out, or the store",
+            f"{point.workload} needs the used space, which store {store.name} (kind {store.settings.kind}) "
+            "does not report",
+            "remove the sweep or the store",
         )
     possible(point, store)
     for axis in ("front_ends", "accounts"):
         if axes.get(axis, 1) > (most := store.most(axis)):
-            mend = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
-            mend += factor(config, point, axis, most)
+            hint = "list more of them in the configuration, or sweep fewer" if not store.managed else "sweep fewer"
+            hint += factor(config, point, axis, most)
             raise UserError(
                 place(point, axis),
                 f"store {store.name} (kind {store.settings.kind}) has at most {most}",
-                mend,
+                hint,
             )
     owned, allowed = -(-axes.get("buckets", 1) // axes.get("accounts", 1)), store.buckets_per_account()
     if allowed and owned > allowed:
         raise UserError(
             place(point, "buckets"),
-            f"an account of store {store.name} may have {allowed} buckets, {owned} are asked",
+            f"an account of store {store.name} may have {allowed} buckets, but the sweep needs {owned}",
             f"sweep at most {allowed * axes.get('accounts', 1)} buckets, or {-(-axes['buckets'] // allowed)} `accounts`"
             + factor(config, point, "buckets", allowed * axes.get("accounts", 1)),
         )
@@ -272,21 +271,21 @@ def _able(config: Config, point: Point, store: Store, workload: Workload) -> Non
 
 
 def _null_server(point: Point, store: Store, workload: Workload) -> None:
-    """The null server serves calibrations, and no other does. Raises UserError."""
+    """Raise UserError if a calibration has another store than the null server, or another workload has this one."""
     if ("null_server" in workload.needs) == store.keeps:
-        problem = "keeps what it is given" if store.keeps else "keeps nothing"
-        mend = "calibrate at one of kind `nullserver`" if store.keeps else "only the workload `calibrate` uses it"
+        problem = "stores data" if store.keeps else "stores nothing"
+        hint = "use a store of kind `nullserver`" if store.keeps else "only the workload `calibrate` can use it"
         raise UserError(
             f"sweeps.{point.sweep}.workload",
             f"{workload.name} at store {store.name} (kind {store.settings.kind}), which {problem}",
-            mend,
+            hint,
         )
 
 
 def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
-    """The engines' programs, and what each deployment of a managed store needs.
+    """Raise UserError if a program of an engine, or something that a managed store needs, is not installed.
 
-    Raises UserError that says what installs it.
+    The error names the command that installs it.
     """
     used = {STAGING, *(p.axes["engine"] for p in in_parts(points))} & CATALOGUE.keys()
     for name in sorted(used):
@@ -313,7 +312,7 @@ def programs(points: list[Point], stores: Mapping[str, Store]) -> None:
 
 
 def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> None:
-    """Disk of the stores, tmpfs of the clients, disk of the results. Raises UserError."""
+    """Raise UserError if the stores' disks, the clients' tmpfs or the results' disk have too little space."""
     for name in stores_of(config, points):
         total, disk = summarise(points, name), stores[name].free_bytes()
         if disk is not None and total.staged_bytes > disk:
@@ -343,14 +342,14 @@ def room(config: Config, points: list[Point], stores: Mapping[str, Store]) -> No
 
 
 def _folder(key: str, given: str) -> Path:
-    """The folder, or what is there above it. Raises UserError where none can be made."""
+    """Return the folder, or its closest parent that exists. Raise UserError if the folder cannot be created."""
     path = Path(given).absolute()
     while not path.exists() and not path.is_symlink():
         path = path.parent
     if not path.is_dir():
-        raise UserError(key, f"{given!r}: {path.name} is a file, no folder", "name another folder, or move the file")
+        raise UserError(key, f"{given!r}: {path.name} is not a folder", "name another folder, or move the file")
     if not os.access(path, os.W_OK | os.X_OK):
-        raise UserError(key, f"{given!r} cannot be written", "name a folder of yours")
+        raise UserError(key, f"{given!r} cannot be written", "name a folder that you may write to")
     return path
 
 
@@ -358,24 +357,24 @@ def _folder(key: str, given: str) -> Path:
 
 
 def possible(point: Point, store: Store) -> None:
-    """Raises UserError at the first value that cannot be."""
+    """Raise UserError at the first value of an axis that cannot be measured."""
     for part in point.parts():
         _possible(part.point, store)
 
 
 def place(point: Point, axis: str) -> str:
-    """Where the configuration says an axis of a point, or of a role: one of the whole point stands in the sweep's."""
+    """Return the place of an axis in the configuration. Axes of the whole point belong to the sweep, not to a role."""
     sweep = point.sweep.partition(".roles.")[0] if axis in roles.WHOLE_NAMES else point.sweep
     return f"sweeps.{sweep}.axes.{axis}"
 
 
 def factor(config: Config, point: Point, axis: str, most: int) -> str:
-    """The `scale` with which an axis would have at most this value, as the end of a mend; '' where it is not scaled."""
+    """Return a hint with the `scale` that keeps an axis within `most`; '' if the axis is not scaled."""
     name, _, role = point.sweep.partition(".roles.")
     sweep = config.sweeps.get(name)
     if sweep is None or axis not in (sweep.roles[role] if role else sweep).scaled_axes:
         return ""
-    asked = point.axes[axis] / config.scale  # about what the campaign says
+    asked = point.axes[axis] / config.scale  # approximately the value in the campaign file
     fits = math.floor(1000 * (most + 0.4) / asked) / 1000
     return f", or set `scale` to {fits:g}" if fits > 0 else ""
 
@@ -389,33 +388,33 @@ def _possible(point: Point, store: Store) -> None:
     if point.axes.get("arrivals", "even") != "even" and not point.axes["arrival_rate"]:
         raise UserError(
             place(point, "arrivals"),
-            f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker begins when it is free",
+            f"{point.axes['arrivals']} arrivals need a rate: in a closed loop a worker starts when it is free",
             "sweep `arrival_rate` too",
         )
     if point.axes.get("transport") == "http" and store.protocol not in ("s3", "http"):
         raise UserError(
             place(point, "transport"),
-            f"http asks for S3 or HTTP, store {store.name} (kind {store.settings.kind}) speaks {store.protocol}",
-            "sweep transport `default`, or leave the store out",
+            f"http needs S3 or HTTP, but store {store.name} (kind {store.settings.kind}) uses {store.protocol}",
+            "sweep transport `default`, or remove the store",
         )
 
 
 def _speaks(point: Point, store: Store) -> None:
-    """Raises UserError where the point's engine does not speak the store's protocol."""
+    """Raise UserError if the point's engine does not support the store's protocol."""
     engine, workload = point.axes["engine"], point.workload
     if store.protocol in (spoken := protocols(engine, workload)):
         return
     others = [e.name for e in of(workload) if store.protocol in protocols(e.name, workload)]
     raise UserError(
         place(point, "engine"),
-        f"{engine} speaks {' and '.join(spoken)}, store {store.name} (kind {store.settings.kind}) speaks "
+        f"{engine} supports {' and '.join(spoken)}, but store {store.name} (kind {store.settings.kind}) uses "
         f"{store.protocol}",
-        f"sweep engine `{others[0]}`, or leave the store out" if others else "leave the store out",
+        f"sweep engine `{others[0]}`, or remove the store" if others else "remove the store",
     )
 
 
 def _obeyed(point: Point) -> None:
-    """Axes off their default that the point's engine does not obey."""
+    """Raise UserError if an axis that the engine does not support is not at its default."""
     engine = point.axes["engine"]
     for axis in workloads.of(point).axes:
         able = obeyed(point.workload).get(axis.name)
@@ -426,11 +425,11 @@ def _obeyed(point: Point) -> None:
 
 
 def enough_accounts(point: Point) -> None:
-    """Raises UserError where an account has no bucket, or no client that can sign for it."""
+    """Raise UserError if an account has no bucket, or no client that can sign for it."""
     asked, buckets, clients = (point.axes.get(axis, 1) for axis in ("accounts", "buckets", "clients"))
     role = f", role {point.sweep.rpartition('.')[2]} too" if ".roles." in point.sweep else ""
     if asked > buckets:
-        problem = f"{asked} accounts need as many buckets{role}"
+        problem = f"{asked} accounts need at least {asked} buckets{role}"
         raise UserError(place(point, "accounts"), problem, f"raise `buckets` to {asked}, or lower `accounts`")
     if asked <= clients:
         return
@@ -438,18 +437,18 @@ def enough_accounts(point: Point) -> None:
     kept = point.workload == "rewrite" or point.axes.get("ledger") == "kept"
     if engine.many_accounts and not kept:
         return
-    why = "a ledger is of one account" if kept else f"engine {engine.name} signs for one account a client"
+    why = "a ledger belongs to one account" if kept else f"engine {engine.name} signs for one account per client"
     able = [e.name for e in of(point.workload) if e.many_accounts and not kept]
-    mend = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
-    raise UserError(place(point, "accounts"), f"{asked} accounts need as many clients{role}: {why}", mend)
+    hint = f"raise `clients` to {asked}, or lower `accounts`" + (f", or sweep engine {able[0]}" if able else "")
+    raise UserError(place(point, "accounts"), f"{asked} accounts need at least {asked} clients{role}: {why}", hint)
 
 
 def _binned(point: Point) -> None:
-    """Raises UserError where the sweep wants bins, and the point's engine makes none."""
+    """Raise UserError if the sweep asks for bins and the point's engine does not support them."""
     if "bin_ns" in point.fixed and (engine := point.axes["engine"]) not in BINNING:
         sweep = point.sweep.partition(".roles.")[0]
-        mend = f"sweep engine {' or '.join(BINNING)}, or leave `bins` out"
-        raise UserError(f"sweeps.{sweep}.bins", f"engine {engine} keeps each operation by itself", mend)
+        hint = f"sweep engine {' or '.join(BINNING)}, or remove `bins`"
+        raise UserError(f"sweeps.{sweep}.bins", f"engine {engine} records each operation separately", hint)
 
 
 def _parts(point: Point, store: Store) -> None:
@@ -459,19 +458,19 @@ def _parts(point: Point, store: Store) -> None:
     if engine in CATALOGUE and part % (unit := CATALOGUE[engine].part_unit):
         raise UserError(
             place(point, "part_size"),
-            f"{units.format_size(part)} is no multiple of {units.format_size(unit)}, as {engine} wants",
+            f"{units.format_size(part)} is not a multiple of {units.format_size(unit)}, which {engine} requires",
             f"write it like {units.format_size(16 * unit)}",
         )
     if point.workload == "put" and part < size and not store.multipart():
         raise UserError(
             place(point, "part_size"),
-            f"store {store.name} takes no multipart uploads",
-            "leave it out: each object goes in a single PUT",
+            f"store {store.name} does not support multipart uploads",
+            "remove it: each object is then uploaded by a single PUT",
         )
 
 
 def root_files(points: list[Point]) -> None:
-    """The user's own ROOT files that the plan reads. Raises UserError."""
+    """Raise UserError if a ROOT file of the user cannot be read by the engines of the plan."""
     every = [part.point for p in points for part in p.parts()]
     for dataset in {p.dataset["name"]: p.dataset for p in every if p.dataset and "file" in p.dataset}.values():
         if own_file.check(dataset) == "RNTuple":

@@ -1,8 +1,8 @@
-"""Were reads cold? What a point asks for is done before it; what the disks of the store say of it is kept.
+"""Cold reads: prepare the store as the point asks, and record whether reads came from its disks.
 
-A read counts as cold by its proof only: bytes that the store's processes had the kernel fetch from disks, against the
-bytes that they served. Where these are not known, nobody is told that anything was cold. docs/cold.md explains it. May
-import: `workloads`, `stores`, `host`, `core`.
+A read counts as cold only by its proof: the bytes that the kernel read from disks for the store's processes, compared
+with the bytes that they served. Without these numbers, no read is called cold. docs/cold.md explains it. May import:
+`workloads`, `stores`, `host`, `core`.
 """
 
 import random
@@ -30,22 +30,22 @@ from storelab.workloads.staging import buckets
 from storelab.workloads.staging.written import MARKER
 
 COLD, WARM = "cold", "warm"
-FROM_DISK, FROM_MEMORY = 0.9, 0.1  # disk reads over bytes served: from here on cold, up to here warm
-STILL = 0.05  # of the places looked at: with more still cached, not all was dropped
-SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # objects that are read twice behind the run
+FROM_DISK, FROM_MEMORY = 0.9, 0.1  # disk reads over bytes served: cold from the first on, warm up to the second
+STILL = 0.05  # fraction of the checked places that may still be cached after dropping
+SAMPLE, SAMPLE_BYTES = 8, 64_000_000  # objects that are read twice after the run
 
 
 def asked(point: Point) -> str | None:
-    """How a point's clients access what is staged; None where they read nothing. Of several roles: the coldest."""
+    """Return how a point's clients access staged data; the coldest of several roles; None if they read nothing."""
     values = [str(part.point.axes["access"]) for part in point.parts() if "access" in part.point.axes]
     return next((v for v in (COLD, "once", WARM) if v in values), None)
 
 
 def proven(share: float, whole: bool, dropped: bool) -> str:
-    """`cold`, `warm` or `partly`. share: disk reads over bytes served; whole: objects are read from begin to end;
-    dropped: the kernel was seen to hold none of them before.
+    """Return `cold`, `warm` or `partly`.
 
-    Of ranges, disks read more than is served, so that their bytes alone prove nothing.
+    share: disk reads over bytes served; whole: objects are read from begin to end; dropped: the kernel had none of them
+    cached before. Ranges make disks read more than is served, so their bytes prove nothing.
     """
     if share <= FROM_MEMORY:
         return WARM
@@ -53,7 +53,10 @@ def proven(share: float, whole: bool, dropped: bool) -> str:
 
 
 class Evidence:
-    """Of one attempt: `cool()` before its clients start, `begin()` at their start, `end()` behind them, `record()`."""
+    """The evidence for cold reads in one attempt.
+
+    Call `cool()` before the clients start, `begin()` at their start, `end()` after them, then `record()`.
+    """
 
     def __init__(self, config: Config, store: Store, point: Point, job: GangJob):
         parts = point.parts()
@@ -74,11 +77,11 @@ class Evidence:
                 page_cache.drop_all()
             except OSError as error:
                 raise UserError("drop_caches", f"the kernel refuses it ({error.strerror})", MEND) from None
-            cooled.done.append("the kernel dropped all that it held of files")
+            cooled.done.append("the kernel dropped its caches of files")
         return cooled
 
     def cool(self) -> None:
-        """Take the store's data out of memory, where the point asks for it. Raises UserError, MeasurementFailed."""
+        """Remove the store's data from memory if the point asks for it. Raises UserError, MeasurementFailed."""
         if self.asked == COLD:
             self.cooled = self._cool()
         if self.asked and self.store.managed:
@@ -88,12 +91,12 @@ class Evidence:
         self.before = {pid: proc.disk_reads(pid) for pid in self.pids}
 
     def end(self, results: list[ClientResult]) -> None:
-        """Raises MeasurementFailed where all objects were read before the warm-up was over."""
+        """Read the counters of the disks. Raise MeasurementFailed if all objects were read within the warm-up."""
         if self.asked is None:
             return
         pids = self.pids if not self.store.managed else set(self.pids) | set(self.store.actors().values())
         found = [(proc.disk_reads(pid), self.before.get(pid, 0)) for pid in pids]
-        if self.store.protocol == "file" and not self.store.managed:  # else its own processes read the disks
+        if self.store.protocol == "file" and not self.store.managed:  # the clients' processes read the disks
             found = [(r.disk_read_bytes, 0) for r in results]
         known = [now - was for now, was in found if now is not None and was is not None]
         self.read = sum(known) if known and len(known) == len(found) else None
@@ -102,14 +105,14 @@ class Evidence:
         if self.asked not in ONCE or self.roles > 1 or max(ends) >= deadline_ns:
             return
         self.ended_early_s = (deadline_ns - max(ends)) / 1e9
-        mend = "stage more objects (`objects`), or `files` of events"
+        hint = "stage more objects (`objects`), or more `files` of events"
         if min(ends) - begun_ns <= self.point.fixed["warm_up_ns"]:
             took = f"a client had read all of its objects {(min(ends) - begun_ns) / 1e9:.2f} s after the start"
-            raise MeasurementFailed(f"{took}, within the warm-up: {mend}, or shorten `warm_up`")
-        report(f"    all objects were read {self.ended_early_s:.1f} s before the deadline; for a longer run {mend}")
+            raise MeasurementFailed(f"{took}, within the warm-up: {hint}, or shorten `warm_up`")
+        report(f"    all objects were read {self.ended_early_s:.1f} s before the deadline; for a longer run {hint}")
 
     def _served(self, folder: Path) -> int:
-        """Bytes that the store was asked for: of selections with the gaps between their ranges."""
+        """Return the bytes that the store was asked for; selections include the gaps between their ranges."""
         import pyarrow.compute as pc
 
         reads = sorted(folder.glob("reads.*.parquet"))
@@ -117,14 +120,14 @@ class Evidence:
         return sum(pc.sum(records.read_table(path, [column])[column]).as_py() or 0 for path in files)
 
     def _why(self, served: int) -> str:
-        """Why nothing can be said of disk reads; '' where something can."""
+        """Return why disk reads give no evidence; '' if they do."""
         store, folders = self.store, self.store.data_folders()
         if self.roles > 1:
-            return "several roles share the store, and its disk reads tell not whose they are"
+            return "several roles share the store, and its disk reads cannot be assigned to one of them"
         if store.memory_only():
-            return "its data lie in memory: no read of them is cold"
+            return "its data are in memory: no read of them is cold"
         if not folders:
-            return self.cooled.why or "its data are not on disks of this machine: nobody tells of their reads"
+            return self.cooled.why or "its data are not on disks of this machine: their reads are not known"
         if self.read is None:
             return "the counters of its processes cannot be read"
         if not served:
@@ -134,7 +137,7 @@ class Evidence:
         )
 
     def record(self, folder: Path) -> dict[str, Any] | None:
-        """`cold` of the record; None where nothing is read. folder: with the clients' Parquet files."""
+        """Return `cold` of the record; None if nothing is read. folder: with the clients' Parquet files."""
         if self.asked is None:
             return None
         served = self._served(folder)
@@ -145,7 +148,7 @@ class Evidence:
         dropped &= cooled.still_cached is not None
         whole = self.point.workload == "get"
         memory, staged = psutil.virtual_memory().total, axes.get("working_set", 0)
-        told = {
+        fields = {
             "asked": self.asked,
             "proven": None if share is None else proven(share, whole, dropped),
             "why": why,
@@ -158,11 +161,13 @@ class Evidence:
             "ended_early_s": self.ended_early_s,
             "working_set": {"bytes": staged, "memory_bytes": memory, "times": staged / memory} if staged else None,
         }
-        return told | {"step": self._step()}
+        return fields | {"step": self._step()}
 
     def _step(self) -> dict[str, Any] | None:
-        """Times of first and second accesses to a sample of the objects, after the store was cooled once more; None
-        where it was not cooled, or the objects are long."""
+        """Return the times of first and second accesses to a sample of the objects, after cooling the store again.
+
+        Return None if the store was not cooled, or the objects are long.
+        """
         if self.asked != COLD or self.cooled.why or self.roles > 1 or not self.job.manifest:
             return None
         manifest = records.read_json(self.job.manifest)
@@ -179,7 +184,7 @@ class Evidence:
             for i in sample:
                 place = places[columns["bucket"][i]]
                 way, key = ways[place.account], place.prefix + columns["key"][i]
-                way.read(place.name, place.prefix + MARKER)  # connected
+                way.read(place.name, place.prefix + MARKER)  # opens the connection
                 for took in times:
                     begun = time.monotonic_ns()
                     way.read(place.name, key)
@@ -189,30 +194,28 @@ class Evidence:
         return None
 
 
-MEND = "run as root, or leave `drop_caches` out"
+MEND = "run as root, or remove `drop_caches`"
 
 
 def check(config: Config, points: list[Point]) -> None:
-    """Raises UserError where the kernel would refuse to drop what it holds."""
+    """Raise UserError if the kernel would refuse to drop its caches."""
     if config.drop_caches and any(asked(p) == COLD for p in points) and not page_cache.may_drop_all():
-        raise UserError("drop_caches", "only root may tell the kernel to drop what it holds of files", MEND)
+        raise UserError("drop_caches", "only root may make the kernel drop its caches of files", MEND)
 
 
 def notes(points: list[Point], stores: Mapping[str, Store]) -> list[str]:
-    """What `storelab check` says: where cold accesses cannot be, or cannot be shown; how long working sets are."""
+    """Return the notes of `storelab check`: cold accesses that are impossible or cannot be proven, and working sets."""
     out: dict[str, None] = {}
     memory = psutil.virtual_memory().total
     for p in points:
         if asked(p) == COLD:
             store = make(*changed(stores[p.store], p.axes), stores[p.store].state)
             if store.memory_only():
-                out[f"store {store.name} keeps its data in memory: no access is cold, and the records will say so"] = (
-                    None
-                )
+                line = f"store {store.name} keeps its data in memory: no access is cold, and the records will show it"
+                out[line] = None
             elif not store.managed and store.protocol != "file":
-                out[f"store {store.name} is not storelab's: it stays as warm as it is, and nothing shows how warm"] = (
-                    None
-                )
+                line = f"store {store.name} is not managed by storelab: it is not cooled, and its state is not known"
+                out[line] = None
         if staged := p.axes.get("working_set"):
             times = f"{staged / memory:.2g} times the memory of this host ({units.human_size(memory)})"
             out[f"sweep {p.sweep}: a working set of {units.human_size(staged)} is {times}"] = None

@@ -1,6 +1,6 @@
-"""The end of a campaign: is every point there and whole? Then `SHA256SUMS` is written over all raw files.
+"""The end of a campaign: check that every point is complete, and write `SHA256SUMS` over all raw files.
 
-What is written there is vouched for from then on, so nothing that disagrees with itself comes in. May import: `core`.
+The sums certify the files from then on, so files that contradict each other are refused. May import: `core`.
 """
 
 from storelab.core import evidence, records
@@ -11,14 +11,14 @@ from storelab.measure import attempts, plan_file
 
 
 def damaged(config: Config, points: list[Point]) -> dict[str, evidence.Flaw]:
-    """Key -> what is wrong with the record of a point, where it has one that is damaged."""
+    """Return what is wrong with damaged records, by the keys of their points."""
     there = (p for p in points if (config.raw / p.key / "run.json").exists())
     found = {p.key: evidence.flaw(config.raw / p.key, p.identity()) for p in there}
     return {key: flaw for key, flaw in found.items() if flaw}
 
 
 def refuse(config: Config, points: list[Point]) -> None:
-    """Raises UserError: points that were not tried, records of no plan, files that are damaged."""
+    """Raise UserError if points were not tried, records are not in the plan, or files are damaged."""
     absent = evidence.missing(config.raw, [p.key for p in points], failed_counts=True)
     if absent:
         raise UserError(
@@ -28,17 +28,17 @@ def refuse(config: Config, points: list[Point]) -> None:
         )
     plan_file.refuse_dropped(config, points)
     for key, flaw in damaged(config, points).items():
-        raise flaw.error(f"restore it, or measure it anew: `storelab measure {key}`")
+        raise flaw.error(f"restore it, or measure it again: `storelab measure {key}`")
     for path in sorted(config.raw.glob("manifests/*/*.json")):
         if wrong := evidence.flaw_of_manifest(path):
-            raise wrong.error("restore it, or stage it anew: `storelab stage`")
+            raise wrong.error("restore it, or stage it again: `storelab stage`")
     for path in evidence.raw_files(config.raw):
         if path.suffix == ".json" and (problem := records.damage(path)):
-            raise UserError(str(path), problem, "restore it, or run with measure=true, which writes it anew")
+            raise UserError(str(path), problem, "restore it, or run with measure=true, which writes it again")
 
 
 def refuse_altered(config: Config) -> None:
-    """Files of before they had sums of their own: they must be what was collected. Raises UserError."""
+    """Raise UserError if a file from before files had their own sums was altered after it was collected."""
     if not (config.raw / evidence.SUMS).exists():
         return
     listed = evidence.read_sums(config.raw)
@@ -51,7 +51,7 @@ def refuse_altered(config: Config) -> None:
 
 
 def write_sums(config: Config, points: list[Point]) -> int:
-    """`SHA256SUMS` over all raw files; returns their number. Raises UserError, see `refuse`."""
+    """Write `SHA256SUMS` over all raw files; return their number. Raise UserError, see `refuse`."""
     attempts.sweep_raw(config)
     refuse(config, points)
     refuse_altered(config)

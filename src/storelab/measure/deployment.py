@@ -1,5 +1,7 @@
-"""What happens to the stores of a campaign around its points: they are brought up, data are staged, what clients upload
-is noted, counted and removed. A point may have a second store, where its workload asks two.
+"""What happens to the stores of a campaign around its points.
+
+They are brought up, data are staged, and the clients' uploads are noted, counted and removed. A point has a second
+store if its workload needs one.
 
 May import: `gang`, `engines`, `workloads`, `stores`, `core`.
 """
@@ -27,46 +29,46 @@ from storelab.workloads.staging import buckets, filling, left_over, stage, writt
 
 
 def second_name(point: Point) -> str:
-    """The name of the second store; '' for none. No role has one."""
+    """Return the name of the second store; '' if there is none. Roles never have one."""
     return "" if "roles" in point.fixed else workloads.of(point).beside(point)
 
 
 def second(config: Config, point: Point) -> Store | None:
-    """The second store, as it is configured."""
+    """Return the second store as it is configured; None if there is none."""
     name = second_name(point)
     return all_stores(config)[name] if name else None
 
 
 def refuse_second(config: Config, point: Point, stores: Mapping[str, Store]) -> None:
-    """Raise UserError where the second store is not configured, cannot be written, or has another protocol."""
+    """Raise UserError if the second store is not configured, is read-only, or has another protocol."""
     if not (name := second_name(point)):
         return
     place = f"sweeps.{point.sweep}.axes.stratum0"
-    require_known(place, name, config.stores, f"no one defined the store {name!r}", "defined:")
+    require_known(place, name, config.stores, f"the store {name!r} is not defined", "defined:")
     store = stores[name]
     if not store.keeps or store.protocol != stores[point.store].protocol:
-        problem = f"store {name} (kind {store.settings.kind}) cannot stand beside {point.store}"
-        raise UserError(place, problem, "name one that keeps objects, and speaks the same protocol")
+        problem = f"store {name} (kind {store.settings.kind}) cannot be the second store of {point.store}"
+        raise UserError(place, problem, "name one that keeps objects and has the same protocol")
     if store.settings.read_only:
         raise UserError(place, f"store {name} is read-only, and a release is published to it", "name another store")
 
 
 def second_environ(config: Config, point: Point) -> dict[str, str]:
-    """The keys of the second store, as environment variables of their own."""
+    """Return the keys of the second store under the names of their environment variables."""
     store = second(config, point)
     keys = store.credentials() if store else None
     return {name.replace("AWS_", BESIDE): value for name, value in keys.environ().items()} if keys else {}
 
 
 def use(config: Config, point: Point) -> None:
-    """Note that this process uses the stores of the point, until it ends."""
+    """Record that this process uses the stores of the point until it ends."""
     users.use(Path(config.state), [point.store, *filter(None, [second_name(point)])])
 
 
 def bring_up(config: Config, point: Point, store: Store) -> None:
-    """Start the stores of the point, and suspend every other managed one. store: as the point deploys it.
+    """Start the stores of the point, and suspend all other managed stores. store: as the point deploys it.
 
-    Raises UserError where credentials end before the point would.
+    Raise UserError if credentials expire before the end of the point.
     """
     other = second(config, point)
     ends = [end for used in filter(None, (store, other)) for end in used.credentials_end()]
@@ -87,7 +89,7 @@ def bring_up(config: Config, point: Point, store: Store) -> None:
 
 
 def _repair(store: Store) -> None:
-    """Take back what a storelab that was killed in the middle of a fault left behind.
+    """Undo a fault that a killed storelab left behind.
 
     An unrepairable fault is reported; only runs that need this store fail (`up`).
     """
@@ -102,7 +104,7 @@ def _repair(store: Store) -> None:
 def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Path], dict[str, Any] | None]:
     """Stage the data sets that the point reads, and fill the store, which is up.
 
-    Returns the manifests by the name of the data set, and what the record says of the fill level.
+    Return the manifests by the name of the data set, and the fill level for the record.
     """
     datasets = {part.point.dataset["name"]: part.point.dataset for part in point.parts() if part.point.dataset}
     wanted = filling.level(point)
@@ -113,23 +115,23 @@ def stage_data(config: Config, point: Point, store: Store) -> tuple[dict[str, Pa
 
 
 def keeps(point: Point) -> bool:
-    """Whether the point, or a role of it, is a part that finds in the store what earlier parts left there."""
+    """Return whether the point, or a role of it, uses what earlier parts of its series left in the store."""
     return sweeps.part(point) > 0 and any(sweeps.keeps(workloads.of(part.point)) for part in point.parts())
 
 
 def is_last(points: list[Point], point: Point) -> bool:
-    """Whether no part of its series follows."""
+    """Return whether the point is the last part of its series."""
     return sweeps.of(points, point)[-1] == point
 
 
 def _writing(point: Point, job: GangJob) -> list[tuple[Part, GangJob]]:
-    """The roles that write, with their jobs; or the point itself, if it writes."""
+    """Return the roles that write, with their jobs; without roles, the point itself if it writes."""
     parts = zip(point.parts(), job.parts, strict=True)
     return [(part, own) for part, own in parts if workloads.of(part.point).direction == "write"]
 
 
 def note_uploads(config: Config, points: list[Point], point: Point, store: Store, job: GangJob) -> None:
-    """Note what the clients may upload, and limit it by the room: a crash leaves nothing unknown behind."""
+    """Note what the clients may upload, so that a crash leaves nothing unknown, and limit it by the free space."""
     writing = _writing(point, job)
     writers = sum(len(part.ranks) for part, _ in writing)
     for part, own in writing:
@@ -145,10 +147,10 @@ def note_uploads(config: Config, points: list[Point], point: Point, store: Store
 def clear_uploads(
     config: Config, points: list[Point], point: Point, store: Store, job: GangJob, results: Sequence[ClientResult]
 ) -> None:
-    """Count what the clients left in the store, and remove it when it is much, but not while later parts need it."""
+    """Count what the clients left in the store. Remove it when it is much, unless later parts need it."""
     writing = _writing(point, job)
     for part, _ in writing:
-        if "objects" not in workloads.of(part.point).needs:  # else the objects were made, and noted, before
+        if "objects" not in workloads.of(part.point).needs:  # else they were created and noted before
             own = [results[rank] for rank in part.ranks]
             left_over.add(config, store.name, part.point, sum(r.bytes for r in own), sum(r.operations for r in own))
     if writing and (not keeps(point) or is_last(points, point)):
@@ -156,7 +158,7 @@ def clear_uploads(
 
 
 def clean(config: Config, store: Store) -> buckets.Removed:
-    """Delete what the campaign made in a store; what others put there stays. Raises as `buckets.remove`."""
+    """Delete what the campaign created in a store, but no other objects. Raise the errors of `buckets.remove`."""
     folders.own(config)
     ours, foreign = written.noted(config, store), partial(written.foreign, config, store)
     return buckets.remove(store, config.name, ours, foreign)

@@ -1,6 +1,6 @@
-"""What a terminal shows while a point is measured, drawn with rich from the state that others read too.
+"""The display of the point that is measured, drawn with rich from the same state file that other programs can read.
 
-`progress.shown` decides when.
+`progress.shown` decides when it is shown.
 """
 
 import os
@@ -20,26 +20,26 @@ from storelab.core import clock, units
 from storelab.core.campaign import live
 
 WORDS = {
-    "store": "the store starts",
-    "data": "the data are staged",
-    "clients": "the clients start",
+    "store": "starting the store",
+    "data": "staging the data",
+    "clients": "starting the clients",
     "measuring": "measuring",
-    "checks": "checked and written",
+    "checks": "checking and writing",
 }
-SOON_S = 3.0  # until then, clients that tell have told
+SOON_S = 3.0  # clients that report during the run have done so by then
 EVERY_S, AFTER_LINE_S = 1.0, 0.5  # between two drawings; from a line, which may come through a pipe, to the next one
-NARROW = 72  # columns: below, a bar stands on a line of its own
+NARROW = 72  # columns; on narrower terminals, a bar has a separate line
 
 
 class Plain(Console):
-    """A console that leaves the cursor alone: nobody shows it again where this process is killed."""
+    """A console that does not hide the cursor: if this process is killed, nothing would show it again."""
 
     def show_cursor(self, show: bool = True) -> bool:
         return False
 
 
 class View:
-    """What is shown of a state. Pure, but for the clock."""
+    """The lines that show a state. They depend only on the state and the time."""
 
     def __init__(self, state: dict[str, Any], now_ns: int):
         self.state, self.now_ns = state, now_ns
@@ -48,41 +48,41 @@ class View:
         yield from self.lines(options.max_width)
 
     def lines(self, width: int) -> list[RenderableType]:
-        told, point = self.state, self.state["point"]
-        elapsed = (self.now_ns - (told["start_ns"] or self.now_ns)) / 1e9
+        state, point = self.state, self.state["point"]
+        elapsed = (self.now_ns - (state["start_ns"] or self.now_ns)) / 1e9
         elapsed = min(max(0.0, elapsed), point["duration_s"])
-        left_s = max(0.0, told["left_s"] - (self.now_ns - told["begun_ns"]) / 1e9)
-        stage = WORDS.get(told["stage"], told["stage"])
-        if told["stage"] == "measuring":
+        left_s = max(0.0, state["left_s"] - (self.now_ns - state["begun_ns"]) / 1e9)
+        stage = WORDS.get(state["stage"], state["stage"])
+        if state["stage"] == "measuring":
             stage = f"{_time(elapsed)} of {_time(point['duration_s'])}"
-        campaign = f"{told['number'] - 1} of {told['points']} done, {_time(left_s)} still"
+        campaign = f"{state['number'] - 1} of {state['points']} done, {_time(left_s)} left"
         return [
-            _cut(f"{told['campaign']}: {point['store']} {point['workload']} {point['said']}", "bold"),
-            _bar("campaign", told["number"] - 1, told["points"], campaign, width),
+            _cut(f"{state['campaign']}: {point['store']} {point['workload']} {point['said']}", "bold"),
+            _bar("campaign", state["number"] - 1, state["points"], campaign, width),
             _bar("point", elapsed, point["duration_s"], stage, width),
             *map(_cut, self.numbers(width, elapsed)),
         ]
 
     def numbers(self, width: int, elapsed_s: float) -> list[str]:
-        """Rates of the last second and CPU; a line each, two where the terminal is narrow."""
-        told = self.state
-        last = {name: (column or [None])[-1] for name, column in told["seconds"].items()}
+        """Return the rates of the last second and the CPU use; one line each, two on a narrow terminal."""
+        state = self.state
+        last = {name: (column or [None])[-1] for name, column in state["seconds"].items()}
         if last["operations_per_s"] is None:
-            silent = told["stage"] == "measuring" and elapsed_s > SOON_S
-            rates = ["the clients tell their rates at the end"] if silent else []
+            silent = state["stage"] == "measuring" and elapsed_s > SOON_S
+            rates = ["the clients report their rates at the end"] if silent else []
         else:
-            errors = f"{told['errors']} failed"
+            errors = f"{state['errors']} failed"
             rates = [f"{last['operations_per_s']:,.0f} operations/s", _per_second(last["bytes_per_s"]), errors]
         sides = (("clients", "client_cores"), ("store", "server_cores"), ("host", "host_cores"))
         cores = [f"{name} {last[column]:.2f}" for name, column in sides if last[column] is not None]
         if cores:
             cores = [f"CPU {cores[0]}", *cores[1:]]
-            cores[-1] += f" of {told['cores']} cores"
+            cores[-1] += f" of {state['cores']} cores"
         return _joined(rates, width) + _joined(cores, width)
 
 
 def _joined(parts: list[str], width: int) -> list[str]:
-    """The parts on as few lines as they fit on."""
+    """Return the parts on as few lines as possible."""
     out: list[str] = []
     for part in parts:
         if out and len(out[-1]) + 3 + len(part) <= width:
@@ -96,13 +96,13 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def _bar(name: str, done: float, total: float, said: str, width: int) -> RenderableType:
+def _bar(name: str, done: float, total: float, label: str, width: int) -> RenderableType:
     row, wide = Table.grid(padding=(0, 1)), width - 1 if width < NARROW else width // 3
     bar = ProgressBar(total or 1, done, width=wide, complete_style="cyan", finished_style="cyan")
     if width < NARROW:
         row.add_row(bar)
-        return Group(_cut(f"{name} {said}"), row)
-    row.add_row(f"  {name:8s}", bar, _cut(said))
+        return Group(_cut(f"{name} {label}"), row)
+    row.add_row(f"  {name:8s}", bar, _cut(label))
     return row
 
 
@@ -115,7 +115,7 @@ def _per_second(rate: float) -> str:
 
 
 class Display:
-    """Draws the state of a campaign on a terminal until it is closed."""
+    """A thread that draws the state of a campaign on a terminal until it is closed."""
 
     def __init__(self, terminal: TextIO, campaign_dir: Path):
         self.terminal, self.folder = terminal, campaign_dir
@@ -133,7 +133,7 @@ class Display:
 
     def _run(self) -> None:
         while not self.ended.wait(EVERY_S):
-            with suppress(OSError):  # the terminal went away
+            with suppress(OSError):  # the terminal may be gone
                 self.draw()
 
     def draw(self) -> None:
@@ -144,13 +144,13 @@ class Display:
             if self.ended.is_set() or time.monotonic() < self.not_before:
                 return
             columns, rows = os.get_terminal_size(self.terminal.fileno())
-            self.console.size = (columns or 80, rows or 24)  # some terminals do not know theirs
+            self.console.size = (columns or 80, rows or 24)  # some terminals do not know their size
             if not self.live.is_started:
                 self.live.start()
             self.live.update(View(state, clock.now_ns()), refresh=True)
 
     def give_way(self) -> None:
-        """Leave the terminal to a line that is printed now."""
+        """Clear the display, so that a line can be printed."""
         with self.lock, suppress(OSError):
             self.not_before = time.monotonic() + AFTER_LINE_S
             self.live.stop()

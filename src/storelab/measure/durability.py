@@ -1,9 +1,9 @@
-"""Durability: the ledgers of an attempt, read back while an actor is away, after the recovery, and at the end.
+"""Durability: read back the ledgers of an attempt while an actor is away, after the recovery, and at the end.
 
-`Readings(…).take("down", live=True)` may be called from any thread while clients write; `record()` is what the record
-keeps under `durability`. Nothing is done, and nothing recorded, where no client keeps a ledger. While a fault lasts,
-`DuringFault` reads a sample while something is away and clients write, and all of it when they have ended and it is
-still away. May import: `engines`, `stores`, `host`, `core`.
+`Readings(…).take("down", live=True)` may be called from any thread while clients write. `record()` returns the field
+`durability` of the record. Without ledgers, nothing is read or recorded. While a fault lasts, `DuringFault` reads a
+sample as long as clients write. It reads all states if the actor is still away when the clients have ended. May import:
+`engines`, `stores`, `host`, `core`.
 """
 
 import json
@@ -28,17 +28,19 @@ from storelab.stores.base import Store
 from storelab.stores.protocols import environment
 
 S = 10**9
-LATER_NS = S // 2  # after the loss, a reading begins
-SAMPLE, THREADS = 1000, 2  # of a reading while clients write, whom it should not disturb
-LEAST_S, MOST_S = 0.2, 10.0  # that such a reading is given
-WHOLE_S = 60.0  # for all of it, while something is away
-MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading: of more, a sample is read
-SECONDS, GRACE_S = 600.0, 120.0  # of one reading; for those looks that are at it then
+LATER_NS = S // 2  # from the loss to the begin of a reading
+SAMPLE, THREADS = 1000, 2  # of a reading while clients write, which should not disturb them
+LEAST_S, MOST_S = 0.2, 10.0  # shortest and longest duration of this reading
+WHOLE_S = 60.0  # longest duration of a complete reading while an actor is away
+MOST_STATES, MOST_BYTES = 200_000, 20 * 10**9  # of one reading; if there are more, a sample is read
+SECONDS, GRACE_S = 600.0, 120.0  # duration of one reading; extra time for the looks that are in progress then
 
 
 class Readings:
+    """All readings of the ledgers of one attempt."""
+
     def __init__(self, store: Store, folder: Path, job: GangJob, seed: int):
-        """folder: of the attempt; seed: of samples."""
+        """Keep the arguments. folder: of the attempt; seed: for the choice of samples."""
         self.store, self.folder, self.job, self.seed = store, folder, job, seed
         self.taken: list[dict[str, Any]] = []
 
@@ -50,10 +52,11 @@ class Readings:
         seconds: float = SECONDS,
         threads: int = look.THREADS,
     ) -> dict[str, Any] | None:
-        """Read back what was acknowledged; None where there is no ledger. when: `down`, `recovered` or `end`.
+        """Read back the acknowledged states; return None if there is no ledger.
 
-        live: clients still write. most: keys that are read; seconds: how long; threads: that read. Raises
-        MeasurementFailed where it cannot be done at all; a store that does not answer is a result.
+        when: `down`, `recovered` or `end`. live: clients still write. most: maximum number of keys to read; seconds:
+        maximum duration; threads: number of readers. Raise MeasurementFailed if the reading cannot be done; a store
+        that does not answer is a result.
         """
         accounts: dict[int, list[ledger.Ledger]] = {}
         for book in ledger.ledgers(self.folder):
@@ -75,8 +78,10 @@ class Readings:
         return out
 
     def at_end(self, recovered: bool = False) -> None:
-        """The last reading. All are told on the terminal: data that are lost are a result, and no failure of the
-        point. recovered: after a fault, and the store is whole."""
+        """Take the last reading and print all of them. Lost data are a result, not a failure of the point.
+
+        recovered: there was a fault, and the store is healthy again.
+        """
         if self.take("recovered" if recovered else "end"):
             for reading in self.taken:
                 report(f"    {told(reading)}")
@@ -99,7 +104,7 @@ class Readings:
         return found
 
     def record(self) -> dict[str, Any] | None:
-        """`durability` of the record; None where no ledger was kept."""
+        """Return `durability` of the record; None if no ledger was kept."""
         if not any(True for _ in ledger.ledgers(self.folder)):
             return None
         counts, unknown = ledger.acknowledged(self.folder)
@@ -107,11 +112,11 @@ class Readings:
 
 
 def told(reading: dict[str, Any]) -> str:
-    """One reading in words, for the terminal."""
+    """Return one reading as a line for the terminal."""
     part = f"{reading['read']} of {reading['states']}" if reading["read"] < reading["states"] else f"{reading['read']}"
     when = {"down": "while an actor was down", "recovered": "after the recovery"}.get(reading["when"], "at the end")
     wrong = ", ".join(f"{reading[fault]} {fault}" for fault in FAULTS if reading[fault])
-    line = f"durability: {part} acknowledged states read back {when}: {wrong or 'all are right'}"
+    line = f"durability: {part} acknowledged states read back {when}: {wrong or 'all are correct'}"
     if not wrong or not reading["examples"]:
         return line
     first = reading["examples"][0]
@@ -119,8 +124,10 @@ def told(reading: dict[str, Any]) -> str:
 
 
 def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int, int]]:
-    """Spans (ns from the start) in which at least one actor is away; one that is never undone ends with the run. acts:
-    as of `core.campaign.faults.resolved`."""
+    """Return the spans (ns from the start) in which at least one actor is away.
+
+    A loss that is never undone ends with the run. acts: as returned by `core.campaign.faults.resolved`.
+    """
     gone: dict[str, set[str]] = {}
     out, since = [], None
     for act in acts:
@@ -137,8 +144,10 @@ def away(acts: Sequence[Mapping[str, Any]], duration_ns: int) -> list[tuple[int,
 
 
 class DuringFault:
-    """The readings while a fault lasts. `start` when its start is agreed; `ended` when the clients have ended, and
-    before the fault is taken back."""
+    """The readings while a fault lasts.
+
+    Call `start` when the start time is agreed. Call `ended` when the clients have ended, before the fault is undone.
+    """
 
     def __init__(self, readings: Readings, acts: Sequence[Mapping[str, Any]], duration_ns: int):
         self.readings, self.spans, self.duration_ns = readings, away(acts, duration_ns), duration_ns
@@ -162,7 +171,7 @@ class DuringFault:
                 self.failed = str(error)
 
     def ended(self) -> None:
-        """Raises MeasurementFailed where a reading could not be done."""
+        """Stop the readings and take the last one. Raise MeasurementFailed if a reading could not be done."""
         self.over.set()
         if self.thread:
             self.thread.join()

@@ -1,11 +1,11 @@
-"""Faults in the middle of a point: which acts it has, the runner that does them, and what the record says of them.
+"""Faults in the middle of a point: the acts of a fault, the runner that does them, and their part of the record.
 
-The runner is usable without a point: a store, a list of acts, and the time at which the run starts.
+The runner can be used without a point: it needs a store, a list of acts, and the start time of the run.
 
     with Runner(store, "osd-killed", acts) as runner:
         runner.start(t0_ns)
         ...                 # the clients
-        runner.settle()     # takes back what the acts left, and waits until the store is whole
+        runner.settle()     # undoes what the acts left, and waits until the store is healthy
     runner.events
 
 May import: `engines`, `stores`, `host`, `core`.
@@ -30,9 +30,9 @@ from storelab.host import console
 from storelab.stores.base import CLEAN, UNKNOWN, Condition, Store
 from storelab.stores.faults import Acts, journal_of, resolve
 
-AHEAD_NS = 500_000_000  # an act is looked up so long before its time
-POLL_S = 0.5  # between two questions to the store
-RECOVERY_S = 240.0  # that a store is given to become whole again after the run
+AHEAD_NS = 500_000_000  # time before an act at which it is prepared
+POLL_S = 0.5  # between two queries of the store's condition
+RECOVERY_S = 240.0  # time for a store to become healthy again after the run
 Event = dict[str, Any]
 LOOK_S = 0.1
 
@@ -41,12 +41,12 @@ LOOK_S = 0.1
 
 
 def name_of(point: Point) -> str:
-    """The fault of a point; `none` where nothing is done to its store."""
+    """Return the name of the fault of a point; `none` if it has no fault."""
     return str(point.axes.get("fault", NONE))
 
 
 def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
-    """The acts of a point in order of time, as the plan holds them (`fixed`), else as they are configured.
+    """Return the acts of a point in order of time: from the plan (`fixed`) if it has them, else from the configuration.
 
     Raises UserError.
     """
@@ -56,7 +56,11 @@ def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
         planned: list[dict[str, Any]] = point.fixed["acts"]
         return planned
     require_known(
-        f"sweeps.{point.sweep}.axes.fault", name, [*config.faults, NONE], f"no fault {name!r} in `faults`", "one of:"
+        f"sweeps.{point.sweep}.axes.fault",
+        name,
+        [*config.faults, NONE],
+        f"there is no fault {name!r} in `faults`",
+        "one of:",
     )
     return resolved(config.faults[name], point.fixed["duration_ns"], config.scale, f"faults.{name}")
 
@@ -64,7 +68,8 @@ def acts_of(config: Config, point: Point) -> list[dict[str, Any]]:
 def refuse(config: Config, point: Point, store: Store) -> str:
     """Check that each act can be done. store: as the point deploys it.
 
-    Returns a line where more is lost at once than the redundancy bears, which is allowed; else ''. Raises UserError.
+    Return a warning if the fault takes more data servers at once than the redundancy tolerates, which is allowed; else
+    ''. Raise UserError if an act cannot be done.
     """
     acts = acts_of(config, point)
     if not acts:
@@ -80,28 +85,29 @@ def refuse(config: Config, point: Point, store: Store) -> str:
 
 
 def beyond(named: list[dict[str, Any]], store: Store, name: str) -> str:
-    """A line where a fault takes more data servers at once than the redundancy bears."""
-    lost, bears = most_lost(named) & set(store.data_actors()), store.bears()
-    if len(lost) <= bears:
+    """Return a warning if a fault takes more data servers at once than the redundancy tolerates; else ''."""
+    lost, tolerated = most_lost(named) & set(store.data_actors()), store.bears()
+    if len(lost) <= tolerated:
         return ""
     which = ", ".join(sorted(lost))
-    return f"fault {name} takes {which} of {store.name} at once, and its redundancy bears {bears}: data may be lost"
+    problem = f"fault {name} takes {which} of {store.name} at once, but its redundancy tolerates {tolerated}"
+    return f"{problem}: data may be lost"
 
 
 def _in_order(named: list[dict[str, Any]], place: str) -> None:
-    """Raises UserError where an act takes back what nobody did, or does again what is done already."""
+    """Raise UserError if an act undoes something that was not done, or repeats something that is not undone."""
     done: set[tuple[str, str]] = set()
     for act in named:
         for actor in act["actors"] if act["act"] not in OF_A_USER else ():
             kind = act["act"]
             if kind in HARMS and (actor, kind) in done:
-                raise UserError(place, f"{kind} is done twice to {actor}", "leave one out, or undo it in between")
+                raise UserError(place, f"{kind} is done twice to {actor}", "remove one, or undo it in between")
             if kind in HARMS:
                 done.add((actor, kind))
             mine = {(actor, harm) for harm in UNDOES.get(kind, ())} & done
             if kind in UNDOES and kind != "restart" and not mine:
                 before = " or ".join(UNDOES[kind])
-                raise UserError(place, f"{kind} of {actor} comes without a {before} before it", f"add the {before}")
+                raise UserError(place, f"{kind} of {actor} has no {before} before it", f"add the {before}")
             done -= mine
             if kind == "resume" and (actor, "kill") in done:
                 raise UserError(place, f"resume of {actor}, which was killed", "write `restart`")
@@ -113,8 +119,8 @@ def check_plan(
     deployment: Callable[[Point], Store],
     report: Callable[[str], None],
 ) -> None:
-    """All faults of a plan, each once for each deployment; losses beyond the redundancy are told. Raises UserError."""
-    told: set[str] = set()
+    """Check all faults of a plan once for each deployment, and report possible losses of data. Raises UserError."""
+    reported: set[str] = set()
     seen: set[tuple[str, str, int, int]] = set()
     for point in points:
         if name_of(point) == NONE:
@@ -124,8 +130,8 @@ def check_plan(
         if key in seen:
             continue
         seen.add(key)
-        if (line := refuse(config, point, store)) and line not in told:
-            told.add(line)
+        if (line := refuse(config, point, store)) and line not in reported:
+            reported.add(line)
             report(line)
 
 
@@ -135,8 +141,8 @@ def check_plan(
 class Runner:
     """The acts of one fault on one store in one run.
 
-    name: of the fault; acts: as of `core.campaign.faults.resolved`; report: told what a person should know; moved: told
-    of a daemon that has a new process (name, pid).
+    name: of the fault; acts: as returned by `core.campaign.faults.resolved`; report: prints a line for the user; moved:
+    called with the name and pid of a daemon that has a new process.
     """
 
     def __init__(
@@ -151,7 +157,7 @@ class Runner:
         self.store, self.name, self.report, self.moved = store, name, report, moved
         self.acts = with_names(store, acts, front_ends, f"faults.{name}")
         self.events: list[Event] = []
-        self.recovered: bool | None = None  # None: the store does not tell, or nobody waited
+        self.recovered: bool | None = None  # None: the store does not report it, or the runner has not waited
         self._do, self._lock = Acts(store), threading.Lock()
         self._over, self._quiet = threading.Event(), threading.Event()
         self._threads: list[threading.Thread] = []
@@ -162,11 +168,11 @@ class Runner:
 
     def __enter__(self) -> "Runner":
         self._held.enter_context(journal_of(self.store).taken(self.store.place))
-        self._versions()  # asked ahead: an act must not wait for a program that tells its version
+        self._versions()  # read now, so that an act does not wait for a program that prints its version
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Whatever happened, nothing stays as a fault made it."""
+        """Undo all acts of the fault, also after an error."""
         with self._held:
             self._end_acts()
             self._take_back()
@@ -175,7 +181,7 @@ class Runner:
                 self._poll.join(10)
 
     def start(self, t0_ns: int) -> None:
-        """Begin at the agreed start (UTC ns), which lies ahead."""
+        """Start the acts. t0_ns: the agreed start (UTC ns), which is in the future."""
         self._t0_ns = t0_ns
         self._poll = threading.Thread(target=self._watch, daemon=True, name="condition")
         first = threading.Thread(target=self._run, daemon=True, name="faults")
@@ -184,7 +190,7 @@ class Runner:
             thread.start()
 
     def settle(self, seconds: float = RECOVERY_S) -> None:
-        """After the run: take back what the acts left, and wait until the store says that it is whole again."""
+        """Undo what the acts left after the run, and wait until the store reports that it is healthy."""
         self._end_acts()
         self._take_back()
         end = time.monotonic() + seconds
@@ -194,31 +200,31 @@ class Runner:
         self._ask()
         self.recovered = None if state == UNKNOWN else state == CLEAN
         if self.recovered is False:
-            self.report(f"    {self.store.name} is not whole {seconds:g} s after the run: {state}, {self._detail()}")
+            self.report(f"    {self.store.name} is not healthy {seconds:g} s after the run: {state}, {self._detail()}")
 
     def failed(self) -> list[str]:
-        """What could not be done, one line each."""
+        """Return one line for each act that failed."""
         return [f"{e['act']} of {e['actor'] or 'a user'}: {e['error']}" for e in self.events if e.get("error")]
 
     def first_ns(self) -> int:
-        """When the first act began, or was due."""
+        """Return when the first act began; if none has begun, when it was due."""
         begun = [int(e["time_ns"]) for e in self.events if e["kind"] == "act"]
         return min(begun, default=self._t0_ns + self.acts[0]["at_ns"])
 
     def told(self) -> dict[str, Any]:
-        """What the record says of the fault beside its events."""
-        lost, bears = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
+        """Return the fields of the record about the fault, without its events."""
+        lost, tolerated = sorted(most_lost(self.acts) & set(self.store.data_actors())), self.store.bears()
         return self._versions() | {
             "name": self.name,
             "acts": self.acts,
             "most_lost": lost,
-            "bears": bears,
-            "beyond_redundancy": len(lost) > bears,
+            "bears": tolerated,
+            "beyond_redundancy": len(lost) > tolerated,
             "recovered": self.recovered,
         }
 
     def _versions(self) -> dict[str, list[str]]:
-        """Of upgrades: as configured, then each new one, as the programs tell them."""
+        """Return the versions before and after upgrades, as the programs print them; empty without upgrades."""
         new = dict.fromkeys(act["to"] for act in self.acts if act["act"] == UPGRADE)
         return {"versions": [self.store.version(), *map(self.store.told_version, new)]} if new else {}  # type: ignore[attr-defined]
 
@@ -233,7 +239,7 @@ class Runner:
             if self._wait(due):
                 return
             for actor, do in ready:
-                if act["act"] in OF_A_USER:  # may take long: the next act comes at its time all the same
+                if act["act"] in OF_A_USER:  # in a thread, because it may take long and must not delay the next act
                     thread = threading.Thread(target=self._done, args=(act, actor, do, due), daemon=True)
                     self._threads.append(thread)
                     thread.start()
@@ -245,30 +251,30 @@ class Runner:
                 thread.start()
 
     def _one_by_one(self, act: Mapping[str, Any], ready: Sequence[tuple[str, Callable[[], str]]], due_ns: int) -> None:
-        """Each actor when the one before is healthy: the acts behind it come at their time all the same."""
+        """Upgrade one actor after the other has become healthy. It does not delay the acts that follow."""
         for actor, do in ready:
-            late = MeasurementFailed("the run was over before its turn came")
+            late = MeasurementFailed("the run ended before this actor was upgraded")
             self._done(act, actor, _raiser(late) if self._over.is_set() else do, due_ns)
 
     def _wait(self, t_ns: int) -> bool:
-        """Whether the run was over before this time came."""
+        """Wait until this time; return True if the run ended before."""
         return self._over.wait(max(0, t_ns - clock.now_ns()) / 1e9)
 
     def _ready(self, act: Mapping[str, Any], actor: str) -> Callable[[], str]:
         try:
             return self._do.ready(act, actor)
-        except Exception as error:  # noqa: BLE001 - told at the act's time, whatever a sick store makes of it
+        except Exception as error:  # noqa: BLE001 - reported at the time of the act
             return _raiser(error)
 
     def _done(self, act: Mapping[str, Any], actor: str, do: Callable[[], str], due_ns: int, kind: str = "act") -> None:
-        """Do it, and note how it went."""
+        """Do the act and record its result as an event."""
         event = {"kind": kind, "fault": self.name, "act": act["act"], "actor": actor, "due_ns": due_ns}
         begun, error, detail = clock.now_ns(), None, ""
         try:
             detail = do()
         except (MeasurementFailed, UserError, OSError) as failure:
             error = " ".join(str(failure).split())
-        except Exception as failure:  # noqa: BLE001 - the acts behind it, and the undoing, come all the same
+        except Exception as failure:  # noqa: BLE001 - an error must not prevent later acts and the undoing
             error = said(failure)
         event |= {"time_ns": begun, "done_ns": clock.now_ns(), "error": error, "detail": detail}
         with self._lock:
@@ -290,13 +296,13 @@ class Runner:
             self._done(harm, harm["actor"], take_back, clock.now_ns(), "undone")
 
     def _await_daemons(self, end: float) -> None:
-        """Until every daemon that was started again is healthy."""
+        """Wait until every daemon that was started again is healthy."""
         names = {e["actor"] for e in self.events if e["kind"] != "state" and e["act"] in ("kill", "restart", UPGRADE)}
         for name in sorted(names & set(self.store.actors())):
             while not self.store.daemon(name).healthy() and time.monotonic() < end:  # type: ignore[attr-defined]
                 time.sleep(0.1)
 
-    # What the store says
+    # The condition of the store
 
     def _watch(self) -> None:
         while not self._quiet.is_set():
@@ -307,11 +313,11 @@ class Runner:
         asked = clock.now_ns()
         try:
             now = self.store.condition()
-        except Exception as error:  # noqa: BLE001 - whatever a sick store makes a client library raise
+        except Exception as error:  # noqa: BLE001 - client libraries raise many classes for a broken store
             now = Condition(UNKNOWN, f"{type(error).__name__}: {error}"[:200])
         with self._lock:
             if self._state is None or now.state != self._state.state:
-                # The first stands at the start; a later one when it was known: an answer may have waited for the store.
+                # The first state holds from the start. A later one has the time of the answer, which may have waited.
                 known = clock.now_ns() if self._state else max(asked, self._t0_ns)
                 event = {"kind": "state", "time_ns": known, "state": now.state, "detail": now.detail}
                 self.events.append(event)
@@ -323,7 +329,7 @@ class Runner:
 
 
 def with_names(store: Store, acts: Sequence[Mapping[str, Any]], front_ends: int, place: str) -> list[dict[str, Any]]:
-    """The acts with the store's own names of its actors; those of a user's commands stay. Raises UserError."""
+    """Return the acts with the store's names of its actors; those of a user's commands stay. Raises UserError."""
     return [
         {
             **act,
@@ -350,7 +356,7 @@ def running(
     store: Store,
     moved: Callable[[str, int], None],
 ) -> Iterator[Runner | None]:
-    """The runner of the point's fault; None where it has none. Raises UserError."""
+    """Provide the runner of the point's fault; None if it has none. Raises UserError."""
     if not (acts := acts_of(config, point)):
         yield None
         return
@@ -362,7 +368,7 @@ def running(
 
 
 def checks_of(runner: Runner | None) -> list[Check]:
-    """A run whose fault did not happen as asked is none."""
+    """Return a check that fails if an act could not be done: such a run is not accepted."""
     if runner is None:
         return []
     failed = runner.failed()
@@ -370,7 +376,7 @@ def checks_of(runner: Runner | None) -> list[Check]:
 
 
 def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
-    """Add a fault and its events to a record; errors after the first act do not make the run invalid."""
+    """Add a fault and its events to a record. Only errors before the first act count for the failure budget."""
     if runner is None or run.budget is None:
         return
     budget = run.budget
@@ -384,7 +390,7 @@ def add_to(run: RunRecord, runner: Runner | None, work: Path) -> None:
 
 
 def _before(work: Path, first_ns: int) -> tuple[int, int]:
-    """Count the operations of all clients that had ended when the first act began: those that failed, and all."""
+    """Return how many operations of all clients had failed, and how many had ended, when the first act began."""
     import pyarrow.compute as pc  # here: most points have no fault
 
     errors, operations = 0, 0

@@ -1,4 +1,4 @@
-"""The job of a point (`contract.GangJob`), and the environment of its clients, which has the keys.
+"""The job of a point (`contract.GangJob`), and the environment of its clients, which contains the keys.
 
 May import: `workloads`, `engines`, `stores`, `host`, `core`.
 """
@@ -23,17 +23,17 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import account_prefix
 from storelab.workloads.staging import stage
 
-MIN_OPERATIONS = 3  # operations that a window has to be long enough for
-MAX_FACTOR = 10  # by which a window is lengthened
+MIN_OPERATIONS = 3  # a window must be long enough for this number of operations
+MAX_FACTOR = 10  # longest window in units of the configured duration
 LENGTHENED = ("put", "get", "get_range", "read_entries", "read_volume", "events", "replay")
 
 
 def of_point(
     config: Config, points: list[Point], chosen: Point, store: Store, manifests: dict[str, Path], attempt: str
 ) -> GangJob:
-    """Return the job of a point of the plan. manifests: of the data sets that it reads, by name."""
+    """Return the job of a point of the plan. manifests: the data sets that it reads, by name."""
     job = _of_clients(config, chosen, store, manifests, attempt)
-    job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator sees it too late
+    job.tells = config.launcher.kind == "local" and not progress.off()  # elsewhere the coordinator would see it late
     if "roles" in chosen.fixed:
         job.roles = [_of_role(config, part, store, manifests, attempt, chosen.clients) for part in chosen.parts()]
     if deployment.keeps(chosen):
@@ -42,10 +42,10 @@ def of_point(
 
 
 def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
-    """Return the point with a window of at least MIN_OPERATIONS operations, as long as those of an earlier repetition.
+    """Return the point with a window that is long enough for MIN_OPERATIONS operations.
 
-    Open loops, roles and faults keep their duration, and workloads that are not in LENGTHENED. The record has the
-    duration that was measured.
+    The time of an operation is taken from an earlier repetition. Open loops, roles, faults and workloads outside
+    LENGTHENED keep their duration. The record has the measured duration.
     """
     fixed, axes = chosen.fixed, chosen.axes
     if chosen.workload not in LENGTHENED or axes.get("arrival_rate") or fixed.get("acts"):
@@ -63,12 +63,12 @@ def lengthened(config: Config, points: list[Point], chosen: Point) -> Point:
         return chosen
     before, now, each = (units.human_duration(t) for t in (fixed["duration_ns"], duration, busy_ns // max(1, done)))
     took = f"an operation took {each}" if done else "no operation ended"
-    report(f"    {chosen.key}: {before} lengthened to {now}: {took} in repetition {run.point.rep}")
+    report(f"    {chosen.key}: {before} extended to {now}: {took} in repetition {run.point.rep}")
     return replace(chosen, fixed=fixed | {"duration_ns": duration})
 
 
 def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJob) -> None:
-    """Add to the job, and to those of its roles, the earlier parts of the series that have a record, in their order."""
+    """Add the earlier parts of the series that have a record to the job and the jobs of its roles, in their order."""
     before = [p for p in sweeps.of(points, chosen) if sweeps.part(p) < sweeps.part(chosen)]
     runs = {sweeps.part(p): evidence.load_run(config.raw / p.key, p) for p in before}
     for part, own in zip(chosen.parts(), job.parts, strict=True):
@@ -78,7 +78,7 @@ def _add_earlier(config: Config, points: list[Point], chosen: Point, job: GangJo
 def _of_role(
     config: Config, part: Part, store: Store, manifests: dict[str, Path], attempt: str, clients: int
 ) -> GangJob:
-    """Return the job of a role. clients: of the whole gang, which share the limits."""
+    """Return the job of a role. clients: number in the whole gang, which shares the limits."""
     job = _of_clients(config, part.point, store, manifests, part.attempt(attempt))
     for limit in ("throughput", "requests_per_s"):
         if bound := job.limits[limit]:
@@ -88,10 +88,10 @@ def _of_role(
 
 
 def _of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str, Path], attempt: str) -> GangJob:
-    """Return the job of clients that all do the same."""
+    """Return the job of clients that all have the same task."""
     reaches(chosen, store)
     accounts = chosen.axes.get("accounts", 1)
-    count = chosen.axes.get("buckets", accounts)  # a workload that does not sweep them has one for each account
+    count = chosen.axes.get("buckets", accounts)  # a workload without this axis has one bucket for each account
     return GangJob(
         point=chosen,
         attempt=attempt,
@@ -109,7 +109,7 @@ def _of_clients(config: Config, chosen: Point, store: Store, manifests: dict[str
 
 
 def reaches(chosen: Point, store: Store) -> None:
-    """Raise UserError where the point's engine cannot use the proxy that this store's clients use."""
+    """Raise UserError if the point's engine cannot use the proxy of this store."""
     if getattr(store.settings, "proxy", "none") == "none":
         return
     known = CATALOGUE.get(chosen.axes.get("engine", ""))
@@ -127,8 +127,10 @@ def reaches(chosen: Point, store: Store) -> None:
 
 
 def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[dict[str, str]]:
-    """The credentials of each account, as environment variables; those of each client where there are roles, or more
-    accounts than clients."""
+    """Return the credentials as environment variables: one entry per account.
+
+    With roles, or with more accounts than clients, there is one entry per client.
+    """
     accounts, parts = job.accounts, chosen.parts()
     out = [own.environ() if own else {} for own in map(store.credentials, range(accounts))]
     if accounts > 1 and "second_account" in workloads.of(chosen).needs:
@@ -145,8 +147,10 @@ def environs(config: Config, chosen: Point, store: Store, job: GangJob) -> list[
 
 
 def several(environs: list[dict[str, str]], accounts: tuple[int, ...]) -> dict[str, str]:
-    """The variables of a client that uses these accounts in turn: those of the first, and the keys of the others under
-    their numbers."""
+    """Return the variables of a client that uses these accounts in turn.
+
+    The keys of the first account have their usual names; those of the others have the number of the account.
+    """
     others = {
         name.replace("AWS_", account_prefix(account), 1): value
         for account in accounts[1:]

@@ -1,12 +1,12 @@
 """Look at the objects of one account's ledgers and judge each: `python -m storelab.measure.look`.
 
-It is a separate process: the library may abort at its exit (see engines/obstore), and keys stay in its
-environment. It reads one JSON object on standard input, and writes one on standard output.
+It is a separate process because the library may abort at its exit (see engines/obstore), and to keep the keys in its
+environment. It reads one JSON object from standard input, and writes one to standard output.
 
-A ledger has one writer, which does one operation at a time. An operation that was acknowledged took effect between its
-begin and its acknowledgement. One that was not may take effect at any time after its begin, or never: a request may
-wait in a server that hangs, and be carried out when its client has long given it up. `judge` decides what may be seen.
-May import: `engines`, `stores`, `datasets`, `core`.
+A ledger has one writer, which does one operation at a time. An acknowledged operation took effect between its begin and
+its acknowledgement. An operation without acknowledgement may take effect at any time after its begin, or never: a
+request may wait in a hanging server and be carried out long after the client has given up. `judge` decides what may be
+read. May import: `engines`, `stores`, `datasets`, `core`.
 """
 
 import json
@@ -29,7 +29,7 @@ from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 from storelab.stores.protocols.files import absent
 
-ABSENT, FOREIGN, UNREADABLE = 0, -1, -2  # seen: nothing; bytes that nobody wrote to this key; no answer
+ABSENT, FOREIGN, UNREADABLE = 0, -1, -2  # seen: no object; bytes that were never written to this key; no answer
 LOST, CORRUPTED, STALE, RESURRECTED, UNREAD = "lost", "corrupted", "stale", "resurrected", "unreadable"
 FAULTS = (LOST, CORRUPTED, STALE, RESURRECTED, UNREAD)
 FOREVER = 2**63 - 1
@@ -45,26 +45,31 @@ class Write(NamedTuple):
 
     @property
     def effect(self) -> int:
-        """What is seen after it: its generation, or ABSENT."""
+        """Return what a look sees after it: its generation, or ABSENT."""
         return ABSENT if self.deletes else self.generation
 
 
 def last_acknowledged(writes: Sequence[Write], by_ns: int = FOREVER) -> Write | None:
-    """The last write that was acknowledged by then."""
+    """Return the last write that was acknowledged by then; None if there is none."""
     return next((w for w in reversed(writes) if 0 < w.ack_ns <= by_ns), None)
 
 
 def allowed(writes: Sequence[Write], begin_ns: int = FOREVER, end_ns: int = FOREVER) -> set[int]:
-    """What a look that began and ended at these times may see; by default one after all writes. writes: of one key, in
-    order."""
+    """Return what a look with this begin and end may see; by default a look after all writes.
+
+    writes: all writes of one key, in order.
+    """
     base = last_acknowledged(writes, begin_ns)
     pending = {w.effect for w in writes if w.begin_ns <= end_ns and not 0 < w.ack_ns <= begin_ns}
     return {base.effect if base else ABSENT} | pending
 
 
 def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: int = FOREVER) -> str:
-    """'' where this may be seen, else the fault: lost, corrupted, stale (an older object than the one acknowledged
-    last), resurrected (an object although its deletion was acknowledged last), unreadable."""
+    """Return '' if this may be seen, else the fault.
+
+    The faults are: lost; corrupted; stale (an older object than the last acknowledged one); resurrected (an object
+    although its deletion was acknowledged last); unreadable.
+    """
     if seen == UNREADABLE:
         return UNREAD
     if seen in allowed(writes, begin_ns, end_ns):
@@ -80,13 +85,13 @@ def judge(writes: Sequence[Write], seen: int, begin_ns: int = FOREVER, end_ns: i
 THREADS = 16
 MOST_EXAMPLES = 10
 CHUNK = 1 << 20
-TRIES, PAUSE_S = 3, 0.5  # of a look that fails, each through the next front-end
+TRIES, PAUSE_S = 3, 0.5  # of a failing look; each try uses the next front-end
 WAITS = {"read_timeout": "10s", "timeout": "1h"}
-CLOCKS_NS = 100_000_000  # writes that were acknowledged so shortly before a look count as in flight: clocks differ
+CLOCKS_NS = 100_000_000  # a write acknowledged this shortly before a look counts as in flight: clocks differ
 
 
 class Key(NamedTuple):
-    """A key that was written: its ledger's index, number, and writes in order."""
+    """One key of a ledger: the index of its ledger, its number, and its writes in order."""
 
     ledger: int
     number: int
@@ -94,7 +99,7 @@ class Key(NamedTuple):
 
 
 def keys(books: Sequence[ledger.Ledger]) -> list[Key]:
-    """All keys of which at least one write was acknowledged, with their writes."""
+    """Return all keys that have at least one acknowledged write, with their writes."""
     out: list[Key] = []
     for index, book in enumerate(books):
         columns = book.entries()
@@ -109,7 +114,7 @@ def keys(books: Sequence[ledger.Ledger]) -> list[Key]:
 
 
 class Bodies:
-    """The payload's bodies of all ledgers, mapped."""
+    """The payload bodies of all ledgers, mapped into memory."""
 
     def __init__(self, scratch: Path, books: Sequence[ledger.Ledger]):
         self.of = [
@@ -123,7 +128,7 @@ def _mapped(path: Path) -> memoryview:
 
 
 class Looker:
-    """Reads objects through several front-ends: by the library obstore where they speak S3, else by fsspec."""
+    """A reader of objects through several front-ends: by obstore for S3, else by fsspec."""
 
     def __init__(self, endpoints: Sequence[Endpoint], books: Sequence[ledger.Ledger], bodies: Bodies):
         self.books, self.bodies, self.ends = books, bodies, endpoints
@@ -132,7 +137,7 @@ class Looker:
         self.own = threading.local()  # file systems: each thread has its own
 
     def _answer(self, end: int, bucket: Bucket, name: str) -> Iterable[Any]:
-        """The object, in pieces. Raises OSError that is `absent`: there is none."""
+        """Return the object in pieces. Raise an OSError that is `absent` if it does not exist."""
         endpoint = self.ends[end]
         if endpoint.protocol == "s3":
             import obstore
@@ -150,7 +155,8 @@ class Looker:
             return self.stores[end, bucket.name]
 
     def look(self, key: Key, turn: int) -> tuple[int, int, int, str]:
-        """(generation that is seen, or ABSENT, FOREIGN, UNREADABLE; begin and end of the look; the last error)."""
+        """Return the generation that is seen (or ABSENT, FOREIGN, UNREADABLE), begin and end of the look, and the last
+        error."""
         bucket, name = self.books[key.ledger].place(key.number)
         begin_ns, error = clock.now_ns(), ""
         for n in range(TRIES):
@@ -160,14 +166,14 @@ class Looker:
             try:
                 answer = self._answer((turn + n) % len(self.ends), bucket, name)
                 return self._recognised(key, answer), begin_ns, clock.now_ns(), ""
-            except Exception as caught:  # noqa: BLE001 - whatever the library raises: it could not be read
+            except Exception as caught:  # noqa: BLE001 - libraries raise many classes if an object cannot be read
                 if isinstance(caught, OSError) and absent(caught):
                     return ABSENT, begin_ns, clock.now_ns(), ""
                 error = " ".join(str(caught).split())[:200] or type(caught).__name__
         return UNREADABLE, begin_ns, clock.now_ns(), error
 
     def _recognised(self, key: Key, answer: Iterable[Any]) -> int:
-        """Which of the key's generations these bytes are; every byte is compared."""
+        """Return which of the key's generations these bytes are; compare every byte."""
         book, bodies, at = self.books[key.ledger], self.bodies.of[key.ledger], 0
         generation, body, same = key.writes[0].generation, None, True
         for piece in answer:
@@ -191,8 +197,8 @@ class Looker:
         return generation if (mark, number) == (book.mark, key.number) else FOREIGN
 
 
-def _told(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> dict[str, Any]:
-    """An example for people."""
+def _example(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> dict[str, Any]:
+    """Return an example of a fault for the user."""
     bucket, name = book.place(key.number)
     last = max((w for w in key.writes if w.ack_ns), key=lambda w: w.ack_ns)
     what = "its deletion" if last.deletes else f"version {last.generation}"
@@ -207,8 +213,10 @@ def _told(key: Key, book: ledger.Ledger, fault: str, seen: int, error: str) -> d
 
 
 def reading(job: dict[str, Any]) -> dict[str, Any]:
-    """Look at the keys and judge them. job: ledgers (paths), endpoints, scratch, live, most (keys), seconds, threads,
-    seed."""
+    """Look at the keys and judge them.
+
+    job: ledgers (paths), endpoints, scratch, live, most (number of keys), seconds, threads, seed.
+    """
     books = [ledger.Ledger(Path(p)) for p in job["ledgers"]]
     looker = Looker([Endpoint(**e) for e in job["endpoints"]], books, Bodies(Path(job["scratch"]), books))
     known = keys(books)
@@ -236,7 +244,7 @@ def reading(job: dict[str, Any]) -> dict[str, Any]:
             fault = judge(key.writes, generation, FOREVER, FOREVER)
         found[fault] += 1
         if fault and len(examples) < MOST_EXAMPLES:
-            examples.append(_told(key, books[key.ledger], fault, generation, error))
+            examples.append(_example(key, books[key.ledger], fault, generation, error))
     return {"states": states, "read": len(seen), **{f: found[f] for f in FAULTS}, "examples": examples}
 
 

@@ -1,4 +1,4 @@
-"""`raw/plan.json` and what changed since it was written: records of one campaign never mix two settings.
+"""`raw/plan.json` and the changes since it was written: records of one campaign never mix two settings.
 
 May import: `core`, `host`.
 """
@@ -15,14 +15,14 @@ from storelab.core.errors import UserError
 from storelab.core.model import Plan, Point, Workload
 from storelab.host import environment
 
-# Of a store's settings these change what is measured; addresses, ports and folders do not.
+# All settings of a store change what is measured, except these.
 IMMATERIAL = ("link", "port", "address", "directory", "profile", "ca_file", "max_volumes")
 
 
 def current(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
-    """The plan as it would be written now, with the software that measures.
+    """Return the plan as it would be written now, with the software that measures.
 
-    That is the packages of its engines, and of the embedded store.
+    The software is the packages of the engines and of the embedded store.
     """
     used = {part.point.axes["engine"] for p in points for part in p.parts()} & CATALOGUE.keys()
     measuring = {*EMBEDDED, *(package for name in used for package in CATALOGUE[name].packages)}
@@ -31,13 +31,13 @@ def current(config: Config, points: list[Point], workloads: Mapping[str, Workloa
 
 
 def file_of(config: Config) -> str:
-    """The campaign file as the plan tells it: no folders of this machine."""
+    """Return the campaign file as it is written in the plan: without folders of this machine."""
     path = Path(config.campaign)
     return path.name if path.is_absolute() else config.campaign
 
 
 def differences(config: Config, points: list[Point]) -> list[str]:
-    """Settings that are no axis and differ from those of points already measured; one line each."""
+    """Return one line for each setting that is not an axis and differs from that of measured points."""
     if not (config.raw / evidence.PLAN).exists():
         return []
     old = Plan.from_json(evidence.plan_of(config.raw))
@@ -48,14 +48,14 @@ def differences(config: Config, points: list[Point]) -> list[str]:
         then = before[point.key]
         fixed, was = _settings(point.fixed), _settings(then.fixed)
         out += _changes(f"sweep {point.sweep}", was, fixed, sorted({*fixed, *was}))
-        own = ("file", "tree")  # of a ROOT file of the user's own
-        for part, its in zip(point.parts(), then.parts(), strict=False):
+        own = ("file", "tree")  # of a ROOT file that the user has named
+        for part, old_part in zip(point.parts(), then.parts(), strict=False):
             scale = part.point.axes.get("scale")
-            out += _changes(f"files.{scale}", its.point.dataset or {}, part.point.dataset or {}, own)
+            out += _changes(f"files.{scale}", old_part.point.dataset or {}, part.point.dataset or {}, own)
     for name in {p.store for p in measured}:
         now = config.stores[name].model_dump(mode="json")
-        told = _with_defaults(config.stores[name], old.stores.get(name, {}))
-        out += _changes(f"store {name}", told, now, sorted({*told, *now} - {*IMMATERIAL}))
+        planned = _with_defaults(config.stores[name], old.stores.get(name, {}))
+        out += _changes(f"store {name}", planned, now, sorted({*planned, *now} - {*IMMATERIAL}))
     if measured:
         software = old.software or {}
         out += _changes("", software, environment.packages(), software)
@@ -63,19 +63,19 @@ def differences(config: Config, points: list[Point]) -> list[str]:
 
 
 def _settings(fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """What is no axis of a point, that of its roles by their names."""
+    """Return the settings of a point that are not axes; those of roles with the names of the roles."""
     out = {k: v for k, v in fixed.items() if k != "roles"}
     for role in fixed.get("roles", ()):
-        told = {k: v for k, v in role.items() if k in ("workload", "begin_ns", "end_ns")} | role["fixed"]
-        out |= {f"roles.{role['name']}.{k}": v for k, v in told.items()}
+        settings = {k: v for k, v in role.items() if k in ("workload", "begin_ns", "end_ns")} | role["fixed"]
+        out |= {f"roles.{role['name']}.{k}": v for k, v in settings.items()}
     return out
 
 
 def _changes(place: str, then: Mapping[str, Any], now: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
-    """A line for each of the keys whose value has changed."""
+    """Return a line for each of the keys whose value has changed."""
     head, out = f"{place}: " if place else "", []
     for k in keys:
-        was, value = (_by_name(of.get(k)) for of in (then, now))
+        was, value = (_by_name(settings.get(k)) for settings in (then, now))
         if isinstance(was, Mapping) and isinstance(value, Mapping):
             out += [f"{head}{k}{line}" for line in _changes("", *_dotted(was, value))]
         elif was != value:
@@ -84,13 +84,13 @@ def _changes(place: str, then: Mapping[str, Any], now: Mapping[str, Any], keys: 
 
 
 def _dotted(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """`_changes`' arguments for what lies one level deeper."""
-    was, value = ({f".{k}": v for k, v in each.items()} for each in (then, now))
+    """Return the arguments of `_changes` for one level deeper."""
+    was, value = ({f".{k}": v for k, v in settings.items()} for settings in (then, now))
     return was, value, sorted({*was, *value})
 
 
 def _by_name(value: Any) -> Any:
-    """A list of things that have names, such as roles, by these."""
+    """Return a list of things that have names, such as roles, as a mapping by name; other values unchanged."""
     named = isinstance(value, list) and value and all(isinstance(v, Mapping) and "name" in v for v in value)
     return {v["name"]: v for v in value} if named else value
 
@@ -100,16 +100,16 @@ def _cut(value: Any, most: int = 100) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _with_defaults(settings: Any, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a store as an older plan tells them; those that it did not know yet stood at their default."""
+def _with_defaults(settings: Any, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a store from an older plan; those that it does not have yet get their defaults."""
     model = type(settings)
     needed = {name: getattr(settings, name) for name, field in model.model_fields.items() if field.is_required()}
     defaults: dict[str, Any] = model.model_validate(needed).model_dump(mode="json")
-    return defaults | dict(told)
+    return defaults | dict(planned)
 
 
 def refuse_dropped(config: Config, points: list[Point]) -> None:
-    """Raises UserError where the plan has no point for a record that lies there."""
+    """Raise UserError if there are records whose points are not in the plan."""
     dropped = evidence.unknown(config.raw, (p.key for p in points))
     if not dropped:
         return
@@ -117,7 +117,7 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
     known = {p["key"] for p in before["points"]}.issuperset(dropped)
     count = f"{len(dropped)} {'record' if len(dropped) == 1 else 'records'}"
     if not known:
-        whose = f"{count} that no plan knows"
+        whose = f"{count} that are in no plan"
     elif before.get("file", file_of(config)) == file_of(config):
         whose = f"{count} that it planned before"
     else:
@@ -130,11 +130,10 @@ def refuse_dropped(config: Config, points: list[Point]) -> None:
 
 
 def refuse_differences(config: Config, points: list[Point]) -> None:
-    """Raises UserError where the plan drops records, or settings differ from those of points already measured, or where
-    `plan.json` is of another campaign."""
+    """Raise UserError if the plan drops records, has other settings than measured points, or is of another campaign."""
     if (path := config.raw / evidence.PLAN).exists():
-        told = evidence.plan_of(config.raw).get("campaign", {})
-        if (name := told.get("name", config.name) if isinstance(told, dict) else None) != config.name:
+        campaign = evidence.plan_of(config.raw).get("campaign", {})
+        if (name := campaign.get("name", config.name) if isinstance(campaign, dict) else None) != config.name:
             problem = f"is the plan of campaign {name!r}, not of {config.name!r}"
             raise UserError(str(path), problem, "restore it, or remove it and run `storelab plan --write`")
     refuse_dropped(config, points)
@@ -148,19 +147,19 @@ def refuse_differences(config: Config, points: list[Point]) -> None:
 
 
 def up_to_date(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> bool:
-    """Whether `raw/plan.json` says what would be written now."""
+    """Return whether `raw/plan.json` has the content that would be written now."""
     path = config.raw / evidence.PLAN
     if not path.exists() or records.damage(path):
         return False
-    now, told = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
-    told |= {"file": told.get("file", now["file"])}  # plans of before do not tell it
-    return bool({k: v for k, v in told.items() if k not in records.SUM_KEYS} == now)
+    now, written = records.as_json(current(config, points, workloads).to_json()), records.read_json(path)
+    written |= {"file": written.get("file", now["file"])}  # older plans do not have it
+    return bool({k: v for k, v in written.items() if k not in records.SUM_KEYS} == now)
 
 
 def write(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> None:
-    """Write `raw/plan.json` unless it says the same already.
+    """Write `raw/plan.json` unless it is up to date.
 
-    Raises UserError: the campaign is sealed, or what was measured had other settings.
+    Raise UserError if the campaign is sealed, or its points were measured with other settings.
     """
     refuse_differences(config, points)
     if up_to_date(config, points, workloads):

@@ -1,7 +1,7 @@
-"""One point: decided, then prepared, run, accepted and recorded (room `measure`).
+"""One point: decide, prepare, run, accept and record it.
 
-A point is done when a valid record with the same identity is there; then `point()` returns at once, whatever called it.
-`measure` is the sequence that docs/architecture.md explains. May import: every room of the measuring side and `core`.
+A point is done when it has a valid record with the same identity; then `point()` returns at once.
+docs/architecture.md explains the sequence in `measure`. May import: every subpackage of the measuring side and `core`.
 """
 
 import time
@@ -29,13 +29,15 @@ from storelab.workloads.staging import filling
 def point(
     config: Config, points: list[Point], key: str, again: bool = False, spare: choose.Spare = None
 ) -> RunRecord | None:
-    """Measure the point `key` of the plan; returns its record, None where it was there already. spare: of `choose`.
+    """Measure the point `key` of the plan; return its record, or None if it exists already. spare: see `choose`.
 
-    Raises UserError (not in the plan, sealed, settings changed …) and MeasurementFailed, which leaves `failed.json`.
+    Raise UserError (not in the plan, sealed, settings changed …) or MeasurementFailed, which leaves `failed.json`.
     """
     chosen = next((p for p in points if p.key == key), None)
     if chosen is None:
-        raise UserError("measure", f"no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`")
+        raise UserError(
+            "measure", f"there is no point {key!r} in the plan of campaign {config.name!r}", "see `storelab plan`"
+        )
     folders.own(config)
     folder = config.raw / key
     if not again and evidence.load_run(folder, chosen):
@@ -45,18 +47,18 @@ def point(
     with attempts.measuring_lock(Path(config.state)), scratch.using(config.scratch):
         measured = (folder / "run.json").exists()
         damaged = evidence.flaw(folder, chosen.identity()) if measured else None
-        if measured and not damaged and not again:  # by another run while this one waited
+        if measured and not damaged and not again:  # another run measured it while this one waited
             return None
         attempts.sweep(config)
         if why := attempts.reason(config, chosen.store):
-            attempts.leave(config, chosen, f"points of {chosen.store} before it failed alike: {why}")
-            raise MeasurementFailed(f"{key}: not tried, {chosen.store} was given up")
+            attempts.leave(config, chosen, f"earlier points of {chosen.store} failed for the same reason: {why}")
+            raise MeasurementFailed(f"{key}: not tried, because points of {chosen.store} failed in a row")
         at = progress.place(config, points, chosen)
         chosen = jobs.lengthened(config, points, chosen)
         progress.announce(at, chosen)
         why = records.AGAIN
         if damaged:
-            report(f"    measured again: {damaged.path} {damaged.problem}")
+            report(f"    measuring again: {damaged.path} {damaged.problem}")
             why = f"its record was damaged: {damaged.path.name}"
         begun = time.monotonic()
         with progress.following(config, chosen, at) as state:
@@ -110,7 +112,7 @@ def measure(
 
 @dataclass
 class Attempt:
-    """One attempt at a point: what its steps share. work: its folder."""
+    """One attempt at a point, with everything that its steps share. work: its folder."""
 
     config: Config
     points: list[Point]
@@ -124,7 +126,7 @@ class Attempt:
 
 @dataclass
 class Outcome:
-    """What a gang left, and what was seen of the store and of this host meanwhile."""
+    """The results of a gang, and what was observed of the store and of this host meanwhile."""
 
     results: list[ClientResult]
     checks: list[Check]
@@ -133,7 +135,7 @@ class Outcome:
     watch: Monitor
     fault: faults.Runner | None
     durability: dict[str, Any] | None = None
-    servers: list[dict[str, Any]] | None = None  # what each answered
+    servers: list[dict[str, Any]] | None = None  # requests answered by each server
     fill: dict[str, Any] | None = None
 
 
@@ -147,7 +149,7 @@ def prepare(attempt: Attempt) -> None:
 
 
 def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
-    """Run the gang until its deadline, then ask the workload for its own checks; this host is watched meanwhile."""
+    """Run the gang until its deadline, then do the workload's checks. Monitor this host meanwhile."""
     config, store, chosen, job, work = attempt.config, attempt.store, attempt.point, attempt.job, attempt.work
     workload, state, duration_ns = workloads.of(chosen), attempt.state, chosen.fixed["duration_ns"]
     launcher = choose.make(config, chosen, work, jobs.environs(config, chosen, store, job), store, spare)
@@ -185,17 +187,17 @@ def run(attempt: Attempt, spare: choose.Spare) -> Outcome:
 
 
 def accept(attempt: Attempt, outcome: Outcome) -> None:
-    """Count what the clients left in the store. Raise MeasurementFailed where a check failed, or a limit was broken."""
+    """Count what the clients left in the store. Raise MeasurementFailed if a check failed or a limit was exceeded."""
     config, chosen, results = attempt.config, attempt.point, outcome.results
     deployment.clear_uploads(config, attempt.points, chosen, attempt.store, attempt.job, results)
     record.accept(attempt.job.limits, results, outcome.checks, record.reads_staged(chosen))
 
 
 def recorded(attempt: Attempt, outcome: Outcome) -> RunRecord:
-    """Write the table of the monitor, and return the record; what it lacks, or why it is invalid, is reported."""
+    """Write the monitor's table and return the record. Report what is missing in it, or why it is invalid."""
     config, chosen, store, job, work = attempt.config, attempt.point, attempt.store, attempt.job, attempt.work
     results, watched = outcome.results, outcome.watch.summary
-    if columns := outcome.watch.columns():  # behind those of the nodes, where there are others
+    if columns := outcome.watch.columns():  # numbered after the monitors of other nodes, if there are any
         index = outcome.launcher.participants if config.launcher.kind != choose.LOCAL else 0
         records.write_table(work / f"monitor.{index}.parquet", records.MONITOR, columns, sync=False)
     made = record.of_point(config, chosen, store, job.attempt, results, outcome.checks, watched)

@@ -1,8 +1,8 @@
-"""What a user sees while a campaign runs: lines, the state that others may read, and a display in a terminal.
+"""What a user sees while a campaign runs: lines, a state file for other programs, and a display in a terminal.
 
-The state of the point that is measured now is `work/live.json` (`core/campaign/live.py`). It is written once a second
-while clients work, and where a point begins, gets on and ends. Nothing of it counts anywhere, and nothing that goes
-wrong with it ends a measurement. May import: `workloads`, `engines`, `host`, `core`, `given_up`.
+The state of the current point is `work/live.json` (`core/campaign/live.py`). It is written when a point begins, changes
+its stage and ends, and once a second while clients work. No result depends on it, and no error in it ends a
+measurement. May import: `workloads`, `engines`, `host`, `core`, `given_up`.
 """
 
 import json
@@ -28,12 +28,14 @@ from storelab.host.console import report
 from storelab.host.monitor import BEAT_NS, Used
 from storelab.measure import attempts
 
-MOST_OVERHEAD_S = 86400.0  # a day: more is a damaged line
+MOST_OVERHEAD_S = 86400.0  # a day; a larger value comes from a damaged line
 
 
 class Place(NamedTuple):
-    """Where a campaign is: the number of the point that is tried, of all; what it measures; seconds still, its own
-    among them."""
+    """The position in a campaign: number of the current point, number of points, description, and remaining seconds.
+
+    The remaining seconds include the current point.
+    """
 
     number: int
     points: int
@@ -42,7 +44,7 @@ class Place(NamedTuple):
 
 
 def place(config: Config, points: list[Point], chosen: Point) -> Place:
-    todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # what failed in this run is tried
+    todo = [p.key for p in points if p == chosen or not _tried(config, p)]  # points that failed in this run are done
     seconds = {p.key: p.fixed["duration_ns"] / 1e9 for p in points}
     left = sum(seconds[k] for k in todo) + len(todo) * _typical_overhead(config)
     what = " ".join([*said(chosen, workloads.of(chosen)), f"rep={chosen.rep:03d}"])
@@ -52,16 +54,16 @@ def place(config: Config, points: list[Point], chosen: Point) -> Place:
 
 
 def announce(at: Place, chosen: Point) -> None:
-    """Which point of how many, what it measures now, how long still."""
+    """Print the number of the point, what it measures, and the remaining time of the campaign."""
     report(
         f"[{at.number}/{at.points}] {chosen.store} {chosen.workload} {at.what}: "
         f"{units.human_duration(chosen.fixed['duration_ns'])}, "
-        f"campaign about {units.human_duration(at.left_s * 1e9)} still"
+        f"about {units.human_duration(at.left_s * 1e9)} left in the campaign"
     )
 
 
 def _tried(config: Config, point: Point) -> bool:
-    """Whether it has a record, or failed since this run began."""
+    """Return whether the point has a record, or failed since this run began."""
     folder = config.raw / point.key
     try:
         return (folder / "run.json").exists() or (folder / "failed.json").stat().st_mtime_ns >= attempts.begun_ns()
@@ -74,8 +76,10 @@ def _overheads(config: Config) -> Path:
 
 
 def _typical_overhead(config: Config) -> float:
-    """Median seconds that the last points took beside their windows; 2 s before the first. A line that a kill cut off,
-    or that is damaged otherwise, is passed over: this is an estimate."""
+    """Return the median overhead (s) of the last points outside of their windows; 2 s before the first.
+
+    This is an estimate, so damaged or incomplete lines are skipped.
+    """
     try:
         lines = [line for line in _overheads(config).read_bytes().splitlines() if line.strip()]
     except OSError:
@@ -89,11 +93,11 @@ def _typical_overhead(config: Config) -> float:
 
 
 def note_overhead(config: Config, chosen: Point, wall_s: float) -> None:
-    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe ends before its deadline
+    overhead = max(0.0, round(wall_s - chosen.fixed["duration_ns"] / 1e9, 3))  # a probe may end before its deadline
     _overheads(config).parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps({"key": chosen.key, "overhead_s": overhead})
     with open(_overheads(config), "a") as f:
-        f.write(f"\n{line}\n")  # on a line of its own, whatever a kill cut off before
+        f.write(f"\n{line}\n")  # the leading newline ends a line that a kill may have cut off
 
 
 def off() -> bool:
@@ -101,7 +105,7 @@ def off() -> bool:
 
 
 class State:
-    """One point, from its begin to its end. Its methods may be called from any thread."""
+    """The state of one point from begin to end. Its methods are thread-safe."""
 
     def __init__(self, config: Config, chosen: Point, at: Place):
         self.folder, self.on = config.campaign_dir, not off()
@@ -141,7 +145,7 @@ class State:
         self.tell()
 
     def stage(self, name: str, work: Path | None = None) -> None:
-        """The point gets on to this stage. work: the folder of the attempt, where clients tell what they do."""
+        """Set the stage of the point. work: the folder of the attempt, where clients write their progress."""
         assert name in live.STAGES
         with self.lock:
             self.work = work or self.work
@@ -149,15 +153,15 @@ class State:
         self.tell()
 
     def starts(self, t0_ns: int) -> None:
-        """The clients start at this time (UTC ns)."""
+        """Record that the clients start at this time (UTC ns)."""
         with self.lock:
             self.state |= {"stage": "measuring", "start_ns": t0_ns}
             self.before = (t0_ns, guard.Done(0, 0, 0), t0_ns, Used(0.0))
         self.tell()
 
     def second(self, used_ns: int, used: Used) -> None:
-        """Once a second, by the monitor: what was used until then. What the clients have done is looked up."""
-        with suppress(Exception):  # what goes wrong here is no reason to end a measurement, nor the monitor
+        """Record the resources used until now, and read the clients' progress. The monitor calls it once a second."""
+        with suppress(Exception):  # an error here must end neither a measurement nor the monitor
             self._second(used_ns, used)
 
     def _second(self, used_ns: int, used: Used) -> None:
@@ -173,7 +177,7 @@ class State:
             known = bool(self.counts)
             span, cpu_span = (now_ns - then_ns) / 1e9, (used_ns - used_then_ns) / 1e9
             rates = [round((n - m) / span, 3) if known else None for n, m in zip(done, done_then, strict=True)]
-            first = used_then_ns == self.state["start_ns"]  # there is nothing to compare with
+            first = used_then_ns == self.state["start_ns"]  # there is no earlier value to compare with
             cores = [
                 None if first or now is None or then is None else round(max(0.0, now - then) / cpu_span, 3)
                 for now, then in zip(used[1:3] + used[:1], used_then[1:3] + used_then[:1], strict=True)
@@ -191,7 +195,7 @@ class State:
         self.tell()
 
     def beat(self, elapsed_ns: int, seen: Mapping[str, tuple[int, int | None]]) -> None:
-        """Once a minute of a long point: print how far it is, memory and open files of its clients and of the store."""
+        """Print the progress of a long point once a minute, with memory and open files of the clients and the store."""
         whole = units.human_duration(self.duration_ns)
         parts = [f"    {units.human_duration(elapsed_ns // BEAT_NS * BEAT_NS)} of {whole}"]
         for who, (rss, files) in seen.items():
@@ -207,20 +211,20 @@ class State:
     def tell(self) -> None:
         if not self.on:
             return
-        with self.lock, suppress(OSError):  # a full disk is told by what counts
+        with self.lock, suppress(OSError):  # a full disk is reported where results are written
             columns = {name: [row[i] for row in self.seconds] for i, name in enumerate(live.SECONDS)}
             live.write(self.folder, {**self.state, "written_ns": clock.now_ns(), "seconds": columns})
 
 
 def _run() -> dict[str, Any] | None:
-    """The run of Snakemake that this process belongs to."""
+    """Return the run of Snakemake that this process belongs to."""
     pid, _, begun_ns = os.environ.get(attempts.RUN, "").partition(":")
     return live.process(int(pid)) | {"begun_ns": int(begun_ns)} if pid and begun_ns else None
 
 
 @contextmanager
 def following(config: Config, chosen: Point, at: Place) -> Iterator[State]:
-    """The state of a point, until the block ends; how it ended is told last."""
+    """Provide the state of a point until the block ends; then record how the point ended."""
     state = State(config, chosen, at)
     try:
         yield state
@@ -235,15 +239,15 @@ def following(config: Config, chosen: Point, at: Place) -> Iterator[State]:
 
 @contextmanager
 def shown(campaign_dir: Path) -> Iterator[None]:
-    """Show the point below the lines until the block ends, where there is a terminal.
+    """Show the point in a display below the lines until the block ends, if there is a terminal.
 
-    Snakemake's jobs print through a pipe into a log. The display goes to the terminal directly, so that no log has any
-    of it.
+    Snakemake's jobs print through a pipe into a log. The display writes to the terminal directly, so it does not appear
+    in logs.
     """
     if (terminal := console.terminal()) is None:
         yield
         return
-    from storelab.measure.display import Display  # here: without a terminal, rich need not be loaded
+    from storelab.measure.display import Display  # here, because rich is not needed without a terminal
 
     display = Display(terminal, campaign_dir)
     console.giving_way.append(display.give_way)

@@ -1,6 +1,6 @@
-"""A campaign in one go, in a folder that does not stay: what `storelab quick` measures, and how nothing of it is left.
+"""`storelab quick`: measure a campaign in a temporary folder, and remove everything that it wrote.
 
-May import: every room of the measuring side and `core`.
+May import: every subpackage of the measuring side and `core`.
 """
 
 import signal
@@ -18,14 +18,14 @@ from storelab.measure import check, collect, deployment, plan_file, point
 from storelab.stores import all_stores, everywhere
 from storelab.workloads import WORKLOADS
 
-IN_A_ROW = 3  # points that fail one after the other: then the others would fail as well
+IN_A_ROW = 3  # failed points in a row after which the others are expected to fail too
 
 
 def measure(config: Config, points: list[Point]) -> float:
-    """Measure all points into `config.raw`, with its plan and sums; nothing stays in the stores.
+    """Measure all points into `config.raw`, with its plan and sums, and remove everything from the stores.
 
-    Returns the seconds that it took. Raises UserError before anything is written, MeasurementFailed where nothing, or
-    nothing more, can be measured.
+    Return the duration in seconds. Raise UserError before anything is written, MeasurementFailed if no point, or no
+    further point, can be measured.
     """
     stores = all_stores(config)
     for name in config.use_stores:
@@ -54,7 +54,7 @@ def _all(config: Config, points: list[Point]) -> None:
 
 @contextmanager
 def nothing_left(config: Config) -> Iterator[None]:
-    """Remove what the campaign wrote into its stores, and stop what runs for it, however the block ends."""
+    """Remove what the campaign wrote into its stores, and stop its processes, even if the block fails."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The record of a point: is what came back good, what does `run.json` say, and into its place with it, the head last.
+"""The record of a point: check the results, write `run.json`, and move the tables into place, the head last.
 
 May import: `engines`, `host`, `stores`, `core`. Definition: docs/records.md.
 """
@@ -20,22 +20,22 @@ from storelab.host import environment
 from storelab.stores.base import Store
 
 ENGINE = ("name", "version", "settings", "requests_per_operation")
-# Classes and messages of errors about an object or a bucket that is not there.
+# Classes and messages of errors about a missing object or bucket.
 GONE = re.compile(r"NoSuchKey|NoSuchBucket|NotFound|\b(?:Http)?404\b")
-APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # of a client's result, not of the client alone
+APART = ("engine", "checks", "t0_ns", "begin_ns", "deadline_ns")  # fields of a client's result that others share
 
 
 def reads_staged(point: Point) -> bool:
-    """Whether a point, or a role of it, reads what was staged before."""
+    """Return whether a point, or a role of it, reads staged data."""
     return any(part.point.dataset for part in point.parts())
 
 
 def budget(config: Config, results: Sequence[ClientResult], staged: bool = False) -> Budget:
-    """Compare the failed operations with the failure budget. staged: the clients read what was staged before.
+    """Compare the failed operations with the failure budget. staged: the clients read staged data.
 
-    Operations that hung are among the errors. A worker whose operation hangs fails only once, however long that takes:
-    `hung_fraction` is the part of all workers' time, from the start to the deadline, that such operations took. It has
-    the same budget. The reason is None within the budget, else one line with the first error's own words.
+    Operations that hang count as errors. A worker whose operation hangs fails only once, however long the operation
+    takes. Therefore `hung_fraction` has the same budget: the fraction of all workers' time, from the start to the
+    deadline, that these operations took. The reason is None within the budget, else one line with the first error.
     """
     errors, operations = sum(r.errors for r in results), sum(r.operations for r in results)
     known = [r.engine["hung"] for r in results if r.engine.get("hung") is not None]
@@ -45,9 +45,9 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
     most = f"more than failure_budget = {100 * config.failure_budget:g} %"
     if found.fraction > found.failure_budget:
         messages = [error for r in results for error in r.engine.get("errors", {}).values()]
-        first = (messages or ["no engine told why"])[0]
+        first = (messages or ["no engine reported the cause"])[0]
         words = " ".join((first if isinstance(first, str) else first["message"]).split())
-        if len(words) > 200:  # the cause is at the end of what Go's programs say
+        if len(words) > 200:  # Go programs print the cause at the end
             words = f"{words[:100]} … {words[-97:]}"
         reason = f"{100 * found.fraction:.3g} % of the operations failed, {most}: {words}"
         found.reason = _hinted(reason, results, staged)
@@ -58,15 +58,15 @@ def budget(config: Config, results: Sequence[ClientResult], staged: bool = False
 
 
 def _hinted(reason: str, results: Sequence[ClientResult], staged: bool) -> str:
-    """Return the reason, with the way out where what was staged is not there any more."""
+    """Return the reason; if staged objects are missing, add how to stage them again."""
     kinds = [kind for r in results for kind in r.engine.get("errors", {})]
     if not staged or not any(GONE.search(text) for text in (*kinds, reason)):
         return reason
-    return f"{reason}; objects that were staged are gone (expired or deleted): run `storelab stage --again`"
+    return f"{reason}; staged objects are missing (expired or deleted); run `storelab stage --again`"
 
 
 def _held(results: Sequence[ClientResult]) -> float:
-    """The part of the workers' time that operations which hung took."""
+    """Return the fraction of the workers' time that hanging operations took."""
     seconds = sum(r.engine["hung_s"] for r in results if r.engine.get("hung"))
     own = [r for r in results if r.engine.get("hung") is not None]
     whole: int = sum(r.engine["settings"]["workers"] * (r.deadline_ns - r.begin_ns) for r in own) if seconds else 0
@@ -74,7 +74,7 @@ def _held(results: Sequence[ClientResult]) -> float:
 
 
 def accept(limits: Limits, results: Sequence[ClientResult], checks: Sequence[Check], staged: bool = False) -> None:
-    """Raises MeasurementFailed: a run whose checks fail, or that broke a limit, can never look fast.
+    """Raise MeasurementFailed if a check failed or a limit was exceeded, so that such a run cannot look fast.
 
     Errors of operations are results, see `budget`.
     """
@@ -96,12 +96,12 @@ def of_point(
     checks: Sequence[Check],
     watched: dict[str, Any],
 ) -> RunRecord:
-    """Return the record of a point without its files. watched: by the monitor of this host."""
+    """Return the record of a point without its files. watched: summary of the monitor of this host."""
     roles = roles_of(config, chosen, results)
     spent = budget(config, results, reads_staged(chosen))
     spent.reason = next((role.budget.reason for role in roles if role.budget.reason), spent.reason)
     clients = []
-    for result in results:  # what one client met; `engine` of the record holds for the whole point
+    for result in results:  # only what differs between clients; `engine` of the record holds for the whole point
         own = {name: value for name, value in result.engine.items() if name not in ENGINE}
         facts = {name: value for name, value in result.to_json().items() if name not in APART}
         clients.append(facts | {"engine": own})
@@ -132,8 +132,10 @@ def of_point(
 
 
 def front_end_links(store: Store, job: GangJob) -> list[int] | None:
-    """Return the capacity of the link of each front-end in bits/s: as declared, else as this host knows it; None where
-    one is unknown."""
+    """Return the capacity of each front-end's link in bits/s, as declared or as known to this host.
+
+    Return None if one of them is unknown.
+    """
     endpoints = max((own.endpoints for own in (job, *job.roles)), key=len)
     if declared := getattr(store.settings, "link", None):
         return [8 * declared] * len(endpoints)
@@ -143,7 +145,7 @@ def front_end_links(store: Store, job: GangJob) -> list[int] | None:
 
 
 def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> list[RoleRecord]:
-    """What each role did, with the ranks of its clients, its engine and budget; nothing of a point without roles."""
+    """Return what each role did: the ranks of its clients, its engine and its budget; empty without roles."""
     out = []
     for part in chosen.parts() if "roles" in chosen.fixed else ():
         own = [results[rank] for rank in part.ranks]
@@ -157,11 +159,10 @@ def roles_of(config: Config, chosen: Point, results: Sequence[ClientResult]) -> 
 
 
 def put_in_place(run: RunRecord, work: Path, folder: Path, why: str = records.AGAIN) -> None:
-    """Move the tables of an attempt (its folder `work`) into the point's folder; `run.json` last, so that a head stands
-    for a whole record.
+    """Move the tables of an attempt (folder `work`) into the point's folder, and write `run.json` last.
 
-    Where there is a record already, it stays whole until the new head takes its place: new tables get names of their
-    own beside the old ones, which go last. `why`: the reason to measure it again.
+    An existing record stays complete until the new head replaces it: new tables get different names, and the old ones
+    are removed last. `why`: the reason to measure it again.
     """
     folder.mkdir(parents=True, exist_ok=True)
     run.earlier = records.earlier(folder, run.point.to_json(), why)
@@ -175,10 +176,10 @@ def put_in_place(run: RunRecord, work: Path, folder: Path, why: str = records.AG
 
 
 def remove_strays(folder: Path) -> None:
-    """Tables that no record has: a killed attempt left them in the point's folder."""
+    """Remove tables that belong to no record: a killed attempt left them in the point's folder."""
     head = folder / "run.json"
     if head.exists() and records.damage(head):
-        return  # nobody knows which are its own
+        return  # a damaged head does not list its tables
     kept = records.read_json(head)["files"] if head.exists() else ()
     for table in folder.glob("*.parquet"):
         if table.name not in kept:

@@ -41,7 +41,7 @@ def test_refused_file_is_counted(case, tmp_path):
     assert named(Case(case.path, "nothing")) == ["refused_though_readable"]
     assert named(Case(case.path, None, refused="is empty")) == ["accepted_then_failed"]
     (text := tmp_path / "text.root").write_text("no ROOT file")
-    assert named(Case(text, None, refused="is no ROOT file")) == []
+    assert named(Case(text, None, refused="is not a ROOT file")) == []
     assert named(Case(text, None, refused="is empty")) == ["refused_though_readable"], "for another reason"
 
 

@@ -57,8 +57,8 @@ def test_tree_is_tabled(mine):
 
 def test_tree_must_be_named_and_present(mine):
     for tree, reason in (
-        (None, "holds 2 TTrees and RNTuples, and none is named (it has: events, other)"),
-        ("nothing", "holds no TTree or RNTuple 'nothing' (it has: events, other)"),
+        (None, "has 2 TTrees and RNTuples, but none is named (it has: events, other)"),
+        ("nothing", "has no TTree or RNTuple 'nothing' (it has: events, other)"),
     ):
         with pytest.raises(UserError, match=re.escape(f"files.mine.tree: mine.root {reason}")):
             own_file.look(mine, "mine", tree)
@@ -67,7 +67,7 @@ def test_tree_must_be_named_and_present(mine):
 def test_unreadable_files_are_user_errors(mine, tmp_path):
     good, half = mine.read_bytes(), mine.stat().st_size // 2
     for name, data, reason in (
-        ("text", b"this is not a ROOT file, but it is long enough to be looked at " * 20, "no ROOT file"),
+        ("text", b"this is not a ROOT file, but it is long enough to be looked at " * 20, "not a ROOT file"),
         ("cut", good[:half], rf"is cut off \({half} of {len(good)} bytes\)"),
         ("header", good[:40], r"is cut off \(40 bytes"),
         ("nothing", b"", r"is empty \(0 bytes\)"),
@@ -144,7 +144,7 @@ def test_lists_without_offsets_are_left_out(tmp_path):
         hits = file["events"]["hits"]
         assert hits.basket(0).byte_offsets is None and hits.array().tolist() == expected
     ((name, reason),) = own_file.look(path, "mine", None)[0]["unreadable"].items()
-    assert name == "hits" and "where their entries begin" in reason
+    assert name == "hits" and "no offsets of their entries" in reason
     assert hold_against_uproot(path, "events", np.arange(50)) == 4, "x, n, word and the counter"
 
 
@@ -164,8 +164,8 @@ def test_check_reads_local_files(mine, tmp_path):
     checked(tmp_path, path="https://example.org/never-asked.root")
     for file, reason in (
         ({"path": str(tmp_path / "nothing.root")}, "nothing.root: no such file"),
-        ({"path": str(mine)}, "files.mine.tree: mine.root holds 2 TTrees and RNTuples"),
-        ({"path": str(mine), "tree": "evnts"}, "files.mine.tree: mine.root holds no TTree or RNTuple 'evnts'"),
+        ({"path": str(mine)}, "files.mine.tree: mine.root has 2 TTrees and RNTuples"),
+        ({"path": str(mine), "tree": "evnts"}, "files.mine.tree: mine.root has no TTree or RNTuple 'evnts'"),
         ({"path": __file__}, "files.mine.path: test_own_file.py "),
     ):
         with pytest.raises(UserError) as caught:
@@ -198,7 +198,7 @@ def test_changed_file_is_refused(mine, ntuple, tmp_path):
     with pytest.raises(UserError, match=r"measured with other settings: files\.mine: tree was events, is other"):
         plan_file.refuse_differences(*checked(tmp_path, path=str(mine), tree="other"))
     mine.write_bytes(ntuple.read_bytes())
-    reason = r"files.mine.path: mine.root has \d+ B, and had \d+ B when it was staged; give the changed file"
+    reason = r"files.mine.path: mine.root has \d+ B, but had \d+ B when it was staged; give the changed file"
     with pytest.raises(UserError, match=reason):
         own_file.unchanged(points[0].dataset, manifest)
 
@@ -253,7 +253,10 @@ def test_old_formats_have_their_own_reason(tmp_path):
                 assert own_file.look(path, "mine", None)[0]["entries"] == 100
     small, packed = small_root.tree(tmp_path / "f.root", compression=uproot.ZLIB(1)), DATA / "root" / "nanoaod.root"
     for data, reason in (
-        (small.read_bytes().replace(b"ZL\x08", b"CS\x08"), r"packed by b'CS', of ROOT 3 and before: known are"),
+        (
+            small.read_bytes().replace(b"ZL\x08", b"CS\x08"),
+            r"packed by b'CS', of ROOT 3 and before; the known methods are",
+        ),
         (
             packed.read_bytes().replace(b"ZS\x01", b"CS\x08"),
             r"packed by the codec CS of ROOT 3 and before.*; pack it by",

@@ -99,8 +99,8 @@ AGENT = """
 import os, signal, sys
 from pathlib import Path
 from storelab.gang import post
-from storelab.gang.agent import Agent, _told_to_end
-signal.signal(signal.SIGTERM, _told_to_end)
+from storelab.gang.agent import Agent, _end_by_signal
+signal.signal(signal.SIGTERM, _end_by_signal)
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))
 agent = Agent(post.uplink(sys.argv[1]), 0)
 if os.fork() == 0:

@@ -70,7 +70,7 @@ def test_all_agree_on_one_start_in_the_future(tmp_path):
 def test_missing_clients_are_named(tmp_path):
     out = meet(tmp_path, [0, 2], 4, timeout=0.1)
     assert all(isinstance(e, GangAborted) for e in out.values())
-    assert "2 of 4 clients did not come" in str(out[0]) and "client 1, 3" in str(out[2])
+    assert "2 of 4 clients did not join" in str(out[0]) and "client 1, 3" in str(out[2])
 
 
 def test_late_folder_makes_a_later_start(tmp_path):
@@ -87,7 +87,7 @@ def test_client_that_does_not_see_the_call_is_named(tmp_path):
         Folder(tmp_path).put(f"ready.{n}", {})
     Folder(tmp_path).put("seen.0", {})
     leader = Leader(Folder(tmp_path), 2, 0.1, 0.1, noun="node")
-    with pytest.raises(GangAborted, match=r"1 of 2 nodes came.*missing: node 1"):
+    with pytest.raises(GangAborted, match=r"1 of 2 nodes joined.*missing: node 1"):
         for _ in range(2000):
             leader.step()
             time.sleep(0.01)
@@ -96,7 +96,7 @@ def test_client_that_does_not_see_the_call_is_named(tmp_path):
 def test_client_that_comes_twice_ends_the_gang(tmp_path):
     Folder(tmp_path).put("ready.1", {"host": "other"})
     for rank in (1, 0):  # and the others learn why
-        with pytest.raises(GangAborted, match="client 1 came twice"):
+        with pytest.raises(GangAborted, match="client 1 joined twice"):
             rendezvous.join(Folder(tmp_path), rank, 2, 1.0, {"host": "here"})
     assert Folder(tmp_path).get("ready.1") == {"host": "other"}
 
@@ -110,16 +110,16 @@ def test_clients_beyond_size_end_the_gang(tmp_path):
     (tmp_path / "early").mkdir()
     Folder(tmp_path / "early").put("ready.2", {})
     out = meet(tmp_path / "early", range(2), 2)
-    assert all("client 2 came, and the gang has 2" in str(e) for e in out.values())
+    assert all("client 2 joined, but the gang has only 2" in str(e) for e in out.values())
     Folder(tmp_path).put("call", {"n": 2})
-    with pytest.raises(GangAborted, match="client 2 came, and the gang has 2"):
+    with pytest.raises(GangAborted, match="client 2 joined, but the gang has only 2"):
         rendezvous.join(Folder(tmp_path), 2, 2, 1.0, {})
     assert not Folder(tmp_path).present("ready") and not Folder(tmp_path).present("seen")
 
 
 def test_aborted_gang_gives_up(tmp_path):
     (tmp_path / "abort").write_text("{}")
-    with pytest.raises(GangAborted, match="called it off"):
+    with pytest.raises(GangAborted, match="cancelled the gang"):
         rendezvous.join(Folder(tmp_path), 1, 2, 0.3, {})
 
 

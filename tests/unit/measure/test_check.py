@@ -60,7 +60,7 @@ RULES = [  # sweep, settings of the store, facts of the store, begin of the mess
     *((sweep(w), {"read_only": True}, {}, f"sweeps.s: workload {w} writes", "") for w in WRITERS),
     *((sweep(w), {}, {}, "", NONE) for w in WRITERS),
     *((sweep(w), {"read_only": True}, {}, "", NONE) for w in ("get", "get_range")),
-    (sweep("space"), {}, {"tells_used": False}, "sweeps.s.workload: space asks", ""),
+    (sweep("space"), {}, {"tells_used": False}, "sweeps.s.workload: space needs", ""),
     (sweep("put"), {}, {"tells_used": False}, "", NONE),
     (sweep(buckets=1), MINE, {}, "", NONE),
     (sweep(buckets=2), {}, {}, "", NONE),
@@ -72,10 +72,10 @@ RULES = [  # sweep, settings of the store, facts of the store, begin of the mess
     (CALIBRATION, {}, {}, "sweeps.s.workload: ", "`nullserver`"),
     (CALIBRATION, {}, {"keeps": False}, "", NONE),
     (accounts(3, 3, 3), {}, {}, "", NONE),
-    (accounts(3, 2, 3), {}, {}, "sweeps.s.axes.accounts: 3 accounts need as many buckets", ""),
-    (accounts(3, 3, 2, "s5cmd"), {}, {}, "sweeps.s.axes.accounts: 3 accounts need as many clients", ""),
+    (accounts(3, 2, 3), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 buckets", ""),
+    (accounts(3, 3, 2, "s5cmd"), {}, {}, "sweeps.s.axes.accounts: 3 accounts need at least 3 clients", ""),
     (accounts(3, 3, 2), {}, {}, "", NONE),
-    (accounts(4, 3, 2), {}, {}, "sweeps.s.axes.accounts: 4 accounts need as many buckets", ""),
+    (accounts(4, 3, 2), {}, {}, "sweeps.s.axes.accounts: 4 accounts need at least 4 buckets", ""),
 ]
 
 
@@ -126,7 +126,7 @@ def test_buckets_are_dealt_to_accounts(tmp_path):
             if most > 1:
                 message = rights(one, buckets=most - 1)
                 assert message.startswith("sweeps.s.axes.buckets: "), message
-                assert f"{most - 1} buckets, {most} are" in message
+                assert f"{most - 1} buckets, but the sweep needs {most}" in message
 
 
 def test_deployment_is_checked_before_other_axes(tmp_path):
@@ -171,7 +171,7 @@ def test_limit_names_the_sweep_and_not_its_calibration(tmp_path):
     config, points = made(tmp_path, sweep(workers=6), calibrate=True, limits={"connections": 5})
     assert points[0].workload == "calibrate"
     message = refusal(check.limits, config, points)
-    assert message.startswith("limits.connections: sweep s asks for 6 workers, the limit is 5"), message
+    assert message.startswith("limits.connections: sweep s needs 6 workers, but the limit is 5"), message
 
 
 def test_data_sets_fit_on_the_disk_of_the_store(tmp_path, disks):
@@ -307,13 +307,13 @@ def test_addresses_and_folders_of_managed_stores(tmp_path):
     for host in ("192.0.2.1", "no-such-host.invalid", "2001:db8::1"):
         for key, value in (("address", host), ("front_end_addresses", ["127.0.0.1", host])):
             message = places(a=kind | {key: value})
-            assert message.startswith(f"stores.a.{key}: {host} cannot be listened at ("), message
+            assert message.startswith(f"stores.a.{key}: {host} is not an address to listen at ("), message
     for second in (data, f"{data}/", f"{data}/inside", str(tmp_path)):
         message = places(a=kind | {"directory": data}, b=other | {"directory": second})
-        assert message.startswith("stores.b.directory: ") and "is the folder of store a, too" in message, second
+        assert message.startswith("stores.b.directory: ") and "overlaps with the folder of store a" in message, second
     assert places(a=kind | {"directory": data}, b=other | {"directory": f"{data}2"}) == NONE
     (tmp_path / "link").symlink_to(data)
-    assert "store a, too" in places(a=kind | {"directory": data}, b=other | {"directory": str(tmp_path / "link")})
+    assert "folder of store a;" in places(a=kind | {"directory": data}, b=other | {"directory": str(tmp_path / "link")})
 
 
 def test_protocols_of_files_are_known():

@@ -81,13 +81,13 @@ def test_impossible_axes_are_refused_at_their_place():
 
 def test_engine_speaks_protocol_of_store():
     for protocol, axes, axis, text in (
-        ("http", {"engine": "root"}, "engine", "root speaks root and file"),
+        ("http", {"engine": "root"}, "engine", "root supports root and file"),
         ("http", {"engine": "root"}, "engine", "sweep engine `planned`"),
         ("s3", {"engine": "root"}, "engine", "sweep engine `uproot-s3fs`"),
-        ("file", {"engine": "uproot-s3fs"}, "engine", "speaks file; sweep engine `planned`"),
+        ("file", {"engine": "uproot-s3fs"}, "engine", "uses file; sweep engine `planned`"),
         ("file", {"engine": "root", "max_range_gap": 0}, "max_range_gap", "sweep engine uproot-s3fs"),
         ("file", {"engine": "root", "thrift": 1}, "thrift", "sweep engine planned"),
-        ("file", {"engine": "planned", "transport": "http"}, "transport", "speaks file"),
+        ("file", {"engine": "planned", "transport": "http"}, "transport", "uses file"),
     ):
         one = partial(possible, "read_volume", protocol=protocol, **axes)
         check_refused(f"sweeps.sweep.axes.{axis}: ", text, one)

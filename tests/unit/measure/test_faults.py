@@ -166,7 +166,7 @@ def test_upgrade_after_the_run_is_an_error(store):
         until(lambda: store.daemons.started)
 
     it = run(store, UP, expected=0, during=during)
-    assert it.failed() == ["upgrade of s3-2: the run was over before its turn came"]
+    assert it.failed() == ["upgrade of s3-2: the run ended before this actor was upgraded"]
     assert store.daemons.argv["s3-2"] == ("prog-1", "s3-2") and store.daemons.argv["s3-1"] == ("prog-1", "s3-1")
     assert [a[1] for a in store.daemons.started] == ["s3-1", "s3-1"]
 

@@ -28,9 +28,9 @@ def test_impossible_acts_are_refused(tmp_path):
         ("minio", [KILL], "drive-1 is a drive"),
         ("ceph", [KILL | {"act": "remove_drive"}], "osd-0 of store ceph (kind ceph)"),
         ("minio", [KILL | {"act": "remove_drive", "actor": "front.0"}], "minio-1 of store minio (kind minio)"),
-        ("sw", [KILL | {"act": "resume"}], "resume of volume-1 comes without a hang"),
+        ("sw", [KILL | {"act": "resume"}], "resume of volume-1 has no hang before it"),
         ("sw", [KILL, AGAIN], "kill is done twice to volume-1"),
-        ("sw", [KILL, AGAIN | {"act": "return_drive"}], "without a remove_drive"),
+        ("sw", [KILL, AGAIN | {"act": "return_drive"}], "has no remove_drive"),
         ("sw", [KILL | {"act": "fill"}], "a disk that others use"),
         ("ceph", [KILL | {"act": "fill", "actor": "mon"}], "mon has no separate disk"),
     ):

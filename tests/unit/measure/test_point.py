@@ -85,7 +85,7 @@ def test_window_of_few_operations_is_lengthened(campaign, tmp_path, capsys):
         records.finish(config.raw / first.key, run)
         changed = jobs.lengthened(config, [first, second], second)
         assert changed.fixed["duration_ns"] == pytest.approx(expected * S), done
-        assert (f"lengthened to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
+        assert (f"extended to {expected:g} s" in capsys.readouterr().err) == (expected > 1), done
     assert jobs.lengthened(config, [first, second], first) is first, "there is no earlier one"
     scheduled = dataclasses.replace(second, axes=second.axes | {"arrival_rate": 5})
     assert jobs.lengthened(config, [first, scheduled], scheduled) is scheduled

@@ -28,7 +28,7 @@ REFUSED = {  # (campaign, preset; None: its own stores) -> place and value of th
     },
     # The system of 2013 had seven front-ends.
     **{("openlab2013", preset): ("axes.front_ends", "at most 4") for preset in PRESETS if preset != "huawei-uds-1"},
-    ("bigfiles", "huawei-uds-1"): ("sweeps.upload.axes.part_size", "no multipart uploads"),
+    ("bigfiles", "huawei-uds-1"): ("sweeps.upload.axes.part_size", "does not support multipart uploads"),
 }
 # The evaluations of 2010 to 2015, with the factor for a rehearsal that their files recommend.
 SMALL = {"openlab2013": 0.1, "chep2015": 0.03125, "ihep": 0.03, "hepix2010": 0.05, "threads2012": 0.1}

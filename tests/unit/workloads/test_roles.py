@@ -218,8 +218,8 @@ def test_limits_hold_for_all_roles_together():
     config = configured(roles=both, limits={"stored_bytes": "210 MB", "objects": 210})
     check.limits(config, plan.make(config, WORKLOADS))
     for own, limits, words in (
-        (roles, {"clients": 3}, "sweep both asks for 4 clients, the limit is 3"),
-        (roles, {"connections": 20}, "asks for 21 workers, the limit is 20"),
+        (roles, {"clients": 3}, "sweep both needs 4 clients, but the limit is 3"),
+        (roles, {"connections": 20}, "needs 21 workers, but the limit is 20"),
         (both, {"stored_bytes": "209 MB"}, "needs 210 MB in store a"),
         (both, {"objects": 209}, "needs 210 in store a"),
     ):

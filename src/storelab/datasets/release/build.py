@@ -1,6 +1,6 @@
-"""The days of a release, in a folder each: new objects, catalogs, reflog and manifest, in the order they are sent in.
+"""The days of a release, in one folder each: new objects, catalogs, reflog and manifest, in the order of upload.
 
-A day that is interrupted is finished by the next call; nothing names a day before it is whole.
+The next call finishes an interrupted day; a day is not listed before it is complete.
 May import: `core`, the other modules of this folder.
 """
 
@@ -21,20 +21,20 @@ from storelab.datasets.release import catalogs, names, nightly, objects, tree
 from storelab.datasets.release.state import Known, State
 
 FILE = "day.json"
-FEW_BYTES = 64_000_000  # of files: less than it costs to start processes
+FEW_BYTES = 64_000_000  # of files: below it, starting processes would cost more
 
 
 class Item(NamedTuple):
     """An object. kind: data, chunk, catalog, reflog or manifest."""
 
-    key: str  # with the repository
+    key: str  # including the repository
     bytes: int
     kind: str
 
 
 @dataclass(frozen=True)
 class Day:
-    """A whole day. facts: `day.json` without its objects."""
+    """A complete day. facts: `day.json` without its objects."""
 
     folder: Path
     facts: dict[str, Any]
@@ -44,19 +44,19 @@ class Day:
         return int(self.facts["day"])
 
     def objects(self) -> Iterator[Item]:
-        """All objects, in their order; one at a time is in memory."""
+        """Yield all objects in their order, with one at a time in memory."""
         with open(self.folder / FILE, encoding="utf-8") as file:
             for line in file:
                 if line.startswith("["):
                     yield Item(*json.loads(line.rstrip(",\n")))
 
     def path(self, item: Item) -> Path:
-        """The file with the bytes of an object."""
+        """Return the file with the bytes of an object."""
         return self.folder / item.key.partition("/")[2]
 
 
 def write_day(folder: Path, facts: dict[str, Any], objects: Iterable[Item]) -> None:
-    """`day.json`: the facts, then one object a line."""
+    """Write `day.json`: the facts, then one object per line."""
     with open(folder / FILE, "w", encoding="utf-8") as file:
         file.write(json.dumps(facts, ensure_ascii=True)[:-1] + ', "objects": [')
         for i, item in enumerate(objects):
@@ -71,21 +71,21 @@ def folder_of(folder: Path, n: int) -> Path:
 
 
 def read_day(folder: Path) -> Day:
-    """Raises UserError where the folder holds no whole day."""
+    """Return the day in a folder. Raise UserError if it has no complete day."""
     try:
         with open(folder / FILE, encoding="utf-8") as file:
             head = file.readline()
         facts = json.loads(head.rstrip("\n") + "]}")
     except (OSError, ValueError):
         raise UserError(
-            folder.name, "holds no whole day of a release", "make it again, or name another folder"
+            folder.name, "has no complete day of a release", "make it again, or name another folder"
         ) from None
     del facts["objects"]
     return Day(folder, facts)
 
 
 class Release:
-    """The days of a release, by its settings. processes: that compress; default: one for each core."""
+    """The days of a release, by its settings. processes: number that compress; default: one for each core."""
 
     def __init__(self, settings: Settings, processes: int | None = None):
         self.settings = settings
@@ -93,27 +93,30 @@ class Release:
         self._of: Any = tree if settings.tree else nightly
 
     def day(self, n: int, folder: Path) -> Day:
-        """Day n (from 1 on), made if it is not there yet, with the days before it that are missing.
+        """Return day n (from 1), and make it and earlier missing days first.
 
-        Raises UserError: no such day, other settings than those of the folder, a day whose folder is gone, a full disk.
+        Raise UserError if there is no such day, the folder has other settings, a day's folder is missing, or the disk
+        is full.
         """
         if not 1 <= n <= self.settings.all_days:
-            raise UserError("release.days", f"there is no day {n} of {self.settings.all_days}", "ask for one of them")
+            raise UserError("release.days", f"there is no day {n} of {self.settings.all_days}", "use a day from 1 on")
         with State(folder, self.settings) as state, _disk(folder):
             while state.day < n:
                 self._make(state, state.day + 1)
         return read_day(folder_of(folder, n))
 
     def last(self, folder: Path) -> int:
-        """The last day that is whole; 0: none."""
+        """Return the last complete day; 0 if there is none."""
         if not (folder / "state.sqlite").exists():
             return 0
         with State(folder, self.settings) as state:
             return state.day
 
     def forget(self, folder: Path, roots: Collection[str], gone: Iterable[str]) -> None:
-        """A collection removed these root catalogs and objects (40 hexadecimal digits and suffix): the next reflog does
-        not name them, and what comes back is sent again."""
+        """Forget the root catalogs and objects (40 hexadecimal digits and suffix) that a collection removed.
+
+        The next reflog does not name them, and objects that come back are uploaded again.
+        """
         with State(folder, self.settings) as state:
             with Known(folder / "known.sqlite") as known:
                 known.remove(gone)
@@ -124,7 +127,7 @@ class Release:
         whole = folder_of(state.folder, n)
         part = whole.with_suffix(".part")
         if state.get("working") != n:
-            for left in (whole, part):  # by a state that is gone
+            for left in (whole, part):  # made by a state that was removed
                 shutil.rmtree(left, ignore_errors=True)
             with state.transaction():
                 self._of.begin(state, n)
@@ -139,7 +142,7 @@ class Release:
             state.db.execute("DELETE FROM facts WHERE key = 'working'")
 
     def _objects(self, state: State, n: int, part: Path) -> None:
-        """Compresses what is due, and removes again what was there before this day."""
+        """Compress the remaining files, then remove the objects that existed before this day."""
         state.doubt(part)
         due = state.due_bytes()
         processes = 1 if due < FEW_BYTES else self.processes
@@ -152,7 +155,7 @@ class Release:
             state.without_known(fresh, lambda name: (part / names.place(name)).unlink(missing_ok=True))
 
     def _rest(self, state: State, n: int, part: Path) -> None:
-        """Catalogs, reflog, manifest and `day.json`."""
+        """Write catalogs, reflog, manifest and `day.json`."""
         name, repository = self._of.night(self.settings, n), self.settings.repository
         writer = objects.Writer(self.settings, part, None, n)
         scratch = part / "catalog.sqlite"
@@ -224,7 +227,7 @@ class Release:
 
 
 def _keep(state: State, facts: dict[str, Any]) -> None:
-    """The state learns what a whole day says. Doing it twice does nothing more."""
+    """Copy the facts of a complete day into the state. It may be repeated."""
     name, size, counts = facts["night_catalog"]
     row = (os.fsencode(facts["night"]), facts["day"], name, size, json.dumps(counts))
     state.db.execute("INSERT OR REPLACE INTO nights VALUES (?, ?, ?, ?, ?)", row)
@@ -234,11 +237,11 @@ def _keep(state: State, facts: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _disk(folder: Path) -> Iterator[None]:
-    """What the disk refuses is a person's to mend."""
+    """Report errors of the disk as UserError."""
     try:
         yield
     except OSError as error:
         raise of_system(error) from None
     except sqlite3.OperationalError as error:
-        mend = "make room on this disk" if "full" in str(error) else "look at this folder and its file system"
-        raise UserError(folder.name, f"the state cannot be written ({error})", mend) from None
+        hint = "make room on this disk" if "full" in str(error) else "check this folder and its file system"
+        raise UserError(folder.name, f"the state cannot be written ({error})", hint) from None

@@ -1,9 +1,10 @@
-"""Catalogs: SQLite files that say which objects the files of a folder are, nested by rule; and the reflog.
+"""Catalogs: SQLite files with the objects of the files of a folder, nested by rule; and the reflog.
 
 Tables, flags and path hashes are those of CvmFS's schema 2.5 (https://github.com/cvmfs/cvmfs, `catalog_sql.cc`,
-`reflog_sql.cc`), as far as copying, collecting and reading need them. Below, a repository is read again: what a root
-catalog needs, what a reflog names, and whether all of it is whole. There everything comes from a function
-`fetch(key) -> bytes`, so that a store, a folder and a test are read alike. May import: `names`, `state`, `nightly`.
+`reflog_sql.cc`), as far as copying, collecting and reading need them. The lower part of the module reads a repository:
+what a root catalog needs, what a reflog names, and whether everything is intact. It gets all data from a function
+`fetch(key) -> bytes`, so that stores, folders and tests are read in the same way. May import: `names`, `state`,
+`nightly`.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from storelab.datasets.release.state import FILE, FOLDER, LINK, State
 DIR, MOUNT, REGULAR, SYMLINK, NESTED_ROOT, CHUNKED = 1, 2, 4, 8, 32, 64  # flags of an entry
 MARKER = b".cvmfscatalog"
 COUNTED = ("regular", "symlink", "dir", "nested", "chunked", "chunks", "file_size", "chunked_size")
-Write = Callable[[bytes, str], tuple[bytes, str, int]]  # writes an object: `objects.Writer.object`
+Write = Callable[[bytes, str], tuple[bytes, str, int]]  # `objects.Writer.object`
 _SCHEMA = """
 CREATE TABLE catalog (md5path_1 INTEGER, md5path_2 INTEGER, parent_1 INTEGER, parent_2 INTEGER, hardlinks INTEGER,
   hash BLOB, size INTEGER, mode INTEGER, mtime INTEGER, mtimens INTEGER, flags INTEGER, name TEXT, symlink TEXT,
@@ -42,13 +43,13 @@ _REFLOG = """
 CREATE TABLE refs (hash TEXT, type INTEGER, timestamp INTEGER, CONSTRAINT pk_refs PRIMARY KEY (hash));
 CREATE TABLE properties (key TEXT, value TEXT, CONSTRAINT pk_properties PRIMARY KEY (key));
 """
-OF_CATALOG = 0  # type of what a reflog names
-Fetch = Callable[[str], bytes]  # raises LookupError or OSError where the object is not there
+OF_CATALOG = 0  # type of a reflog's entry
+Fetch = Callable[[str], bytes]  # raises LookupError or OSError if the object is missing
 
 
 @dataclass
 class Catalog:
-    """A catalog that was written. counts: of it and all below it."""
+    """A written catalog. counts: of it and all catalogs below it."""
 
     path: bytes  # its folder, below the night
     name: str = ""  # of the object
@@ -58,7 +59,7 @@ class Catalog:
 
 
 def path_hash(path: bytes) -> tuple[int, int]:
-    """MD5 of a whole path (the root is empty), as catalogs keep it."""
+    """Return the MD5 of a whole path (the root is empty), as catalogs store it."""
     return struct.unpack("<qq", hashlib.md5(path, usedforsecurity=False).digest())
 
 
@@ -67,7 +68,7 @@ def _above(path: bytes) -> tuple[int, int]:
 
 
 def _folders(state: State) -> list[bytes]:
-    """Folders of the night that have catalogs of their own; the deeper ones first, the night itself last."""
+    """Return the folders of the night that have separate catalogs: deeper ones first, the night itself last."""
     depth, found = state.settings.catalog_depth, {b""}
     for (path,) in state.db.execute("SELECT path FROM night WHERE type = ?", (FOLDER,)):
         if path.count(b"/") < depth:
@@ -79,12 +80,12 @@ def _folders(state: State) -> list[bytes]:
 
 
 def _rows(state: State, folder: bytes, nested: Iterable[bytes]) -> Iterator[tuple[Any, ...]]:
-    """What lies below a folder, the nested folders themselves, and nothing of what is in them."""
+    """Yield the entries below a folder, including nested folders, but not the content of these."""
     text = "SELECT path, type, size, mode, mtime, hash, target FROM night WHERE path >= ? AND path < ? ORDER BY path"
     low = folder + b"/" if folder else b""
     for path in sorted(p + b"/" for p in nested):
         yield from state.db.execute(text, (low, path))
-        low = path[:-1] + b"0"  # the sign behind the slash
+        low = path[:-1] + b"0"  # the character after the slash
     if folder:
         yield from state.db.execute(text, (low, folder + b"0"))
     else:
@@ -92,7 +93,7 @@ def _rows(state: State, folder: bytes, nested: Iterable[bytes]) -> Iterator[tupl
 
 
 class Book:
-    """A catalog while it is written, in a file of its own."""
+    """A catalog while it is written, in a separate file."""
 
     def __init__(self, file: Path, root: bytes, day: int):
         file.unlink(missing_ok=True)
@@ -115,7 +116,7 @@ class Book:
     def entry(
         self, path: bytes, flags: int, size: int, mode: int, mtime: int, digest: bytes | None, link: bytes
     ) -> None:
-        """path: the whole one, in the repository."""
+        """Add an entry. path: complete, from the root of the repository."""
         values = (*path_hash(path), *_above(path), 1, digest, size, mode, mtime, 0, flags)
         self.db.execute(
             f"INSERT INTO catalog VALUES ({'?, ' * 11} CAST(? AS TEXT), CAST(? AS TEXT), 0, 0, NULL)",
@@ -140,7 +141,7 @@ class Book:
         self.counts["nested"] += 1
 
     def close(self, below: Iterable[dict[str, int]]) -> tuple[bytes, dict[str, int]]:
-        """(bytes of the file, counts of it and of all below it)."""
+        """Close the catalog; return (bytes of the file, counts of it and of all below it)."""
         tree = {key: self.counts[key] + sum(counts[key] for counts in below) for key in COUNTED}
         rows = [(f"self_{k}", v) for k, v in self.counts.items()] + [(f"subtree_{k}", v) for k, v in tree.items()]
         self.db.executemany("INSERT INTO statistics VALUES (?, ?)", rows)
@@ -167,7 +168,7 @@ def _fill(book: Book, state: State, at: bytes, folder: bytes, nested: dict[bytes
 
 
 def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iterator[Catalog]:
-    """Writes the catalogs of a night, children before parents; the last is that of the night."""
+    """Write the catalogs of a night, children before parents; the last one is that of the night."""
     folders = _folders(state)
     own, made = set(folders), {path: {} for path in folders}
     for folder in folders:
@@ -192,34 +193,34 @@ def night(state: State, day: int, name: bytes, file: Path, write: Write) -> Iter
 
 
 def root(nights: Iterable[tuple[bytes, str, int, str]], day: int, file: Path, write: Write) -> Catalog:
-    """Writes the root catalog: one nested catalog for each (name, object, size, counts as JSON) of the nights."""
+    """Write the root catalog, with one nested catalog for each (name, object, size, counts as JSON) of the nights."""
     kept = sorted(nights)
     book = Book(file, b"", day)
     book.folder(b"", 0, 0o755, EPOCH + DAY_S * day)
-    for name, of, size, _ in kept:
+    for name, object_of_night, size, _ in kept:
         book.folder(b"/" + name, MOUNT, 0o755, EPOCH + DAY_S * day)
-        book.nested(b"/" + name, of, size)
+        book.nested(b"/" + name, object_of_night, size)
     data, counts = book.close([json.loads(text) for *_, text in kept])
     _, object_name, stored = write(data, names.CATALOG)
     return Catalog(b"", object_name, stored, len(data), counts)
 
 
 def reflog(repository: str, roots: Iterable[tuple[str, int]]) -> bytes:
-    """A reflog that names (root catalog, timestamp)."""
-    with_it = sqlite3.connect(":memory:", isolation_level=None)
-    with_it.executescript(_REFLOG)
+    """Return a reflog with these (root catalog, timestamp)."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.executescript(_REFLOG)
     about = {"schema": "1.0", "schema_revision": "0", "fqrn": repository}
-    with_it.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
+    db.executemany("INSERT INTO properties VALUES (?, ?)", sorted(about.items()))
     rows = ((digest, OF_CATALOG, when) for digest, when in roots)
-    with_it.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?, ?)", rows)
-    blob = with_it.serialize()
-    with_it.close()
+    db.executemany("INSERT OR IGNORE INTO refs VALUES (?, ?, ?)", rows)
+    blob = db.serialize()
+    db.close()
     return blob
 
 
 @contextmanager
 def opened(blob: bytes) -> Iterator[sqlite3.Connection]:
-    """An SQLite file from memory. Raises sqlite3.DatabaseError where it is none."""
+    """Open an SQLite file in memory. Raise sqlite3.DatabaseError if it is not one."""
     db = sqlite3.connect(":memory:")
     try:
         if blob[:16] != b"SQLite format 3\0":
@@ -233,11 +234,11 @@ def opened(blob: bytes) -> Iterator[sqlite3.Connection]:
 def references(
     root: str, fetch: Fetch, repository: str, skip: Callable[[str], bool] = lambda _: False
 ) -> Iterator[str]:
-    """Keys of all that a root catalog needs: each catalog before what it names, its files and chunks, then the nested
-    ones. A catalog is walked once; the key of a file may come again.
+    """Yield the keys of all objects that a root catalog needs.
 
-    skip: given the key of a catalog, True leaves it out with all below it. Raises what `fetch` raises, and ValueError
-    for a catalog that is damaged.
+    Each catalog comes before its files and chunks, then the nested ones follow. A catalog is read once; the key of a
+    file may be repeated. skip: gets the key of a catalog; True leaves it out with all below it. Raise the errors of
+    `fetch`, and ValueError for a damaged catalog.
     """
     waiting, seen = [root], {root}
     while waiting:
@@ -249,14 +250,16 @@ def references(
         for named in contents(key, fetch(key), repository):
             if not is_catalog(named):
                 yield named
-            elif (of := _digest(named)) not in seen:
-                seen.add(of)
-                waiting.append(of)
+            elif (nested := _digest(named)) not in seen:
+                seen.add(nested)
+                waiting.append(nested)
 
 
 def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
-    """Keys that one catalog names: files and chunks, then nested catalogs. Raises ValueError for one that is damaged.
-    It holds an SQLite file open: close it in the thread that reads it."""
+    """Yield the keys in one catalog: files and chunks, then nested catalogs. Raise ValueError if it is damaged.
+
+    It keeps an SQLite file open: close it in the thread that reads it.
+    """
     try:
         with opened(zlib.decompress(blob)) as db:
             for (digest,) in db.execute("SELECT hash FROM catalog WHERE hash IS NOT NULL AND length(hash) = 20"):
@@ -270,7 +273,7 @@ def contents(key: str, blob: bytes, repository: str) -> Iterator[str]:
 
 
 def is_catalog(key: str) -> bool:
-    """Whether a content-addressed key is that of a catalog: digests have no capitals."""
+    """Return whether a content-addressed key is that of a catalog: digests have no capitals."""
     return key.endswith(names.CATALOG)
 
 
@@ -279,12 +282,12 @@ def _digest(key: str) -> str:
 
 
 def reflog_roots(blob: bytes) -> list[str]:
-    """Root catalogs that a reflog names, the oldest first. Raises ValueError for a reflog that is damaged."""
+    """Return the root catalogs in a reflog, the oldest first. Raise ValueError if the reflog is damaged."""
     return [digest for digest, _ in _entries(blob)[1]]
 
 
 def reflog_without(blob: bytes, gone: set[str]) -> bytes:
-    """The reflog after these root catalogs were collected."""
+    """Return the reflog without these root catalogs, which were collected."""
     repository, entries = _entries(blob)
     return reflog(repository, [entry for entry in entries if entry[0] not in gone])
 
@@ -300,7 +303,7 @@ def _entries(blob: bytes) -> tuple[str, list[tuple[str, int]]]:
 
 
 def verify(fetch: Fetch, keys: Iterable[str]) -> Iterator[str]:
-    """A line for each object that is missing, is not what its name says, cannot be unpacked or opened."""
+    """Yield a line for each object that is missing, has another SHA-1, or cannot be unpacked or opened."""
     for key in keys:
         try:
             blob = fetch(key)
@@ -319,14 +322,14 @@ def _problem(key: str, blob: bytes) -> str:
         elif last == names.REFLOG:
             reflog_roots(blob)
         elif found is None:
-            return "no key of a repository"
+            return "not a key of a repository"
         elif hashlib.sha1(blob).hexdigest() != found[0]:
             return f"SHA-1 is {hashlib.sha1(blob).hexdigest()}"
         else:
             data = zlib.decompress(blob)
             return _unsound(data) if found[1] == names.CATALOG else ""
     except zlib.error:
-        return "no zlib stream"
+        return "not a zlib stream"
     except ValueError as error:
         return str(error)
     return ""
@@ -335,9 +338,9 @@ def _problem(key: str, blob: bytes) -> str:
 def _unsound(data: bytes) -> str:
     try:
         with opened(data) as db:
-            said = db.execute("PRAGMA quick_check").fetchone()[0]
+            result = db.execute("PRAGMA quick_check").fetchone()[0]
             for table in ("catalog", "nested_catalogs", "chunks"):
                 db.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()
-            return "" if said == "ok" else f"the catalog is damaged ({said})"
+            return "" if result == "ok" else f"the catalog is damaged ({result})"
     except sqlite3.DatabaseError as error:
-        return f"the catalog does not open ({error})"
+        return f"the catalog cannot be opened ({error})"

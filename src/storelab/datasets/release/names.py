@@ -1,6 +1,6 @@
-"""Names and small texts of a repository: keys of objects, the manifest. Pure.
+"""Names and small texts of a repository: keys of objects, and the manifest. Pure functions.
 
-As CvmFS has them: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`.
+They are the same as in CvmFS: https://github.com/cvmfs/cvmfs (2.12.0), `manifest.cc`, `upload_s3.cc`.
 May import: nothing of storelab.
 """
 
@@ -17,33 +17,33 @@ _LETTERS = "CBRDSGANXHTMY"  # of a manifest, in the order in which CvmFS writes 
 
 
 def place(name: str) -> str:
-    """Where an object lies below its repository; name: 40 hexadecimal digits and the suffix."""
+    """Return the path of an object below its repository. name: 40 hexadecimal digits and the suffix."""
     return f"data/{name[:2]}/{name[2:]}"
 
 
 def key(repository: str, digest: str, suffix: str = "") -> str:
-    """Key of an object that is named by its content."""
+    """Return the key of an object that is named by its content."""
     return f"{repository}/{place(digest + suffix)}"
 
 
 def parts(key: str) -> tuple[str, str] | None:
-    """(40 hexadecimal digits, suffix) of such a key; None: any other."""
+    """Return (40 hexadecimal digits, suffix) of such a key; None for other keys."""
     found = _KEY.fullmatch(key)
     return (found[1] + found[2], found[3]) if found else None
 
 
 def content_type(key: str) -> str:
-    """As CvmFS sends it with a PUT."""
+    """Return the content type that CvmFS sends with a PUT."""
     return "application/x-cvmfs" if key.rpartition("/")[2].startswith(".cvmfs") else "application/octet-stream"
 
 
 def cache_control(key: str) -> str:
-    """As CvmFS sends it with a PUT."""
+    """Return the cache control that CvmFS sends with a PUT."""
     return "max-age=61" if key.rpartition("/")[2].startswith(".cvmfs") else "max-age=259200"
 
 
 def manifest_text(fields: dict[str, str]) -> bytes:
-    """Bytes of a manifest: a line for each letter, and the SHA-1 of them. It is not signed (no field X)."""
+    """Return the bytes of a manifest: a line for each letter, and their SHA-1. It is not signed (no field X)."""
     if unknown := set(fields) - set(_LETTERS):
         raise ValueError(f"a manifest has no field {min(unknown)!r}")
     text = "".join(f"{letter}{fields[letter]}\n" for letter in _LETTERS if letter in fields).encode()
@@ -51,12 +51,12 @@ def manifest_text(fields: dict[str, str]) -> bytes:
 
 
 def beside(repository: str, fields: Mapping[str, str]) -> list[str]:
-    """Keys of what a manifest names beside its root catalog."""
+    """Return the keys of the objects that a manifest names in addition to its root catalog."""
     return [key(repository, fields[letter], suffix) for letter, suffix in BESIDE.items() if letter in fields]
 
 
 def manifest_fields(blob: bytes) -> dict[str, str]:
-    """Letter: value. Raises ValueError for a manifest that is damaged or cut off."""
+    """Return the values of a manifest by letter. Raise ValueError if it is damaged or incomplete."""
     text, mark, rest = blob.partition(b"--\n")
     if not mark or rest.split(b"\n")[0] != hashlib.sha1(text).hexdigest().encode():
         raise ValueError("the manifest is damaged: its SHA-1 is wrong")

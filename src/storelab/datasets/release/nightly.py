@@ -1,8 +1,8 @@
-"""The generated tree: how much is new on a day, which files change, come and go.
+"""The generated tree: how much is new on a day, and which files change, are added and are removed.
 
-All of it follows from seed and day. Files of a day and their mean size are log-normal and independent of each other,
-so that files and bytes of a day have the means and deviations of the settings; the bytes of the files of a day are
-those of their kinds, scaled to the day's. May import: numpy in functions, `core`, `objects`, `state`.
+All of it follows from seed and day. The number of files of a day and their mean size are log-normal and independent.
+Therefore files and bytes of a day have the means and deviations of the settings. The sizes of the files of a day follow
+their kinds, scaled to the bytes of the day. May import: numpy in functions, `core`, `objects`, `state`.
 """
 
 import hashlib
@@ -15,14 +15,14 @@ from storelab.core.model import derive_seed
 from storelab.datasets.release.objects import File, raw_size
 from storelab.datasets.release.state import FILE, FOLDER, LINK, State
 
-EPOCH = 1_428_883_200  # 13 April 2015: no clock of this machine enters a release
+EPOCH = 1_428_883_200  # 13 April 2015; releases do not depend on the clock of this machine
 DAY_S = 86_400
 _NUMBERS = 4096
 LINK_SUFFIX = b".1"
 
 
 def night(settings: Release, day: int) -> str:
-    """Folder of a night in the repository: as many as are kept, in turn."""
+    """Return the folder of a night in the repository; the names are reused in turn, one for each kept night."""
     return f"night-{(day - 1) % settings.nights + 1:02d}"
 
 
@@ -33,36 +33,36 @@ def _generator(*parts: Any) -> Any:
 
 
 def log_normal(mean: float, deviation: float) -> tuple[float, float]:
-    """(mu, sigma) of the logarithm."""
+    """Return (mu, sigma) of the logarithm."""
     squared = math.log1p((deviation / mean) ** 2)
     return math.log(mean) - squared / 2, math.sqrt(squared)
 
 
 def volume(settings: Release, day: int) -> tuple[int, int]:
-    """(new files, bytes of their objects) of a day."""
+    """Return (new files, bytes of their objects) of a day."""
     rng = _generator(settings.seed, "volume", day)
     mu, sigma = log_normal(settings.files_a_day, settings.files_deviation)
     size_mu, size_sigma = log_normal(settings.bytes_a_day, settings.bytes_deviation)
     files = math.exp(mu + sigma * rng.standard_normal())
-    # Bytes are files times their mean size: of that, what the files do not explain.
+    # The bytes are the files times their mean size, so the mean has the part of the deviation beyond that of the files.
     mean = math.exp(size_mu - mu + math.sqrt(max(0.0, size_sigma**2 - sigma**2)) * rng.standard_normal())
     number = max(1, round(settings.factor * files))
     return number, max(1, round(settings.factor * files * mean))
 
 
 def path(settings: Release, number: int, kind: int) -> bytes:
-    """Of the file with this number: project, package, kind; the first projects are the largest."""
+    """Return the path of a file by its number: project, package, kind. The first projects are the largest."""
     digest = hashlib.blake2b(b"%d %d" % (settings.seed, number), digest_size=8).digest()
     share, package = int.from_bytes(digest[:4], "big") / 2**32, int.from_bytes(digest[4:], "big")
     projects, packages = (max(1, round(n * math.sqrt(settings.factor))) for n in (40, 50))
     project = int(projects * share**2)
-    of = KINDS[kind]
+    described = KINDS[kind]
     return b"project-%02d/package-%03d/%b/f%07x%b" % (
         project,
         package % packages,
-        of.folder.encode(),
+        described.folder.encode(),
         number,
-        of.suffix.encode(),
+        described.suffix.encode(),
     )
 
 
@@ -72,7 +72,7 @@ def _numbers(rng: Any, draw: str) -> Iterator[float]:
 
 
 def begin(state: State, day: int) -> None:
-    """Makes the tree of a day from that of the day before, and says what is new in it. Inside of a transaction."""
+    """Make the tree of a day from that of the day before, and note what is new. Call it within a transaction."""
     settings, db = state.settings, state.db
     state.begin(day)
     number, stored = volume(settings, day)
@@ -98,7 +98,7 @@ def begin(state: State, day: int) -> None:
 
 
 def _choose(state: State, day: int, live: int, changed: int, removed: int) -> None:
-    """Which files change and which go: exactly so many, each choice as likely as any other."""
+    """Choose the files that change and those that are removed: exactly these numbers, all with equal probability."""
     choice = _numbers(_generator(state.settings.seed, "choice", day), "random")
     z = _numbers(_generator(state.settings.seed, "changed", day), "standard_normal")
     for of, kind in state.db.execute("SELECT path, kind FROM night WHERE type = ?", (FILE,)):
@@ -118,7 +118,7 @@ def _draft(state: State, of: bytes, kind: int, z: float) -> None:
 
 
 def _add(state: State, day: int, number: int) -> None:
-    """New files at new places, with the folders above them, and links to some of them."""
+    """Add new files at new places, with the folders above them, and links to some of them."""
     settings, db = state.settings, state.db
     z = _numbers(_generator(settings.seed, "added", day), "standard_normal")
     draws = _numbers(_generator(settings.seed, "kinds", day), "random")

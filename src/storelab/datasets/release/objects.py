@@ -1,13 +1,13 @@
-"""Files become objects: their content (of generated ones), cut where they are big, compressed, named by their SHA-1.
+"""Make objects of files: generate their content, cut large ones, compress them, and name them by their SHA-1.
 
-Content is text, code or noise, by the file's name, day and seed alone. Each process makes one pool of each body (some
-MB, from the seed); a file is a line of its own and pieces of the pool, whose begins follow from its name. So a file
-costs little more than a copy, and no two files are alike.
+Content is text, code or noise, and depends only on the file's name, day and seed. Each process makes one pool of each
+body (4 MiB, from the seed). A file is a line with its own hash, and pieces of the pool whose positions follow from its
+name. So a file costs little more than a copy, and all files are different.
 
-A big file is cut into chunks where its last 32 bytes say so, as CvmFS does it (xor32). The rolling sum of byte i is the
-exclusive or of the bytes i-31 ... i, byte i-k shifted left by k. A cut falls before byte i where the sum, read as a
-signed number, is within 2^32 / average of 2^31 - 1 (going round at 2^32), at least `minimum` and at most `maximum`
-bytes behind the last cut. (https://github.com/cvmfs/cvmfs, `chunk_detector.h`)
+A large file is cut into chunks where its last 32 bytes fulfil a condition, as in CvmFS (xor32). The rolling sum of byte
+i is the exclusive or of the bytes i-31 ... i, byte i-k shifted left by k. There is a cut before byte i if the sum, read
+as a signed number, is within 2^32 / average of 2^31 - 1 (modulo 2^32), and if it is at least `minimum` bytes after the
+last cut. It is at most `maximum` bytes after it. (https://github.com/cvmfs/cvmfs, `chunk_detector.h`)
 
 Objects are named by the SHA-1 of their compressed bytes. All this runs in many processes.
 May import: numpy and zlib-ng in functions, `core`, `names`.
@@ -35,26 +35,26 @@ from storelab.datasets.release import names
 
 WINDOW = 32
 _MAGIC = 2**31 - 1
-PIECE = 32 * 1024  # bytes from one place of the pool: as far as zlib looks back
+PIECE = 32 * 1024  # bytes from one place of the pool: the window of zlib
 BLOCK = 2**20
 _POOL = 4 * 2**20
 _WORDS, _PHRASES, _SEQUENCES = 3000, 6000, 3000
-_OWN = 6  # fewer bytes than that stand between two sequences
+_OWN = 6  # there are fewer random bytes between two sequences
 _ENDS = (b"\n", b";\n    ", b", ", b"(")
 
 
 def sums(data: bytes | memoryview) -> Any:
-    """uint32, shape (len(data) - 31,): rolling sums of the bytes 31, 32, ..."""
+    """Return the rolling sums of the bytes 31, 32, ...: uint32, shape (len(data) - 31,)."""
     import numpy as np
 
     total = np.frombuffer(data, np.uint8).astype(np.uint32)
-    for step in (1, 2, 4, 8, 16):  # of windows of `step` bytes, those of twice as many
+    for step in (1, 2, 4, 8, 16):  # from the sums of windows of `step` bytes, make those of twice the length
         total = total[step:] ^ (total[:-step] << np.uint32(step))
     return total
 
 
 def first_cut(data: bytes | memoryview, average: int) -> int | None:
-    """Index of the first byte (31 or later) before which a cut falls; None: there is none."""
+    """Return the index of the first byte (31 or later) after a cut; None if there is no cut."""
     import numpy as np
 
     threshold = (2**32 - 1) // average
@@ -64,11 +64,11 @@ def first_cut(data: bytes | memoryview, average: int) -> int | None:
 
 
 def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, step: int = 2**20) -> Iterator[bytes]:
-    """The chunks of a stream of blocks. Never more than `maximum` bytes and a block are held."""
+    """Yield the chunks of a stream of blocks. At most `maximum` bytes and a block are in memory."""
     stream, held, ended = iter(blocks), bytearray(), False
-    looked = minimum  # no cut falls before byte `looked` of what is held
+    looked = minimum  # there is no cut before byte `looked` of `held`
     while True:
-        while not ended and len(held) <= min(looked + step, maximum):  # a byte more: a cut at the end is none
+        while not ended and len(held) <= min(looked + step, maximum):  # one more byte, as a cut at the end is not one
             block = next(stream, None)
             ended = block is None
             held += block or b""
@@ -93,7 +93,7 @@ def chunks(blocks: Iterable[bytes], minimum: int, average: int, maximum: int, st
 
 
 def ratio(body: str, stored: float) -> float:
-    """Bytes before compression over `stored` bytes after it."""
+    """Return the ratio of the bytes before compression to `stored` bytes after it."""
     table = BODIES[body]
     for (low, first), (high, last) in pairwise(table):
         if stored < high:
@@ -103,12 +103,12 @@ def ratio(body: str, stored: float) -> float:
 
 
 def raw_size(body: str, stored: float) -> int:
-    """Bytes of a file that takes about `stored` bytes when it is compressed."""
+    """Return the bytes of a file that takes about `stored` bytes when compressed."""
     return max(1, round(stored * ratio(body, stored)))
 
 
 def _ranked(rng: Any, n: int, size: int, power: float = 1.0) -> Any:
-    """Numbers below n, shape (size,), number k as often as 1 / (k + 1)^power tells."""
+    """Return numbers below n, shape (size,), with the probability of number k proportional to 1 / (k + 1)^power."""
     import numpy as np
 
     weights = np.cumsum(1 / np.arange(1, n + 1) ** power)
@@ -116,7 +116,7 @@ def _ranked(rng: Any, n: int, size: int, power: float = 1.0) -> Any:
 
 
 def _text(rng: Any) -> bytes:
-    """Words in phrases in lines: both as frequent as their rank tells."""
+    """Return words in phrases in lines, with frequencies by rank."""
     lengths = rng.integers(2, 11, _WORDS).tolist()
     words = [rng.integers(97, 123, n, dtype="u1").tobytes() for n in lengths]
     phrases = [
@@ -130,8 +130,7 @@ def _text(rng: Any) -> bytes:
 
 
 def _code(rng: Any) -> bytes:
-    """Instructions in sequences that come again, as frequent as their rank tells, some bytes of their own between, and
-    now and then nothing but zeros."""
+    """Return sequences of instructions, with frequencies by rank, random bytes between them, and some zeros."""
     sequences = [rng.bytes(n) for n in rng.integers(4, 40, _SEQUENCES).tolist()]
     out = bytearray()
     while len(out) < _POOL:
@@ -145,7 +144,7 @@ def _code(rng: Any) -> bytes:
 
 @lru_cache(maxsize=6)
 def pool(seed: int, body: str) -> bytes:
-    """4 MiB of a body."""
+    """Return the 4 MiB pool of a body."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "release", body)))
@@ -153,7 +152,7 @@ def pool(seed: int, body: str) -> bytes:
 
 
 def blocks(seed: int, path: bytes, day: int, body: str, size: int) -> Iterator[bytes]:
-    """The content of a file, in blocks."""
+    """Yield the content of a file in blocks."""
     held = pool(seed, body)
     digest = hashlib.blake2b(b"%d %d " % (seed, day) + path, digest_size=16).digest()
     state = int.from_bytes(digest[:8], "big")
@@ -173,7 +172,7 @@ def blocks(seed: int, path: bytes, day: int, body: str, size: int) -> Iterator[b
 
 
 class File(NamedTuple):
-    """A file whose objects are wanted."""
+    """A file whose objects must be made."""
 
     path: bytes  # below its night
     size: int
@@ -182,10 +181,10 @@ class File(NamedTuple):
 
 @dataclass
 class Kept:
-    """What became of a file."""
+    """The objects of a file, or why it is left out."""
 
     path: bytes
-    size: int = 0  # as it was read
+    size: int = 0  # number of bytes read
     whole: bytes | None = None  # SHA-1 of its only object
     parts: list[tuple[int, int, bytes]] = field(default_factory=list)  # offset, size, SHA-1 of each chunk
     objects: list[tuple[str, int]] = field(default_factory=list)  # name, bytes
@@ -193,31 +192,31 @@ class Kept:
 
 
 def compressor(level: int) -> Callable[[bytes], bytes]:
-    """bytes -> zlib stream."""
+    """Return the function that compresses bytes to a zlib stream."""
     from zlib_ng import zlib_ng
 
     return lambda data: zlib_ng.compress(data, level)
 
 
 def library() -> str:
-    """What compresses: the names of the objects rest on it."""
+    """Return the name and version of the compressing library, on which the names of the objects depend."""
     from zlib_ng import zlib_ng
 
     return f"zlib-ng {zlib_ng.ZLIBNG_VERSION}"
 
 
 def read(path: bytes) -> Iterator[bytes]:
-    """A regular file in blocks; it never waits for the other end of a pipe."""
+    """Yield a regular file in blocks; never wait for the other end of a pipe."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(handle, "rb", buffering=0) as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError("it is no regular file any more")
+            raise OSError("it is not a regular file any more")
         while block := file.read(BLOCK):
             yield block
 
 
 class Writer:
-    """Writes the objects of files below `folder/data`."""
+    """A writer of the objects of files below `folder/data`."""
 
     def __init__(self, settings: Release, folder: Path, source: str | None, day: int):
         self.settings, self.folder, self.day = settings, os.fsencode(folder), day
@@ -225,7 +224,7 @@ class Writer:
         self.compress = compressor(settings.zlib_level)
 
     def object(self, data: bytes, suffix: str = "") -> tuple[bytes, str, int]:
-        """(SHA-1, name, bytes) of the object that was written."""
+        """Write an object; return (SHA-1, name, bytes)."""
         stored = self.compress(data)
         digest = hashlib.sha1(stored)
         name = digest.hexdigest() + suffix
@@ -241,14 +240,14 @@ class Writer:
         return blocks(self.settings.seed, file.path, self.day, KINDS[file.kind].body, file.size)
 
     def file(self, file: File) -> Kept:
-        """Raises UserError where objects cannot be written; a file that cannot be read is a `problem`."""
+        """Write the objects of a file. Raise UserError if that fails; a file that cannot be read is a `problem`."""
         kept, cut = Kept(file.path), self.settings.chunks
         pieces = chunks(self._blocks(file), cut.minimum, cut.average, cut.maximum)
         first = b""
         try:
             first = next(pieces, b"")
             second = next(pieces, None)
-            if second is None:  # also a big file without a cut: CvmFS keeps a sole piece whole
+            if second is None:  # also for a large file without a cut, as in CvmFS
                 self._whole(kept, first)
                 return kept
             for piece in (first, second):
@@ -278,12 +277,12 @@ class Writer:
 
 
 def folders(folder: Path) -> None:
-    """The folders that objects lie in."""
+    """Make the folders of the objects."""
     for i in range(256):
         (folder / "data" / f"{i:02x}").mkdir(parents=True, exist_ok=True)
 
 
-_writer: Writer  # of a process of the pool
+_writer: Writer  # one per process of the pool
 
 
 def _end_with_parent() -> None:
@@ -294,14 +293,14 @@ def _end_with_parent() -> None:
 
 
 def begin(settings: Release, folder: Path, source: str | None, day: int) -> None:
-    """A process of the pool begins; it ends when its parent does, however that ends."""
+    """Initialise a process of the pool, which ends when its parent ends for any reason."""
     global _writer
     _writer = Writer(settings, folder, source, day)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def batch(number: int, files: list[File]) -> tuple[int, list[Kept]]:
-    """Work of a process of the pool."""
+    """Do the work of a process of the pool."""
     return number, [_writer.file(file) for file in files]
 
 
@@ -313,7 +312,7 @@ def made(
     work: Iterable[tuple[int, list[File]]],
     processes: int,
 ) -> Iterator[tuple[int, list[Kept]]]:
-    """Batches as they are finished. Few are under way at a time, however many there are."""
+    """Yield batches as they are finished. Only a few are in progress at a time."""
     folders(folder)
     if processes == 1:
         writer = Writer(settings, folder, source, day)

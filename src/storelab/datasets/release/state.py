@@ -1,8 +1,8 @@
-"""What is there between the days of a release: the tree of the last night, what is under way, which nights are kept.
+"""The state between the days of a release: the tree of the last night, unfinished work, and the kept nights.
 
-`State` is one SQLite file beside the folders of the days. Whatever interrupts a day, it tells what is still to do.
-`Known` has the names of objects: millions of them, and which of a day are not among them. For its memory it does not
-matter how many there are: SQLite looks each up in a tree sorted by hash, in the order of the hashes.
+`State` is one SQLite file next to the folders of the days. After any interruption it has the remaining work of a day.
+`Known` has the names of all objects, which may be millions, to find the new ones of a day. Its memory does not grow
+with them: SQLite looks up each name in a tree sorted by hash, in the order of the hashes.
 May import: `core`, `objects`.
 """
 
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS reflog (hash TEXT PRIMARY KEY, day INTEGER) WITHOUT R
 
 
 def _packed(name: str) -> bytes:
-    """20 bytes of hash and the suffix."""
+    """Return the 20 bytes of the hash and the suffix."""
     return bytes.fromhex(name[:40]) + name[40:].encode()
 
 
@@ -49,7 +49,7 @@ def _plain(packed: bytes) -> str:
 
 
 class Known:
-    """Names that are known (40 hexadecimal digits and suffix), with the bytes and the first day of their object."""
+    """Names of known objects (40 hexadecimal digits and suffix), with their bytes and the first day of each."""
 
     def __init__(self, path: Path):
         self.db = sqlite3.connect(path, isolation_level=None)
@@ -79,21 +79,21 @@ class Known:
         return (_plain(row[0]) for row in self.db.execute(text, values))
 
     def add(self, names: Iterable[tuple[str, int]], day: int) -> Iterator[str]:
-        """Those of the (name, bytes) that were not known before this day; all are known when this returns.
+        """Add the (name, bytes), and return the names that were not known before this day.
 
-        Asked again after a crash, it gives the same names. Read the answer before anything else is asked.
+        After a crash, the same call returns the same names. Read the result before the next query.
         """
         self._ask(names)
         self.db.execute("INSERT OR IGNORE INTO known SELECT name, bytes, ? FROM asked ORDER BY name", (day,))
         return self._answers("known.day >= ?", day)
 
     def missing(self, names: Iterable[str]) -> Iterator[str]:
-        """Those of the names that are not known."""
+        """Return those of the names that are not known."""
         self._ask((name, 0) for name in names)
         return self._answers("known.name IS NULL")
 
     def remove(self, names: Iterable[str]) -> int:
-        """How many of the names were known; they are no more."""
+        """Remove the names; return how many of them were known."""
         self._ask((name, 0) for name in names)
         return self.db.execute("DELETE FROM known WHERE name IN (SELECT name FROM asked)").rowcount
 
@@ -101,12 +101,12 @@ class Known:
         return int(self.db.execute("SELECT count(*) FROM known").fetchone()[0])
 
     def bytes(self) -> int:
-        """Of all objects that are known."""
+        """Return the bytes of all known objects."""
         return int(self.db.execute("SELECT total(bytes) FROM known").fetchone()[0])
 
 
 class State:
-    """The state of a release in a folder; a context manager that nobody else can have at the same time."""
+    """The state of a release in a folder; a context manager that excludes other processes."""
 
     def __init__(self, folder: Path, settings: Release):
         self.folder, self.settings = folder, settings
@@ -144,15 +144,15 @@ class State:
         self._lock.close()
 
     def _same(self) -> None:
-        """Raises UserError where the folder was made with other settings. More or fewer days are the same release."""
+        """Raise UserError if the folder was made with other settings. The number of days may differ."""
         now = self.settings.model_dump(mode="json", exclude={"days"})
         before = json.loads(self.get("settings", "null"))
         if before is None:
             self.put("settings", json.dumps(now))
         elif before != now:
             key = next(k for k in {**before, **now} if before.get(k) != now.get(k))
-            problem = f"{self.folder.name} was made with {before.get(key)!r}, now it is {now.get(key)!r}"
-            raise UserError(f"release.{key}", problem, "set it as it was, or give another folder")
+            problem = f"{self.folder.name} was made with {before.get(key)!r}, but the setting is {now.get(key)!r}"
+            raise UserError(f"release.{key}", problem, "set the old value, or give another folder")
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.db.execute("SELECT value FROM facts WHERE key = ?", (key,)).fetchone()
@@ -163,20 +163,20 @@ class State:
 
     @property
     def day(self) -> int:
-        """Last day that is whole."""
+        """Return the last complete day."""
         return int(self.get("day", 0))
 
-    # What is to do on a day
+    # The work of a day
 
     def begin(self, day: int) -> None:
-        """Inside of a transaction: nothing is to do yet."""
+        """Start the work of a day, without files yet. Call it within a transaction."""
         for table in ("work", "done", "objects", "skipped"):
             self.db.execute(f"DELETE FROM {table}")
         self.put("working", day)
         self._batch, self._files, self._bytes = 0, 0, 0
 
     def wanted(self, file: File) -> None:
-        """One more file whose objects are wanted."""
+        """Add a file whose objects must be made."""
         if self._files and (self._files >= BATCH_FILES or self._bytes + file.size > BATCH_BYTES):
             self._batch, self._files, self._bytes = self._batch + 1, 0, 0
         self.db.execute(
@@ -186,7 +186,7 @@ class State:
         self._bytes += file.size
 
     def due(self) -> Iterator[tuple[int, list[File]]]:
-        """Batches that are not done."""
+        """Yield the batches that are not done."""
         numbers = self.db.execute("SELECT DISTINCT batch FROM work WHERE batch NOT IN (SELECT batch FROM done)")
         for (number,) in numbers.fetchall():
             rows = self.db.execute("SELECT path, size, kind FROM work WHERE batch = ? ORDER BY place", (number,))
@@ -197,7 +197,7 @@ class State:
         return int(self.db.execute(text).fetchone()[0])
 
     def finished(self, batch: int, files: list[Kept]) -> None:
-        """A batch is done. Objects are numbered by their file, whichever process is first."""
+        """Mark a batch as done. Objects are numbered by their file, independent of the order of the processes."""
         db = self.db
         with self.transaction():
             place = batch << 32
@@ -219,7 +219,7 @@ class State:
             db.execute("INSERT INTO done VALUES (?)", (batch,))
 
     def doubt(self, folder: Path) -> None:
-        """Where an object of a finished batch is not there as it was written, all batches are to do again."""
+        """Repeat all batches if an object of a finished batch is missing, or has another size than written."""
         for name, size in self.db.execute("SELECT name, bytes FROM objects"):
             try:
                 if (folder / "data" / name[:2] / name[2:]).stat().st_size == size:
@@ -232,16 +232,18 @@ class State:
             return
 
     def objects(self) -> Iterator[tuple[str, int]]:
-        """(name, bytes) in the order of their files."""
+        """Yield (name, bytes) in the order of the files."""
         yield from self.db.execute("SELECT name, bytes FROM objects ORDER BY place")
 
     def named(self) -> Iterator[tuple[str, int]]:
-        """(name, bytes) in the order of their names."""
+        """Yield (name, bytes) in the order of the names."""
         yield from self.db.execute("SELECT name, bytes FROM objects ORDER BY name")
 
     def without_known(self, new: Iterator[str], remove: Callable[[str], None]) -> None:
-        """Leaves only the new objects; `remove` is called for each of the others, which were there before this day.
-        Interrupted in the middle, `doubt` finds out."""
+        """Keep only the new objects; call `remove` for each of the others, which existed before this day.
+
+        `doubt` detects an interruption.
+        """
         with self.transaction():
             self.db.execute("CREATE TEMP TABLE fresh (name TEXT PRIMARY KEY) WITHOUT ROWID")
             self.db.executemany("INSERT INTO fresh VALUES (?)", ((name,) for name in new))
@@ -251,7 +253,7 @@ class State:
             self.db.execute("DROP TABLE fresh")
 
     def totals(self) -> dict[str, int]:
-        """Of the day's new content: new_files, raw_bytes, new_bytes; files of the night."""
+        """Return the sums of the day's new content (new_files, raw_bytes, new_bytes), and the files of the night."""
         new = """SELECT count(*), total(night.size) FROM work JOIN night USING (path) WHERE
           lower(hex(night.hash)) IN (SELECT name FROM objects) OR EXISTS (SELECT 1 FROM parts
           WHERE parts.path = work.path AND lower(hex(parts.hash)) || 'P' IN (SELECT name FROM objects))"""
@@ -262,7 +264,7 @@ class State:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """BEGIN … COMMIT, or ROLLBACK where something is raised."""
+        """Run the block between BEGIN and COMMIT; ROLLBACK after an error."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield

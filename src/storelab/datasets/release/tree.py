@@ -1,7 +1,7 @@
-"""A real tree as a night: what lies in the folder of a version. What cannot be kept is left out, with the reason.
+"""A real tree as a night: the content of the folder of a version. Entries that cannot be kept are left out.
 
-Nothing is told from times of files: a clock that went backwards changes nothing. May import: `campaign.release`,
-`errors`, `objects`, `state`.
+Times of files are not used to detect changes, so a clock that went backwards does no harm. May import:
+`campaign.release`, `errors`, `objects`, `state`.
 """
 
 import os
@@ -23,23 +23,25 @@ ODD = {
 
 
 def source(settings: Release, day: int) -> str:
-    """Folder of the version that a day publishes. Raises UserError."""
+    """Return the folder of the version that a day publishes. Raises UserError."""
     assert settings.tree is not None
     folder = Path(settings.tree.path).expanduser() / settings.tree.versions[day - 1]
     if not folder.is_dir():
-        raise UserError("release.tree", f"{cut(str(folder))}: no such folder", "name versions that are there")
+        raise UserError("release.tree", f"{cut(str(folder))}: no such folder", "name versions that exist")
     return str(folder.resolve())
 
 
 def night(settings: Release, day: int) -> str:
-    """Folder of a version in the repository."""
+    """Return the folder of a version in the repository."""
     assert settings.tree is not None
     return night_of(settings.tree.versions[day - 1])
 
 
 def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
-    """(path below root, its state, "") of all that lies there, a folder before what is in it; (path, None, reason) of
-    what cannot be looked at. Links are not followed."""
+    """Yield (path below root, its state, "") of all entries, a folder before its content. Links are not followed.
+
+    An entry that cannot be read gives (path, None, reason).
+    """
     waiting = [b""]
     while waiting:
         below = waiting.pop()
@@ -62,11 +64,11 @@ def entries(root: bytes) -> Iterator[tuple[bytes, os.stat_result | None, str]]:
 
 
 def begin(state: State, day: int) -> None:
-    """Makes the tree of a day from the folder of its version, and wants all its files. Inside of a transaction."""
+    """Make the tree of a day from the folder of its version, and request its files. Call it within a transaction."""
     folder = source(state.settings, day)
     if state.folder.resolve().is_relative_to(folder):
         problem = f"the days would be made in {cut(folder)}, which is published"
-        raise UserError("release.tree", problem, "make them elsewhere, or publish another folder")
+        raise UserError("release.tree", problem, "choose another folder for the days, or publish another folder")
     db, root = state.db, os.fsencode(folder)
     state.begin(day)
     db.execute("CREATE TEMP TABLE before AS SELECT path FROM night WHERE type = ?", (FILE,))
@@ -89,7 +91,7 @@ def begin(state: State, day: int) -> None:
             except OSError as error:
                 _skip(state, path, os.strerror(error.errno or 0))
         else:
-            _skip(state, path, ODD.get(stat.S_IFMT(found.st_mode), "no file, folder or link"))
+            _skip(state, path, ODD.get(stat.S_IFMT(found.st_mode), "neither file, folder nor link"))
     gone = "SELECT count(*) FROM before WHERE path NOT IN (SELECT path FROM night WHERE type = ?)"
     state.put("removed_files", db.execute(gone, (FILE,)).fetchone()[0])
     db.execute("DROP TABLE before")

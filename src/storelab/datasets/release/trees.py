@@ -1,7 +1,7 @@
-"""Days of a release as plain files, as a publishing tool takes them: what a day changes, and what was there before.
+"""Days of a release as plain files for a publishing tool: the changes of a day, and what was there before.
 
-What goes is marked as the union file system aufs marks it, which takes no root: a file `.wh.NAME` beside it, and in a
-folder that is replaced as a whole a file `.wh..wh..opq`. A file `.cvmfscatalog` asks for a catalog of its own.
+Removals are marked as in the union file system aufs, but without root: a file `.wh.NAME` next to the place of NAME, and
+a file `.wh..wh..opq` in a folder that is replaced as a whole. A file `.cvmfscatalog` asks for a separate catalog.
 May import: `campaign.release`, the other modules of this folder.
 """
 
@@ -21,14 +21,14 @@ from storelab.datasets.release.objects import File, Kept
 from storelab.datasets.release.state import FILE, FOLDER, LINK, Known, State
 
 GONE, REPLACED = ".wh.", ".wh..wh..opq"
-ODD = (b".wh.", b".cvmfsgraft-")  # begins of names that mean something to the tool
+ODD = (b".wh.", b".cvmfsgraft-")  # prefixes of names with a special meaning for the tool
 
 
 class Trees:
-    """The days of a release, one after the other, in a folder on tmpfs.
+    """The consecutive days of a release, in a folder on tmpfs.
 
-    `changed`: what the next publication brings: the whole folder of each night that is not published yet, and marks of
-    what goes. `there`: what the repository holds, as names, types and sizes; files without content take no room.
+    `changed`: the content of the next publication: the whole folder of each night that is not published yet, and marks
+    of removals. `there`: the content of the repository, as names, types and sizes; its files take no space.
     """
 
     def __init__(self, settings: Settings, folder: Path):
@@ -36,15 +36,15 @@ class Trees:
         self.changed, self.there = folder / "changed", folder / "there"
         self.nights: dict[str, int] = {}  # folder of a night -> its day
         self._of: Any = tree if settings.tree else nightly
-        for own in (self.changed, self.there):
-            own.mkdir(parents=True, exist_ok=True)
+        for part in (self.changed, self.there):
+            part.mkdir(parents=True, exist_ok=True)
 
     def add(self, n: int) -> dict[str, int]:
-        """Writes day n, the one behind the last. What was not published before stays to be published with it.
+        """Write day n, which follows the last one. Unpublished earlier days stay and are published with it.
 
-        Returns, as `day.json` of `build.py` has them: new_files and raw_bytes (files with a content that was not there,
-        and their bytes), files (of the night), removed_files; skipped (what is left out). Raises UserError: no such
-        folder of a real tree, a full disk.
+        Return new_files and raw_bytes (files with new content, and their bytes), files (of the night), removed_files,
+        as in `day.json` of `build.py`; skipped (number of entries left out). Raise UserError if the folder of a real
+        tree is missing, or the disk is full.
         """
         try:
             return self._add(n)
@@ -59,7 +59,7 @@ class Trees:
             if (self.there / gone).exists():
                 (self.changed / f"{GONE}{gone}").touch()
         night = self.changed / name
-        shutil.rmtree(night, ignore_errors=True)  # of a day that was not published
+        shutil.rmtree(night, ignore_errors=True)  # of a day that was never published
         night.mkdir()
         if (self.there / name).exists():
             (night / REPLACED).touch()
@@ -75,7 +75,7 @@ class Trees:
             _at(night, path).mkdir()
         written, files = self._due(state, n, night), 0
         for path, kind, size, mode, mtime in state.db.execute(_FILES, (FILE,)):
-            if path not in written:  # as it was on its own day, which its time tells
+            if path not in written:  # its content is that of its own day, which its time gives
                 day = (mtime - nightly.EPOCH) // nightly.DAY_S
                 _put(_at(night, path), self._blocks(File(path, size, kind), day, None))
             _set(_at(night, path), mode, mtime)
@@ -86,25 +86,25 @@ class Trees:
         when = nightly.EPOCH + nightly.DAY_S * n
         self._markers(night, [path for path, *_ in folders], when)
         for path, mode, mtime, _ in reversed(folders):
-            _set(_at(night, path), mode | 0o700, mtime)  # it must be possible to remove it
+            _set(_at(night, path), mode | 0o700, mtime)  # so that it can be removed
         _set(night, 0o755, when)
         with Known(self.folder / "known.sqlite") as known:
             fresh = set(known.add(written.values(), n))
-        own = [size for digest, size in written.values() if digest in fresh]
-        told = {"new_files": len(own), "raw_bytes": sum(own), "files": files}
-        told["removed_files"] = state.get("removed_files", 0)
-        told["skipped"] = state.db.execute("SELECT count(*) FROM skipped").fetchone()[0]
-        return told
+        sizes = [size for digest, size in written.values() if digest in fresh]
+        counts = {"new_files": len(sizes), "raw_bytes": sum(sizes), "files": files}
+        counts["removed_files"] = state.get("removed_files", 0)
+        counts["skipped"] = state.db.execute("SELECT count(*) FROM skipped").fetchone()[0]
+        return counts
 
     def _due(self, state: State, n: int, night: Path) -> dict[bytes, tuple[str, int]]:
-        """Writes the files that are new on day n; path -> (SHA-1 of its content, bytes)."""
+        """Write the files that are new on day n; return (SHA-1 of the content, bytes) by path."""
         source = os.fsencode(tree.source(self.settings, n)) if self.settings.tree else None
         out = {}
         for number, files in state.due():
             kept = []
             for file in files:
                 if _odd(file.path):
-                    kept.append(Kept(file.path, problem="its name means something to the tool"))
+                    kept.append(Kept(file.path, problem="its name has a special meaning for the tool"))
                     continue
                 try:
                     out[file.path] = _put(_at(night, file.path), self._blocks(file, n, source))
@@ -122,7 +122,7 @@ class Trees:
         return objects.blocks(self.settings.seed, file.path, day, KINDS[file.kind].body, file.size)
 
     def _markers(self, night: Path, folders: Iterable[bytes], when: int) -> None:
-        """Folders down to `catalog_depth` get a catalog of their own; so does the night."""
+        """Mark the night, and folders down to `catalog_depth`, for separate catalogs."""
         for path in (b"", *(p for p in folders if p.count(b"/") < self.settings.catalog_depth)):
             marker = _at(night, path) / os.fsdecode(catalogs.MARKER)
             if not marker.exists():
@@ -130,7 +130,7 @@ class Trees:
                 _set(marker, 0o644, when)
 
     def published(self) -> None:
-        """All of `changed` is in the repository now."""
+        """Move all of `changed` to `there`, because it is in the repository now."""
         for entry in sorted(self.changed.iterdir()):
             if entry.name.startswith(GONE):
                 shutil.rmtree(self.there / entry.name.removeprefix(GONE))
@@ -148,7 +148,7 @@ _FILES = "SELECT path, kind, size, mode, mtime FROM night WHERE type = ? ORDER B
 
 
 def _rows(state: State, kind: int) -> list[tuple[bytes, int, int, bytes]]:
-    """(path, mode, time, target) of all folders or links of the night, a folder before what is in it."""
+    """Return (path, mode, time, target) of all folders or links of the night, a folder before its content."""
     found = state.db.execute("SELECT path, mode, mtime, target FROM night WHERE type = ? ORDER BY path", (kind,))
     return [row for row in found.fetchall() if not _odd(row[0])]
 
@@ -158,7 +158,7 @@ def _odd(path: bytes) -> bool:
 
 
 class _Unread(Exception):
-    """A file of a real tree cannot be read: why."""
+    """A file of a real tree that cannot be read; the message has the reason."""
 
 
 def _read(path: bytes) -> Iterator[bytes]:
@@ -173,7 +173,7 @@ def _at(night: Path, path: bytes) -> Path:
 
 
 def _put(path: Path, blocks: Iterator[bytes]) -> tuple[str, int]:
-    """(SHA-1, bytes) of what was written."""
+    """Write the blocks; return their (SHA-1, bytes)."""
     digest, size = hashlib.sha1(), 0
     with open(path, "xb") as out:
         for block in blocks:
@@ -189,7 +189,7 @@ def _set(path: Path, mode: int, mtime: int) -> None:
 
 
 def _hollow(path: Path) -> None:
-    """The file keeps its size and gives its room back."""
+    """Make the file sparse: it keeps its size and frees its space."""
     found = path.lstat()
     if stat.S_ISREG(found.st_mode):
         path.chmod(0o600)

@@ -1,4 +1,4 @@
-"""ROOT files: the generated file, its baskets; decoding and headers without the costly parts of general readers.
+"""ROOT files: the generated file and its baskets; decoding and headers without the costs of general readers.
 
 May import: `readplan`, `core`.
 """

@@ -1,15 +1,15 @@
-"""Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, the ranges they need.
+"""Baskets of a ROOT file: the side-car table, the selections of the sparse-read experiments, and their byte ranges.
 
 May import: numpy, pyarrow, `core`; uproot in functions. The selections follow Arsuaga-Rios et al., "Using S3 cloud
 storage with ROOT and CvmFS", J. Phys. Conf. Ser. 664 (2015) 022001 (by volume: its section on volume; by entries: Table
-2). Volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small files,
-and the last entries of some) have no range: they come with the header, and no read needs further bytes for them. Their
-rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of the entries).
-That size is uncompressed, because the header is packed as a whole. It is their part of the volume, so that branches can
-be ordered; `ranges()`, and so needed bytes, leave them out.
+2). The volume is the sum of the compressed sizes of the free baskets. Baskets embedded in the tree's header (small
+files, and the last entries of some) have no range: they come with the header, so that no read needs further bytes for
+them. Their rows have offset -1, and size and CRC-32 of their content in the unpacked header (values, then offsets of
+the entries). This size is uncompressed, because the header is packed as a whole. It counts in the volume, so that
+branches can be ordered; `ranges()` and the needed bytes leave it out.
 
-A branch is called by its full path (`a/b` where split). Of several with one path, the first in the tree keeps it, the
-others follow as `path#2`, `path#3` …: neither a dictionary of paths nor `tree[path]` tells them apart.
+The name of a branch is its full path (`a/b` if split). If several have one path, the first in the tree keeps it, the
+others are `path#2`, `path#3` …: neither a dictionary of paths nor `tree[path]` distinguishes them.
 """
 
 import itertools
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 
 
 def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Name -> branch of (path, branch) in the order of the tree; no name is given twice."""
+    """Return the branches of (path, branch), in the order of the tree, by unique names."""
     pairs = list(found)
     taken, times, out = {path for path, _ in pairs}, dict[str, int](), dict[str, Any]()
     for path, branch in pairs:
@@ -55,7 +55,7 @@ def by_place(found: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def branches_of(tree: Any) -> dict[str, Any]:
-    """Name -> branch of uproot's TTree, parents before what they hold."""
+    """Return the branches of uproot's TTree by name, parents before their members."""
     return by_place(tree.iteritems(recursive=True, full_paths=True))
 
 
@@ -64,8 +64,8 @@ class Baskets:
     """Baskets of some branches; arrays of shape (n,), ordered by branch, then basket.
 
     names: shape (b,), every branch, even without baskets; branch: index into `names`; entry_start (first),
-    entry_stop (one past the last); offset, size: bytes in the file, key header included (embedded: see above); inside:
-    row -> uproot's basket object, for embedded rows if the tree is at hand.
+    entry_stop (one past the last); offset, size: bytes in the file, including the key header (embedded: see above);
+    inside: uproot's basket objects by row, for embedded rows if the tree is open.
     """
 
     names: list[str]
@@ -79,16 +79,16 @@ class Baskets:
 
     @property
     def embedded(self) -> int:
-        """Number of branches that have entries in the tree's header."""
+        """Return the number of branches that have entries in the tree's header."""
         return len(np.unique(self.branch[self.offset < 0]))
 
     @classmethod
     def from_tree(cls, tree: Any, names: Sequence[str] | None = None) -> "Baskets":
-        """From uproot's branch metadata.
+        """Return the baskets from uproot's branch metadata.
 
-        tree: a TTree, or its branches by `branches_of()`; names: default all. The members are read, not
-        `entry_offsets`, which raises if the baskets do not add up. Embedded baskets that cannot be parsed, or do not
-        add up to the entries that the free ones leave, get no rows.
+        tree: a TTree, or its branches by `branches_of()`; names: default all. It reads the members instead of
+        `entry_offsets`, which raises if the baskets do not add up. Embedded baskets get no rows if they cannot be
+        parsed, or do not add up to the entries that the free ones leave.
         """
         branches = tree if isinstance(tree, dict) else branches_of(tree)
         names = list(branches) if names is None else list(names)
@@ -102,7 +102,7 @@ class Baskets:
             seek, size, entry = (np.asarray(branch.member(m)) for m in ("fBasketSeek", "fBasketBytes", "fBasketEntry"))
             free = seek[: branch.member("fWriteBasket")]
             n = len(free) if free.all() else int((free == 0).argmax())
-            # A file that was not closed properly lacks the last entry number.
+            # A file that was not closed properly does not have the last entry number.
             edges = entry[: n + 1] if len(entry) > n else np.append(entry[:n], branch.member("fEntryNumber"))
             stop, size, seek = edges[1 : n + 1], size[:n], seek[:n]
             if branch.num_entries > (begun := int(edges[n]) if n else 0) and (held := _inside(branch, begun)):
@@ -118,7 +118,7 @@ class Baskets:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "Baskets":
-        """From `basket_table()`; its chunks are combined."""
+        """Return the baskets of a `basket_table()`, whose chunks are combined."""
         column = table["branch"].combine_chunks()
         arrays = [table[k].to_numpy().astype("i8") for k in ("basket", "entry_start", "entry_stop", "offset", "size")]
         return cls(column.dictionary.to_pylist(), column.indices.to_numpy().astype("i8"), *arrays)
@@ -127,7 +127,7 @@ class Baskets:
         return len(self.branch)
 
     def chosen(self, branches: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of these branches, shape (m,), in their order and then by basket; for each row the branch's."""
+        """Return the row numbers of these branches, shape (m,), by branch and basket, and the branch of each row."""
         place = {name: i for i, name in enumerate(branches)}
         code = np.array([place.get(name, -1) for name in self.names])[self.branch]
         rows = np.lexsort((self.basket, code))
@@ -135,28 +135,29 @@ class Baskets:
         return rows, code[rows]
 
     def inside_crc(self, row: int) -> int:
-        """CRC-32 of the header's content of an embedded basket."""
+        """Return the CRC-32 of the content of an embedded basket in the header."""
         return zlib.crc32(_plain(self.inside[row]))
 
 
 def _inside(branch: Any, begun: int) -> list[Any]:
-    """uproot's objects of the embedded baskets with the entries from `begun` on; none if invalid or incomplete."""
+    """Return uproot's objects of the embedded baskets from entry `begun` on; none if invalid or incomplete."""
     try:
         found = [b for b in branch.embedded_baskets if b.num_entries]
-    except Exception:  # noqa: BLE001 - whatever uproot throws at what it cannot parse
+    except Exception:  # noqa: BLE001 - uproot raises many classes if it cannot parse them
         return []
     return found if sum(b.num_entries for b in found) == branch.num_entries - begun else []
 
 
 def _plain(basket: Any) -> np.ndarray:
-    """Values, then offsets, of an embedded basket, shape (n,) uint8."""
+    """Return values, then offsets, of an embedded basket, shape (n,) uint8."""
     offsets = np.empty(0, "<i4") if basket.byte_offsets is None else np.asarray(basket.byte_offsets, "<i4")
     return np.concatenate((np.asarray(basket.data, "u1"), offsets.view("u1")))
 
 
 def basket_table(path: Path, tree: str) -> pa.Table:
-    """One row per basket of a local file: `branch, basket, entry_start, entry_stop, offset, size, crc32` (compressed).
+    """Return one row per basket of a local file.
 
+    Columns: `branch, basket, entry_start, entry_stop, offset, size, crc32`; size and crc32 of the compressed basket.
     Metadata `storelab`: `{"tree", "entries", "branches", "embedded_branches"}`.
     """
     import uproot
@@ -167,10 +168,10 @@ def basket_table(path: Path, tree: str) -> pa.Table:
 
 
 def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
-    """The table of these baskets of a local file, see `basket_table()`."""
+    """Return the table of these baskets of a local file, see `basket_table()`."""
     facts = {"tree": tree, "entries": entries, "branches": len(b.names), "embedded_branches": b.embedded}
     crc = np.empty(len(b), "u4")
-    with path.open("rb") as f:  # in the order of the file; mapping it would count as memory
+    with path.open("rb") as f:  # reads instead of mapping, because a mapped file counts as memory
         for row in np.argsort(b.offset).tolist():
             crc[row] = (
                 b.inside_crc(row)
@@ -190,45 +191,45 @@ def table_of(b: Baskets, path: Path, tree: str, entries: int) -> pa.Table:
 
 
 def facts(table: pa.Table) -> dict[str, Any]:
-    """`{"tree", "entries", "branches", "embedded_branches"}` of a basket table."""
+    """Return `{"tree", "entries", "branches", "embedded_branches"}` of a basket table."""
     return json.loads(table.schema.metadata[b"storelab"])
 
 
 def write(table: pa.Table, path: Path) -> None:
-    """Write the side-car as Parquet, whole or not at all."""
+    """Write the complete side-car or nothing, as Parquet."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", write_statistics=False)
     records.write_atomic(path, sink.getvalue().to_pybytes())
 
 
 def read(path: Path) -> pa.Table:
-    """Read a side-car. Raises OSError (missing) or ValueError (wrong columns)."""
+    """Read a side-car. Raise OSError (missing) or ValueError (wrong columns)."""
     table = records.read_table(path)
     if table.schema != SCHEMA or b"storelab" not in (table.schema.metadata or {}):
-        raise ValueError(f"{path.name} is no table of baskets: its columns are {', '.join(table.schema.names)}")
+        raise ValueError(f"{path.name} is not a table of baskets: its columns are {', '.join(table.schema.names)}")
     return table
 
 
 def _part(n: int, percent: float) -> Fraction:
-    """percent of n, exactly, as the decimal number that was written: 0.1 % of 1000 is 1, not slightly more."""
+    """Return this percentage of n, exactly for the decimal number: 0.1 % of 1000 is 1, not slightly more."""
     if not 0 < percent <= 100:
-        raise ValueError(f"{percent} is no percentage in (0, 100]")
+        raise ValueError(f"{percent} is not a percentage in (0, 100]")
     return n * Fraction(str(percent)) / 100
 
 
 def select_branches(table: pa.Table, volume_percent: float, without: Collection[str] = ()) -> list[str]:
-    """Branches, smallest compressed size first, ties by name, while their volume stays within the percentage.
+    """Return branches by ascending compressed size, then name, while their volume is within the percentage.
 
-    Stops before the branch that would exceed it, but takes at least one. Branches without baskets have no volume and
-    are never taken. Those in `without` are not taken either, and do not count in the whole. Raises ValueError: empty
-    table, percentage out of range.
+    The selection ends before the branch that would exceed it, but has at least one. Branches without baskets have no
+    volume and are never selected. Those in `without` are not selected either, and do not count in the total. Raise
+    ValueError if the table is empty or the percentage out of range.
     """
     grouped = table.group_by("branch").aggregate([("size", "sum")])
     found = zip(grouped["size_sum"].to_pylist(), grouped["branch"].cast(pa.string()).to_pylist(), strict=True)
     sizes = sorted((size, name) for size, name in found if name not in without)
     limit, volume, out = _part(sum(s for s, _ in sizes), volume_percent), 0, []
     if not sizes:
-        raise ValueError("the table has no basket")
+        raise ValueError("the table has no baskets")
     for size, name in sizes:
         volume += size
         if out and volume > limit:
@@ -238,14 +239,14 @@ def select_branches(table: pa.Table, volume_percent: float, without: Collection[
 
 
 def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
-    """Random entries without replacement, ascending, shape (k,) int64: k is the percentage rounded up to whole entries.
+    """Return random entries without replacement, ascending, shape (k,) int64. k: the percentage, rounded up.
 
-    Raises ValueError: empty tree, percentage out of range.
+    Raise ValueError if the tree is empty or the percentage out of range.
     """
     k = max(1, math.ceil(_part(n_entries, percent)))
     if k >= n_entries:
         if n_entries < 1:
-            raise ValueError("the tree has no entry")
+            raise ValueError("the tree has no entries")
         return np.arange(n_entries, dtype="i8")
     return np.array(sorted(random.Random(seed).sample(range(n_entries), k)), dtype="i8")
 
@@ -253,10 +254,11 @@ def select_entries(n_entries: int, percent: float, seed: int) -> np.ndarray:
 def ranges(
     table: pa.Table | Baskets, branches: Sequence[str], entries: np.ndarray | range
 ) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-    """What must be read for these (ascending) entries, an array or a range, of these branches: each free basket once.
+    """Return which bytes must be read for these (ascending) entries of these branches: each free basket once.
 
-    Returns row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes); [(offset, size)] of those
-    rows. Data that several branches share (pages of an RNTuple) is one row, that of the first.
+    entries: an array or a range. Return row numbers, shape (n,), by ascending offset; needed bytes (sum of the sizes);
+    [(offset, size)] of these rows. Data that several branches share (pages of an RNTuple) have one row, that of the
+    first branch.
     """
     b = table if isinstance(table, Baskets) else Baskets.from_table(table)
     rows = _hit(b, branches, entries, b.offset >= 0)
@@ -266,7 +268,7 @@ def ranges(
 
 
 def embedded_rows(b: Baskets, branches: Sequence[str], entries: np.ndarray) -> np.ndarray:
-    """Row numbers, shape (n,), of the embedded baskets that hold these (ascending) entries of these branches."""
+    """Return the rows, shape (n,), of the embedded baskets that have these (ascending) entries of these branches."""
     inside = b.offset < 0
     return _hit(b, branches, entries, inside) if inside.any() else np.empty(0, "i8")
 
@@ -282,9 +284,9 @@ def _hit(b: Baskets, branches: Sequence[str], entries: np.ndarray | range, kind:
 
 
 def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray, np.ndarray]:
-    """Merge ranges (ascending offsets) whose distance is at most `gap` bytes: starts and stops, shape (m,) each.
+    """Merge ranges (ascending offsets) whose distance is at most `gap` bytes; return starts and stops, shape (m,) each.
 
-    The rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes they ask for.
+    It is the rule of uproot's `CoalesceConfig(max_range_gap=gap)`: m GET requests, and the bytes that they ask for.
     """
     if not len(offsets):
         return np.empty(0, "i8"), np.empty(0, "i8")
@@ -294,7 +296,7 @@ def merge(offsets: np.ndarray, sizes: np.ndarray, gap: int) -> tuple[np.ndarray,
 
 
 def by_branch(b: Baskets, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Group row numbers: (branch index, its positions in `rows` by ascending basket) for every branch in `rows`."""
+    """Group rows by branch: yield (branch index, its positions in `rows` by ascending basket) for each branch."""
     order = np.lexsort((b.basket[rows], b.branch[rows]))
     codes = b.branch[rows][order]
     edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1))

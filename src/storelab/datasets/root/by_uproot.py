@@ -1,7 +1,7 @@
-"""Branches of a TTree by uproot's interpretation, from baskets that are there already.
+"""Branches of a TTree by uproot's interpretation, from baskets that are already in memory.
 
-May import: uproot, awkward, numpy, `datasets.root.decode`. For what `decode` has no form for: strings, nested lists,
-objects. Packed numbers, which uproot reads wrongly, are decoded by `decode` here too.
+May import: uproot, awkward, numpy, `datasets.root.decode`. It is used for what has no form in `decode`: strings, nested
+lists, objects. Packed numbers, which uproot reads wrongly, are decoded by `decode` here too.
 """
 
 import threading
@@ -22,20 +22,20 @@ LIBRARIES = Awkward(), NumPy()
 
 
 def how(branch: Any) -> Any:
-    """Return the form of packed numbers, uproot's interpretation of others. Raises what uproot raises."""
+    """Return the form of packed numbers, or uproot's interpretation of others. Raise uproot's errors."""
     return decode.packed_form(branch) or branch.interpretation
 
 
 def interpret(branch: Any, found: list[Any], edges: np.ndarray) -> Any:
     """Return all entries of these baskets (uproot's, end to end at `edges`): numpy for numbers, awkward for others.
 
-    Raises decode.Broken where a basket gives another number of entries than it says.
+    Raise decode.Broken if a basket has another number of entries than it declares.
     """
     if form := decode.packed_form(branch):
         return _packed(form, found)
     how, options, arrays = branch.interpretation, {"ak_add_doc": False}, {}
     library = LIBRARIES[isinstance(how, uproot.AsDtype) and not isinstance(how, uproot.AsStridedObjects)]
-    # For objects: there uproot keeps what it found out in the first basket.
+    # For objects, where uproot keeps what it learned from the first basket.
     context = {**branch.context, "forth": threading.local()}
     for i, b in enumerate(found):
         arrays[i] = how.basket_array(b.data, b.byte_offsets, b, branch, context, b.member("fKeylen"), library, options)
@@ -51,26 +51,26 @@ def _packed(form: decode.Form, found: list[Any]) -> Any:
 
 
 def basket(branch: Any, number: int, data: np.ndarray) -> Any:
-    """uproot's basket object of these bytes, shape (n,) uint8."""
+    """Return uproot's basket object of these bytes, shape (n,) uint8."""
     file = branch.file
     return Model_TBasket.read(Chunk.wrap(file.source, data), Cursor(0), {"basket_num": number}, file, file, branch)
 
 
 class Decoder:
-    """`foreign` of `datasets.root.reader.SelectionReader`: decodes branches that have no form there, by uproot."""
+    """The `foreign` of `datasets.root.reader.SelectionReader`: it decodes branches without a form by uproot."""
 
     def __init__(self, branches: Mapping[str, Any]):
         self.branches = branches
 
     def unpack(self, name: str, numbers: list[int], parts: list[Any]) -> list[Any]:
-        """uproot's objects of baskets, decompressed; those in the tree's header are objects already."""
+        """Return uproot's objects of decompressed baskets; those in the tree's header are objects already."""
         branch = self.branches[name]
         return [basket(branch, n, p) if isinstance(p, np.ndarray) else p for n, p in zip(numbers, parts, strict=True)]
 
     def __call__(
         self, name: str, numbers: list[int], parts: list[Any], held: list[int], wanted: list[np.ndarray]
     ) -> Any:
-        """The array of the wanted entries; parts: bytes of the baskets, or what `unpack()` made of them."""
+        """Return the array of the wanted entries. parts: bytes of the baskets, or the result of `unpack()`."""
         edges = np.concatenate(([0], np.cumsum(held)))
         places = np.concatenate([at + w for at, w in zip(edges[:-1], wanted, strict=True)])
         return self.array(name, self.unpack(name, numbers, parts), edges)[places]

@@ -1,8 +1,8 @@
-"""Decodes baskets of a TTree to arrays of the wanted entries, without an object per basket.
+"""Decode baskets of a TTree to arrays of the wanted entries, without an object per basket.
 
 May import: numpy, cramjam, xxhash. The layout of a basket is that of uproot's `models/TBasket.py` and ROOT's `TBasket`:
-a key, compressed blocks of at most 16 MB, and in these the values, then, for branches of varying length, where each
-entry begins. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded here; tests compare them with
+a key, then compressed blocks of at most 16 MB. They have the values and, for branches of varying length, the offset of
+each entry. Branches of plain numbers (`Flat`) and lists of them (`Lists`) are decoded here. Tests compare them with
 uproot's arrays, and packed ones (`Packed`) with ROOT's values. All other branches are left to uproot.
 """
 
@@ -22,11 +22,11 @@ import xxhash
 _KEY = struct.Struct(">iHiIHH")  # fNbytes, version, fObjlen, fDatime, fKeylen, fCycle
 _END = struct.Struct(">Hiiii")  # version, fBufferSize, fNevBufSize, fNevBuf, fLast: before the last byte of the key
 _SWAPPED = np.dtype(">i4")
-_LARGE = 1000  # versions of keys above it have places of 8 bytes
+_LARGE = 1000  # keys with a higher version have 8-byte positions
 
 
 class Broken(ValueError):
-    """The bytes are no basket, or not one of this branch."""
+    """The bytes are not a basket, or not one of this branch."""
 
     kind = "BrokenBasket"  # the error class of records
 
@@ -43,8 +43,8 @@ class Content(NamedTuple):
 class Packed:
     """How ROOT stores values of Float16_t (`native` f4) and Double32_t (f8).
 
-    With a factor: as whole numbers, value = number / factor + low. With bits: a byte of exponent, then the sign and a
-    mantissa of this number of bits. Else: as float32.
+    With a factor: as integers, value = number / factor + low. With bits: a byte of exponent, then the sign and a
+    mantissa of this number of bits. Otherwise as float32.
     """
 
     native: str
@@ -71,7 +71,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Flat:
-    """Branch with one number, or one array of fixed shape, per entry."""
+    """A branch with one number, or one array of fixed shape, per entry."""
 
     dtype: np.dtype  # as in the file: big-endian, shape included
     packed: Packed | None = None
@@ -80,7 +80,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class Lists:
-    """Branch with a list of numbers per entry, after `header` bytes that are no values."""
+    """A branch with a list of numbers per entry, after `header` bytes that are not values."""
 
     dtype: np.dtype
     header: int = 0
@@ -92,15 +92,15 @@ Form = Flat | Lists
 
 
 def form_of_branch(branch: Any) -> Form | None:
-    """Return how to decode an uproot branch; None: only uproot can. Raises Broken, and what uproot raises."""
+    """Return how to decode an uproot branch; None if only uproot can. Raise Broken, and uproot's errors."""
     return packed_form(branch) or form_of(branch.interpretation)
 
 
 def packed_form(branch: Any) -> Form | None:
     """Return the form of a branch of Float16_t or Double32_t, None for other branches.
 
-    uproot 5.7.7 takes dimensions for ranges, reads bit counts from 15 on as they stand (ROOT ignores them), and fails
-    for arrays of Float16_t. Raises Broken.
+    uproot 5.7.7 mistakes dimensions for ranges, uses bit counts from 15 on (which ROOT ignores), and fails for arrays
+    of Float16_t. Raise Broken.
     """
     leaves = branch.member("fLeaves")
     if len(leaves) != 1 or branch.branches:
@@ -111,7 +111,7 @@ def packed_form(branch: Any) -> Form | None:
         if native is None:
             return None
         if branch.streamer is None:
-            raise Broken("how its Float16_t or Double32_t is packed is in a class description that the file lacks")
+            raise Broken("the file has no class description, which says how its Float16_t or Double32_t is packed")
         packed = packing(native, str(branch.streamer.title))
     elif leaf.classname in _PACKED_LEAVES:
         name, _, kind = name.partition("/")
@@ -136,23 +136,23 @@ _PACKED_TYPES = {19: "f4", 39: "f4", 9: "f8", 29: "f8"}  # of members: kFloat16,
 def packing(native: str, title: str) -> Packed:
     """Return how ROOT packs by `[low, high, bits]` in a title: the rules of `GetRange` in its TStreamerElement.cxx.
 
-    The first bracket may be a dimension. Low before high is a range; else fewer than 15 bits are those of the mantissa.
-    Without that, Float16_t has 12 bits and Double32_t is a float32.
+    The first bracket may be a dimension. If low is less than high, it is a range; otherwise fewer than 15 bits are
+    those of the mantissa. Without either, Float16_t has 12 bits and Double32_t is a float32.
     """
     whole = Packed(native, bits=12 if native == "f4" else 0)
     found = next((t.split(",") for t in re.findall(r"\[([^\]]*)\]", title)[:2] if "," in t), None)
     if found is None:
         return whole
     low, high, bits = _bound(found[0]), _bound(found[1]), 32
-    if len(found) > 2 and (told := re.match(r"\s*([+-]?\d+)", found[2])):
-        bits = int(told[1]) if 2 <= int(told[1]) <= 32 else 32
+    if len(found) > 2 and (number := re.match(r"\s*([+-]?\d+)", found[2])):
+        bits = int(number[1]) if 2 <= int(number[1]) <= 32 else 32
     if low < high:
         return Packed(native, (2.0**bits if bits < 32 else 2.0**32 - 1) / (high - low), low)
     return Packed(native, bits=bits) if bits < 15 else whole
 
 
 def _bound(text: str) -> float:
-    """Return a limit of a range: a number, or pi with what ROOT knows of it."""
+    """Return a limit of a range: a number, or one of the multiples of pi that ROOT knows."""
     text = text.lower().replace(" ", "")
     if "pi" in text:
         times = ((("2pi", "2*pi", "twopi"), 2.0), (("pi/2",), 0.5), (("pi/4",), 0.25), (("pi",), 1.0))
@@ -163,7 +163,7 @@ def _bound(text: str) -> float:
 
 
 def form_of(interpretation: Any) -> Form | None:
-    """How to decode a branch with this uproot interpretation; None: only uproot can."""
+    """Return how to decode a branch with this uproot interpretation; None if only uproot can."""
     from uproot.interpretation.jagged import AsJagged
     from uproot.interpretation.numerical import AsDtype
 
@@ -175,73 +175,73 @@ def form_of(interpretation: Any) -> Form | None:
 
 
 def _plain(how: Any) -> bool:
-    """Numbers that need no conversion except the order of their bytes."""
+    """Return whether the numbers need no conversion except of their byte order."""
     return how.from_dtype.names is None and how.to_dtype == how.from_dtype.newbyteorder("=")
 
 
 def place_of(data: np.ndarray) -> int:
-    """Where a basket's bytes, shape (n,) uint8, say that they lie in the file. Raises Broken."""
+    """Return the position in the file that a basket's bytes, shape (n,) uint8, declare. Raise Broken."""
     if len(data) < _KEY.size + 8:
-        raise Broken(f"{len(data)} bytes are no basket")
+        raise Broken(f"{len(data)} bytes are not a basket")
     return struct.unpack_from(">q" if data[4:6].view(">u2")[0] > _LARGE else ">i", data, _KEY.size)[0]
 
 
 def unpack(data: np.ndarray) -> Content:
-    """The content of a basket's bytes as they are in the file, shape (n,) uint8. Raises Broken, and codec errors."""
+    """Return the content of a basket's bytes in the file, shape (n,) uint8. Raise Broken, and errors of codecs."""
     if len(data) < _KEY.size:
-        raise Broken(f"{len(data)} bytes are no basket")
+        raise Broken(f"{len(data)} bytes are not a basket")
     view = memoryview(data)
     total, _, size, _, key, _ = _KEY.unpack_from(view)
     if total != len(view) or not _KEY.size + _END.size < key < total:
-        raise Broken(f"a basket of {len(view)} bytes says that it has {total}, {key} of them its key")
+        raise Broken(f"a basket of {len(view)} bytes declares {total} bytes and a key of {key}")
     _, _, _, entries, last = _END.unpack_from(view, key - _END.size - 1)
     whole = data[key:] if total - key == size else decompress(view[key:], size)
     border = last - key
     if not 0 <= border <= size or entries < 0:
-        raise Broken(f"a basket of {size} bytes says that its values end at {border}")
+        raise Broken(f"a basket of {size} bytes declares that its values end at {border}")
     if border == size:
         return Content(whole, None, entries)
-    told = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)  # how many, then each, then the end
-    offsets = told[1:] - key
+    offsets_area = whole[border : border + 4 * (len(whole[border:]) // 4)].view(_SWAPPED)  # number, offsets, end
+    offsets = offsets_area[1:] - key
     if len(offsets) < entries + 1:
-        raise Broken(f"a basket of {entries} entries tells where {len(offsets)} begin")
-    if told[0] != entries + 1:
-        raise Broken(f"a basket of {entries} entries says that it tells where {told[0] - 1} begin")
+        raise Broken(f"a basket of {entries} entries has {len(offsets)} offsets")
+    if offsets_area[0] != entries + 1:
+        raise Broken(f"a basket of {entries} entries declares {offsets_area[0] - 1} offsets")
     offsets[entries] = border
     return Content(whole[:border], offsets[: entries + 1], entries)
 
 
 def embedded(basket: Any) -> Content:
-    """The content of a basket that uproot found in the tree's header."""
+    """Return the content of a basket that uproot found in the tree's header."""
     offsets = basket.byte_offsets
     return Content(basket.data, None if offsets is None else offsets.astype("i4", copy=False), basket.num_entries)
 
 
 def decompress(view: memoryview, size: int) -> np.ndarray:
-    """Unpacked bytes, shape (size,) uint8, of successive blocks: 9 bytes of header (ROOT's `RZip`), packed bytes."""
+    """Return the unpacked bytes, shape (size,) uint8, of blocks with a 9-byte header (ROOT's `RZip`)."""
     out = np.empty(size, np.uint8)
     at = filled = 0
     while filled < size:
         if at + 9 > len(view):
-            raise Broken(f"{size - filled} of {size} bytes are missing behind the last block")
+            raise Broken(f"{size - filled} of {size} bytes are missing after the last block")
         method = bytes(view[at : at + 2])
         packed = view[at + 3] | view[at + 4] << 8 | view[at + 5] << 16
         unpacked = view[at + 6] | view[at + 7] << 8 | view[at + 8] << 16
         block, target = view[at + 9 : at + 9 + packed], out[filled : filled + unpacked]
         if len(block) != packed or len(target) != unpacked:
-            raise Broken(f"a block of {packed} bytes that gives {unpacked} does not fit")
+            raise Broken(f"a block of {packed} bytes that unpacks to {unpacked} does not fit")
         if method not in _METHODS:
             known = ", ".join(m.decode() for m in _METHODS)
-            raise Broken(f"a block is packed by {method!r}{_OLD.get(method, '')}: known are {known}")
+            raise Broken(f"a block is packed by {method!r}{_OLD.get(method, '')}; the known methods are {known}")
         if (got := _METHODS[method](block, target)) != unpacked:
-            raise Broken(f"a block gives {got} bytes and not {unpacked}")
+            raise Broken(f"a block unpacks to {got} bytes instead of {unpacked}")
         at, filled = at + 9 + packed, filled + unpacked
     return out
 
 
 def _lz4(block: memoryview, target: np.ndarray) -> int:
     if xxhash.xxh64_intdigest(block[8:]) != int.from_bytes(block[:8], "big"):
-        raise Broken("the checksum of a block packed by LZ4 is another")
+        raise Broken("the checksum of a block packed by LZ4 is wrong")
     return cramjam.lz4.decompress_block_into(block[8:], target, output_len=len(target))
 
 
@@ -261,11 +261,11 @@ _METHODS: dict[bytes, Callable[[memoryview, np.ndarray], int]] = {
 
 
 def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray | range]) -> Any:
-    """The wanted entries of baskets of one branch, unpacked, in native byte order.
+    """Return the wanted entries of unpacked baskets of one branch, in native byte order.
 
-    For `Flat` an array, shape (n, …); for `Lists` (offsets, values), shapes (n + 1,) int64 and (m, …). wanted: for each
-    basket the entries to take, counted from its first, ascending: a range, or shape (k,) int. Raises Broken if values
-    do not fit the form.
+    For `Flat`, it is an array, shape (n, …); for `Lists` (offsets, values), shapes (n + 1,) int64 and (m, …). wanted:
+    for each basket the entries to take, counted from its first, ascending: a range, or shape (k,) int. Raise Broken if
+    values do not fit the form.
     """
     dtype, shape = (form.dtype.base, form.dtype.shape) if form.dtype.subdtype else (form.dtype, ())
     width = form.dtype.itemsize
@@ -277,7 +277,7 @@ def take(form: Form, contents: Sequence[Content], wanted: Sequence[np.ndarray | 
     counts, parts = [], []
     for content, entries in zip(contents, wanted, strict=True):
         if content.offsets is None:
-            raise Broken("a branch of lists has a basket that does not tell where its entries begin")
+            raise Broken("a branch of lists has a basket without the offsets of its entries")
         begins, ends = content.offsets[:-1][_at(entries)] + form.header, content.offsets[1:][_at(entries)]
         held = ends - begins
         if (held < 0).any() or (held % width).any():

@@ -1,17 +1,17 @@
 """An ATLAS-like ROOT file: one TTree with thousands of small branches, jagged collections, a heavy tail of sizes.
 
 May import: numpy, `core`; uproot, awkward in functions. The layout follows the file of J. Phys. Conf. Ser. 664 022001:
-one `extend()` makes one basket per branch, all side by side, that is one cluster. `docs/sparse-reads.md` says what the
-file is and what it is not. Same seed, same versions of uproot and the codec: same bytes.
+one `extend()` makes one basket per branch, all next to each other; this is one cluster. `docs/sparse-reads.md` explains
+the file and its limits. The same seed and the same versions of uproot and the codec give the same bytes.
 
-`reproducible()` patches what uproot 5.7.7 needs to write large and reproducible files, for the length of a `with`:
+`reproducible()` patches uproot 5.7.7 within a `with` block, so that it can write large and reproducible files:
 1. `Tree._build_out` sums over its whole growing output several times per branch: O(branches^2), minutes at 6000
-   branches. Its source is rewritten to use a list that keeps the totals; the bytes written are the same (a test
-   compares them). 5.7.7 is the newest uproot (November 2026): the method is one of 400 lines, and the list a local name
-   in it, so neither a subclass nor a hook reaches it. A newer uproot whose source differs is refused; the patch goes
-   when uproot sums no more than once.
+   branches. Its source is rewritten to use a list that keeps the totals; the written bytes are the same (a test
+   compares them). 5.7.7 is the newest uproot (November 2026). The method has 400 lines and the list is local to it,
+   so neither a subclass nor a hook can change it. A newer uproot with other source is refused. The patch can be removed
+   when uproot sums at most once.
 2. A file differs from run to run in its UUID and in the times of its keys: both become constants.
-Not for use from several threads: the patches are seen by the whole process.
+The patches change the whole process, so they must not be used from several threads.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from storelab.core.model import derive_seed
 UUID = uuid.UUID(int=0x73746F72656C6162)
 TIME = datetime.datetime(2015, 4, 13, 9, 0, 0)  # uproot stores naive local times
 TREE = "CollectionTree"
-BASENAME = "storelab.root"  # uproot writes it into the file: constant, whatever the caller's path
+BASENAME = "storelab.root"  # uproot writes it into the file: a constant, so that the path does not change the bytes
 CODECS = ("zstd", "lz4", "zlib")
 CONTAINERS = (
     "AnalysisJetsAuxDyn",
@@ -110,7 +110,7 @@ class _Clock(datetime.datetime):
 
 
 class _DateTime:
-    """Stands in for the module `datetime` in uproot's writing modules; all but the clock passes through."""
+    """A replacement of the module `datetime` in uproot's writing modules; only the clock differs."""
 
     datetime = _Clock
 
@@ -119,7 +119,7 @@ class _DateTime:
 
 
 def linear_build_out() -> Callable[..., Any]:
-    """`Tree._build_out` with the running totals. Raises RuntimeError where uproot's source is another one."""
+    """Return `Tree._build_out` with running totals. Raise RuntimeError if uproot's source is different."""
     import uproot.writing._cascadetree as module
 
     source = textwrap.dedent(inspect.getsource(module.Tree._build_out))
@@ -139,7 +139,7 @@ def linear_build_out() -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def reproducible(linear: bool = True) -> Iterator[Callable[[], uuid.UUID]]:
-    """Patch uproot's writer; yields the `uuid_function` for `uproot.recreate`. Restores all, after errors too."""
+    """Patch uproot's writer; provide the `uuid_function` for `uproot.recreate`. Restore all, after errors too."""
     import uproot.writing._cascade
     import uproot.writing._cascadetree
     import uproot.writing.writable
@@ -162,12 +162,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of a file. `bytes_per_entry`: content wanted per entry, over all branches, before compression.
+    """Size of a file. `bytes_per_entry`: content per entry before compression, over all branches.
 
-    sigma: width of the log-normal of branch sizes; cap: largest wanted branch over the median one (the real ATLAS files
-    that we looked at have 117 to 399); collection: members that share one counter; named: whether branches have names
-    like those of ATLAS files, not numbers; slots: places for baskets in the header of each branch, at least one more
-    than clusters (0: exactly that).
+    sigma: width of the log-normal of branch sizes; cap: largest branch over the median one (117 to 399 in real ATLAS
+    files); collection: members that share one counter; named: branches have names like those of ATLAS files, instead of
+    numbers; slots: places for baskets in the header of each branch, at least one more than clusters (0: exactly that).
     """
 
     entries: int
@@ -186,7 +185,7 @@ class Scale:
 
 
 # L is the file of the paper: 11918 entries in 23 clusters. Its `bytes_per_entry` and `slots` are chosen so that a
-# cluster takes the 32.56 MB and opening the 9.5 MB that the paper's Table 2 implies (docs/sparse-reads.md).
+# cluster has the 32.56 MB and opening reads the 9.5 MB that the paper's Table 2 implies (docs/sparse-reads.md).
 SCALES = {
     "S": Scale(entries=1000, branches=500, clusters=4, bytes_per_entry=6000.0),
     "M": Scale(entries=4000, branches=2000, clusters=8, bytes_per_entry=20_000.0, named=True),
@@ -196,10 +195,10 @@ SCALES = {
 
 @dataclass(frozen=True)
 class Flat:
-    """A branch of one number per entry."""
+    """A branch with one number per entry."""
 
     name: str
-    type: str  # of numpy
+    type: str  # dtype of numpy
     branches = 1
 
 
@@ -221,14 +220,14 @@ class Collection:
 
 
 def most_bytes(scale: str) -> int:
-    """Upper estimate of the bytes of a file of this scale, whatever the codec."""
+    """Return an upper estimate of the bytes of a file of this scale, for any codec."""
     size = SCALES[scale]
     header = size.branches * (1000 + 20 * max(size.slots, size.clusters))
     return int(1.7 * size.entries * size.bytes_per_entry) + 2 * header
 
 
 def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
-    """Branch names, kinds and multiplicities by size, shuffled: otherwise small branches would be side by side."""
+    """Return names, kinds and multiplicities of branches by size, shuffled so that small ones are not neighbours."""
     import numpy as np
 
     rng = np.random.Generator(np.random.PCG64(derive_seed(seed, "layout")))
@@ -246,7 +245,7 @@ def layout(scale: Scale, seed: int) -> list[Flat | Collection]:
 
 
 def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
-    """Names by number: of a flat branch, a collection, a member of one."""
+    """Return functions from numbers to names: of a flat branch, a collection, and a member of a collection."""
     if not scale.named:
         return (lambda i: f"v{i:04d}"), (lambda n: f"c{n:03d}"), (lambda i: f"v{i:04d}")
 
@@ -260,7 +259,7 @@ def _names(scale: Scale) -> tuple[Callable[[int], str], ...]:
 
 
 class Pools:
-    """Content drawn once, then sliced at pseudo-random offsets: cheap, and it compresses like detector data."""
+    """Random content, drawn once and sliced at pseudo-random offsets: fast, and it compresses like detector data."""
 
     SIZE = 1 << 20
 
@@ -277,14 +276,14 @@ class Pools:
         }
 
     def take(self, dtype: str, n: int) -> "np.ndarray":
-        """`n` values, shape (n,); n may exceed the pool."""
+        """Return `n` values, shape (n,); n may exceed the pool."""
         pool = self.pools[dtype]
         begin = int(self.rng.integers(0, self.SIZE))
         return pool.take(range(begin, begin + n), mode="wrap") if begin + n > self.SIZE else pool[begin : begin + n]
 
 
 def clusters(scale: Scale, plan: list[Flat | Collection], seed: int) -> Iterator[dict[str, Any]]:
-    """One mapping of branch or collection name to array per cluster: numpy (n,) or awkward lists of records."""
+    """Yield for each cluster the array of each branch or collection: numpy (n,) or awkward lists of records."""
     import awkward as ak
     import numpy as np
 
@@ -305,7 +304,7 @@ def clusters(scale: Scale, plan: list[Flat | Collection], seed: int) -> Iterator
 
 
 def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
-    """The values of one branch or collection of a cluster, for the checksum of the content."""
+    """Yield the values of one branch or collection of a cluster, for the checksum of the content."""
     if isinstance(item, Collection):
         inner = array.layout
         yield inner.offsets.data.tobytes()
@@ -315,15 +314,15 @@ def _content_bytes(item: Flat | Collection, array: Any) -> Iterator[bytes]:
 
 
 def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
-    """Write the file to `path` (whole or not at all; streaming, one cluster in memory) and return its facts.
+    """Write the complete file or nothing to `path`, with one cluster in memory, and return its facts.
 
-    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (counters included),
+    codec: one of CODECS, at level 1. Facts: `tree`, `scale`, `seed`, `entries`, `branches` (including counters),
     `clusters`, `bytes`, `sha256` of the file, `content_sha256` of the values (the same for all codecs and their
-    versions), `compression`, `uproot`. Raises UserError for an unknown scale or codec.
+    versions), `compression`, `uproot`. Raise UserError for an unknown scale or codec.
     """
     for name, value, known in (("scale", scale, SCALES), ("codec", codec, CODECS)):
         if value not in known:
-            raise UserError(name, f"no {name} {value!r} of the ROOT file", f"one of: {', '.join(known)}")
+            raise UserError(name, f"the ROOT file has no {name} {value!r}", f"one of: {', '.join(known)}")
     import uproot
 
     size = SCALES[scale]
@@ -341,7 +340,7 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
             tree = out.mktree(
                 TREE, {i.name: i.type for i in plan}, initial_basket_capacity=max(size.slots, size.clusters + 1)
             )
-            # ROOT sees the clusters only by this number. uproot has no public way to set it (a test reads it back).
+            # ROOT recognises clusters only by this number. uproot cannot set it publicly (a test reads it back).
             tree._cascading._metadata["fAutoFlush"] = size.cluster_entries
             for cluster in clusters(size, plan, seed):
                 tree.extend(cluster)
@@ -372,7 +371,8 @@ def generate(path: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str
 def generate_with_side_car(path: Path, side_car: Path, scale: str, seed: int, codec: str = "zstd") -> dict[str, Any]:
     """Write the file to `path` and the table of its baskets to `side_car`; return the entry `root` of the manifest.
 
-    These are the facts of `generate()` and `sidecar`, the name of the table's file, which must be beside the manifest.
+    The entry has the facts of `generate()` and `sidecar`, the file name of the table, which must be in the manifest's
+    folder.
     """
     from storelab.datasets.root import baskets
 

@@ -1,9 +1,9 @@
 """RNTuples: their pages as rows like those of baskets, and the arrays of a selection from fetched pages.
 
 The unit of reading is uproot's: all pages of a field in a cluster. A field is a top-level one, with everything below
-it; columns that several fields share (the offsets of a collection) are pages of each. Layout: ROOT's "RNTuple Binary
-Format Specification" 1.0, whose metadata uproot reads. Behind a page lies its checksum (XXH3, 64 bits, of the bytes as
-stored), unless the writer was told to leave it out; uproot does not look at it. May import: numpy, xxhash,
+it. A column that several fields share (the offsets of a collection) gives pages to each of them. Layout: ROOT's
+"RNTuple Binary Format Specification" 1.0, whose metadata uproot reads. After each page there is its checksum (XXH3, 64
+bits, of the stored bytes), unless the writer left it out; uproot does not check it. May import: numpy, xxhash,
 `datasets.root.{baskets,decode,header,reader}`, `core`; uproot in functions.
 """
 
@@ -22,16 +22,16 @@ from storelab.datasets.root import baskets, decode
 from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, Spent
 
-SUM_BYTES = 8  # behind a page
+SUM_BYTES = 8  # checksum after a page
 
 
 @dataclass
 class Pages:
     """Pages of some fields of an open RNTuple.
 
-    layout: rows in the order of the fields, their clusters, their columns; the entries of a row are those of its
-    cluster; its number (`basket`) counts over the field; its size includes the checksum. unpacked: bytes of each page
-    when unpacked; summed: whether it has a checksum, shape (n,). unreadable: field -> reason.
+    layout: rows in the order of fields, clusters and columns. The entries of a row are those of its cluster; its number
+    (`basket`) counts within the field; its size includes the checksum. unpacked: bytes of each page when unpacked;
+    summed: whether it has a checksum, shape (n,). unreadable: reasons by field.
     """
 
     tuple: Any
@@ -42,7 +42,7 @@ class Pages:
 
     @classmethod
     def of(cls, ntuple: Any, names: Sequence[str] | None = None) -> "Pages":
-        """names: top-level fields; default: all. Raises decode.Broken for a damaged list of pages."""
+        """Return the pages of these top-level fields (default: all). Raises decode.Broken."""
         _read_lists(ntuple)
         _find_fields_below(ntuple)
         fields = {f.name: f for f in ntuple.fields}
@@ -51,7 +51,7 @@ class Pages:
         for i, name in enumerate(names):
             try:
                 columns = _columns(fields[name])
-            except Exception as error:  # noqa: BLE001 - whatever uproot throws at a field that it cannot interpret
+            except Exception as error:  # noqa: BLE001 - uproot raises many classes for fields that it cannot interpret
                 unreadable[name] = said(error)
                 continue
             number = 0
@@ -68,22 +68,24 @@ class Pages:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Top-level fields by name."""
+        """Return the top-level fields by name."""
         return {field.name: field for field in self.tuple.fields}
 
     def stored(self, row: int, data: np.ndarray) -> np.ndarray:
-        """The bytes of a page without its checksum. Raises decode.Broken if that is another."""
+        """Return the bytes of a page without its checksum. Raise decode.Broken if the checksum is wrong."""
         if not self.summed[row]:
             return data
-        page, told = data[:-SUM_BYTES], int.from_bytes(bytes(data[-SUM_BYTES:]), "little")
-        if xxhash.xxh3_64_intdigest(page) != told:
+        page, checksum = data[:-SUM_BYTES], int.from_bytes(bytes(data[-SUM_BYTES:]), "little")
+        if xxhash.xxh3_64_intdigest(page) != checksum:
             at = int(self.layout.offset[row])
-            raise decode.Broken(f"the page at {at} is damaged: its checksum (XXH3) is another")
+            raise decode.Broken(f"the page at {at} is damaged: its checksum (XXH3) is wrong")
         return page
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
-        """Unpacked pages by their offset in the file, their checksums compared. Raises decode.Broken, and codec
-        errors."""
+        """Return the unpacked pages by their offset in the file, with checked checksums.
+
+        Raise decode.Broken, and errors of codecs.
+        """
         out = {}
         for row, part in zip(rows.tolist(), data, strict=True):
             page, size = self.stored(row, part), int(self.unpacked[row])
@@ -93,13 +95,13 @@ class Pages:
     def arrays(
         self, names: Sequence[str], unpacked: dict[int, np.ndarray], entries: np.ndarray | range
     ) -> Iterator[tuple[str, Any]]:
-        """(field, awkward array) of the wanted (ascending) entries, one cluster at a time, made by uproot.
+        """Yield (field, awkward array) of the wanted (ascending) entries, one cluster at a time, by uproot.
 
-        A range of entries takes no memory: pages that are merged make 100 million entries of a file of 2 kB.
-        Raises decode.Broken if uproot asks for a page that is not there.
+        A range of entries needs no memory: with merged pages, a file of 2 kB may have 100 million entries.
+        Raise decode.Broken if uproot asks for a page that is missing.
         """
         whole = self.tuple
-        int(whole.num_entries)  # uproot counts the clusters once: let it see all of them
+        int(whole.num_entries)  # uproot counts the clusters only once, so it must do so before they are restricted
         summaries, links = whole.cluster_summaries, whole.page_link_list
         whole.read_locator = partial(_fetched, whole.file.source, unpacked)
         try:
@@ -108,7 +110,7 @@ class Pages:
                 wanted = _within(entries, first, held)
                 if not len(wanted):
                     continue
-                # uproot also reads the cluster after the last entry if that ends a cluster: let it see this one only.
+                # uproot also reads the cluster after the last entry if that ends a cluster, so show it only this one.
                 whole._cluster_summaries, whole._page_link_list = [cluster], [pages]
                 for name in names:
                     array = self.fields[name].array(entry_start=first, entry_stop=first + held, array_cache=None)
@@ -119,15 +121,14 @@ class Pages:
 
 
 def _within(entries: np.ndarray | range, first: int, held: int) -> np.ndarray | range:
-    """Return those of the entries that a cluster has, counted from its first."""
+    """Return the entries in a cluster, counted from its first entry."""
     if isinstance(entries, range):
         return range(max(entries.start - first, 0), min(entries.stop - first, held))
     return entries[(entries >= first) & (entries < first + held)] - first
 
 
 def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int) -> tuple[Any, Any]:
-    """Like uproot's `read_locator`, from the pages that were fetched: (chunk of the unpacked page, cursor at its
-    begin)."""
+    """Return (chunk of the unpacked page, cursor at its begin), like uproot's `read_locator`, from fetched pages."""
     from uproot.source.chunk import Chunk
     from uproot.source.cursor import Cursor
 
@@ -139,7 +140,7 @@ def _fetched(source: Any, unpacked: dict[int, np.ndarray], place: Any, size: int
 
 
 def _read_lists(ntuple: Any) -> None:
-    """Read the lists of pages as uproot would at first need, and compare their checksums, which uproot does not."""
+    """Read the lists of pages as uproot would when it needs them, and check their checksums, which uproot does not."""
     from uproot.models.RNTuple import PageLink
 
     lists = []
@@ -148,15 +149,15 @@ def _read_lists(ntuple: Any) -> None:
         chunk, cursor = ntuple.read_locator(link.locator, link.env_uncomp_size)
         raw = chunk.get(cursor.index, cursor.index + link.env_uncomp_size, cursor, {})
         if xxhash.xxh3_64_intdigest(raw[:-SUM_BYTES]) != int.from_bytes(bytes(raw[-SUM_BYTES:]), "little"):
-            raise decode.Broken(f"the list of pages at {int(link.locator.offset)} is damaged: its checksum is another")
+            raise decode.Broken(f"the list of pages at {int(link.locator.offset)} is damaged: its checksum is wrong")
         lists.append(PageLink().read(chunk, cursor, {}))
     ntuple._page_list_envelopes = lists
 
 
 def _find_fields_below(ntuple: Any) -> None:
-    """Give each field the fields directly below it, in one pass: uproot would look through all fields for each of them.
+    """Give each field the fields directly below it, in one pass: uproot would search all fields for each of them.
 
-    Those below an anonymous field stand for it, as in `uproot.behaviors.RNTuple.HasFields.fields`.
+    Fields below an anonymous field replace it, as in `uproot.behaviors.RNTuple.HasFields.fields`.
     """
     below: dict[int, list[int]] = {}
     for i, record in enumerate(ntuple.field_records):
@@ -175,13 +176,13 @@ def _find_fields_below(ntuple: Any) -> None:
 
 
 def _columns(field: Any) -> list[int]:
-    """Numbers of the columns that uproot reads for a field."""
+    """Return the numbers of the columns that uproot reads for a field."""
     form, _ = field.to_akform()
     return sorted({int(n) for n in re.findall(r'"column-(\d+)', form.to_json())})
 
 
 def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, int]]:
-    """(page, bits per element) of these columns in a cluster; if a column has another form there, that one's."""
+    """Yield (page, bits per element) of these columns in a cluster, in the form that a column has there."""
     for number in columns:
         if number < len(links) and links[number].suppressed:
             others = ntuple._column_records_dict[ntuple.column_records[number].field_id]
@@ -192,7 +193,7 @@ def _pages(ntuple: Any, links: Any, columns: list[int]) -> Iterator[tuple[Any, i
 
 
 class PageReader(SelectionReader):
-    """`SelectionReader` of an RNTuple. It holds whole clusters in memory."""
+    """A `SelectionReader` of an RNTuple. It keeps whole clusters in memory."""
 
     def __init__(self, pages: Pages, entries: int, transport: Any, link: Any, **options: Any):
         super().__init__(Header(pages.tuple.name, entries, pages.layout, [], {}), transport, link, **options)
@@ -201,7 +202,7 @@ class PageReader(SelectionReader):
     def check(self, branches: Sequence[str]) -> None:
         missing = [b for b in branches if b not in self.number]
         if missing:
-            raise KeyError(f"{missing[0]!r} is no field of {self.header.tree}")
+            raise KeyError(f"{missing[0]!r} is not a field of {self.header.tree}")
         self.branches = list(branches)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -229,23 +230,23 @@ class PageReader(SelectionReader):
 
 
 class PageSteps:
-    """`StepReader` of an RNTuple: the pages of the last cluster are kept unpacked."""
+    """A `StepReader` of an RNTuple: the pages of the last cluster are kept unpacked."""
 
     def __init__(self, pages: Pages, branches: Sequence[str]):
         self.pages, self.layout, self.branches = pages, pages.layout, list(branches)
         self.kept: dict[int, np.ndarray] = {}  # by offset in the file
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """As StepReader's."""
+        """Return the rows as StepReader does."""
         rows, _, _ = baskets.ranges(self.layout, self.branches, np.arange(first, stop))
         return rows, np.array([row for row in rows.tolist() if int(self.layout.offset[row]) not in self.kept], "i8")
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
-        """Decompress these pages. Raises decode.Broken, and codec errors."""
+        """Decompress these pages. Raise decode.Broken, and errors of codecs."""
         self.kept |= self.pages.unpack(rows, data)
 
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
-        """As StepReader's; uproot makes the arrays, of a whole cluster each time."""
+        """Make the arrays as StepReader does; uproot makes them for a whole cluster each time."""
         decoded = sum(len(array) for _, array in self.pages.arrays(self.branches, self.kept, np.arange(first, stop)))
         last = rows[self.layout.entry_stop[rows] >= stop]
         self.kept = {offset: self.kept[offset] for offset in self.layout.offset[last].tolist()}

@@ -1,4 +1,4 @@
-"""Reading a TTree by planned requests, decoded in place, in bounded memory: its header, selections, steps of a job.
+"""Planned reads of a TTree, decoded in place in bounded memory: its header, selections, and steps of a job.
 
 May import: numpy, pyarrow, `datasets.root.{baskets,decode}`, `readplan`, `core`.
 """
@@ -23,14 +23,14 @@ from storelab.readplan.source import fetch
 from storelab.readplan.transports import Transport
 
 VERSION = 3
-BATCH = 128_000_000  # compressed bytes in memory at one time
+BATCH = 128_000_000  # compressed bytes in memory at a time
 
 
 @dataclass(frozen=True)
 class Header:
-    """A tree: its name, number of entries, baskets, and how each branch's baskets are decoded (None: only uproot can).
+    """A tree: its name, number of entries, baskets, and how each branch's baskets are decoded (None: only by uproot).
 
-    file: identity of the bytes (`{"url", "size", "etag"}` or similar): another file under the same name differs.
+    file: identity of the bytes (`{"url", "size", "etag"}` or similar), which differs for another file of the same name.
     """
 
     tree: str
@@ -41,17 +41,17 @@ class Header:
 
     @classmethod
     def of(cls, tree: Any, file: dict[str, Any]) -> "Header":
-        """From an open uproot TTree. A branch without an interpretation in uproot gets no form."""
+        """Return the header of an open uproot TTree. A branch without an interpretation in uproot gets no form."""
         objects = branches_of(tree)
         layout = Baskets.from_tree(objects)
         return cls(tree.name, int(tree.num_entries), layout, [_form(objects[name]) for name in layout.names], file)
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all; not if the header embeds baskets, whose content would be missing."""
+        """Write the complete header or nothing; write none with embedded baskets, whose content would be missing."""
         if self.layout.embedded:
             return
-        known = sorted({_told(f) for f in self.forms if f is not None})
-        code = {told: i for i, told in enumerate(known)}
+        known = sorted({_encoded(f) for f in self.forms if f is not None})
+        code = {encoded: i for i, encoded in enumerate(known)}
         facts = {
             "version": VERSION,
             "tree": self.tree,
@@ -59,7 +59,7 @@ class Header:
             "file": self.file,
             "names": self.layout.names,
             "forms": known,
-            "form": [-1 if f is None else code[_told(f)] for f in self.forms],
+            "form": [-1 if f is None else code[_encoded(f)] for f in self.forms],
         }
         table = pa.table({k: getattr(self.layout, k) for k in baskets.COLUMNS}).replace_schema_metadata(
             {"storelab": json.dumps(facts)}
@@ -69,7 +69,7 @@ class Header:
 
     @classmethod
     def load(cls, path: Path, file: dict[str, Any]) -> "Header | None":
-        """The saved header; None if there is none of this version and this file, or if it cannot be read."""
+        """Return the saved header; None if it is missing, damaged, or of another version or file."""
         try:
             table = records.read_table(path)
             facts = json.loads(table.schema.metadata[b"storelab"])
@@ -77,7 +77,7 @@ class Header:
             return None
         if facts.get("version") != VERSION or facts.get("file") != file:
             return None
-        forms = [_read(told) for told in facts["forms"]]
+        forms = [_decoded(encoded) for encoded in facts["forms"]]
         layout = Baskets(facts["names"], *(table[k].to_numpy() for k in baskets.COLUMNS))
         return cls(facts["tree"], facts["entries"], layout, [None if i < 0 else forms[i] for i in facts["form"]], file)
 
@@ -85,29 +85,29 @@ class Header:
 def _form(branch: Any) -> Form | None:
     try:
         return form_of_branch(branch)
-    except Exception:  # noqa: BLE001 - whatever uproot cannot interpret is left to it, which will say so
+    except Exception:  # noqa: BLE001 - left to uproot, which reports what it cannot interpret
         return None
 
 
-def _told(form: Form) -> tuple[str, str, tuple[int, ...], int, tuple[Any, ...]]:
+def _encoded(form: Form) -> tuple[str, str, tuple[int, ...], int, tuple[Any, ...]]:
     base, shape = form.dtype.subdtype or (form.dtype, ())
     packed = astuple(form.packed) if form.packed else ()
     return form.kind, base.str, tuple(shape), getattr(form, "header", 0), packed
 
 
-def _read(told: list[Any]) -> Form:
-    kind, base, shape, header, how = told
+def _decoded(encoded: list[Any]) -> Form:
+    kind, base, shape, header, how = encoded
     dtype, packed = np.dtype((base, tuple(shape))) if shape else np.dtype(base), Packed(*how) if how else None
     return Flat(dtype, packed) if kind == "flat" else Lists(dtype, header, packed)
 
 
 class NotHere(ValueError):
-    """Some branches only uproot can decode; the message names the first."""
+    """Some branches can only be decoded by uproot; the message names the first."""
 
 
 @dataclass
 class Spent:
-    """Cost of a read: seconds by phase; baskets, needed and asked bytes, requests, transfers; entries, all branches."""
+    """Costs of a read: seconds by phase; baskets, needed and requested bytes, requests, transfers; decoded entries."""
 
     plan_s: float = 0.0
     transfer_s: float = 0.0
@@ -120,18 +120,19 @@ class Spent:
     requests: int = 0
     transfers: int = 0
     decoded: int = 0
-    gaps: list[int] = field(default_factory=list)  # bytes; the largest merged one of each transfer
+    gaps: list[int] = field(default_factory=list)  # bytes; the largest merged gap of each transfer
 
 
 class SelectionReader:
-    """Reads of one tree through one transport.
+    """A reader of one tree through one transport.
 
-    link: what is known of the store; batch: compressed bytes in memory at one time; wishes: `thrift`,
-    `max_amplification` of `readplan.plan`. inspect: called after each transfer with the rows of the header's table and
-    their bytes, in no phase's time; it may raise. foreign: decodes branches without a form, as `by_uproot.Decoder`: its
+    link: what is known of the store; batch: compressed bytes in memory at a time; wishes: `thrift`, `max_amplification`
+    of `readplan.plan`. inspect: called after each transfer with the rows of the header's table and their bytes; its
+    time counts in no phase, and it may raise. foreign: decodes branches without a form, like `by_uproot.Decoder`. Its
     `unpack()` gets the branch's name, the numbers of its baskets and their bytes (uproot's object for an embedded one),
-    and decompresses; called with these, with what was unpacked, with the entries that each holds, and those wanted of
-    each (counted from its first), it returns the array. Embedded baskets come last, without a transfer.
+    and decompresses. It is called with the name, the numbers, the unpacked baskets, the number of entries in each, and
+    the wanted entries of each (counted from its first); it returns the array. Embedded baskets come last, without a
+    transfer.
     """
 
     def __init__(
@@ -149,23 +150,23 @@ class SelectionReader:
         self.number = {name: i for i, name in enumerate(header.layout.names)}
 
     def check(self, branches: Sequence[str]) -> None:
-        """Raises KeyError for a branch that is not in the tree, NotHere for branches that cannot be decoded here."""
+        """Raise KeyError for a branch that is not in the tree, NotHere for branches that cannot be decoded here."""
         missing = [b for b in branches if b not in self.number]
         if missing:
-            raise KeyError(f"{missing[0]!r} is no branch of {self.header.tree}")
+            raise KeyError(f"{missing[0]!r} is not a branch of {self.header.tree}")
         beyond = [b for b in branches if self.header.forms[self.number[b]] is None]
         if beyond and self.foreign is None:
             raise NotHere(
-                f"{len(beyond)} of {len(branches)} branches only uproot can decode, the first is {beyond[0]!r}"
+                f"{len(beyond)} of {len(branches)} branches can only be decoded by uproot, the first is {beyond[0]!r}"
             )
 
     def read(
         self, branches: Sequence[str], entries: np.ndarray, spent: Spent | None = None
     ) -> Iterator[tuple[str, Any]]:
-        """(branch, array) of the wanted entries, ascending; the array as of `decode.take`.
+        """Yield (branch, array) of the wanted entries, ascending; the array is that of `decode.take`.
 
-        A branch that comes in batches gives several. spent: gathers the cost. Raises as `check()`, decode.Broken, and
-        what the transport raises.
+        A branch that is read in batches gives several arrays. spent: adds up the cost. Raise the errors of `check()`,
+        decode.Broken, and the errors of the transport.
         """
         self.check(branches)
         spent = spent if spent is not None else Spent()
@@ -174,21 +175,24 @@ class SelectionReader:
         inside = baskets.embedded_rows(self.header.layout, branches, entries)
         spent.baskets, spent.needed_bytes = spent.baskets + len(rows) + len(inside), spent.needed_bytes + needed
         spent.plan_s += time.perf_counter() - begun
-        for some in self._batches(rows):
-            data = self._transfer(some, spent)
+        for batch in self._batches(rows):
+            data = self._transfer(batch, spent)
             if self.inspect is not None:
                 begun = time.perf_counter()
-                self.inspect(some, data)
+                self.inspect(batch, data)
                 spent.inspect_s += time.perf_counter() - begun
-            yield from self._arrays(some, data, entries, spent)
+            yield from self._arrays(batch, data, entries, spent)
         if len(inside):
             yield from self._arrays(inside, [self.header.layout.inside[row] for row in inside.tolist()], entries, spent)
 
     def _batches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Rows by offset, in parts of at most some `batch` bytes: as they lie in the file if each branch's entries
-        ascend there, else by their first entry, so that no branch goes back to earlier entries."""
+        """Return the rows in batches of about `batch` bytes, by offset.
+
+        Batches follow the order of the file if each branch's entries ascend there. Otherwise they follow the first
+        entries, so that no branch goes back to earlier entries.
+        """
         if not len(rows):
-            return iter(())  # everything came with the header
+            return iter(())  # all baskets came with the header
         layout = self.header.layout
         if layout.size[rows].sum() > self.batch and _goes_back(layout.branch[rows], layout.entry_start[rows]):
             rows = rows[np.argsort(layout.entry_start[rows], kind="stable")]
@@ -216,7 +220,7 @@ class SelectionReader:
         layout, clock = self.header.layout, time.perf_counter
         start, stop = layout.entry_start[rows], layout.entry_stop[rows]
         first, last = np.searchsorted(entries, start).tolist(), np.searchsorted(entries, stop).tolist()
-        local: dict[tuple[int, int, int], np.ndarray] = {}  # branches share their clusters: look the entries up once
+        local: dict[tuple[int, int, int], np.ndarray] = {}  # branches share their clusters, so compute these once
         starts = start.tolist()
         for code, positions in baskets.by_branch(layout, rows):
             wanted = []
@@ -244,15 +248,15 @@ class SelectionReader:
 
 
 def _goes_back(branch: np.ndarray, first: np.ndarray) -> bool:
-    """Whether a branch's first entries do not ascend in this order; shapes (n,)."""
+    """Return whether a branch's first entries do not ascend in this order; shapes (n,)."""
     order = np.argsort(branch, kind="stable")
     return bool(((np.diff(branch[order]) == 0) & (np.diff(first[order]) < 0)).any())
 
 
 class StepReader:
-    """The kept baskets of some branches of a tree.
+    """A reader of consecutive events that keeps the last baskets of some branches of a tree.
 
-    One step: `rows()`, then `unpack()` with the bytes of the missing ones, then `arrays()`. foreign: as of
+    A step is `rows()`, then `unpack()` with the bytes of the missing baskets, then `arrays()`. foreign: as in
     `reader.SelectionReader`, for branches without a form. Embedded baskets came with the header and are never missing.
     """
 
@@ -260,19 +264,19 @@ class StepReader:
         self.header, self.foreign = header, foreign
         self.layout = layout = header.layout
         wanted = np.isin(np.array(layout.names, dtype=object), list(branches))[layout.branch]
-        chosen = np.flatnonzero(wanted & (layout.entry_stop > layout.entry_start))  # some baskets hold no entry
+        chosen = np.flatnonzero(wanted & (layout.entry_stop > layout.entry_start))  # some baskets have no entries
         self.chosen = chosen[np.argsort(layout.offset[chosen], kind="stable")]
         self.start, self.stop = layout.entry_start[self.chosen], layout.entry_stop[self.chosen]
         self.last = np.full(len(layout.names), -1)  # by branch: row of the kept basket
-        self.contents: dict[int, Any] = {}  # by row: kept baskets, and those of this step
+        self.contents: dict[int, Any] = {}  # by row: kept baskets, and the baskets of this step
 
     def rows(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of the baskets with events [first, stop), and of the missing ones; by ascending offset."""
+        """Return the rows of the baskets with events [first, stop), and of the missing ones, by ascending offset."""
         rows = self.chosen[(self.start < stop) & (self.stop > first)]
         return rows, rows[(self.last[self.layout.branch[rows]] != rows) & (self.layout.offset[rows] >= 0)]
 
     def unpack(self, rows: np.ndarray, data: Sequence[np.ndarray]) -> None:
-        """Decompress these baskets. Raises decode.Broken, and codec errors."""
+        """Decompress these baskets. Raise decode.Broken, and errors of codecs."""
         layout = self.layout
         for row, code, part in zip(rows.tolist(), layout.branch[rows].tolist(), data, strict=True):
             if self.header.forms[code] is None:
@@ -289,7 +293,7 @@ class StepReader:
     def arrays(self, rows: np.ndarray, first: int, stop: int) -> int:
         """Make the arrays of the events [first, stop) by branch, and drop them; keep the last basket of each branch.
 
-        rows: all baskets of these events. Returns the entries decoded, over all branches. Raises decode.Broken.
+        rows: all baskets of these events. Return the number of decoded entries over all branches. Raise decode.Broken.
         """
         layout, forms, decoded = self.layout, self.header.forms, 0
         begins, ends = layout.entry_start[rows].tolist(), layout.entry_stop[rows].tolist()
@@ -311,6 +315,6 @@ class StepReader:
         return decoded
 
     def forget(self) -> None:
-        """Keep nothing: the next file begins, or an error left the state unknown."""
+        """Drop all baskets, before the next file or after an error that left the state unknown."""
         self.last[:] = -1
         self.contents.clear()

@@ -1,8 +1,8 @@
-"""Which branches of a TTree every reader can read, found before anything is measured.
+"""Find the branches of a TTree that every reader can read, before anything is measured.
 
-Every basket is unpacked and decoded once, and held against what the header and its own key say of it. Then each reader
-(`READERS`) reads the ends of the branch and where two baskets meet. May import: numpy, awkward, `readplan`,
-`datasets.root`, `core`.
+Every basket is unpacked and decoded once, and compared with the header and with its own key. Then each reader
+(`READERS`) reads the ends of the branch and the entries around the border of two baskets. May import: numpy, awkward,
+`readplan`, `datasets.root`, `core`.
 """
 
 import os
@@ -24,26 +24,26 @@ from storelab.datasets.root.baskets import Baskets
 from storelab.datasets.root.reader import Header, SelectionReader, StepReader
 from storelab.readplan.link import Link
 
-READERS = ("planned", "events", "uproot-s3fs")  # the engines that decode as they are tried here
-TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at one time
-LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # of a local file: any will do
-Step = Callable[[int], None]  # as of `own_file`
-COLLECTIONS = (3, 4)  # `fType` of branches that count the objects whose members lie below them
+READERS = ("planned", "events", "uproot-s3fs")  # the engines whose decoding is tried here
+TOGETHER = 32_000_000  # bytes of baskets that uproot decodes at a time
+LINK = Link(1e-4, 1e-5, 1e-5, 1e9, 1e9, 8)  # for a local file, where its values do not matter
+Step = Callable[[int], None]  # see `own_file`
+COLLECTIONS = (3, 4)  # `fType` of branches that count objects, whose members are the branches below
 
 
-GROUPS = "groups other branches, which are read themselves"
+GROUPS = "groups other branches, which are read separately"
 
 
 class Unfit(ValueError):
-    """What a branch holds is not what is said of it."""
+    """The content of a branch is not what its header or counter declares."""
 
 
 class Miscounted(Unfit):
-    """A list has another length than its counter gives."""
+    """A list has another length than its counter declares."""
 
 
 class LocalRanges:
-    """A local file behind the interface of a transport."""
+    """A local file with the interface of a transport."""
 
     parallel = 8
 
@@ -73,7 +73,7 @@ class Kept(by_uproot.Decoder):
 
 
 class Trial:
-    """The branches of one tree of a local file. objects: `branches_of()` of it; layout: their baskets."""
+    """The branches of one tree of a local file. objects: its `branches_of()`; layout: their baskets."""
 
     def __init__(self, tree: str, entries: int, objects: dict[str, Any], layout: Baskets, path: Path):
         self.tree, self.entries, self.objects, self.layout = tree, entries, objects, layout
@@ -82,11 +82,11 @@ class Trial:
         self.foreign = Kept(objects)
         self.counters: dict[int, np.ndarray | None] = {}  # by id of the branch
         self.packed: dict[str, str | None] = {}  # class of a branch -> its first packed member
-        self.told = self.moved = 0  # baskets that tell their place; those that tell another one
-        self.elsewhere: dict[str, str] = {}  # branch -> the first basket that tells another one
+        self.placed = self.moved = 0  # baskets that declare their position; those that declare another one
+        self.elsewhere: dict[str, str] = {}  # branch -> message about its first basket with another position
 
     def unreadable(self, step: Step | None) -> dict[str, str]:
-        """Branch -> why it is left out. Parents of split branches that hold nothing are no branches to read."""
+        """Return why branches are left out, by name. Parents of split branches without entries are skipped."""
         out = {}
         for code, name in enumerate(self.layout.names):
             if step:
@@ -98,27 +98,27 @@ class Trial:
             if reason := self._reason(name, rows, held):
                 out[name] = reason
         self._groups(out)
-        if self.told > 2 * self.moved:  # a file that was moved into another one tells nothing
+        if self.placed > 2 * self.moved:  # in a file that was moved into another one, all positions are different
             out = self.elsewhere | out
         return {name: out[name] for name in self.layout.names if name in out}
 
     def _groups(self, out: dict[str, str]) -> None:
-        """Give branches that group others another reason where none of these can be read."""
+        """Replace the reason of branches that group others, if none of these can be read."""
         held = np.bincount(self.layout.branch, self.layout.entry_stop - self.layout.entry_start, len(self.edges) - 1)
         full = {id(self.objects[name]): name for name, n in zip(self.layout.names, held.tolist(), strict=True) if n}
         for name in [name for name, why in out.items() if why == GROUPS]:
             below = [full[id(b)] for b in self.objects[name].itervalues(recursive=True) if id(b) in full]
             if not below:
-                out[name] = "groups other branches, which hold nothing: uproot does not read its own baskets"
+                out[name] = "groups other branches, which have no entries: uproot does not read its own baskets"
             elif all(b in out for b in below):
-                out[name] = f"groups other branches, none of which can be read: {below[0]}: {out[below[0]]}"
+                out[name] = f"groups other branches, but none of them can be read: {below[0]}: {out[below[0]]}"
 
     def _reason(self, name: str, rows: np.ndarray, held: np.ndarray) -> str | None:
         start, stop = self.layout.entry_start[rows], self.layout.entry_stop[rows]
         if held.sum() != self.entries:
-            return f"baskets of {held.sum()} of {self.entries} entries can be found"
+            return f"baskets of only {held.sum()} of {self.entries} entries can be found"
         if start[0] != 0 or (start[1:] != stop[:-1]).any() or (held < 0).any():
-            return "its baskets do not follow each other"
+            return "its baskets are not consecutive"
         branch = self.objects[name]
         try:
             how = by_uproot.how(branch)
@@ -127,7 +127,7 @@ class Trial:
             form = how if isinstance(how, decode.Form) else decode.form_of(how)
             self._unread(branch, how, form)
             self._counted(name, how, form, rows[held > 0])
-        except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+        except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
             return str(error) if isinstance(error, Unfit) else said(error)
         head = self._alone(name, rows, form)
         failed = {reader: why for reader in READERS if (why := self._fails(reader, head, rows))}
@@ -138,16 +138,16 @@ class Trial:
         return f"only {', '.join(able)} can read it; {reader}: {why}" if able else why
 
     def _data(self, row: int) -> Any:
-        """A basket's bytes, shape (n,) uint8, or uproot's object of one in the header."""
+        """Return a basket's bytes, shape (n,) uint8, or uproot's object if it is in the header."""
         if (inside := self.layout.inside.get(row)) is not None:
             return inside
         at, size = int(self.layout.offset[row]), int(self.layout.size[row])
         return np.frombuffer(os.pread(self.file.file.fileno(), size, at), np.uint8)
 
     def _unread(self, branch: Any, how: Any, form: decode.Form | None) -> None:
-        """Raises Unfit for what uproot reads wrongly without an error."""
+        """Raise Unfit for branches that uproot reads wrongly without an error."""
         if form is None and isinstance(how, AsStrings) and self._counter(branch) is not None:
-            raise Unfit("strings of the objects of a collection: uproot reads one for each entry")
+            raise Unfit("strings of the objects of a collection: uproot reads only one for each entry")
         if form is not None or not isinstance(how, AsObjects | AsStridedObjects):
             return
         if (kind := typename(branch)) not in self.packed:
@@ -156,8 +156,8 @@ class Trial:
             raise Unfit(f"objects with {member}, which is packed: uproot ignores its range, bits and dimensions")
 
     def _counted(self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray) -> None:
-        """Try every basket. Files exist whose link to a counter leads to the first branch of that name: where the
-        lists have other lengths, the branches of the same name are tried too."""
+        """Check every basket against the counter. In some files the link to a counter leads to the first branch of
+        that name. Therefore, if the lists have other lengths, the other branches of the name are tried too."""
         counter, wrong = self._counter(self.objects[name]), None
         if counter is None or (counts := self._values(counter)) is None:
             return self._every_basket(name, how, form, rows, None)
@@ -173,7 +173,7 @@ class Trial:
     def _every_basket(
         self, name: str, how: Any, form: decode.Form | None, rows: np.ndarray, counts: np.ndarray | None
     ) -> None:
-        """Raises Unfit, decode.Broken, and what codecs and uproot raise. counts: values of each entry."""
+        """Raise Unfit, decode.Broken, and errors of codecs and uproot. counts: number of values of each entry."""
         layout = self.layout
         waiting: list[tuple[int, Any]] = []
         size = 0
@@ -181,8 +181,8 @@ class Trial:
             first, stop, data = int(layout.entry_start[row]), int(layout.entry_stop[row]), self._data(row)
             content = self._content(name, row, data)
             if content.entries != stop - first:
-                where = f"basket {layout.basket[row]} holds {content.entries} entries"
-                raise Unfit(f"{where}, and its header says {stop - first}")
+                where = f"basket {layout.basket[row]} has {content.entries} entries"
+                raise Unfit(f"{where}, but its header declares {stop - first}")
             if form is None:
                 if type(how) is AsStrings and content.offsets is not None:
                     _strings(how, content)
@@ -191,8 +191,7 @@ class Trial:
             elif isinstance(form, decode.Lists):
                 if content.offsets is None:
                     raise Unfit(
-                        "its baskets do not tell where their entries begin, and the baskets of its counter would be "
-                        "read too"
+                        "its baskets have no offsets of their entries, so the baskets of its counter would also be read"
                     )
                 offsets, _ = decode.take(form, [content], [range(stop - first)])
                 self._lists(form, content, np.diff(offsets), None if counts is None else counts[first:stop])
@@ -205,27 +204,27 @@ class Trial:
     def _content(self, name: str, row: int, data: Any) -> decode.Content:
         if not isinstance(data, np.ndarray):
             return decode.embedded(data)
-        self.told += 1
+        self.placed += 1
         at, place = int(self.layout.offset[row]), decode.place_of(data)
         if place != at:
             number, self.moved = self.layout.basket[row], self.moved + 1
-            self.elsewhere.setdefault(name, f"basket {number} at {at} says that it lies at {place}: it was moved")
+            self.elsewhere.setdefault(name, f"basket {number} at {at} declares the position {place}: it was moved")
         return decode.unpack(data)
 
     @staticmethod
     def _lists(form: decode.Lists, content: decode.Content, found: np.ndarray, counts: np.ndarray | None) -> None:
-        """Raises Unfit where another place says how many values an entry has, and says something else."""
-        where, told = "its counter", counts
-        if form.header == 10:  # of a std::vector: bytes, version, how many
+        """Raise Unfit if the counter, or the lists' own headers, declare another number of values of an entry."""
+        where, declared = "its counter", counts
+        if form.header == 10:  # of a std::vector: bytes, version, number of values
             begins = content.offsets[:-1]
-            told = content.values[begins[:, None] + np.arange(6, 10)].view(">u4")[:, 0].astype("i8")
-            where = "their own head"
-        if told is not None and not np.array_equal(found, told):
-            i = int(np.flatnonzero(found != told)[0])
-            raise Miscounted(f"a list holds {found[i]} values where {where} says {told[i]}")
+            declared = content.values[begins[:, None] + np.arange(6, 10)].view(">u4")[:, 0].astype("i8")
+            where = "its header"
+        if declared is not None and not np.array_equal(found, declared):
+            i = int(np.flatnonzero(found != declared)[0])
+            raise Miscounted(f"a list has {found[i]} values, but {where} declares {declared[i]}")
 
     def _counter(self, branch: Any) -> Any:
-        """Return the branch that counts the values of each entry; None if none does."""
+        """Return the branch that counts the values of each entry; None if there is none."""
         leaves = branch.member("fLeaves")
         leaf = leaves[0].member("fLeafCount", none_if_missing=True) if len(leaves) == 1 else None
         if leaf is None:
@@ -235,13 +234,13 @@ class Trial:
         return parent if of_objects else branch.count_branch
 
     def _values(self, counter: Any) -> np.ndarray | None:
-        """Return the values of a counter, shape (entries,); None if it is no branch of whole numbers."""
+        """Return the values of a counter, shape (entries,); None if it is not a branch of integers."""
         if id(counter) not in self.counters:
             try:
                 found = counter.array(library="np")
                 whole = found.dtype.kind in "iu" and found.shape == (self.entries,)
                 self.counters[id(counter)] = found.astype("i8") if whole else None
-            except Exception:  # noqa: BLE001 - the counter is left out itself, with its reason
+            except Exception:  # noqa: BLE001 - the counter itself is left out with its own reason
                 self.counters[id(counter)] = None
         return self.counters[id(counter)]
 
@@ -254,13 +253,13 @@ class Trial:
         if len(array) != stop - first:
             raise Unfit(f"uproot finds {len(array)} entries in baskets of {stop - first}")
         if counts is not None and isinstance(array, ak.Array) and array.layout.purelist_depth > 1:
-            sizes, told = ak.to_numpy(ak.num(array, axis=1)), counts[first:stop]
-            if not np.array_equal(sizes, told):
-                i = int(np.flatnonzero(sizes != told)[0])
-                raise Miscounted(f"a list holds {sizes[i]} values where its counter says {told[i]}")
+            sizes, declared = ak.to_numpy(ak.num(array, axis=1)), counts[first:stop]
+            if not np.array_equal(sizes, declared):
+                i = int(np.flatnonzero(sizes != declared)[0])
+                raise Miscounted(f"a list has {sizes[i]} values, but its counter declares {declared[i]}")
 
     def _fails(self, reader: str, head: Header, rows: np.ndarray) -> str | None:
-        """Why a reader cannot read the ends of a branch, and around where two baskets meet; None if it can."""
+        """Return why a reader cannot read the ends of a branch and the border of two baskets; None if it can."""
         try:
             for first, stop in self._parts(rows):
                 if reader == "planned":
@@ -269,24 +268,24 @@ class Trial:
                     self._steps(head, rows[0], first, stop)
                 else:
                     self._same(head, rows, first, stop)
-        except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+        except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
             return said(error)
         return None
 
     def _parts(self, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-        """[first, stop) of few entries."""
+        """Yield short ranges of entries, [first, stop)."""
         held = rows[self.layout.entry_stop[rows] > self.layout.entry_start[rows]]
         ends = {0, self.entries - 1, *self.layout.entry_stop[held[:1]].tolist()} - {self.entries}
         yield from ((max(0, at - 1), min(self.entries, at + 1)) for at in sorted(ends))
 
     def _alone(self, name: str, rows: np.ndarray, form: decode.Form | None) -> Header:
-        """The header of a tree that has this branch only."""
+        """Return the header of a tree that has only this branch."""
         columns = (getattr(self.layout, k)[rows] for k in ("basket", "entry_start", "entry_stop", "offset", "size"))
         inside = {i: self.layout.inside[row] for i, row in enumerate(rows.tolist()) if row in self.layout.inside}
         return Header(self.tree, self.entries, Baskets([name], np.zeros_like(rows), *columns, inside), [form], {})
 
     def _planned(self, head: Header, first: int, stop: int) -> list[Any]:
-        """Arrays of consecutive entries, by the reader of the engine `planned`."""
+        """Return the arrays of consecutive entries, by the reader of the engine `planned`."""
         (name,), (form,) = head.layout.names, head.forms
         reader = SelectionReader(head, self.file, LINK, foreign=self.foreign)
         out = [array for _, array in reader.read([name], np.arange(first, stop))]
@@ -296,17 +295,17 @@ class Trial:
         return out
 
     def _steps(self, head: Header, low: int, first: int, stop: int) -> None:
-        """Consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
+        """Read consecutive entries one by one, by the reader of the workload `events`. low: row of the branch's first
         basket."""
         reader = StepReader(head, head.layout.names, self.foreign)
         for entry in range(first, stop):
             rows, new = reader.rows(entry, entry + 1)
             reader.unpack(new, [self._data(low + row) for row in new.tolist()])
             if (found := reader.arrays(rows, entry, entry + 1)) != 1:
-                raise Unfit(f"{found} entries are decoded of one")
+                raise Unfit(f"{found} entries are decoded instead of one")
 
     def _same(self, head: Header, rows: np.ndarray, first: int, stop: int) -> None:
-        """Raises Unfit where uproot finds other values in the baskets of these entries, as `uproot-s3fs` reads them."""
+        """Raise Unfit if uproot, as `uproot-s3fs` uses it, finds other values in the baskets of these entries."""
         layout, branch, form = self.layout, self.objects[head.layout.names[0]], head.forms[0]
         rows = rows[(layout.entry_start[rows] < stop) & (layout.entry_stop[rows] > first)]
         begin, held = int(layout.entry_start[rows[0]]), layout.entry_stop[rows] - layout.entry_start[rows]
@@ -320,9 +319,9 @@ class Trial:
         if len(theirs) != stop - first:
             raise Unfit(f"{len(theirs)} of {stop - first} entries are decoded")
         ours = self._planned(head, first, stop)
-        if form is None:  # both are uproot's: what it does not fill differs from read to read
+        if form is None:  # both are uproot's: values that it does not fill differ from read to read
             if repr([v for part in ours for v in ak.to_list(part)]) != repr(ak.to_list(theirs)):
-                raise Unfit("uproot finds other values each time that it reads")
+                raise Unfit("uproot finds other values in each read")
             return
         if isinstance(form, decode.Lists):
             sizes = np.concatenate([np.diff(offsets) for offsets, _ in ours])
@@ -335,23 +334,23 @@ class Trial:
 
 
 def _strings(how: Any, content: decode.Content) -> None:
-    """Raises Unfit where a string is not as long as it says. ROOT writes an empty `char*` without even its length:
-    uproot reads that one and all behind it wrong, without a word."""
+    """Raise Unfit if a string is not as long as it declares. ROOT writes an empty `char*` without its length, so that
+    uproot reads it and all following strings wrongly, without an error."""
     begins, ends = content.offsets[:-1] + how.header_bytes, content.offsets[1:]
     whole, size = content.values, 1 if how.length_bytes == "1-5" else 4
     if (ends - begins < size).any():
-        raise Unfit("a string lacks its length, as ROOT writes an empty char*: uproot reads all behind it wrong")
-    told = whole[begins].astype("i8")
-    long = told == 255 if size == 1 else np.ones(len(told), bool)
+        raise Unfit("a string lacks its length, as ROOT writes an empty char*: uproot reads all following ones wrongly")
+    declared = whole[begins].astype("i8")
+    long = declared == 255 if size == 1 else np.ones(len(declared), bool)
     if long.any():
         at = begins[long] + (size == 1)
         if (at + 4 > ends[long]).any():
             raise Unfit("a string lacks its length")
-        told[long] = whole[at[:, None] + np.arange(4)].view(">u4")[:, 0]
+        declared[long] = whole[at[:, None] + np.arange(4)].view(">u4")[:, 0]
     held = ends - begins - np.where(long, 5 if size == 1 else 4, 1)
-    if not np.array_equal(held, told):
-        i = int(np.flatnonzero(held != told)[0])
-        raise Unfit(f"a string of {held[i]} bytes says that it has {told[i]}")
+    if not np.array_equal(held, declared):
+        i = int(np.flatnonzero(held != declared)[0])
+        raise Unfit(f"a string of {held[i]} bytes declares {declared[i]} bytes")
 
 
 def typename(branch: Any) -> str:
@@ -362,8 +361,8 @@ def typename(branch: Any) -> str:
 def packed_member(classes: Any, kind: str) -> str | None:
     """Return the first `Class.member` in objects of this class that uproot reads wrongly; None if there is none.
 
-    classes: `streamers` of uproot's file. uproot takes Float16_t as one of 12 bits, Double32_t as a float32, and arrays
-    of both as not packed.
+    classes: `streamers` of uproot's file. uproot reads Float16_t with 12 bits, Double32_t as float32, and arrays of
+    both as if they were not packed.
     """
     seen: set[str] = set()
     waiting = [kind]
@@ -383,14 +382,14 @@ def packed_member(classes: Any, kind: str) -> str | None:
 
 
 def tried(tree: Any, objects: dict[str, Any], layout: Baskets, path: Path, step: Step | None = None) -> dict[str, str]:
-    """Branch -> why not every reader can read it, of uproot's TTree in this local file."""
+    """Return why not every reader can read branches of uproot's TTree in this local file, by branch."""
     trial = Trial(tree.name, int(tree.num_entries), objects, layout, path)
     with trial.file.file:
         return trial.unreadable(step)
 
 
 def pages_tried(pages: Any, entries: int, path: Path, step: Step | None = None) -> dict[str, str]:
-    """The same for the fields of an RNTuple (`Pages.of()`): every page is unpacked, every cluster decoded."""
+    """Return the same for the fields of an RNTuple (`Pages.of()`): unpack every page and decode every cluster."""
     out, layout = dict(pages.unreadable), pages.layout
     with path.open("rb") as file:
         for code, name in enumerate(layout.names):
@@ -408,11 +407,11 @@ def _page_reason(pages: Any, code: int, entries: int, file: int) -> str | None:
         for cluster in pages.tuple.cluster_summaries:
             first, held = int(cluster.num_first_entry), int(cluster.num_entries)
             span = range(first, first + held)
-            some, _, places = baskets.ranges(layout, [layout.names[code]], span)
+            rows_of_cluster, _, places = baskets.ranges(layout, [layout.names[code]], span)
             data = [np.frombuffer(os.pread(file, size, at), np.uint8) for at, size in places]
-            unpacked = pages.unpack(some, data)
+            unpacked = pages.unpack(rows_of_cluster, data)
             for _, array in pages.arrays([layout.names[code]], unpacked, span):
                 found += len(array)
-    except Exception as error:  # noqa: BLE001 - whatever a codec or uproot raises
+    except Exception as error:  # noqa: BLE001 - codecs and uproot raise many classes
         return said(error)
-    return None if found == entries else f"{found} of {entries} entries can be found ({len(rows)} pages)"
+    return None if found == entries else f"only {found} of {entries} entries can be found ({len(rows)} pages)"

@@ -1,4 +1,4 @@
-"""What starts the clients: processes on this host, Slurm's srun, HTCondor. `choose` picks one.
+"""Launchers start the clients: as processes on this host, by Slurm's srun, or by HTCondor. `choose` selects one.
 
-May import: what `gang` may.
+May import: the same as `gang`.
 """

@@ -1,4 +1,4 @@
-"""Which launcher a configuration asks for, and whether this host can use it."""
+"""Choose the launcher that the configuration asks for, and check whether this host can use it."""
 
 import os
 from collections.abc import Mapping
@@ -19,8 +19,10 @@ LOCAL = "local"
 
 
 def spare(config: Config, point: Point | None) -> AbstractContextManager[Spare]:
-    """For `make`: loads what the point's clients will need, while the point is prepared; None without a point, and
-    where no client starts on this host."""
+    """Start a process for `make` that loads the modules of the point's clients while the point is prepared.
+
+    It is None without a point, and if no client starts on this host.
+    """
     if point is None or config.launcher.kind != LOCAL:
         return nullcontext()
     return local.spare(sorted({place for part in point.parts() if (place := client.place_of(part.point))}))
@@ -34,9 +36,9 @@ def make(
     store: Store | None = None,
     spare: Spare = None,
 ) -> Any:
-    """The launcher of one point's gang. store: which may want the clients on its own hosts.
+    """Return the launcher of one point's gang. store: may require the clients on its own hosts.
 
-    Raises UserError: launcher missing, too few nodes; MeasurementFailed: too little time left.
+    Raise UserError if the launcher is missing or there are too few nodes, MeasurementFailed if too little time is left.
     """
     settings = config.launcher
     if settings.kind == LOCAL:
@@ -54,29 +56,33 @@ def make(
     nodes = _spread(point, settings.nodes or around)
     if len(nodes) > around:
         raise UserError(
-            "launcher.nodes", f"the gang has {len(nodes)} nodes, the allocation {around}", "ask for a larger allocation"
+            "launcher.nodes",
+            f"the gang needs {len(nodes)} nodes, but the allocation has {around}",
+            "ask for a larger allocation",
         )
     left = srun.left_s(os.environ)
     if left is not None and left < seconds + srun.BESIDE_S:
         raise MeasurementFailed(
-            f"the job has {left:.0f} s of walltime left, the point takes {seconds + srun.BESIDE_S:.0f} s"
+            f"the job has {left:.0f} s of walltime left, but the point needs {seconds + srun.BESIDE_S:.0f} s"
         )
     return srun.SrunLauncher(folder, nodes, environs, settings)
 
 
 def most_nodes(config: Config) -> int:
-    """How many nodes a gang may have. Raises UserError if that is not known, or too many are asked."""
+    """Return how many nodes a gang may have. Raise UserError if that is unknown, or more are wanted than exist."""
     if config.launcher.kind == "htcondor":
         condor.require()
         if config.launcher.nodes is None:
-            raise UserError("launcher.nodes", "HTCondor does not say how many nodes a gang may have", "give a number")
+            raise UserError(
+                "launcher.nodes", "HTCondor does not report how many nodes a gang may have", "give a number"
+            )
         return config.launcher.nodes
     if config.launcher.nodes and not srun.inside(os.environ):  # each point becomes its own job
         srun.require(os.environ)
         if (there := srun.cluster()) is not None and there < config.launcher.nodes:
             raise UserError(
                 "launcher.nodes",
-                f"{config.launcher.nodes} nodes are asked, the cluster has {there}",
+                f"{config.launcher.nodes} nodes are wanted, but the cluster has {there}",
                 f"give at most {there}",
             )
         return config.launcher.nodes
@@ -84,24 +90,26 @@ def most_nodes(config: Config) -> int:
     wanted = config.launcher.nodes or around
     if wanted > around:
         raise UserError(
-            "launcher.nodes", f"{wanted} nodes are asked, the allocation has {around}", "ask for a larger allocation"
+            "launcher.nodes",
+            f"{wanted} nodes are wanted, but the allocation has {around}",
+            "ask for a larger allocation",
         )
     return wanted
 
 
 def nodes_of(config: Config, point: Point) -> int:
-    """How many nodes the gang of a point takes if each point is its own job. Raises UserError."""
+    """Return how many nodes the gang of a point needs if each point is a separate job. Raises UserError."""
     return len(_spread(point, config.launcher.nodes or point.clients))
 
 
 def _spread(point: Point, nodes: int) -> list[list[int]]:
-    """Ranks of the point's clients by node. Raises UserError: there are too few nodes."""
+    """Return the ranks of the point's clients by node. Raise UserError if there are too few nodes."""
     place = f"sweeps.{point.sweep}" + (".roles" if "roles" in point.fixed else ".axes.clients")
     return remote.spread(point.clients, point.axes.get("clients_per_node", 0), nodes, place)
 
 
 def lives_outside(config: Config, store: Store, front_ends: int) -> None:
-    """Raises UserError if a managed store is down in a measuring job.
+    """Raise UserError if a managed store is down in a measuring job.
 
     A store started there would share the clients' node and end with the job.
     """
@@ -124,7 +132,7 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
             if k and k < p.clients:
                 raise UserError(
                     f"sweeps.{p.sweep}.axes.clients_per_node",
-                    f"{p.clients} clients, {k} on a node, need several nodes, and the launcher is local",
+                    f"{p.clients} clients, {k} on a node, need several nodes, but the launcher is local",
                     "choose launcher.kind srun or htcondor, or sweep fewer clients",
                 )
         return
@@ -133,10 +141,10 @@ def check(config: Config, points: list[Point], stores: Mapping[str, Store]) -> N
         if len(_spread(p, nodes)) == 1 and nodes == 1:
             continue
         store = stores[p.store]
-        here = LOOPBACK.match(config.launcher.address or "")  # the nodes are this very host
+        here = LOOPBACK.match(config.launcher.address or "")  # the nodes are on this host
         if not here and store.managed and LOOPBACK.match(getattr(store.settings, "address", "")):
             raise UserError(
                 f"stores.{p.store}.address",
-                f"{store.settings.address} is this host only, and clients run on other nodes",
-                "give an address of this host that the nodes reach",
+                f"{store.settings.address} is reachable from this host only, but clients run on other nodes",
+                "give an address of this host that the nodes can reach",
             )

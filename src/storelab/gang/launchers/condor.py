@@ -1,10 +1,10 @@
 """Launcher `htcondor`: N jobs in the vanilla universe that meet, or one gang in HTCondor's parallel universe.
 
 HTCondor starts vanilla jobs when it has slots, which may take minutes: the gang waits `gang_timeout`, then names the
-missing ones. Several jobs may fit into one machine. Therefore the pool's machines are shared out: each job may run on
-some of them, which no other job may use. While jobs wait, they also get machines that join the pool, and machines that
-running jobs do not need. HTCondor's commands are used, not its bindings, because their version is the pool's. Nothing
-secret is in the submit description; if no folder is shared, HTCondor transfers the file with the post office's ticket.
+missing jobs. Several jobs may fit into one machine. Therefore each job gets a separate share of the pool's machines.
+While jobs wait, they also get machines that join the pool, and machines that running jobs do not need. HTCondor's
+commands are used instead of its bindings, because their version is the pool's. The submit description contains no
+secrets; without a shared folder, HTCondor transfers the file with the post office's ticket.
 """
 
 import json
@@ -24,18 +24,18 @@ from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
 SCRIPT = "agent.sh"  # the site's setup lines, then the agent
-LOOK_S = 5.0  # between two questions to the queue while a gang runs
-SHARE_S = 9.0  # between two questions to the pool while jobs wait
+LOOK_S = 5.0  # between two queries of the queue while a gang runs
+SHARE_S = 9.0  # between two queries of the pool while jobs wait
 LEAVE_S = 8.0  # for removed jobs to leave the queue; then they are removed by force
-SPARE_S = 600  # a job removes itself so long after its gang's coordinator should have ended
-MOST_MACHINES = 200  # for one job
+SPARE_S = 600  # a job removes itself this long after its gang's coordinator should have ended
+MOST_MACHINES = 200  # of one job
 RUNNING, REMOVED, HELD, SENDING = 2, 3, 5, 6  # states of a job (HTCondor manual, JobStatus)
 REQUIREMENTS = re.compile(r"\s*requirements\s*=\s*(.*)", re.IGNORECASE)
 NOWHERE = "-"  # no machine yet
 
 
 def require() -> None:
-    """Raises UserError where HTCondor's commands are missing."""
+    """Raise UserError if HTCondor's commands are missing."""
     for name in ("condor_submit", "condor_q", "condor_rm", "condor_status"):
         if shutil.which(name) is None:
             raise UserError(
@@ -46,13 +46,13 @@ def require() -> None:
 
 
 def quoted(words: list[str]) -> str:
-    """Arguments in the syntax of a submit description, whatever characters they contain."""
+    """Return the arguments in the syntax of a submit description, with any characters."""
     each = ["'" + w.replace("'", "''") + "'" if re.search(r"[\s']", w) or not w else w for w in words]
     return '"' + " ".join(each).replace('"', '""') + '"'
 
 
 def share_out(machines: list[str], jobs: int) -> list[list[str]]:
-    """Machines by job; each machine belongs to one job."""
+    """Return the machines by job; each machine belongs to one job."""
     return [machines[n::jobs][:MOST_MACHINES] for n in range(jobs)]
 
 
@@ -74,21 +74,21 @@ class CondorLauncher(RemoteLauncher):
     cluster: str | None = None
     _looked = _shared = 0.0
     _shares: list[list[str]]  # machines by job
-    _given: set[str]  # ever in a share: a waiting job may be on its way to a machine that was taken from it
+    _given: set[str]  # machines that were ever in a share: a waiting job may start on one that was taken from it
     _gone_since: float | None = None
 
     def longest_s(self) -> float:
-        """Seconds that a job may take, from its submission on."""
+        """Return the seconds that a job may take from its submission."""
         job = GangJob.read(self.folder)
         return (2 * job.timeout_ns + job.point.fixed["duration_ns"]) / 1e9 + SPARE_S
 
     def description(self, shares: list[list[str]]) -> str:
-        """The submit description. shares: machines by job."""
+        """Return the submit description. shares: machines by job."""
         parallel = self.settings.universe == "parallel"
         before = [str(self.folder.resolve() / SCRIPT)] if self.settings.setup else []
         executable, *arguments = [*before, *self.agent(), "$(Node)" if parallel else "$(ProcId)"]
         number = arguments[-1]
-        mine, theirs = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._wanted()
+        mine, wanted = "stringListIMember(TARGET.Machine, MY.StorelabMachines)", self._wanted()
         lines = {
             "universe": self.settings.universe,
             "executable": executable,
@@ -115,30 +115,30 @@ class CondorLauncher(RemoteLauncher):
         text = [f"{k} = {v}" for k, v in lines.items()] + [
             o for o in self.settings.options if not REQUIREMENTS.fullmatch(o)
         ]
-        text.append(f"requirements = ({theirs}) && {mine}" if theirs else f"requirements = {mine}")
+        text.append(f"requirements = ({wanted}) && {mine}" if wanted else f"requirements = {mine}")
         text += ["machine_count = 1"] if parallel else []
         queue = [",".join(machines) or NOWHERE for machines in shares]
         return "\n".join([*text, "queue Machines from (", *queue, ")"]) + "\n"
 
     def _wanted(self) -> str:
-        """The requirements in `launcher.options`."""
+        """Return the requirements in `launcher.options`."""
         return " && ".join(f"({m[1]})" for o in self.settings.options if (m := REQUIREMENTS.fullmatch(o)))
 
     def _machines(self) -> list[str]:
-        """Machines of the pool that may run a job of the gang, idle ones first. Raises MeasurementFailed: no answer."""
-        constraint = f"({self._wanted() or 'true'}) =!= false"  # conditions on the job alone are undefined here
+        """Return the machines that may run a job of the gang, idle ones first. Raises MeasurementFailed."""
+        constraint = f"({self._wanted() or 'true'}) =!= false"  # conditions on the job only are undefined here
         if self.settings.universe == "parallel":
             constraint += " && DedicatedScheduler =!= undefined"
         done = self._command("condor_status", "-constraint", constraint, "-af", "Machine", "State", "Cpus")
         if done.returncode:
-            raise MeasurementFailed(f"condor_status: {processes.words(done)} (asked with {constraint})")
+            raise MeasurementFailed(f"condor_status: {processes.words(done)} (constraint: {constraint})")
         idle: dict[str, bool] = {}
         for machine, state, cpus in (line.split()[:3] for line in done.stdout.splitlines() if len(line.split()) >= 3):
             idle[machine] = idle.get(machine, False) or (state == "Unclaimed" and cpus != "0")
         return sorted(idle, key=lambda m: (not idle[m], m))
 
     def launch(self) -> None:
-        """Raises MeasurementFailed with HTCondor's message."""
+        """Submit the jobs. Raise MeasurementFailed with HTCondor's message."""
         if self.settings.setup:
             (self.folder / SCRIPT).write_text(f"#!/bin/bash -l\n{script(self.settings.setup)}")
             (self.folder / SCRIPT).chmod(0o755)
@@ -158,11 +158,11 @@ class CondorLauncher(RemoteLauncher):
         self._looked = time.monotonic()
 
     def _command(self, *command: str) -> subprocess.CompletedProcess:
-        """Run it. Ctrl-C does not reach it, so that jobs are removed in order."""
+        """Run the command. Ctrl-C does not reach it, so that jobs are removed in order."""
         return processes.ask(command, 60, credentials.clean(os.environ, self.tokens), start_new_session=True)
 
     def _queue(self) -> dict[int, Job] | None:
-        """Jobs of the gang in the queue, by number. None if the queue does not answer."""
+        """Return the gang's jobs in the queue, by number; None if the queue does not answer."""
         done = self._command("condor_q", self.cluster or "", "-af", "ProcId", "JobStatus", "RemoteHost", "HoldReason")
         if done.returncode:
             return None
@@ -171,7 +171,7 @@ class CondorLauncher(RemoteLauncher):
         return {n: job if not job.waits else job._replace(machine="") for n, job in found.items()}
 
     def _ended_early(self, now: float) -> str:
-        """A job that was held or removed, or has ended, with the reason; or ''. A queue may be down for a while."""
+        """Return which job was held or removed or has ended, and why; or ''. The queue may be down for a while."""
         if self.cluster is None or now - self._looked < LOOK_S:
             return ""
         queue = self._queue()
@@ -188,11 +188,11 @@ class CondorLauncher(RemoteLauncher):
         return self._farewell(gone[0]) if gone and now - self._gone_since > SETTLE_S else ""
 
     def _gone(self, queue: dict[int, Job]) -> list[int]:
-        """Jobs that have left the queue, and whose nodes have not reported their end."""
+        """Return the jobs that have left the queue, and whose nodes have not reported their end."""
         return sorted(set(range(len(self.nodes))) - queue.keys() - Folder(self.folder).present("node"))
 
     def _share_more(self, queue: dict[int, Job]) -> None:
-        """Give machines that nobody needs to jobs that still wait."""
+        """Give machines that no job needs to jobs that still wait."""
         waiting = [n for n, job in sorted(queue.items()) if job.waits]
         if not waiting or time.monotonic() - self._shared < SHARE_S:
             return
@@ -213,12 +213,12 @@ class CondorLauncher(RemoteLauncher):
             *rest, last = [m for m in self._shares[donor] if m in there] or [""]
             free += [last] if rest and self._set_share(donor, rest) else []
         for n, machines in zip(waiting, share_out(free, len(waiting)), strict=True):
-            # They replace the old ones: a dead machine stays in the pool for a while, and is matched again and again.
+            # They replace the old ones: a dead machine stays in the pool for a while, and is matched repeatedly.
             if machines:
                 self._set_share(n, machines)
 
     def _set_share(self, job: int, machines: list[str]) -> bool:
-        """Let the job run on these machines only; returns whether HTCondor accepted that."""
+        """Let the job run on these machines only; return whether HTCondor accepted that."""
         done = self._command("condor_qedit", f"{self.cluster}.{job}", "StorelabMachines", f'"{",".join(machines)}"')
         if done.returncode == 0:
             self._shares[job] = machines
@@ -226,7 +226,7 @@ class CondorLauncher(RemoteLauncher):
         return done.returncode == 0
 
     def _farewell(self, job: int) -> str:
-        """What HTCondor knows of a job that has left the queue, and the agent's last output."""
+        """Return what HTCondor knows of a job that has left the queue, and the agent's last output."""
         done = self._command(
             "condor_history", f"{self.cluster}.{job}", "-limit", "1", "-af", "ExitCode", "ExitSignal", "RemoveReason"
         )
@@ -241,25 +241,25 @@ class CondorLauncher(RemoteLauncher):
         return f"job {self.cluster}.{job} (node {job}) {how} before its clients had left their results{last}"
 
     def last_words(self) -> str:
-        """Why missing jobs still wait or have gone, if that is known."""
+        """Return why missing jobs still wait or have gone, if that is known."""
         queue = self._queue() if self.cluster is not None else None
         if queue is not None and (gone := self._gone(queue)):
             return self._farewell(gone[0])
         waiting = [n for n, job in sorted((queue or {}).items()) if job.waits]
         if any(not self._shares[job] for job in waiting):
             return (
-                f"the pool has {len(self._given)} machines that fit, for the {len(self.nodes)} jobs of cluster "
+                f"the pool has {len(self._given)} suitable machines for the {len(self.nodes)} jobs of cluster "
                 f"{self.cluster}"
             )
         return f"jobs {', '.join(f'{self.cluster}.{job}' for job in waiting)} still wait for a slot" if waiting else ""
 
     def running(self) -> bool:
-        """Whether agents may still run; waiting jobs have none."""
+        """Return whether agents may still run; waiting jobs have none."""
         queue = self._queue() if self.cluster is not None else {}
         return queue is None or not all(job.waits for job in queue.values())
 
     def stop(self) -> None:
-        """Leave no job in the queue, whatever its state."""
+        """End the agents, and remove all jobs from the queue, whatever their state."""
         super().stop()
         if self.cluster is None or self._queue() == {}:
             return

@@ -16,39 +16,38 @@ from storelab.gang.coordinator import Launcher
 from storelab.host import processes
 from storelab.stores.protocols import environment
 
-Spare = subprocess.Popen | None  # what `spare` began
+Spare = subprocess.Popen | None  # a process started by `spare`
 
 
 @dataclass
 class Started:
-    """A process that forks clients (`gang/prefork.py`), and what it has said of them by rank."""
+    """A process that forks clients (`gang/prefork.py`), and what it has printed about them by rank."""
 
     process: subprocess.Popen
     ranks: list[int]
     pids: dict[int, int] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
-    begun: bytes = b""  # a line that is not whole yet
+    begun: bytes = b""  # an incomplete line
 
     def listen(self) -> None:
-        """Hear what it has said by now. Where it has ended, so have its clients: with its own status, if it told none
-        of them."""
+        """Read what the process has printed. If it has ended, its clients have too, with its status if it gave none."""
         ended = self.process.poll()
-        while said := self._said():
-            *lines, self.begun = (self.begun + said).split(b"\n")
+        while output := self._output():
+            *lines, self.begun = (self.begun + output).split(b"\n")
             for rank, what, number in map(bytes.split, lines):
                 (self.pids if what == b"pid" else self.statuses)[int(rank)] = int(number)
         if ended is not None:
             self.statuses |= dict.fromkeys([rank for rank in self.ranks if rank not in self.statuses], ended)
 
-    def _said(self) -> bytes:
+    def _output(self) -> bytes:
         try:
             return os.read(self.process.stdout.fileno(), 65536)
-        except (BlockingIOError, ValueError):  # nothing more yet; closed
+        except (BlockingIOError, ValueError):  # nothing to read yet, or closed
             return b""
 
 
 def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subprocess.Popen:
-    """A process that will fork clients; `command` enters its host, the words are those of `gang/client.py`."""
+    """Start a process that will fork clients. command: enters its host; words: arguments of `gang/client.py`."""
     return subprocess.Popen(
         [*command, sys.executable, "-m", "storelab.gang.client", *words],
         stdin=subprocess.PIPE,
@@ -62,8 +61,10 @@ def _begun(command: Sequence[str], words: Collection[str], errors: Any) -> subpr
 
 @contextlib.contextmanager
 def spare(places: Collection[str]) -> Iterator[subprocess.Popen]:
-    """A process that loads these classes of clients (`module:name`) while this one prepares the point, for the launcher
-    to fork them from. It ends at the latest with this context."""
+    """Start a process that loads these classes of clients (`module:name`) while this process prepares the point.
+
+    The launcher forks the clients from it. It ends at the latest with this context.
+    """
     with _begun((), places, subprocess.DEVNULL) as process:
         try:
             yield process
@@ -72,10 +73,11 @@ def spare(places: Collection[str]) -> Iterator[subprocess.Popen]:
 
 
 class LocalLauncher(Launcher):
-    """Starts the clients of these ranks (a number: that many, from 0). They end with this process, even after kill -9.
+    """A launcher that starts the clients of these ranks on this host. They end with this process, even by kill -9.
 
-    environs: variables by account; client i uses account i mod n. beside: rank -> command that enters the host of its
-    own which a client runs on, () where that is this one. spare: forks those of this host, if it still runs.
+    ranks: or their number, to start from 0. environs: variables by account; client i uses account i mod n. beside:
+    command that enters the separate host of a rank, () if that is this host. spare: forks the clients of this host, if
+    it still runs.
     """
 
     name, noun = "local", "client"
@@ -93,7 +95,7 @@ class LocalLauncher(Launcher):
         self.participants = len(self.ranks)
         self.environs = environs
         self.started: list[Started] = []
-        self.hearing = threading.Lock()  # the monitor's thread asks too
+        self.hearing = threading.Lock()  # the monitor's thread reads the output too
 
     def start(self) -> None:
         hosts: dict[tuple[str, ...], list[int]] = {}
@@ -108,28 +110,28 @@ class LocalLauncher(Launcher):
                     process = _begun(command, ("--", str(self.folder), *map(str, ranks)), log)
             self.started.append(Started(process, ranks))
             os.set_blocking(process.stdout.fileno(), False)
-            wanted = {"folder": str(self.folder), "ranks": ranks, "environs": self.environs}
-            with contextlib.suppress(BrokenPipeError), process.stdin as given:  # `ended` tells of one that has ended
-                given.write(json.dumps(wanted).encode() + b"\n")
+            request = {"folder": str(self.folder), "ranks": ranks, "environs": self.environs}
+            with contextlib.suppress(BrokenPipeError), process.stdin as given:  # `ended` reports a process that ended
+                given.write(json.dumps(request).encode() + b"\n")
 
-    def _heard(self) -> list[Started]:
+    def _updated(self) -> list[Started]:
         with self.hearing:
-            for each in self.started:
-                each.listen()
+            for started in self.started:
+                started.listen()
         return self.started
 
     def pids(self) -> dict[int, int]:
-        return {rank: pid for each in self._heard() for rank, pid in each.pids.items()}
+        return {rank: pid for started in self._updated() for rank, pid in started.pids.items()}
 
     def ended(self) -> dict[int, int]:
-        return {rank: status for each in self._heard() for rank, status in each.statuses.items()}
+        return {rank: status for started in self._updated() for rank, status in started.statuses.items()}
 
     def stop(self) -> None:
         """End all clients: SIGTERM, and SIGKILL after a few seconds. Idempotent."""
-        for each in self.started:
-            if each.process.poll() is None:
-                each.process.terminate()
-        for each in self.started:
-            processes.stop(each.process, prefork.GRACE_S + 1)
-        for each in self._heard():
-            each.process.stdout.close()
+        for started in self.started:
+            if started.process.poll() is None:
+                started.process.terminate()
+        for started in self.started:
+            processes.stop(started.process, prefork.GRACE_S + 1)
+        for started in self._updated():
+            started.process.stdout.close()

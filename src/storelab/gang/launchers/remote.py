@@ -1,4 +1,4 @@
-"""What launchers on several nodes share: who runs where, signs of life, versions, the clock, credentials."""
+"""The common part of launchers on several nodes: ranks by node, signs of life, versions, clock, credentials."""
 
 import contextlib
 import os
@@ -23,45 +23,45 @@ from storelab.host import processes
 SETTLE_S = 5.0  # for the nodes' last files to appear
 END_S = 15.0  # for the agents to end their clients, before the batch system is asked to end them
 ALIVE_S = 3.0  # between two signs of the coordinator's life
-SETUP, TOLD_TO_END = "launcher.setup", "was told to end"
+SETUP, ASKED_TO_END = "launcher.setup", "was asked to end"
 
 
 def spread(clients: int, per_node: int, nodes: int, place: str) -> list[list[int]]:
-    """Ranks by node, in turn: client i is on node i mod n. per_node: 0: spread evenly over all nodes.
+    """Return the ranks by node: client i is on node i mod n. per_node: 0: spread evenly over all nodes.
 
-    Raises UserError if there are too few nodes.
+    Raise UserError if there are too few nodes.
     """
     wanted = -(-clients // per_node) if per_node else min(clients, nodes)
     if wanted > nodes:
         raise UserError(
             place,
-            f"{clients} clients, {per_node} on a node, need {wanted} nodes; there are {nodes}",
+            f"{clients} clients, {per_node} on a node, need {wanted} nodes, but there are {nodes}",
             "ask for more nodes, or fewer clients",
         )
     return [list(range(n, clients, wanted)) for n in range(wanted)]
 
 
 def host_names(configured: str | None) -> list[str]:
-    """Where other nodes may find this host."""
+    """Return the names by which other nodes may find this host."""
     return [configured] if configured else list(dict.fromkeys([socket.gethostname(), socket.getfqdn()]))
 
 
 def prepared(setup: str | None, command: list[str]) -> list[str]:
-    """The command after the site's setup lines, in a login shell (which defines `module`); without lines, unchanged."""
+    """Return the command after the site's setup lines, in a login shell (which defines `module`), or unchanged."""
     return ["/bin/bash", "-l", "-c", script(setup), SETUP, *command] if setup else command
 
 
 def script(setup: str) -> str:
-    """Shell script: the setup lines, then the command given as arguments. If a line fails, it names its node."""
+    """Return a shell script: the setup lines, then the command given as arguments. A failing line names its node."""
     # The sleep: a batch system may lose output written just before the end.
-    told = (
+    failed = (
         f'echo "storelab: node ${{SLURM_PROCID:-?}} (${{SLURMD_NODENAME:-$(uname -n)}}): {SETUP} failed" >&2; sleep 1'
     )
-    return f"trap '{told}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
+    return f"trap '{failed}' EXIT\nset -e\n{setup}\nset +e\ntrap - EXIT\nexec \"$@\"\n"
 
 
 class SignsOfLife:
-    """The coordinator's signs of life in the gang's folder, until `close()`. Agents end if they see none for long."""
+    """The coordinator's signs of life in the gang's folder until `close()`. Without them, agents end after a while."""
 
     def __init__(self, folder: Path):
         self.place = Folder(folder)
@@ -82,14 +82,14 @@ class SignsOfLife:
 
 
 class RemoteLauncher(Launcher):
-    """Starts one agent on each node, by a command of a batch system.
+    """A launcher that starts one agent on each node, by a command of a batch system.
 
     nodes: ranks by node; environs: variables by account; settings: `launcher` of the configuration.
     """
 
     name, noun = "remote", "node"
-    module = "storelab.gang.agent"  # what runs on a node
-    look_s = 0.05  # between two looks at whether the agents have ended
+    module = "storelab.gang.agent"  # runs on a node
+    look_s = 0.05  # between two checks whether the agents have ended
 
     def __init__(self, folder: Path, nodes: list[list[int]], environs: list[dict[str, str]], settings: Any):
         self.folder, self.nodes, self.settings = folder, nodes, settings
@@ -102,20 +102,20 @@ class RemoteLauncher(Launcher):
         self.met = False
         self.alive: SignsOfLife | None = None
         self.process: subprocess.Popen | None = None
-        self._signs: dict[int, tuple[dict[str, Any], float]] = {}  # node -> its last sign of life, when we saw it
-        self._over: float | None = None  # when we first saw that the command has ended
+        self._signs: dict[int, tuple[dict[str, Any], float]] = {}  # node -> its last sign of life, and when it was seen
+        self._over: float | None = None  # when this process first saw that the command has ended
 
     @abstractmethod
     def launch(self) -> None:
-        """Ask the batch system to start all agents. Raises MeasurementFailed if it refuses."""
+        """Ask the batch system to start all agents. Raise MeasurementFailed if it refuses."""
 
     def agent(self) -> list[str]:
-        """The command of one agent without its number."""
+        """Return the command of one agent without its number."""
         place = self.office.url if self.office else str(self.folder.resolve())
         return [self.settings.python or sys.executable, "-m", self.module, place]
 
     def start(self) -> None:
-        """Raises UserError or MeasurementFailed: the batch system's command is missing, or it refuses."""
+        """Start the agents. Raise UserError or MeasurementFailed if the command is missing, or the system refuses."""
         self.clock = ClockServer(host_names(self.settings.address), self.settings.port)
         job = GangJob.read(self.folder)
         job.nodes = self.nodes
@@ -131,7 +131,7 @@ class RemoteLauncher(Launcher):
         self.launch()
 
     def run(self, command: list[str]) -> None:
-        """Run the command that starts all agents, and that ends when they have ended; its output goes to a log."""
+        """Run the command that starts all agents and ends with them; its output goes to a log."""
         with open(self.folder / "launcher.log", "wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -144,10 +144,9 @@ class RemoteLauncher(Launcher):
             )
 
     def accept(self, ready: dict[int, dict[str, Any]]) -> str:
-        """Why the gang must not start, or ''.
+        """Return why the gang must not start, or ''.
 
-        Each node must be another host, with its own clients, this host's versions, and a clock that is known well
-        enough.
+        Each node must be a separate host, with its own clients, this host's versions, and a sufficiently known clock.
         """
         credentials.forget(self.folder)
         self.met = True
@@ -155,7 +154,7 @@ class RemoteLauncher(Launcher):
         for n, about in ready.items():
             host = about["host"]
             if host in hosts:
-                return f"nodes {hosts[host]} and {n} are both {host}: ask for a node each"
+                return f"nodes {hosts[host]} and {n} are both {host}: request separate nodes"
             hosts[host] = n
             if about["ranks"] != self.nodes[n] or sorted(map(int, about["clients"])) != sorted(self.nodes[n]):
                 return f"node {n} ({host}) has clients {sorted(map(int, about['clients']))} instead of {self.nodes[n]}"
@@ -164,21 +163,21 @@ class RemoteLauncher(Launcher):
             error_ns = about["clock_error_ns"]
             if error_ns is None or error_ns > self.settings.clock_error:
                 known = "not known" if error_ns is None else f"only known to within {error_ns / 1e6:.3g} ms"
-                mend = f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
-                return f"node {n} ({host}): its clock is {known}; {mend}"
+                hint = f"open UDP to {self.clock.addresses[0][0]}, or raise launcher.clock_error"
+                return f"node {n} ({host}): its clock is {known}; {hint}"
         return ""
 
     def ended(self) -> dict[int, int]:
-        """As their agents report."""
+        """Return the exit statuses that the agents report, by rank."""
         place = Folder(self.folder)
         return {rank: (place.get(f"ended.{rank}") or {}).get("status", -1) for rank in place.present("ended")}
 
     def trouble(self) -> str:
-        """A node that failed, or was silent for too long; or that the batch system's command ended too early; or ''."""
+        """Return the node that failed or gave no sign of life, or that the command ended too early; or ''."""
         place = Folder(self.folder)
         for n in sorted(place.present("failed")):
-            told = place.get(f"failed.{n}") or {}
-            return f"node {n} ({told.get('host')}): {told.get('failure')}"
+            report = place.get(f"failed.{n}") or {}
+            return f"node {n} ({report.get('host')}): {report.get('failure')}"
         now, done = time.monotonic(), place.present("node")
         for n in sorted(place.present("alive") - done):
             sign, seconds = place.get(f"alive.{n}") or {}, self.settings.silence / 1e9
@@ -189,7 +188,7 @@ class RemoteLauncher(Launcher):
         return self._ended_early(now)
 
     def _ended_early(self, now: float) -> str:
-        """That the batch system's command ended too early, or ''. Waits first for the nodes' last files."""
+        """Return that the batch system's command ended too early, or ''. Wait for the nodes' last files first."""
         if self.process is None or (status := self.process.poll()) is None:
             return ""
         self._over = self._over or now
@@ -201,22 +200,22 @@ class RemoteLauncher(Launcher):
         )
 
     def last_words(self) -> str:
-        """What agents that cannot reach the coordinator, or the batch system's command, said of the reason."""
+        """Return the reason from agents that cannot reach the coordinator, or from the batch system's command."""
         logs = [self.folder / "launcher.log", *sorted(self.folder.glob("agent.*.err"))]
         lines = [line for log in logs for line in processes.log_lines(log)]
-        lines = [line for line in lines if TOLD_TO_END not in line]  # they ended because another one failed
+        lines = [line for line in lines if ASKED_TO_END not in line]  # a consequence of another failure
         return self.telling(lines)[:300] if lines else ""
 
     def telling(self, lines: list[str]) -> str:
-        """The line with the reason: an agent's own, else the last one."""
+        """Return the line with the reason: an agent's message, else the last line."""
         own = next((line for line in lines if line.startswith("storelab: ")), lines[-1])
         if not own.endswith(f"{SETUP} failed"):
             return own
-        said = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
-        return f"{own} ({said})" if said else own
+        detail = next((line for line in lines if line.startswith(f"{SETUP}: ")), "")
+        return f"{own} ({detail})" if detail else own
 
     def running(self) -> bool:
-        """Whether agents may still run."""
+        """Return whether agents may still run."""
         return self.process is not None and self.process.poll() is None
 
     def stop(self) -> None:

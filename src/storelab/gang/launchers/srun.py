@@ -1,4 +1,4 @@
-"""Launcher `srun`: one step of a Slurm job over its nodes, in an allocation or a job of Snakemake's executor."""
+"""Launcher `srun`: one step of a Slurm job on all its nodes, in an allocation or a job of Snakemake's executor."""
 
 import os
 import re
@@ -8,34 +8,34 @@ import time
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.gang import credentials, post
 from storelab.gang.launchers import remote
-from storelab.gang.launchers.remote import SETTLE_S, TOLD_TO_END, RemoteLauncher
+from storelab.gang.launchers.remote import ASKED_TO_END, SETTLE_S, RemoteLauncher
 from storelab.gang.rendezvous import Folder
 from storelab.host import processes
 
-TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's words
+TASK, CANCELLED, EXECVE = re.compile(r"error: .*tasks? [\d,-]+: "), "CANCELLED", "error: execve(): "  # srun's messages
 NOISE = "cluster configuration lacks support for cpu binding"
-BESIDE_S = 60  # what a point takes besides its window; it must fit into the walltime too
-KEPT = "STORELAB_SLURM_CONF"  # carries SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
+BESIDE_S = 60  # overhead of a point in addition to its window; it must fit into the walltime too
+KEPT = "STORELAB_SLURM_CONF"  # passes SLURM_CONF into a job of Snakemake's executor, which drops SLURM_…
 
 
 def keep(environ: dict[str, str] | os._Environ) -> None:
-    """Before jobs are submitted: remember where Slurm's configuration is."""
+    """Remember where Slurm's configuration is, before jobs are submitted."""
     if "SLURM_CONF" in environ:
         environ[KEPT] = environ["SLURM_CONF"]
 
 
 def inside(environ: dict[str, str] | os._Environ) -> bool:
-    """Whether a Slurm job is around us."""
+    """Return whether this process runs in a Slurm job."""
     return "SLURM_JOB_ID" in environ
 
 
 def on_node(environ: dict[str, str] | os._Environ) -> bool:
-    """Whether this process runs on a node of the job, not on the host that asked for it (salloc)."""
+    """Return whether this process runs on a node of the job, not on the host that requested it (salloc)."""
     return inside(environ) and "SLURMD_NODENAME" in environ
 
 
 def require(environ: dict[str, str] | os._Environ) -> None:
-    """Make Slurm's commands usable. Raises UserError if they are missing."""
+    """Make Slurm's commands usable. Raise UserError if they are missing."""
     if shutil.which("srun") is None:
         raise UserError(
             "launcher.kind", "there is no srun on PATH", "load Slurm's environment, or choose another launcher"
@@ -45,37 +45,36 @@ def require(environ: dict[str, str] | os._Environ) -> None:
 
 
 def allocation(environ: dict[str, str] | os._Environ) -> int:
-    """Nodes of the Slurm job around us. Raises UserError: no job, or no srun."""
+    """Return the number of nodes of the Slurm job of this process. Raise UserError without a job or srun."""
     require(environ)
     if not inside(environ):
         raise UserError(
             "launcher.kind",
-            "srun wants an allocation, and there is none around",
-            "salloc or sbatch first, or give launcher.nodes where each point is to be a job of its own: "
-            "docs/cluster.md",
+            "srun needs an allocation, and this process is not in one",
+            "run salloc or sbatch first, or set launcher.nodes to make each point a separate job: docs/cluster.md",
         )
     return int(environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or _nodes(environ["SLURM_JOB_ID"]))
 
 
 def cluster() -> int | None:
-    """How many nodes Slurm has in all; None if it does not answer. A job that asks for more would wait for ever."""
+    """Return how many nodes Slurm has; None if it does not answer. A job that asks for more would wait forever."""
     done = processes.ask(["sinfo", "-h", "-N", "-o", "%N"])
     names = set() if done.returncode else set(done.stdout.split())
     return len(names) or None
 
 
 def _nodes(job: str) -> int:
-    """Nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed: Slurm does not answer."""
+    """Return the nodes of a job whose variables Snakemake's executor dropped. Raises MeasurementFailed."""
     done = processes.ask(["squeue", "-h", "-j", job, "-o", "%D"], 60)
     if done.returncode or not done.stdout.strip().isdigit():
-        raise MeasurementFailed(f"squeue does not tell the nodes of job {job}: {processes.words(done)}")
+        raise MeasurementFailed(f"squeue does not report the nodes of job {job}: {processes.words(done)}")
     return int(done.stdout)
 
 
 def left_s(environ: dict[str, str] | os._Environ) -> float | None:
-    """Seconds of walltime that the job has left; None if it has no limit, or Slurm does not answer.
+    """Return the remaining walltime of the job in s; None if it has no limit, or Slurm does not answer.
 
-    Raises UserError if the job is over; the point is then neither begun nor failed.
+    Raise UserError if the job has ended; the point is then neither started nor failed.
     """
     job = environ["SLURM_JOB_ID"]
     done = processes.ask(["squeue", "-h", "-j", job, "-o", "%T %L"])
@@ -83,8 +82,8 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
     if "Invalid job id" in done.stderr or (done.returncode == 0 and state in ("", "COMPLETING")):
         raise UserError(
             "SLURM_JOB_ID",
-            f"the Slurm job {job} around is over",
-            "salloc or sbatch again, and the same command goes on",
+            f"the Slurm job {job} has ended",
+            "run salloc or sbatch again, then the same command continues",
         )
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip())
     if not found:
@@ -94,7 +93,7 @@ def left_s(environ: dict[str, str] | os._Environ) -> float | None:
 
 
 def step(nodes: int) -> list[str]:
-    """srun, with one task on each of so many nodes."""
+    """Return the srun command with one task on each of the nodes."""
     size = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     return ["srun", *size, "--input=none", "--mem=0", "--overlap"]
 
@@ -103,10 +102,10 @@ class SrunLauncher(RemoteLauncher):
     name = "srun"
     ticket: str | None = None
     scratch = "/dev/shm"
-    _told: float | None = None  # when we first saw that agents were told to end
+    _asked_to_end: float | None = None  # when this process first saw that agents were asked to end
 
     def launch(self) -> None:
-        if self.office:  # no folder is shared: Slurm copies the ticket, and the agents remove it
+        if self.office:  # without a shared folder, Slurm copies the ticket, and the agents remove it
             self.ticket = f"{self.scratch}/storelab-ticket-{self.folder.name}"
             done = processes.ask(["sbcast", "--force", self.folder / "ticket", self.ticket], 60)
             if done.returncode:
@@ -115,10 +114,10 @@ class SrunLauncher(RemoteLauncher):
         self.run(self.command())
 
     def telling(self, lines: list[str]) -> str:
-        """The line with the reason.
+        """Return the line with the reason.
 
-        srun names who failed before those that it ends because of that. If a step was ended from outside, srun names
-        an aborted task first.
+        srun names the failed tasks before those that it ends as a consequence. If a step was ended from outside, srun
+        names an aborted task first.
         """
         lines = [line for line in lines if NOISE not in line]
         if not lines:
@@ -131,33 +130,33 @@ class SrunLauncher(RemoteLauncher):
         return next((line for mark in marks for line in lines if mark in line), own)
 
     def last_words(self) -> str:
-        """srun waits silently for a step that cannot begin."""
+        """Return srun's last line, or possible reasons if its step cannot begin: srun prints nothing then."""
         words = super().last_words()
         if self.running() and not Folder(self.folder).present("alive") and "error: " not in words:
-            options = f", launcher.options {self.settings.options} that no node fits" if self.settings.options else ""
+            options = f", launcher.options {self.settings.options} fit no node" if self.settings.options else ""
             return (
-                f"srun still waits for its step: nodes that other steps hold{options}, or a controller that does "
+                f"srun still waits for its step: other steps use the nodes{options}, or the controller does "
                 "not answer (scontrol ping)"
             )
         return words
 
     def trouble(self) -> str:
-        """Why agents were told to end: who failed, or what Slurm says; ''."""
+        """Return why agents were asked to end: the failed task, or Slurm's message; '' without trouble."""
         text = super().trouble()
-        if TOLD_TO_END not in text:
+        if ASKED_TO_END not in text:
             return text
-        self._told = self._told or time.monotonic()
+        self._asked_to_end = self._asked_to_end or time.monotonic()
         words = self.last_words()
         if words.startswith("storelab: "):
             return words.removeprefix("storelab: ")
         if TASK.search(words) or EXECVE in words:
             return f"an agent was lost, and srun ended the others ({words})"
-        if CANCELLED not in words and time.monotonic() - self._told < SETTLE_S:
+        if CANCELLED not in words and time.monotonic() - self._asked_to_end < SETTLE_S:
             return ""  # Slurm's message may come later than the agent's
         return f"{text} ({words})" if words else text
 
     def stop(self) -> None:
-        """Also removes the ticket if agents have not read it."""
+        """End the step, and remove the ticket if agents have not read it."""
         super().stop()
         ticket, self.ticket = self.ticket, None
         if ticket and not self.met:

@@ -5,9 +5,9 @@
     head ──(unshaped)──────────────┤
          ──(front-end rate) × F────┘   addresses of the store's front-ends, in the head's namespace
 
-The machine's own network is not touched. A token bucket (tbf) at both ends of a link shapes each direction. The head's
-answers leave through the link of the address that was asked (policy routing). Names begin with the plan's prefix. What
-will be made is noted first, and only that is removed. Slurm's daemons run there, or HTCondor's (`pool.py`).
+The machine's own network is not changed. A token bucket (tbf) at both ends of a link shapes each direction. The head
+answers through the link of the address that received the request (policy routing). Names begin with the plan's prefix.
+A file lists the plan's parts; only these are removed. The daemons of Slurm or HTCondor (`pool.py`) run there.
 """
 
 import json
@@ -30,7 +30,7 @@ BURST, DELAY = "128kb", "50ms"
 
 @dataclass(frozen=True)
 class Plan:
-    """rates: of the nodes' links in tc's words (`100mbit`; empty: unshaped), one per node.
+    """The plan of a network. rates: of the nodes' links in tc's notation (`100mbit`; empty: unshaped), one per node.
 
     front_ends: rates of the store's links; prefix: of the namespaces' names.
     """
@@ -45,12 +45,12 @@ class Plan:
 
     @property
     def head(self) -> str:
-        """Namespace of the head."""
+        """Return the namespace of the head."""
         return f"{self.prefix}head"
 
     @property
     def nodes(self) -> dict[str, str]:
-        """Namespace -> address of each node."""
+        """Return the address of each node, by namespace."""
         return {f"{self.prefix}n{i + 1}": f"{NET}{i + 1}" for i in range(len(self.rates))}
 
     @property
@@ -59,38 +59,40 @@ class Plan:
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses of the store's front-ends."""
+        """Return the addresses of the store's front-ends."""
         return [f"{NET}{FIRST_FRONT_END + 1 + i}" for i in range(len(self.front_ends))]
 
 
 class Network:
-    """The namespaces and links of a plan; `folder` holds the note of what was made."""
+    """The namespaces and links of a plan; a file in `folder` records what was created."""
 
     def __init__(self, folder: Path):
         self.note = folder / "links.json"
 
     def planned(self) -> Plan | None:
-        """What was made and not removed yet."""
+        """Return the plan that was created and not removed yet; None if there is none."""
         if not self.note.exists():
             return None
-        mend = "remove its interfaces by hand (`ip -br link`), then the file"
-        return Plan(**read_as(self.note, Plan, mend))
+        hint = "remove its interfaces by hand (`ip -br link`), then the file"
+        return Plan(**read_as(self.note, Plan, hint))
 
     def up(self, plan: Plan) -> None:
-        """Make it. Raises UserError: no root, too many nodes or front-ends, names in use."""
+        """Create the network. Raise UserError without root, with too many nodes or front-ends, or names in use."""
         if os.geteuid() != 0:
             raise UserError(
-                PLACE, "namespaces and shaped links need root", "run as root, or `storelab testbed up` without --links"
+                PLACE,
+                "namespaces and shaped links need root",
+                "run as root, or run `storelab testbed up` without --links",
             )
         if not 1 <= len(plan.rates) <= MOST_NODES or len(plan.front_ends) > MOST_FRONT_ENDS:
             raise UserError(
                 PLACE,
-                f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends",
-                f"1 to {MOST_NODES}, 0 to {MOST_FRONT_ENDS}",
+                f"{len(plan.rates)} nodes, {len(plan.front_ends)} front-ends are not possible",
+                f"use 1 to {MOST_NODES} nodes and 0 to {MOST_FRONT_ENDS} front-ends",
             )
         if taken := [n for n in plan.namespaces if Path("/run/netns", n).exists()]:
             raise UserError(
-                PLACE, f"the namespace {taken[0]} is there already", "`storelab testbed down` where it was made"
+                PLACE, f"the namespace {taken[0]} exists already", "run `storelab testbed down` where it was created"
             )
         claim(self.note.parent)
         self.note.write_text(json.dumps(asdict(plan)))
@@ -119,7 +121,7 @@ class Network:
             _ip("-n", plan.head, "rule", "add", "from", address, "table", table)
 
     def _link(self, plan: Plan, space: str, inside: str, address: str, port: str, rate: str, bits: int = 24) -> None:
-        """A cable from `inside` in a namespace to the switch."""
+        """Connect `inside` in a namespace with the switch."""
         _ip("-n", plan.switch, "link", "add", port, "type", "veth", "peer", "name", inside, "netns", space)
         _ip("-n", plan.switch, "link", "set", port, "master", "switch", "up")
         _ip("-n", space, "addr", "add", f"{address}/{bits}", "dev", inside)
@@ -130,7 +132,7 @@ class Network:
                 run("tc", "-n", where, "qdisc", "add", "dev", device, *shape)
 
     def down(self) -> list[str]:
-        """Remove what was made; links go with their namespaces. Returns the names. Idempotent."""
+        """Remove what was created; links go with their namespaces. Return the names. Idempotent."""
         if (plan := self.planned()) is None:
             return []
         gone = [name for name in plan.namespaces if Path("/run/netns", name).exists()]
@@ -141,9 +143,9 @@ class Network:
 
 
 def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, ...]:
-    """The command that enters a namespace, with its own host name and /etc/hosts, and then becomes what follows.
+    """Return the command that enters a namespace, with its own host name and /etc/hosts, and then runs the rest.
 
-    Not `ip netns exec`: that mounts /sys without control groups, and slurmd 22.05 then ends.
+    `ip netns exec` cannot be used: it mounts /sys without control groups, and slurmd 22.05 then ends.
     """
     inside = ("nsenter", f"--net=/run/netns/{space}")
     if not host:
@@ -153,7 +155,7 @@ def enter(space: str, host: str = "", hosts: Path | None = None) -> tuple[str, .
 
 
 def write_hosts(folder: Path, plan: Plan) -> Path:
-    """Write the /etc/hosts of all nodes; in it the head has this machine's name."""
+    """Write the /etc/hosts of all nodes, in which the head has this machine's name; return its path."""
     path = folder.absolute() / "hosts"
     names = [f"{address} node{i}" for i, address in enumerate(plan.nodes.values(), 1)]
     path.write_text("\n".join(["127.0.0.1 localhost", f"{HEAD} {os.uname().nodename}", *names]) + "\n")
@@ -161,7 +163,7 @@ def write_hosts(folder: Path, plan: Plan) -> Path:
 
 
 def up(folder: Path, plan: Plan, port: int, report: Callable[[str], None]) -> Cluster:
-    """Start network and cluster."""
+    """Start the network and the cluster."""
     cluster, network = Cluster(folder), Network(folder)
     cluster.require()
     report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")

@@ -1,10 +1,10 @@
 """Testbed (c): an HTCondor pool from a chroot of Debian 13, its nodes in namespaces with shaped links. It needs root.
 
 Each host of the pool (head: collector, negotiator, schedd; nodes: one startd with one partitionable slot) has its own
-namespaces: network, host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their own
+namespaces: network, host name, mounts, processes, user. Daemons see the chroot, with the host's folders at their usual
 paths and the host's root at /host. A wrapper puts jobs back into the host's root, so that they run this machine's
 software. HTCondor runs no jobs of root; therefore root is called `storelab` in the user namespace, and can do what
-root's files allow. When its first process ends, all of a host ends, and its mounts too.
+root's files allow. When its first process ends, all processes and mounts of a host end.
 """
 
 import os
@@ -24,7 +24,7 @@ from storelab.install import debian
 
 PREFIX = "storelab-pool-"
 UP_S, DOWN_S = 60.0, 10.0
-CORES, MEMORY_MB = 16, 4000  # that each node declares; the nodes share the machine
+CORES, MEMORY_MB = 16, 4000  # declared by each node; the nodes share the machine
 COLLECTOR_PORT = 9618
 TOOLS = (
     "condor_submit",
@@ -77,9 +77,9 @@ exec nsenter --target="$(cat {folder}/head/first.pid)" --mount --uts --net --use
 
 
 def configuration(folder: Path, name: str, host: str, address: str, daemons: str) -> str:
-    """condor_config of one host. The pool trusts whoever can write the machine's /tmp as root (FS).
+    """Return condor_config of one host. The pool trusts all processes that can write the machine's /tmp as root (FS).
 
-    Nobody else reaches the pool's network.
+    No other host reaches the pool's network.
     """
     local = folder / name
     lines = {
@@ -139,27 +139,27 @@ def configuration(folder: Path, name: str, host: str, address: str, daemons: str
 
 
 class Pool:
-    """HTCondor in `folder`, in its own namespaces."""
+    """An HTCondor pool in `folder`, in its own namespaces."""
 
     def __init__(self, folder: Path):
         self.folder = folder.absolute()
         self.network = Network(self.folder)
 
     def environ(self) -> dict[str, str]:
-        """For what runs on the head: HTCondor's commands are in PATH."""
+        """Return the environment for commands on the head: HTCondor's commands are in PATH."""
         return os.environ | {"PATH": f"{self.folder}/bin:{os.environ.get('PATH', '/usr/bin:/bin')}"}
 
     def up(self, plan: Plan, report: Callable[[str], None]) -> None:
-        """Start it. Raises UserError: no root, no chroot, it is up; MeasurementFailed with the log's last line."""
+        """Start the pool. Raise UserError without root or chroot, or if it is up; MeasurementFailed with the log."""
         root = debian.condor_folder(install.tools_folder())
         if not debian.condor_present(install.tools_folder()):
             raise UserError(
                 PLACE,
                 f"there is no HTCondor in {root}",
-                "`storelab install condor` as root builds it, in one to two minutes",
+                "run `storelab install condor` as root, which builds it in one to two minutes",
             )
         if self.pids():
-            raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
+            raise UserError(PLACE, f"a testbed is already up in {self.folder}", "run `storelab testbed down` first")
         self.down()  # removes what a killed `up` left
         claim(self.folder)
         report(f"{len(plan.namespaces)} namespaces, {len(plan.rates) + len(plan.front_ends)} shaped links")
@@ -194,7 +194,7 @@ class Pool:
         conf.write_text(configuration(self.folder, name, host, address, daemons))
         spaces = ["unshare", "--uts", "--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"]
         inside = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/tmp", f"CONDOR_CONFIG={conf}", "condor_master", "-f"]
-        # The process writes its pid itself, as `up` may be killed at any time.
+        # The process writes its pid itself, because `up` may be killed at any time.
         note = ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(local / "outer.pid")]
         script = [str(self.folder / "enter"), str(root), str(hosts), host]
         with open(local / "start.log", "wb") as log:
@@ -208,12 +208,12 @@ class Pool:
         try:
             (local / "first.pid").write_text(_child(process))
         except BaseException:
-            process.kill()  # and its child with it
+            process.kill()  # its child ends with it
             process.wait()
             raise
 
     def _wait(self, nodes: int) -> None:
-        """Until all nodes are in the collector, and the schedd answers."""
+        """Wait until all nodes are in the collector, and the schedd answers."""
         limit = time.monotonic() + UP_S
         while time.monotonic() < limit:
             if dead := [name for name in self._names() if name not in self.pids()]:
@@ -232,11 +232,11 @@ class Pool:
         return done.stdout.split() if done.returncode == 0 else []
 
     def _names(self) -> list[str]:
-        """Names of the hosts that were started."""
+        """Return the names of the hosts that were started."""
         return [] if not claimed(self.folder) else sorted(path.parent.name for path in self.folder.glob("*/outer.pid"))
 
     def pids(self) -> dict[str, int]:
-        """Host of the pool -> pid of its first process, for hosts that run."""
+        """Return the pid of the first process of each host that runs, by name."""
         found = {name: int(read(self.folder / name / "first.pid") or 0) for name in self._names()}
         return {name: pid for name, pid in found.items() if pid and self._ours(pid)}
 
@@ -244,13 +244,13 @@ class Pool:
         return started_with(pid, self.folder, ("cmdline", "environ"))
 
     def down(self) -> list[str]:
-        """Take down the pool and the namespaces. Returns the hosts' names. Idempotent."""
+        """Take down the pool and the namespaces. Return the hosts' names. Idempotent."""
         found = self.stop()
         self.network.down()
         return found
 
     def stop(self) -> list[str]:
-        """End all hosts of the pool, and everything that runs there. Returns their names. Idempotent."""
+        """End all hosts of the pool with all their processes. Return their names. Idempotent."""
         names, noted = self._names(), set()
         for name in names:
             outer = read(self.folder / name / "outer.pid").strip()
@@ -258,7 +258,7 @@ class Pool:
             noted |= {(name, int(pid)) for pid in (outer, *children, read(self.folder / name / "first.pid")) if pid}
         ours = {(name, pid) for name, pid in noted if self._ours(pid)}
         for _, pid in ours:
-            send(pid, signal.SIGKILL)  # the first of its process namespace: the kernel ends all of them
+            send(pid, signal.SIGKILL)  # the first process of its namespace: the kernel ends all others
         clock.wait_for(lambda: not any(alive(pid) for _, pid in ours), DOWN_S, 0.02)
         for name in names:
             for note in ("first.pid", "outer.pid"):
@@ -267,7 +267,7 @@ class Pool:
 
 
 def _child(process: subprocess.Popen) -> str:
-    """pid of the first process in its process namespace, '' where it has ended."""
+    """Return the pid of the first process in its process namespace; '' if it has ended."""
     while process.poll() is None:
         if children := read(Path(f"/proc/{process.pid}/task/{process.pid}/children")).split():
             return children[0]

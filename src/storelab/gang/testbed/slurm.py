@@ -1,8 +1,8 @@
 """Slurm's daemons for the testbed: munged, slurmctld, one slurmd for each node.
 
-All run as the calling user. The configuration keeps Slurm 22.05's defaults unless it says otherwise. There is no
-accounting database: `squeue` reports states, `sacct` nothing. The folder of a testbed, of any kind, is marked as such:
-taking one down never removes other files.
+All run as the calling user. The configuration keeps the defaults of Slurm 22.05 except where it sets a value. Without
+an accounting database, `squeue` reports states, but `sacct` nothing. The folder of a testbed is marked: taking down a
+testbed never removes other files.
 """
 
 import contextlib
@@ -28,11 +28,11 @@ PLACE, MARK = "testbed", ".storelab-testbed"
 
 
 def claim(folder: Path) -> None:
-    """Mark the folder as a testbed's; it must be empty or not exist. Raises UserError: it holds something else."""
+    """Mark the folder as a testbed's. Raise UserError if it is not empty, and not a testbed's."""
     if folder.exists() and not claimed(folder) and any(folder.iterdir()):
         raise UserError(
             PLACE,
-            f"{folder} holds files that are no testbed's",
+            f"{folder} has files that do not belong to a testbed",
             "name a folder that is empty or does not exist (--folder)",
         )
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -40,12 +40,12 @@ def claim(folder: Path) -> None:
 
 
 def claimed(folder: Path) -> bool:
-    """Whether the folder is a testbed's."""
+    """Return whether the folder is a testbed's."""
     return (folder / MARK).exists()
 
 
 def read(path: Path) -> str:
-    """Text of a file, '' if it cannot be read."""
+    """Return the text of a file; '' if it cannot be read."""
     try:
         return path.read_text(errors="replace")
     except OSError:
@@ -53,10 +53,10 @@ def read(path: Path) -> str:
 
 
 def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) -> bool:
-    """Whether one of these parts of /proc/<pid> names a file of the folder: the pid may be another process's by now.
+    """Return whether one of these parts of /proc/<pid> names a file of the folder: the pid may have been reused.
 
-    A process that is just starting a program (execve) shows none of them, for less than a millisecond: it is asked
-    again.
+    A process that is just starting a program (execve) shows none of them, for less than a millisecond. Then they are
+    read again.
     """
     for _ in range(10):
         texts = [read(Path(f"/proc/{pid}/{part}")) for part in parts]
@@ -69,18 +69,18 @@ def started_with(pid: int, folder: Path, parts: tuple[str, ...] = ("cmdline",)) 
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs. A zombie does not, and everything in its process namespace has ended."""
+    """Return whether a process runs. A zombie does not, and everything in its process namespace has ended."""
     return read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
 def send(pid: int, sig: int) -> None:
-    """Send a signal to a process, which may have ended."""
+    """Send a signal to a process; ignore that it has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, sig)
 
 
 def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
-    """Run a command that sets something up. Raises MeasurementFailed with what it said."""
+    """Run a command that sets something up. Raise MeasurementFailed with its output if it fails."""
     done = processes.ask(command, 60, environ)
     if done.returncode:
         raise MeasurementFailed(f"{PLACE}: `{' '.join(command)}` failed: {processes.words(done)}")
@@ -88,14 +88,14 @@ def run(*command: str, environ: Mapping[str, str] | None = None) -> None:
 
 UP_S, DOWN_S, KILL_S = 30.0, 15.0, 3.0
 LOOPBACK = "127.0.0.1"
-CPUS = 16  # that each node declares; the nodes share the machine
-# What goes when the testbed goes down; slurm.conf and the logs stay.
+CPUS = 16  # declared by each node; the nodes share the machine
+# Removed when the testbed goes down; slurm.conf and the logs stay.
 MADE = ("state", "spool.*", "tmp.*", "munge.key", "munge.seed", "munge.socket*", "*.pid")
 
 
 @dataclass(frozen=True)
 class Node:
-    """port: of its slurmd; prefix: the command that enters the node's namespace."""
+    """A node of the cluster. port: of its slurmd; prefix: the command that enters the node's namespace."""
 
     name: str
     address: str
@@ -104,7 +104,7 @@ class Node:
 
 
 def configuration(folder: Path, head: str, port: int, nodes: list[Node]) -> str:
-    """slurm.conf. head: the controller's address."""
+    """Return slurm.conf. head: the controller's address."""
     host, who = socket.gethostname(), pwd.getpwuid(os.geteuid()).pw_name
     lines = {
         "ClusterName": "storelab",
@@ -153,7 +153,7 @@ def configuration(folder: Path, head: str, port: int, nodes: list[Node]) -> str:
 
 
 class Cluster:
-    """Slurm in `folder`; `up()` starts what is missing, `down()` ends all of it."""
+    """A Slurm cluster in `folder`; `up()` starts its daemons, `down()` ends them."""
 
     def __init__(self, folder: Path, prefix: tuple[str, ...] = ()):
         self.folder, self.prefix = folder.absolute(), prefix
@@ -163,11 +163,11 @@ class Cluster:
         return self.folder / "slurm.conf"
 
     def environ(self) -> dict[str, str]:
-        """Environment of Slurm's commands."""
+        """Return the environment of Slurm's commands."""
         return os.environ | {"SLURM_CONF": str(self.conf)}
 
     def require(self) -> dict[str, Path]:
-        """Paths of the programs. Raises UserError that says what installs them."""
+        """Return the paths of the programs. Raise UserError with the command that installs them."""
         return {
             name: program(name, "slurm", PLACE)
             for name in ("munged", "slurmctld", "slurmd", "sinfo", "srun", "scontrol")
@@ -181,13 +181,13 @@ class Cluster:
         report: Callable[[str], None],
         prefix: tuple[str, ...] = (),
     ) -> None:
-        """Start it. prefix: the command that enters the namespace of the controller and of those who submit.
+        """Start the cluster. prefix: the command that enters the namespace of the controller and the submitting hosts.
 
-        Raises UserError: not installed, ports in use; MeasurementFailed with the last line of its log.
+        Raise UserError if it is not installed or ports are in use; MeasurementFailed with the last line of its log.
         """
         programs, self.prefix = self.require(), prefix
         if self.pids():
-            raise UserError(PLACE, f"it is up in {self.folder}", "`storelab testbed down` first")
+            raise UserError(PLACE, f"a testbed is already up in {self.folder}", "run `storelab testbed down` first")
         claim(self.folder)
         for name in ("state", *(f"spool.{n.name}" for n in nodes), *(f"tmp.{n.name}" for n in nodes)):
             (self.folder / name).mkdir(exist_ok=True)
@@ -233,7 +233,7 @@ class Cluster:
         raise MeasurementFailed(f"{PLACE}: not all of {nodes} nodes are idle after {UP_S:.0f} s ({last})")
 
     def pids(self) -> dict[str, int]:
-        """daemon -> pid of those that run, from the pid files."""
+        """Return the pids of the running daemons, from the pid files."""
         texts = {path.name.removesuffix(".pid"): read(path).strip() for path in sorted(self.folder.glob("*.pid"))}
         return {name: int(pid) for name, pid in texts.items() if pid.isdigit() and self._ours(int(pid))}
 
@@ -241,9 +241,9 @@ class Cluster:
         return started_with(pid, self.folder)
 
     def down(self) -> list[str]:
-        """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Returns their names. Idempotent.
+        """End all jobs, then all daemons, nodes first, by force if needed; logs stay. Return their names. Idempotent.
 
-        Touches nothing in a folder that is not a testbed's.
+        Folders that are not a testbed's are not touched.
         """
         if not claimed(self.folder):
             return []
@@ -262,7 +262,7 @@ class Cluster:
         return sorted(found)
 
     def _ask(self, *command: str) -> str:
-        """Output of one of Slurm's commands, '' if the controller does not answer."""
+        """Return the output of one of Slurm's commands; '' if the controller does not answer."""
         return processes.ask([*self.prefix, *command], DOWN_S, self.environ()).stdout
 
     def _cancel_jobs(self) -> None:
@@ -273,7 +273,7 @@ class Cluster:
             time.sleep(0.5)
 
     def _kill_steps(self) -> None:
-        """End what no daemon can end any more: steps, their processes, and what salloc started beside them."""
+        """End what the daemons cannot end any more: steps, their processes, and processes started by salloc."""
         own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
         begun = [p for p in psutil.process_iter() if p.pid not in own and self._of_a_job(p)]
         for p in begun:
@@ -283,11 +283,11 @@ class Cluster:
 
     def _of_a_job(self, process: psutil.Process) -> bool:
         try:
-            if process.name() == "slurmstepd":  # its environment is gone
+            if process.name() == "slurmstepd":  # it has no environment any more
                 return process.cwd() == str(self.folder)
             environ = process.environ()
         except (psutil.Error, OSError):
-            return False  # it has ended, or is another user's
+            return False  # it has ended, or belongs to another user
         return environ.get("SLURM_CONF") == str(self.conf) and (
             "SLURM_JOB_ID" in environ or process.name() in ("salloc", "srun")
         )

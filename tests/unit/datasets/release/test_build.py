@@ -146,9 +146,9 @@ def damaged(bucket, key):
         (None, "missing"),
         (blob[:-1], "SHA-1"),
         (blob[:9] + bytes([blob[9] ^ 1]) + blob[10:], "SHA-1"),
-        (zlib.compress(b"no catalog"), "does not open"),
+        (zlib.compress(b"no catalog"), "cannot be opened"),
         (zlib.compress(catalog[:4096] + bytes(len(catalog) - 4096)), "catalog"),
-        (b"no stream", "no zlib stream"),
+        (b"no stream", "not a zlib stream"),
     ]
 
 
@@ -293,11 +293,11 @@ def test_mistakes_are_user_errors(tmp_path):
     with pytest.raises(UserError, match="no day 0"):
         release.day(0, tmp_path)
     release.day(1, tmp_path)
-    with pytest.raises(UserError, match=r"release.factor: .* was made with 0.0002, now it is 0.0003"):
+    with pytest.raises(UserError, match=r"release.factor: .* was made with 0.0002, but the setting is 0.0003"):
         Release(SETTINGS.model_copy(update={"factor": 0.0003}), 1).day(2, tmp_path)
     assert Release(SETTINGS.model_copy(update={"days": 50}), 1).last(tmp_path) == 1, "more days are the same release"
     shutil.rmtree(tmp_path / "day-0001")
-    with pytest.raises(UserError, match="day-0001: holds no whole day"):
+    with pytest.raises(UserError, match="day-0001: has no complete day"):
         release.day(1, tmp_path)
     with state.State(tmp_path, SETTINGS), pytest.raises(UserError, match="another run"):
         release.day(2, tmp_path)

@@ -161,7 +161,7 @@ def test_entries_depend_on_seed_and_reach_all():
     draws = [baskets.select_entries(50, 10, seed) for seed in range(200)]
     assert np.array_equal(draws[7], baskets.select_entries(50, 10, 7)) and not np.array_equal(draws[7], draws[8])
     assert set(np.concatenate(draws).tolist()) == set(range(50))
-    with pytest.raises(ValueError, match="no entry"):
+    with pytest.raises(ValueError, match="no entries"):
         baskets.select_entries(0, 10, 1)
     for percent in (0, -1, 100.1):
         with pytest.raises(ValueError, match="percentage"):

@@ -59,7 +59,7 @@ def test_list_must_match_its_counter(tmp_path):
     changed(path, at + key + border + 4 + 4 * 3, ">i", key + 4)  # entry 3 begins with the second value of all
     assert uproot.open(path)["events"]["hits"].array()[20:40].tolist() != before
     ((name, reason),) = left_out(path).items()
-    assert (name, reason) == ("hits", "a list holds 0 values where its counter says 2")
+    assert (name, reason) == ("hits", "a list has 0 values, but its counter declares 2")
 
 
 def test_vector_must_match_its_head():
@@ -70,7 +70,7 @@ def test_vector_must_match_its_head():
         if fits:
             trial.Trial._lists(form, content, np.array([2]), None)
         else:
-            with pytest.raises(trial.Unfit, match="a list holds 2 values where their own head says 3"):
+            with pytest.raises(trial.Unfit, match="a list has 2 values, but its header declares 3"):
                 trial.Trial._lists(form, content, np.array([2]), None)
 
 
@@ -107,9 +107,9 @@ def test_strings_are_as_long_as_they_say():
         ([b"\x03abc", b"\x01x"], None),
         ([b"\x00", b"\xff\x00\x00\x01\x00" + b"s" * 256], None),
         ([b"\x03abc", b""], "a string lacks its length, as ROOT writes"),
-        ([b"\x03ab", b"\x01x"], "a string of 2 bytes says that it has 3"),
+        ([b"\x03ab", b"\x01x"], "a string of 2 bytes declares 3"),
         ([b"\xff\x00\x00"], "a string lacks its length"),
-        ([b"\xff\x00\x00\x01\x00" + b"s" * 255], "a string of 255 bytes says that it has 256"),
+        ([b"\xff\x00\x00\x01\x00" + b"s" * 255], "a string of 255 bytes declares 256"),
     ):
         offsets = np.cumsum([0, *map(len, held)])
         content = decode.Content(np.frombuffer(b"".join(held), "u1"), offsets, len(held))
@@ -120,7 +120,7 @@ def test_strings_are_as_long_as_they_say():
             trial._strings(AsStrings(), content)
     content = decode.Content(np.frombuffer(bytes(6) + b"\x00\x00\x00\x02ab", "u1"), np.array([0, 12]), 1)
     trial._strings(AsStrings(6, "4"), content)  # a length of four bytes
-    with pytest.raises(trial.Unfit, match="says that it has"):
+    with pytest.raises(trial.Unfit, match="a string of 3 bytes declares 0"):
         trial._strings(AsStrings(5, "4"), content)
 
 
@@ -132,7 +132,7 @@ def test_tuples_and_folders_of_root_are_read():
 
 def test_empty_trees_are_refused():
     for tree in ("empty", "nobranch"):
-        with pytest.raises(UserError, match=f"files.mine.tree: {tree} of references.root is empty"):
+        with pytest.raises(UserError, match=f"files.mine.tree: {tree} of references.root has no entries"):
             own_file.look(FILE, "mine", tree)
 
 
@@ -145,7 +145,7 @@ def test_moved_basket_is_left_out(tmp_path):
     data[a : a + size], data[b : b + size] = data[b : b + size], data[a : a + size]
     path.write_bytes(data)
     ((name, reason),) = left_out(path).items()
-    assert name == "n" and f"basket 0 at {a} " in reason and f" at {b}: it was moved" in reason
+    assert name == "n" and f"basket 0 at {a} " in reason and f" position {b}: it was moved" in reason
 
 
 def test_file_with_other_places_throughout_is_read(tmp_path, monkeypatch):
@@ -158,7 +158,7 @@ def test_basket_must_match_header(tmp_path):
     at, _, key, border = place(path, "x", 2)
     changed(path, at + key - 9, ">i", 19)
     changed(path, at + key - 5, ">i", key + border)
-    assert left_out(path)["x"] == "basket 2 holds 19 entries, and its header says 20"
+    assert left_out(path)["x"] == "basket 2 has 19 entries, but its header declares 20"
 
 
 def test_offsets_must_match_their_number(tmp_path):
@@ -166,7 +166,11 @@ def test_offsets_must_match_their_number(tmp_path):
     at, _, key, border = place(path, "word", 0)
     changed(path, at + key + border, ">i", 20)
     ((name, reason),) = left_out(path).items()
-    assert name == "word" and reason.startswith("Broken: a basket of 20 entries ") and reason.endswith("where 19 begin")
+    assert (
+        name == "word"
+        and reason.startswith("Broken: a basket of 20 entries ")
+        and reason.endswith("declares 19 offsets")
+    )
 
 
 def test_empty_baskets_are_ignored(tmp_path):
@@ -195,7 +199,7 @@ def test_baskets_must_follow_each_other(tmp_path):
         layout.entry_start[rows[1]] += 1
         layout.entry_stop[rows[1]] += 1
         (reason,) = trial.tried(file["events"], objects, layout, path).values()
-        assert reason == "its baskets do not follow each other"
+        assert reason == "its baskets are not consecutive"
 
 
 def test_failing_reader_is_named(tmp_path, monkeypatch):
@@ -238,7 +242,7 @@ def test_lists_by_uproot_match_their_counter(tmp_path, monkeypatch):
     at, _, key, border = place(path, "hits", 1)
     changed(path, at + key + border + 4 + 4 * 3, ">i", key + 4)
     monkeypatch.setattr(decode, "form_of", lambda how: None)
-    assert left_out(path) == {"hits": "a list holds 0 values where its counter says 2"}
+    assert left_out(path) == {"hits": "a list has 0 values, but its counter declares 2"}
 
 
 def test_values_by_uproot_are_the_same_when_read_twice(tmp_path, monkeypatch):
@@ -253,7 +257,7 @@ def test_values_by_uproot_are_the_same_when_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(decode, "form_of", lambda how: None)
     monkeypatch.setattr(trial.by_uproot, "interpret", unfilled)
     ((name, reason),) = left_out(path).items()
-    assert name == "n" and reason.endswith("uproot finds other values each time that it reads")
+    assert name == "n" and reason.endswith("uproot finds other values in each read")
 
 
 def two_counters(path):
@@ -275,7 +279,7 @@ def test_counter_may_be_another_of_its_name(tmp_path, monkeypatch):
 
     assert found_by(monkeypatch, path, "_counter", first) == {}
     monkeypatch.setattr(trial.Trial, "_values", lambda self, counter: np.zeros(30, "i8"))
-    assert set(left_out(path).values()) == {"a list holds 1 values where its counter says 0"}
+    assert set(left_out(path).values()) == {"a list has 1 values, but its counter declares 0"}
 
 
 def test_strings_of_collections_are_left_out(tmp_path, monkeypatch):
@@ -283,7 +287,7 @@ def test_strings_of_collections_are_left_out(tmp_path, monkeypatch):
     path = small_root.tree(tmp_path / "f.root")
     counter = lambda self, branch: self.objects["n"] if branch.name == "word" else None  # noqa: E731
     ((name, reason),) = found_by(monkeypatch, path, "_counter", counter).items()
-    assert name == "word" and reason.startswith("strings of the objects of a collection: uproot reads one")
+    assert name == "word" and reason.startswith("strings of the objects of a collection: uproot reads only")
 
 
 def test_groups_are_named_with_what_is_below():
@@ -297,8 +301,8 @@ def test_groups_are_named_with_what_is_below():
     one.objects, one.edges = objects, np.arange(7)
     for left, reasons in (
         (("a/x",), {"a": trial.GROUPS}),
-        (("a/x", "a/y"), {"a": "groups other branches, none of which can be read: a/x: why"}),
-        ((), {"b": "groups other branches, which hold nothing: uproot does not read its own baskets"}),
+        (("a/x", "a/y"), {"a": "groups other branches, but none of them can be read: a/x: why"}),
+        ((), {"b": "groups other branches, which have no entries: uproot does not read its own baskets"}),
     ):
         out = dict.fromkeys(left, "why") | dict.fromkeys(reasons, trial.GROUPS)
         one._groups(out)

@@ -47,7 +47,7 @@ def test_ranks_are_spread_over_nodes():
     ):
         assert remote.spread(clients, per_node, there, "here") == ranks
     message = refusal(remote.spread, 9, 4, 2, "here")
-    assert message.startswith("here: 9 clients, 4 on a node, need 3 nodes; there are 2")
+    assert message.startswith("here: 9 clients, 4 on a node, need 3 nodes, but there are 2")
 
 
 def test_impossible_launchers_are_refused(tmp_path, monkeypatch, slurm):
@@ -63,7 +63,7 @@ def test_impossible_launchers_are_refused(tmp_path, monkeypatch, slurm):
     slurm("SLURM_JOB_ID", "7")
     slurm("SLURM_JOB_NUM_NODES", "2")
     assert check(config(tmp_path, launcher={"kind": "srun"})).startswith("stores.a.address: 127.0.0.1")
-    assert "6 clients, 2 on a node, need 3 nodes; there are 2" in check(config(tmp_path, clients=6, **near))
+    assert "6 clients, 2 on a node, need 3 nodes, but there are 2" in check(config(tmp_path, clients=6, **near))
     assert check(config(tmp_path, **near)) == NONE
     assert check(config(tmp_path, launcher={"kind": "srun", "address": "127.0.0.1"})) == NONE
 
@@ -88,17 +88,17 @@ def test_points_may_be_separate_jobs(tmp_path, monkeypatch, slurm):
     assert check(settings) == NONE
     (point,) = plan.make(settings, WORKLOADS)
     monkeypatch.setattr(srun, "cluster", lambda: 2)
-    assert check(settings).startswith("launcher.nodes: 3 nodes are asked, the cluster has 2")
+    assert check(settings).startswith("launcher.nodes: 3 nodes are wanted, but the cluster has 2")
     # 10 s, 60 s around it, 120 s to start: in minutes
     assert workflow.jobs(settings, {"p": point}) == ({"p": 2}, {"p": 4})
     assert "allocation" in refusal(choose.make, settings, point, tmp_path, [{}])
     few = config(tmp_path, clients=8, launcher={"kind": "srun", "nodes": 3})
-    assert "need 4 nodes; there are 3" in refusal(workflow.jobs, few, {"p": plan.make(few, WORKLOADS)[0]})
+    assert "need 4 nodes, but there are 3" in refusal(workflow.jobs, few, {"p": plan.make(few, WORKLOADS)[0]})
     monkeypatch.delenv("SLURM_CONF")  # as the executor does
     slurm("SLURM_JOB_ID", "7")
     asked = answer(monkeypatch, stdout="1\n")
     message = refusal(choose.make, settings, point, tmp_path, [{}])
-    assert message.startswith("launcher.nodes: the gang has 2 nodes, the allocation 1")
+    assert message.startswith("launcher.nodes: the gang needs 2 nodes, but the allocation has 1")
     assert asked[0][:4] == ["squeue", "-h", "-j", "7"] and os.environ["SLURM_CONF"] == "/somewhere/slurm.conf"
     answer(monkeypatch, 1, stderr="slurm_load_jobs error")
     with pytest.raises(MeasurementFailed, match="job 7: slurm_load_jobs error"):
@@ -121,5 +121,5 @@ def test_point_needs_enough_walltime(tmp_path, monkeypatch, slurm):
     monkeypatch.setattr(srun, "left_s", lambda environ: 30.0)
     settings = config(tmp_path, launcher={"kind": "srun"})
     (point,) = plan.make(settings, WORKLOADS)
-    with pytest.raises(MeasurementFailed, match="30 s of walltime left, the point takes 70 s"):
+    with pytest.raises(MeasurementFailed, match="30 s of walltime left, but the point needs 70 s"):
         choose.make(settings, point, tmp_path, [{}])

@@ -31,7 +31,7 @@ def test_job_that_is_over_is_refused(answers):
     invalid = "slurm_load_jobs error: Invalid job id specified"
     for given in (("",), ("COMPLETING 5:00\n",), ("", invalid, 1)):
         answers(*given)
-        with pytest.raises(UserError, match=r"job 7 .* is over"):
+        with pytest.raises(UserError, match=r"job 7 has ended"):
             srun.left_s({"SLURM_JOB_ID": "7"})
     answers("", "slurm_load_jobs error: Unable to contact slurm controller", 1)
     assert srun.left_s({"SLURM_JOB_ID": "7"}) is None
@@ -52,7 +52,7 @@ srun: error: node2: task 1: Killed
 
 srun: Job step aborted: Waiting up to 7 seconds for job step to finish.
 >slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT T DUE TO TIME LIMIT ***
-storelab: node 3 (node4): was told to end (SIGTERM): the job or its step was cancelled, or its walltime is over
+storelab: node 3 (node4): was asked to end (SIGTERM): the job or its step was cancelled, or its walltime is over
 
 srun: error: node1: task 0: Exited with exit code 2
 >slurmstepd-node1: error: execve(): /no/python: No such file or directory
@@ -65,7 +65,7 @@ srun: cluster configuration lacks support for cpu binding
 SETUP = """launcher.setup: line 3: module: command not found
 storelab: node 2 (node3): launcher.setup failed
 srun: error: node3: task 2: Exited with exit code 127
-storelab: node 0 (node1): was told to end (SIGTERM): the job
+storelab: node 0 (node1): was asked to end (SIGTERM): the job
 """
 
 
