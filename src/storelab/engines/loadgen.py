@@ -1,9 +1,9 @@
-"""Engine `loadgen`: storelab's own load generator in Go. It times each operation at a fraction of other clients' CPU.
+"""Engine `loadgen`: storelab's own load generator in Go. It times each operation with far less CPU than other clients.
 
 The common part starts the program, gives it the job, reads its lines on standard error and ends it. The program writes
-the records (`ops`) itself. One connection per worker (and per part of an object), kept open; no retries. Contents come
-from memory; downloads are thrown away, and every 64th answer is compared with it, of a point at least 300 where there
-is CPU to spare. See docs/loadgen.md. May import: what `engines` may, and `common`.
+the records (`ops`) itself. One connection per worker (and per part of an object) is kept open; there are no retries.
+Contents come from memory. Downloads are discarded. Every 64th answer is compared with the content, and at least 300 per
+point if there is spare CPU. See docs/loadgen.md. May import: what `engines` may, and `common`.
 """
 
 import base64
@@ -31,21 +31,21 @@ from storelab.host import processes
 from storelab.install import program
 from storelab.stores.protocols.endpoint import Endpoint
 
-TIMEOUT_S = 30.0  # of a silent server, as for the engine obstore
-GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
-# Every 64th answer of a worker is compared with the object's content, and the first one; with spare CPU, as many more
-# as find with 95 % that 1 % of all are wrong.
+TIMEOUT_S = 30.0  # for a silent server, as in the engine obstore
+GRACE_S = 60.0  # after the drain, to write millions of records; also for connecting before the start
+# The first and every 64th answer of a worker is compared with the object's content. With spare CPU, as many more are
+# compared as are needed to find, with 95 % confidence, that 1 % of all answers are wrong.
 VERIFY_EVERY = 64
-SCHEMA = 1  # of the job
+SCHEMA = 1  # version of the job's format
 
 
 def binary() -> Path:
-    """Path of the program. Raises UserError that says what builds it."""
+    """Return the path of the program. Raises UserError with the command that builds it."""
     return program("loadgen", "loadgen", "engine loadgen")
 
 
 def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """Endpoints as the job has them."""
+    """Return endpoints in the format of the job."""
     return [
         {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""}
         for e in ends
@@ -53,7 +53,7 @@ def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 class LoadgenClient(TransferClient):
-    """Starts the program and lets it connect in `prepare`, sends it the times in `run`, takes over its records."""
+    """A client that starts the program, lets it connect in `prepare`, sends times in `run`, and reads its records."""
 
     engine = "loadgen"
 
@@ -63,7 +63,7 @@ class LoadgenClient(TransferClient):
         self.version = ""
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
-        self.plain: list[str] = []  # lines that are no JSON: error messages
+        self.plain: list[str] = []  # lines that are not JSON: error messages
         self.records = job.scratch / "ops.parquet"
         self.ready = threading.Event()
         self.drain_s = drain_s(job.point.fixed.get("duration_ns", 0))
@@ -115,10 +115,10 @@ class LoadgenClient(TransferClient):
 
     @abstractmethod
     def told(self) -> dict[str, Any]:
-        """The job's entries for the operation: objects, contents, ranges."""
+        """Return the job's entries for the operation: objects, contents, ranges."""
 
     def uploads(self) -> dict[str, Any]:
-        """The job's entries for uploads: contents, where to, and the first number."""
+        """Return the job's entries for uploads: contents, targets, and the first number."""
         self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
@@ -138,13 +138,13 @@ class LoadgenClient(TransferClient):
             self._failed("ended at once")
 
     def _failed(self, what: str) -> None:
-        """Raises UserError with the program's own line if it refused the job, else MeasurementFailed."""
+        """Raise UserError with the program's own message if it refused the job, else MeasurementFailed."""
         status = processes.stop(self.process, 2.0, signal.SIGINT)
         self.reader.join(5)
-        said = processes.why_ended(self.plain, 3)
-        if status == 2 and said:
-            raise UserError("engine loadgen", said.removeprefix("loadgen: "))
-        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if said else ''}{said}")
+        reason = processes.why_ended(self.plain, 3)
+        if status == 2 and reason:
+            raise UserError("engine loadgen", reason.removeprefix("loadgen: "))
+        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if reason else ''}{reason}")
 
     def _listen(self) -> None:
         """Read the program's lines until it ends, and watch the limits."""
@@ -167,7 +167,7 @@ class LoadgenClient(TransferClient):
                     self.process.send_signal(signal.SIGINT)
             elif what == "summary":
                 self.summary = values
-        self.ready.set()  # do not wait for a program that has ended
+        self.ready.set()  # so that `prepare` does not wait for a program that has ended
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
@@ -183,21 +183,21 @@ class LoadgenClient(TransferClient):
             self._failed("failed")
 
     def result(self) -> Result:
-        told = self.summary
-        self.messages = told["messages"]
+        summary = self.summary
+        self.messages = summary["messages"]
         settings = {
-            "threads": told["threads"],
+            "threads": summary["threads"],
             "payload": self.payload(),
             "timeout_s": TIMEOUT_S,
             "part_size_bytes": self.part_size or None,
             "parallel_parts": self.parallel,
             "verified_every": VERIFY_EVERY,
         }
-        requests = told["requests_per_operation"]
-        facts = {name: told[name] for name in ("hung", "hung_s", "not_begun", "dials", "pauses")}
-        out = self.outcome({}, told["operations"], self.version, settings, requests, self.checks(), **facts)
-        out.connections["max"] = told["connections_max"]
-        out.written = Written(self.records, told["operations"], told["errors"], told["bytes"])
+        requests = summary["requests_per_operation"]
+        facts = {name: summary[name] for name in ("hung", "hung_s", "not_begun", "dials", "pauses")}
+        out = self.outcome({}, summary["operations"], self.version, settings, requests, self.checks(), **facts)
+        out.connections["max"] = summary["connections_max"]
+        out.written = Written(self.records, summary["operations"], summary["errors"], summary["bytes"])
         return out
 
     def checks(self) -> Sequence[Check]:
@@ -205,7 +205,7 @@ class LoadgenClient(TransferClient):
 
 
 class LoadgenPut(LoadgenClient):
-    """Uploads of bodies to new keys, spread over the account's buckets round robin."""
+    """Uploads of bodies to new keys, with the account's buckets in turn."""
 
     op = "PUT"
 
@@ -227,15 +227,15 @@ class LoadgenGet(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
-        self.compared = compared // self.summary["requests_per_operation"][self.op]  # each part is compared by itself
+        self.compared = compared // self.summary["requests_per_operation"][self.op]  # each part is compared separately
         same = payload.body_sums(self.files) == self.manifest["bodies"]
         return (
             Check(
                 "content",
                 compared > 0 and not differ,
-                f"{compared - differ} of {compared} answers compared hold the right bytes",
+                f"{compared - differ} of {compared} compared answers have the right bytes",
             ),
-            Check("body files", same, "what answers were compared with has the SHA-256 of the data set"),
+            Check("body files", same, "the files for the comparison have the SHA-256 of the data set"),
         )
 
 
@@ -322,8 +322,8 @@ class LoadgenMix(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
-        told = f"{compared - differ} of {compared} answers compared hold the right bytes"
-        return (Check("content", not differ, told),)
+        detail = f"{compared - differ} of {compared} compared answers have the right bytes"
+        return (Check("content", not differ, detail),)
 
     def result(self) -> Result:
         out = super().result()

@@ -205,7 +205,7 @@ class PlannedBase(SelectionClient):
     def fresh(self) -> None:
         """Replace the transport, and keep what is known about the link and about several ranges per request.
 
-        A lost connection invalidates the wire bytes of its own read only, not of later reads.
+        A lost connection invalidates the wire bytes of its read, not of later ones.
         """
         old = self.transport
         spent = old.now()

@@ -89,7 +89,7 @@ class Guard:
     kept: maximum size of this client's uploads however often it overwrites: bytes, and additional bytes for each
     operation of unknown outcome, whose object is never overwritten. None: every upload is a new object.
 
-    told: a progress file that gets the totals too.
+    `told` gets the totals too, for the progress file.
     """
 
     SPAN_NS = 1_000_000_000
