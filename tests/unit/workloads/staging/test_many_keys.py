@@ -88,7 +88,7 @@ def test_staging_goes_on_where_it_was(staged):
 def test_foreign_and_lost_keys_are_errors(staged, monkeypatch):
     run, shelf, _ = staged
     shelf.objects["mine/data/keys-100B-250x1-depth1/keys/1/205"] = 100
-    with pytest.raises(MeasurementFailed, match=r"keys/1/205 lies among the keys"):
+    with pytest.raises(MeasurementFailed, match=r"keys/1/205 is among the keys"):
         run()
     shelf.objects.clear()
     monkeypatch.setattr(upload, "put_items", lambda *_: None)
