@@ -374,7 +374,7 @@ def test_client_without_enough_time_fails(server, published, tmp_path):
 def test_client_leaves_other_repositories_unchanged(server, published, tmp_path):
     fields = names.manifest_fields(published[0][MANIFEST]) | {"N": "other.example.org"}
     server.objects = below(published[0] | {MANIFEST: names.manifest_text(fields)})
-    with pytest.raises(MeasurementFailed, match="holds the repository 'other"):
+    with pytest.raises(MeasurementFailed, match="has the repository 'other"):
         run(server, tmp_path)
     assert not server.requests("DELETE", "POST", "PUT")
 

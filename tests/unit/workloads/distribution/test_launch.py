@@ -410,7 +410,7 @@ def test_store_that_needs_signatures_is_refused(server):
     Closed(server, accepts=lambda _: False)
     for bucket, keys, words in (
         (Bucket("b"), KEYS, "a policy of the bucket: 400"),
-        (Bucket("b", "mine/"), KEYS, "not storelab's to open"),
+        (Bucket("b", "mine/"), KEYS, "storelab did not make the bucket"),
         (Bucket("b"), None, "403"),
     ):
         check_refused("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))

@@ -413,7 +413,7 @@ def test_incomplete_stratum_0_is_not_replicated(zero, one, publish):
     data = next(key for key in whole if (names.parts(key.removeprefix("put/att/")) or "00")[1] == "")
     for change in ({root: None}, {root: b"damaged"}, {data: None}):  # damaged data are copied: the proof finds them
         zero.objects, one.objects = changed(whole, change), {}
-        with pytest.raises(Failed, match="stratum 0 is not whole"):
+        with pytest.raises(Failed, match="stratum 0 is incomplete"):
             replicator(zero, one, "").run()
         assert MANIFEST not in one.objects
 
