@@ -222,8 +222,8 @@ def test_nothing_is_deleted_from_a_damaged_repository(server, published):
         ({REFLOG: None}, NotWhole, "manifest or reflog"),
         ({REFLOG: b"no database"}, NotWhole, "the reflog is damaged"),
         ({REFLOG: catalogs.reflog(REPOSITORY, [(roots[0], 1)])}, NotWhole, "the reflog does not name the root"),
-        ({kept: None}, NotWhole, "not whole"),
-        ({kept: zlib.compress(b"no catalog")}, NotWhole, "not whole"),
+        ({kept: None}, NotWhole, "is incomplete"),
+        ({kept: zlib.compress(b"no catalog")}, NotWhole, "is incomplete"),
     ):
         before = changed(objects, change)
         server.objects = dict(before)
@@ -519,7 +519,7 @@ def test_impossible_points_are_refused():
     refused = (
         ({"keep": DAYS}, "keep", f"{DAYS} of {DAYS} days"),
         ({"keep": 9}, "keep", f"9 of {DAYS} days"),
-        ({"days": 7}, "days", "the release has 6"),
+        ({"days": 7}, "days", "the 6 of the release"),
         ({"clients": 2}, "clients", "2 clients"),
         ({"batch": 1001, "pattern": "tuned"}, "batch", "1001 objects"),
         ({"batch": 2}, "batch", "pattern cvmfs"),

@@ -485,11 +485,11 @@ def test_last_day_of_a_stratum():
 
 def test_impossible_points_are_refused():
     refused = (
-        ("publish", {"days": 5}, "days", "the release has 4"),
+        ("publish", {"days": 5}, "days", "the 4 of the release"),
         ("publish", {"expired": "5-2"}, "expired", "'5-2'"),
         ("publish", {"expired": "soon"}, "expired", "'soon'"),
         ("publish", {"clients": 2}, "clients", "2 clients"),
-        ("publish", {"workers": 17}, "workers", "16 at most"),
+        ("publish", {"workers": 17}, "workers", "at most 16"),
         ("publish", {"engine": "obstore"}, "engine", "obstore"),
         ("publish", {"engine": "obstore", "pattern": "tuned", "expired": "2"}, "engine", "obstore"),
         ("replicate", {}, "stratum0", ""),
