@@ -1,8 +1,8 @@
 """The contract between the coordinator of a point, its clients, and the engines.
 
 A gang runs N client processes. The coordinator writes one `GangJob` for all of them as `job.json`. Each client takes
-its own `Job` from it, calls `prepare()` (imports, connections, files: not measured), joins the rendezvous, calls
-`run(start_ns, deadline_ns)` at the agreed start, and leaves its `Result`: tables, and a `ClientResult` as
+its own `Job` from it and calls `prepare()` (imports, connections, files: not measured). It joins the rendezvous and
+calls `run(start_ns, deadline_ns)` at the agreed start. Its `Result` is stored as tables, and as a `ClientResult` in
 `result.<rank>`.
 """
 

@@ -69,7 +69,7 @@ class LoadgenClient(TransferClient):
         self.drain_s = drain_s(job.point.fixed.get("duration_ns", 0))
 
     def prepare(self) -> None:
-        job = self._common() | self.told()
+        job = self._common() | self.job_entries()
         self.process = subprocess.Popen(
             [binary()],
             stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ class LoadgenClient(TransferClient):
         )
         self.reader = threading.Thread(target=self._listen, daemon=True)
         self.reader.start()
-        self._tell(job)
+        self._send(job)
         if not self.ready.wait(GRACE_S) or not self.version:
             self._failed("did not come up")
 
@@ -114,7 +114,7 @@ class LoadgenClient(TransferClient):
         }
 
     @abstractmethod
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         """Return the job's entries for the operation: objects, contents, ranges."""
 
     def uploads(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class LoadgenClient(TransferClient):
         chosen = self.job.point.axes.get("payload", "default")
         return "unsigned" if chosen == "default" else chosen
 
-    def _tell(self, line: dict[str, Any]) -> None:
+    def _send(self, line: dict[str, Any]) -> None:
         try:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
             self.process.stdin.flush()
@@ -170,7 +170,7 @@ class LoadgenClient(TransferClient):
         self.ready.set()  # so that `prepare` does not wait for a program that has ended
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
+        self._send({"start_ns": start_ns, "deadline_ns": deadline_ns})
         wait_s = (deadline_ns - clock.now_ns()) / 1e9 + self.drain_s + GRACE_S
         try:
             self.status = self.process.wait(wait_s)
@@ -209,7 +209,7 @@ class LoadgenPut(LoadgenClient):
 
     op = "PUT"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         kept = self.job.point.axes.get("ledger") == "kept"
         return self.uploads() | ({"ledger": str(ledger.begin(self.job, rewritten=False))} if kept else {})
 
@@ -219,7 +219,7 @@ class LoadgenGet(LoadgenClient):
 
     op = "GET"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         self.manifest, own = objects.staged_objects(self.job)
         self.files = self.body_files(self.manifest["dataset"]["seed"])
         reads = {"objects": objects.job_columns(own), "once": objects.read_once(self.job)}
@@ -244,11 +244,11 @@ class LoadgenGetRange(LoadgenGet):
 
     op = "GET_RANGE"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         length, offset = (self.job.point.axes[name] for name in ("range_size", "offset"))
         if offset not in ("random", "sequential"):
             offset = str(objects.fixed_offset(offset))
-        return super().told() | {"range": {"length": length, "offset": offset}}
+        return super().job_entries() | {"range": {"length": length, "offset": offset}}
 
 
 class LoadgenStat(LoadgenClient):
@@ -256,7 +256,7 @@ class LoadgenStat(LoadgenClient):
 
     op = "HEAD"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         return {"objects": objects.job_columns(objects.staged_objects(self.job)[1])}
 
 
@@ -265,7 +265,7 @@ class LoadgenList(LoadgenClient):
 
     op = "LIST"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         return {
             "lists": [{"bucket": bucket, "prefix": folder} for bucket, folder in objects.key_folders(self.job)],
@@ -283,7 +283,7 @@ class LoadgenList(LoadgenClient):
 class LoadgenDelete(LoadgenClient):
     """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         batch = self.job.point.axes["batch"]
         self.op = "DELETE" if batch == 1 else "DELETE_MULTI"
         pieces = objects.deletions(self.job, batch)
@@ -305,7 +305,7 @@ class LoadgenMix(LoadgenClient):
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.guard = Guard(job.limits | objects.NO_ROOM, job.point.axes["clients"], told=Teller(job.told))
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         point = self.job.point
         weights = point.fixed["mix"]
         return self.uploads() | {
@@ -332,10 +332,10 @@ class LoadgenMix(LoadgenClient):
 
 
 class LoadgenRewrite(LoadgenPut):
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         mark = ledger.mark(self.job.attempt, self.job.client)
-        return super().told() | {
+        return super().job_entries() | {
             "operations": [{"op": "PUT"}, {"op": "DELETE"}],
             "ledger": str(ledger.begin(self.job, rewritten=True)),
             "rewrite": {

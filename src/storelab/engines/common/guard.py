@@ -81,15 +81,20 @@ class LimitExceeded(Exception):
 class Guard:
     """A check of one client's share of `limits` over spans of at least one second.
 
-    limits: `throughput` (bytes/s or None) and `requests_per_s` (or None) of the whole point, which its `clients` share
-    evenly; `error_fraction` of the operations or None (checked from 50 operations and 5 errors on, so that one early
-    error does not end a point); `room_bytes`: bytes that may still be stored in total, if the workload writes;
-    `disk_bytes`: bytes that may still be uploaded in total, if the store does not free overwritten objects.
-
-    kept: maximum size of this client's uploads however often it overwrites: bytes, and additional bytes for each
-    operation of unknown outcome, whose object is never overwritten. None: every upload is a new object.
-
-    `told` gets the totals too, for the progress file.
+    Parameters
+    ----------
+    limits
+        Limits of the whole point, which its `clients` share evenly; each may be None. `throughput`: bytes/s.
+        `requests_per_s`. `error_fraction` of the operations, checked from 50 operations and 5 errors on, so that one
+        early error does not end a point. `room_bytes`: bytes that may still be stored in total, if the workload
+        writes. `disk_bytes`: bytes that may still be uploaded in total, if the store does not free overwritten objects.
+    clients
+        Number of clients.
+    kept
+        Maximum size of this client's uploads however often it overwrites: bytes, and additional bytes for each
+        operation of unknown outcome, whose object is never overwritten. None: every upload is a new object.
+    told
+        Progress file, which gets the totals too.
     """
 
     SPAN_NS = 1_000_000_000

@@ -125,20 +125,20 @@ def fixed_offset(offset: str) -> int:
 class Sizes:
     """A generator of object sizes from a distribution in the format of a point (`fixed["sizes"]`)."""
 
-    def __init__(self, told: Mapping[str, Any]):
-        self.told = told
-        self.below = list(accumulate(told.get("count", ())))
-        self.mu = math.log(told["mean"]) - told["sigma"] ** 2 / 2 if "mean" in told else 0.0
+    def __init__(self, distribution: Mapping[str, Any]):
+        self.distribution = distribution
+        self.below = list(accumulate(distribution.get("count", ())))
+        self.mu = math.log(distribution["mean"]) - distribution["sigma"] ** 2 / 2 if "mean" in distribution else 0.0
 
     def draw(self, rng: random.Random) -> int:
-        told = self.told
-        if "fixed" in told:
-            return int(told["fixed"])
-        if "size" in told:
-            return int(told["size"][bisect_right(self.below, rng.random() * self.below[-1])])
+        distribution = self.distribution
+        if "fixed" in distribution:
+            return int(distribution["fixed"])
+        if "size" in distribution:
+            return int(distribution["size"][bisect_right(self.below, rng.random() * self.below[-1])])
         while True:  # the mean is between the bounds, so this ends soon
-            size = round(math.exp(rng.gauss(self.mu, told["sigma"])))
-            if told["least"] <= size <= told["most"]:
+            size = round(math.exp(rng.gauss(self.mu, distribution["sigma"])))
+            if distribution["least"] <= size <= distribution["most"]:
                 return size
 
 

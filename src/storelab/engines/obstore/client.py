@@ -107,7 +107,7 @@ class Loop:
         for t in threads:
             t.start()
         if self.told:
-            threading.Thread(target=self._tell, args=(Teller(self.told),), daemon=True).start()
+            threading.Thread(target=self._write_progress, args=(Teller(self.told),), daemon=True).start()
         last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
             t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
@@ -164,7 +164,7 @@ class Loop:
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 
-    def _tell(self, teller: Teller) -> None:
+    def _write_progress(self, teller: Teller) -> None:
         """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
@@ -230,17 +230,17 @@ class ObstoreClient(TransferClient):
             there.close()
             self.children.append((child, here))
         for _, pipe in self.children:
-            self._heard(pipe, GRACE_S)
+            self._receive(pipe, GRACE_S)
 
     @staticmethod
-    def _heard(pipe: Connection, wait_s: float) -> Any:
+    def _receive(pipe: Connection, wait_s: float) -> Any:
         """Return the next message of a process. Raises its error, or MeasurementFailed if it sends none."""
         try:
             message = pipe.recv() if pipe.poll(wait_s) else MeasurementFailed("is silent")
         except EOFError:
             message = MeasurementFailed("ended")
         if isinstance(message, MeasurementFailed):
-            raise MeasurementFailed(f"a process of the engine obstore failed: {said}")
+            raise MeasurementFailed(f"a process of the engine obstore failed: {message}")
         if isinstance(message, LimitExceeded):
             raise message
         return message
@@ -364,7 +364,7 @@ class ObstoreClient(TransferClient):
                 self.samples.append((now, sum(proc.sockets(child.pid) or 0 for child in alive)))
                 next_sample = now + SAMPLE_NS
             time.sleep(0.02)
-        self.facts = [self._heard(pipe, 0) for _, pipe in self.children]
+        self.facts = [self._receive(pipe, 0) for _, pipe in self.children]
 
     def result(self) -> Result:
         import numpy as np
