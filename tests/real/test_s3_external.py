@@ -49,7 +49,7 @@ def test_list_of_front_ends_is_used(keys, urls):
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="3 front-ends asked, 2 known"):
         store.up(3)
-    assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
+    assert str(buckets.remove(store, "listed", anything)) == "1 object, 1 bucket"
 
 
 @HEAVY

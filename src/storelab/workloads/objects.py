@@ -175,7 +175,7 @@ class Get(Workload):
         """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
         if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
-            problem = f"{clients} clients read each object once, and there are {objects}"
+            problem = f"{clients} clients read each object once, but there are only {objects}"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, "raise `objects`, or sweep fewer clients")
 
 

@@ -79,7 +79,7 @@ class Tally:
         wrong = {k: failed.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
         details = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
         summary = f"{reads} completed, {len(failed)} failed"
-        summary += f", {late} not done in the grace after the deadline" if late else ""
+        summary += f", {late} not done in the grace period after the deadline" if late else ""
         kind, text = next(iter(messages.items()), ("", ""))
         summary += f"; first error {text if kind in text else f'{kind}: {text}'}" if failed else ""
         compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"

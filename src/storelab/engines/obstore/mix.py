@@ -213,7 +213,7 @@ class Population:
                 self.keys += 1
                 n = self._number(given, key)
                 if n is None or key <= given.after:
-                    raise WrongListing("KeyForeign", f"{key[:200]!r} was never put there")
+                    raise WrongListing("KeyForeign", f"{key[:200]!r} was never uploaded")
                 if key == last:
                     raise WrongListing("KeyDoubled", f"{key!r} was listed twice")
                 if key < last:

@@ -89,7 +89,7 @@ def hard_link(c: Files) -> Answer:
     path = c.file("link-source")
     failed = _tried(lambda: os.link(path, c.own / "link"))
     demand(failed is None, f"link: {failed}")
-    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but of another inode", Otherwise)
+    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but with another inode", Otherwise)
     return yes("same inode under two names")
 
 

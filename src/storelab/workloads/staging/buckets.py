@@ -201,6 +201,10 @@ def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tupl
             yield key, size
 
 
+def _counted(n: int, noun: str, several: str = "") -> str:
+    return f"{n} {noun if n == 1 else several or noun + 's'}"
+
+
 class Kept(NamedTuple):
     """Entries of storelab that could not be deleted: the reason, their number, and the first of them."""
 
@@ -249,17 +253,20 @@ class Removed(NamedTuple):
         """Return a description of the entries that were not deleted, '' if there are none."""
         out = []
         if self.stays:
-            out.append(f"{self.stays} objects that this storelab did not write stay, the first is {self.first}")
+            out.append(f"kept {_counted(self.stays, 'object')} not written by this storelab, the first is {self.first}")
         for k in self.kept:
-            number = f"{k.count} of storelab's own stay" if k.count else "some of storelab's own may stay"
-            out.append(f"{number} ({k.reason}), the first is {k.first}" if k.count else f"{number} ({k.reason})")
+            if k.count:
+                number = _counted(k.count, "own entry", "own entries")
+                out.append(f"could not delete {number} ({k.reason}), the first is {k.first}")
+            else:
+                out.append(f"some own entries may remain ({k.reason})")
         if self.left:
-            out.append(f"{len(self.left)} buckets stay with their marks, the first is {self.left[0]}")
+            out.append(f"kept {_counted(len(self.left), 'bucket')} with marks, the first is {self.left[0]}")
         return "; ".join(out)
 
     def __str__(self) -> str:
         more = f", {self.hidden} old versions, delete markers and unfinished uploads" if self.hidden else ""
-        done = f"{self.objects} objects{more}, {self.buckets} buckets"
+        done = f"{_counted(self.objects, 'object')}{more}, {_counted(self.buckets, 'bucket')}"
         return f"{done}; {rest}" if (rest := self.told()) else done
 
 
