@@ -68,6 +68,7 @@ def _one_line(text: str) -> str:
     return " ".join(plain.split())
 
 
+LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of flock, which has no path to name
 MENDS = {
     errno.ENOSPC: "make room on this disk",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
@@ -99,7 +100,10 @@ def of_system(error: OSError) -> UserError:
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
     mend = MENDS.get(number, "look at this path and its file system")
-    return UserError(cut(place) if place else "a file", reason[0].lower() + reason[1:], mend)
+    if not place and number in LOCKLESS:
+        mend = "put `results`, `state` and `scratch` on a file system with flock (NFS: start its lock service)"
+        return UserError("a lock of a file", reason[0].lower() + reason[1:], mend)
+    return UserError(cut(place) if place else "a file, or the output", reason[0].lower() + reason[1:], mend)
 
 
 def _number_in(text: str) -> int:

@@ -4,6 +4,7 @@
 judged. May import: `axes`, `config_types`, `errors`, `figures`, `units`.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -226,6 +227,12 @@ class Sweep(Closed):
         return self
 
 
+# A password before the host, or a parameter such as X-Amz-Signature, token, authz.
+_SECRET_URL = re.compile(
+    r"(?is)\w[\w+.:-]*://(?:[^/?#]*:[^/?#]*@|.*[?&#][^=&]*(?:sig|token|key|pass|secret|cred|auth)[^=&]*=)"
+)
+
+
 class RootFile(Closed):
     """A ROOT file of one's own, for the workloads that read ROOT files."""
 
@@ -233,6 +240,15 @@ class RootFile(Closed):
         description="Its path, or a URL that fsspec opens (https://…, root://…); copied into the stores."
     )
     tree: Text | None = Field(None, description="Name of the TTree or RNTuple; needed where the file holds several.")
+
+    @field_validator("path")
+    @classmethod
+    def _no_secret(cls, path: str) -> str:
+        if _SECRET_URL.match(path):
+            raise ValueError(
+                "the URL holds a password or a token, which records would keep; download the file and give its path"
+            )
+        return path
 
 
 class Mix(Closed):

@@ -219,7 +219,8 @@ class Removed(NamedTuple):
     Markers are not counted; prefixes in the one given bucket count as buckets.
     stays, first: number of entries that this storelab did not write, and the first of them. hidden: old versions,
     delete markers and unfinished uploads that were deleted. kept: storelab's entries that could not be deleted. left:
-    buckets that were not deleted.
+    buckets that were not deleted. unmarked: buckets with a name of the campaign but no mark, which a storelab leaves
+    if it is killed while it makes them.
     """
 
     objects: int
@@ -229,6 +230,7 @@ class Removed(NamedTuple):
     hidden: int = 0
     kept: tuple[Kept, ...] = ()
     left: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
     def and_(self, other: "Removed") -> "Removed":
         kept = {k.reason: k for k in self.kept}
@@ -242,6 +244,7 @@ class Removed(NamedTuple):
             self.hidden + other.hidden,
             tuple(kept.values()),
             self.left + other.left,
+            self.unmarked + other.unmarked,
         )
 
     @property
@@ -262,6 +265,9 @@ class Removed(NamedTuple):
                 out.append(f"some own entries may remain ({k.reason})")
         if self.left:
             out.append(f"kept {_counted(len(self.left), 'bucket')} with marks, the first is {self.left[0]}")
+        if self.unmarked:
+            number = f"{_counted(len(self.unmarked), 'bucket')} without a mark of storelab"
+            out.append(f"kept {number}, the first is {self.unmarked[0]}; remove them if they are yours")
         return "; ".join(out)
 
     def __str__(self) -> str:
@@ -459,9 +465,9 @@ def _there(access: Access, bucket: Bucket) -> bool:
         return False
 
 
-def _own(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any]]]:
-    """Return the buckets (or prefixes) of all accounts that are marked for this campaign, with their marks, by name."""
-    out: list[tuple[Bucket, dict[str, Any]]] = []
+def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | None]]:
+    """Return the buckets (or prefixes) of all accounts with a name of this campaign, with their marks, by name."""
+    out: list[tuple[Bucket, dict[str, Any] | None]] = []
     for account in range(store.accounts()):
         access = store.access(account)
         try:
@@ -470,13 +476,13 @@ def _own(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any]]]:
                 marks = list(pool.map(lambda b, access=access: mark_of(access, b), found))
         except (NoSuchBucket, AccessRefused):
             raise _refused(store) from None
-        out += [(b, mark) for b, mark in zip(found, marks, strict=True) if mark and mark["campaign"] == campaign]
+        out += zip(found, marks, strict=True)
     return out
 
 
 def own_buckets(store: Store, campaign: str) -> list[Bucket]:
     """Return the buckets (or prefixes in the one given bucket) of all accounts with this campaign's mark, by name."""
-    return [bucket for bucket, _ in _own(store, campaign)]
+    return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 
 
 def remove(
@@ -490,9 +496,11 @@ def remove(
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
-    own = _own(store, campaign)
+    named = _named(store, campaign)
+    own = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
     ways = accesses(store, [bucket for bucket, _ in own])
-    gone, failed = Removed(0), []
+    unmarked = tuple(f"{bucket.name}/{bucket.prefix}".rstrip("/") for bucket, mark in named if not mark)
+    gone, failed = Removed(0, unmarked=unmarked), []
     for bucket, mark in own:  # a failure in one bucket must not prevent removing the others
         try:
             gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))
