@@ -62,7 +62,7 @@ def hidden(server: Any, bucket: Bucket) -> None:
 
 def forged(server: Any, bucket: Bucket) -> None:
     """Put an object of another whose key is two lines."""
-    bucket.store("x\nfar: removed 12 objects, 1 buckets", Object(b"1"))
+    bucket.store("x\nfar: removed 12 objects, 1 bucket", Object(b"1"))
 
 
 # Name -> faults of the server, how it makes buckets, what is changed between staging and cleaning.
@@ -99,9 +99,7 @@ def unsaid(done: subprocess.CompletedProcess[str], left: int) -> int:
         return max(1, left)
     if done.returncode and "is incomplete" in text:
         return 0
-    counted = sum(
-        map(int, re.findall(r"(\d+) (?:objects that \w*\s?storelab did not write|of storelab's own) stay", text))
-    )
+    counted = sum(map(int, re.findall(r"(\d+) (?:objects? not written by this storelab|own entr(?:y|ies))", text)))
     return 0 if "may not list unfinished uploads" in text else abs(left - counted)
 
 

@@ -130,7 +130,7 @@ def test_point_without_enough_time_fails(campaign):
     ("axes", "told"),
     [
         ({"stratum0": "stratum-9"}, "the store 'stratum-9' is not defined"),
-        ({"stratum0": "stratum-1"}, "both strata lie on stratum-1"),
+        ({"stratum0": "stratum-1"}, "both strata are on stratum-1"),
     ],
 )
 def test_impossible_second_store_is_refused(campaign, axes, told):

@@ -199,7 +199,7 @@ def test_killed_client_leaves_a_whole_ledger(tmp_path, monkeypatch):
         with contextlib.closing(LoadgenPut(job)) as client:
             client.prepare()
             now = time.time_ns()
-            client._tell({"start_ns": now, "deadline_ns": now + 60 * 10**9})
+            client._send({"start_ns": now, "deadline_ns": now + 60 * 10**9})
             managed.until(lambda: len(Counting.answered) >= 500)
             client.process.send_signal(signal.SIGKILL)
             client.process.wait(10)

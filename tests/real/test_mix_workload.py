@@ -111,5 +111,5 @@ def test_failed_staging_is_an_error(seaweedfs, keys, tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     nowhere = Bucket("no-such-bucket-of-ours", "", 0)
     items = [upload.Item(nowhere, f"k{n}", 0, 1) for n in range(5)]
-    with pytest.raises(MeasurementFailed, match=r"5 of 5 objects failed, also when tried 3 times: .*NoSuchBucket"):
+    with pytest.raises(MeasurementFailed, match=r"5 of 5 objects failed, after 3 attempts: .*NoSuchBucket"):
         upload.put_by_loadgen(seaweedfs, "it", items, [tmp_path / "a"], lambda n: None)

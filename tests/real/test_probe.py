@@ -56,7 +56,7 @@ SEAWEEDFS = {
     ("ranges", "multi-range 200"): ("no", "whole object: 200, 2400000 bytes"),
     ("ranges", "multi-range 1500"): ("no", "whole object: 200, 2400000 bytes"),
     ("checksums", "SHA-256 of the payload verified"): ("no", "a wrong x-amz-content-sha256 is accepted"),
-    ("anonymous", "public object by ACL"): ("no", "x-amz-acl is accepted, but without keys it is 403"),
+    ("anonymous", "public object by ACL"): ("no", "x-amz-acl is accepted, but the answer without keys is 403"),
     ("connection", "HTTPS"): ("not tried", "the endpoint is http"),
     ("delete", "1001 keys at once"): ("no", "refused with 400"),
     ("administration", "users listed"): ("no", "0 users"),

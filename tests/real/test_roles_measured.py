@@ -103,5 +103,5 @@ def test_killed_roles_resume_and_leave_nothing():
         assert not [*work.rglob("job.json")], "the killed attempt's folder is gone"
         told = storelab(folder, "clean", "bench", "--yes").stdout
         done = sum(c["operations"] for c in run["clients"] if c["role"] == "uploads")
-        assert "2 buckets" in told and "stay" not in told, told
+        assert "2 buckets" in told and "kept" not in told, told
         assert int(told.split(" objects")[0].split()[-1]) > done + 2 * 8, "of both attempts, and what was staged"

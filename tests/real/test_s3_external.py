@@ -49,7 +49,7 @@ def test_list_of_front_ends_is_used(keys, urls):
     assert store.down() == [] and store.free_bytes() is None
     with pytest.raises(UserError, match="front-ends: 3 requested, 2 configured"):
         store.up(3)
-    assert str(buckets.remove(store, "listed", anything)) == "1 objects, 1 buckets"
+    assert str(buckets.remove(store, "listed", anything)) == "1 object, 1 bucket"
 
 
 @HEAVY
@@ -87,7 +87,7 @@ def test_foreign_bucket_is_not_touched(keys, urls, raw):
     mine, theirs = store.bucket("foreign", 0), store.bucket("foreign", 1)
     raw.create_bucket(Bucket=theirs.name)
     raw.put_object(Bucket=theirs.name, Key="precious", Body=b"1")
-    with pytest.raises(UserError, match=f"bucket {theirs.name}: is of someone else: it bears no mark of storelab"):
+    with pytest.raises(UserError, match=f"bucket {theirs.name}: belongs to someone else: it has no mark of storelab"):
         buckets.ensure(store, "foreign", [mine, theirs])
     assert mine.name not in {b["Name"] for b in raw.list_buckets()["Buckets"]}  # nothing half done
     with pytest.raises(UserError, match="nothing is deleted"):
@@ -110,7 +110,7 @@ def test_given_bucket_is_shared_by_prefix(keys, urls, raw):
         way.write(place.name, place.prefix + "put/k", b"12345")
     assert list(buckets.list_keys(way, places[1])) == [("lab/c1/b0001/put/k", 5)]
     assert list(buckets.list_keys(way, places[1], "get/")) == []
-    with pytest.raises(UserError, match="prefix lab/foreign/b0000/: is of someone else"):
+    with pytest.raises(UserError, match="prefix lab/foreign/b0000/: belongs to someone else"):
         buckets.ensure(store, "foreign", [store.bucket("foreign", 0)])
     assert buckets.own_buckets(store, "c1") == places
     assert buckets.delete_prefix(way, places[0], "put/", ours=anything).objects == 1

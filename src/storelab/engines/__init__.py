@@ -1,8 +1,8 @@
-"""Engines: what moves the bytes. `contract` has Job, Client and Result; each engine has a module or a folder.
+"""Engines move the bytes of a measurement. `contract` has Job, Client and Result; each engine has a module or a folder.
 
-`common` has what several engines share.
+`common` has the code that several engines share.
 
-May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`. Which engines there are: `core/engines.py`.
+May import: `stores`, `install`, `host`, `datasets`, `readplan`, `core`. The list of engines is in `core/engines.py`.
 """
 
 import importlib
@@ -12,11 +12,11 @@ from storelab.core.engines import CATALOGUE
 
 
 def load(place: str) -> Any:
-    """What `module:name` of the catalogue names; the module is imported only now: a client process must start fast."""
+    """Return what `module:name` names. The module is imported only here: a client process must start fast."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def client_of(workload: str, engine: str) -> Any:
-    """The class of the client of this engine in this workload. Raises KeyError where the catalogue has none."""
+    """Return the client class of this engine for this workload. Raises KeyError if the catalogue has none."""
     return load(CATALOGUE[engine].uses[workload].client)

@@ -1,8 +1,8 @@
 """The contract between the coordinator of a point, its clients, and the engines.
 
 A gang runs N client processes. The coordinator writes one `GangJob` for all of them as `job.json`. Each client takes
-its own `Job` from it, calls `prepare()` (imports, connections, files: not measured), joins the rendezvous, calls
-`run(start_ns, deadline_ns)` at the agreed start, and leaves its `Result`: tables, and a `ClientResult` as
+its own `Job` from it and calls `prepare()` (imports, connections, files: not measured). It joins the rendezvous and
+calls `run(start_ns, deadline_ns)` at the agreed start. Its `Result` is stored as tables, and as a `ClientResult` in
 `result.<rank>`.
 """
 
@@ -15,32 +15,32 @@ from storelab.core import records
 from storelab.core.model import Facts, Point, accounts_of
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-Limits = dict[str, float | None]  # `limits` of the configuration, and what the store has room for
+Limits = dict[str, float | None]  # `limits` of the configuration, and the room in the store
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that one client needs, besides credentials, which stand in its environment."""
+    """Everything that one client needs, except the credentials, which are in its environment."""
 
     point: Point
-    client: int  # 0 … clients - 1, of its role
+    client: int  # 0 … clients - 1 within its role
     endpoint: Endpoint
     buckets: list[Bucket]
-    scratch: Path  # a folder of its own on tmpfs
+    scratch: Path  # the client's own folder on tmpfs
     manifest: Path | None  # of the data set that the point reads
     attempt: str = ""  # id of this attempt: new objects are named after it
     limits: Limits = field(default_factory=dict)
-    account: int = 0  # whose keys stand in its environment
-    accounts: tuple[int, ...] = ()  # all that it uses in turn, where they are several: `account` is the first
+    account: int = 0  # whose keys are in the client's environment
+    accounts: tuple[int, ...] = ()  # all accounts that the client uses in turn, if several; `account` is the first
     endpoints: list[Endpoint] = field(default_factory=list)  # all front-ends of the point, for clients that use several
-    extra: dict[str, Any] = field(default_factory=dict)  # what the workload's `before` found out for its clients
-    ledger: Path | None = None  # where the client keeps its ledger, if it keeps one: in the folder of the attempt
-    rank: int = -1  # in the gang, where it is not `client`: a point may have several roles
-    told: Path | None = None  # where it tells, while it works, what it has done; None: nobody wants to know
+    extra: dict[str, Any] = field(default_factory=dict)  # facts that the workload's `before` found for its clients
+    ledger: Path | None = None  # path of the client's ledger, if it keeps one; in the folder of the attempt
+    rank: int = -1  # in the gang, if it differs from `client`: a point may have several roles
+    told: Path | None = None  # progress file that the client rewrites while it works; None: not wanted
     role: str = ""
     size: int = 1  # clients of the whole gang
-    timeout_ns: int = 0  # that it waits for the others
-    begin_ns: int = 0  # after the start of the gang
+    timeout_ns: int = 0  # maximum wait for the other clients
+    begin_ns: int = 0  # delay after the start of the gang
 
     @property
     def number(self) -> int:
@@ -53,13 +53,13 @@ class Job:
         return [b for b in self.buckets if self.owns(b)]
 
     def owns(self, bucket: Bucket) -> bool:
-        """Whether a bucket is of an account that this client uses."""
+        """Return True if the bucket belongs to an account that this client uses."""
         return bucket.account in (self.accounts or (self.account,))
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier part of the series of a point, and the attempt at it that has a record."""
+    """An earlier part of a point's series, and the recorded attempt at it."""
 
     part: int
     attempt: str
@@ -67,9 +67,9 @@ class Earlier:
 
 @dataclass
 class GangJob:
-    """The job of a whole gang, which is the content of `job.json`; or that of the clients of one role.
+    """The content of `job.json`: the job of a whole gang, or of the clients of one role.
 
-    It holds nothing secret. A point with roles has one job for each of them in `roles`. Launchers for several nodes add
+    It contains no secrets. A point with roles has one job for each role in `roles`. Launchers for several nodes fill in
     the last four fields.
     """
 
@@ -85,29 +85,29 @@ class GangJob:
     lead_ns: int
     timeout_ns: int
     limits: Limits
-    tells: bool = False  # whether clients report what they have done while they work
+    tells: bool = False  # clients report their progress while they work
     role: str = ""
-    ranks: list[int] = field(default_factory=list)  # in the gang, of a role
-    begin_ns: int = 0  # after the start of the gang, of a role
+    ranks: list[int] = field(default_factory=list)  # ranks in the gang, for the job of a role
+    begin_ns: int = 0  # delay after the start of the gang, for the job of a role
     roles: "list[GangJob]" = field(default_factory=list)
     earlier: list[Earlier] | None = None
-    extra: Facts = field(default_factory=dict)  # what the workload's `before` found out for its clients
+    extra: Facts = field(default_factory=dict)  # facts that the workload's `before` found for its clients
     nodes: list[list[int]] = field(default_factory=list)  # ranks by node
-    clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # of the coordinator's clock
+    clock_addresses: list[tuple[str, int]] = field(default_factory=list)  # addresses of the coordinator's clock
     clock_bound_ns: int = 0
-    silence_ns: int = 0  # after which a silent coordinator counts as lost
+    silence_ns: int = 0  # a coordinator that is silent for longer counts as lost
 
     @property
     def parts(self) -> "list[GangJob]":
-        """The jobs of the roles in their order; of a point without roles the job itself."""
+        """The jobs of the roles in their order; for a point without roles, the job itself."""
         return self.roles or [self]
 
     def of_rank(self, rank: int) -> "GangJob":
-        """The job of the role to which a client belongs, or the job itself."""
+        """Return the job of the role that a client belongs to, or the job itself if there are no roles."""
         return next((role for role in self.roles if rank in role.ranks), self)
 
     def of_client(self, rank: int, folder: Path) -> Job:
-        """The job of one client. folder: of the gang, where the client leaves its files."""
+        """Return the job of one client. folder: the folder of the gang, where the client writes its files."""
         own = self.of_rank(rank)
         client = rank - own.ranks[0] if own.ranks else rank
         accounts = accounts_of(client, own.point.axes.get("clients", 1), own.accounts)
@@ -205,9 +205,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Written:
-    """A file of `records.OPS` that an engine's program wrote itself.
+    """A file of `records.OPS` that an engine's program wrote itself, with its totals.
 
-    Its sums: objects done, objects failed, useful bytes.
+    The totals are successful objects, failed objects and useful bytes.
     """
 
     file: Path
@@ -218,10 +218,10 @@ class Written:
 
 @dataclass
 class Result:
-    """What a client leaves: columns of `records.OPS` (and `records.READS`), engine facts, checks.
+    """The results of one client: columns of `records.OPS` (and `records.READS`), engine facts, checks.
 
-    written: instead of `ops`, where the engine's program wrote them; tables: columns of further files, by their name
-    in `records.TABLES`.
+    written: replaces `ops` if the engine's program wrote the file itself. tables: columns of further files, by their
+    name in `records.TABLES`.
     """
 
     ops: dict[str, Any]
@@ -235,9 +235,9 @@ class Result:
 
 @dataclass
 class ClientResult:
-    """The facts of one client, which it leaves as `result.<rank>` and the record keeps. Times are UTC nanoseconds.
+    """The facts of one client, stored as `result.<rank>` and copied into the record. Times are UTC nanoseconds.
 
-    A client that failed has `failure`, and its other fields as far as it came.
+    A client that failed has `failure`. Its other fields are filled in up to the point of failure.
     """
 
     client: int  # its rank in the gang
@@ -257,7 +257,7 @@ class ClientResult:
     cpu_system_s: float = 0.0
     max_rss_bytes: int = 0
     disk_read_bytes: int | None = None
-    engine: Facts = field(default_factory=dict)  # what the engine records of itself
+    engine: Facts = field(default_factory=dict)  # facts that the engine records about itself
     checks: list[Check] = field(default_factory=list)
     connections_max: int | None = None
     connections: list[Any] = field(default_factory=list)
@@ -266,7 +266,7 @@ class ClientResult:
     bytes: int = 0
     exit_status: int = 1
     failure: str = ""
-    node: int | None = None  # its number, where the gang has several
+    node: int | None = None  # number of its node, if the gang has several
 
     def to_json(self) -> Facts:
         out = {f.name: getattr(self, f.name) for f in fields(self)}
@@ -282,7 +282,7 @@ class ClientResult:
 
     @classmethod
     def read(cls, folder: Path, rank: int) -> Self:
-        """Read what a client left in the folder of the gang."""
+        """Read the result that a client wrote into the folder of the gang."""
         return cls.from_json(records.read_json(folder / f"result.{rank}"))
 
 
@@ -294,15 +294,15 @@ class Client(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Everything that is not measured: imports, input files on tmpfs, connections that the workload keeps."""
+        """Do everything that is not measured: imports, input files on tmpfs, connections that the workload keeps."""
 
     @abstractmethod
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        """Called at the agreed start; works until the deadline and returns soon after it. Records in memory."""
+        """Work from the agreed start until the deadline, and return soon after it. Results stay in memory."""
 
     @abstractmethod
     def result(self) -> Result:
-        """After the deadline: parse, check, return. Not measured."""
+        """Parse and check the results after the deadline, and return them. Not measured."""
 
     def close(self) -> None:
-        """Stop and remove what is left: child processes, files in scratch. Called in any case."""
+        """Stop child processes and remove files in scratch. Always called, also after errors."""

@@ -1,10 +1,10 @@
 """Engine `davix`: whole objects, ranges and selection reads by the HTTP library of HEP.
 
-Each worker has a program of storelab's own on davix's library (`davix_program`), and the session that it keeps.
-Selection reads are decoded by storelab's own decoder. davix gets the baskets as they are, in one vector read, and makes
-requests of them as it will: there is no plan to hold its counts against, and nothing is measured before. What it sent
-is counted as it sends it.
-May import: what `engines` may, `common`, and the engines `fsspec` and `planned`, which it works like.
+Each worker has its own process of storelab's program on davix's library (`davix_program`), which keeps its session.
+Selection reads are decoded by storelab's own decoder. davix gets all baskets in one vector read and decides itself
+which requests it sends. Its counts therefore cannot be compared with a plan, and there is no calibration. Requests are
+counted when they are sent.
+May import: what `engines` may, `common`, and the engines `fsspec` and `planned`, on which it is based.
 """
 
 import time
@@ -26,12 +26,12 @@ from storelab.engines.planned import PlannedClient
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.endpoint import Endpoint
 
-TIMEOUT_S = 120.0  # of one operation, as for the engine fsspec
-KEPT_EVERY = 8  # answers: every so many one is kept for the content check, and the first
+TIMEOUT_S = 120.0  # for one operation, as in the engine fsspec
+KEPT_EVERY = 8  # the first and every 8th answer is kept for the content check
 
 
 class DavixTransport:
-    """An object through one program. `fetch` as of `readplan.transports`; `vector` gives views of its memory."""
+    """A transport to an object through one program. `fetch` as in `readplan.transports`; `vector` returns views."""
 
     parallel = 1
 
@@ -55,7 +55,7 @@ class DavixTransport:
 
 
 class Whole:
-    """Of a reader: all baskets of a transfer go to davix at once, unplanned."""
+    """Mixin for readers: all baskets of a transfer go to davix at once, without a plan."""
 
     def _transfer(self: Any, rows: np.ndarray, spent: Spent) -> list[np.ndarray]:
         layout, before = self.header.layout, self.transport.program.spent.counts
@@ -70,11 +70,11 @@ class Whole:
 
 
 class DavixReader(Whole, SelectionReader):
-    """Of a TTree."""
+    """A reader for a TTree."""
 
 
 class DavixPages(Whole, PageReader):
-    """Of an RNTuple."""
+    """A reader for an RNTuple."""
 
 
 class DavixClient(PlannedClient):
@@ -82,7 +82,7 @@ class DavixClient(PlannedClient):
     tree_reader, tuple_reader = DavixReader, DavixPages
 
     def connect(self, root: dict[str, Any]) -> None:
-        """Sends nothing."""
+        """Start the program; nothing is sent."""
         self.link, self.gone, self.header = None, [], "read"
         self.identity = self.identify(root)
         self.transport = self.make()
@@ -102,13 +102,13 @@ class DavixClient(PlannedClient):
         return f"{davix_program.version()}, {super().version()}"
 
     def fresh(self) -> None:
-        """A new program: davix keeps connections as long as its session lives."""
+        """Start a new program: davix keeps connections as long as its session lives."""
         self.gone.append(self.transport.program.spent)
         self.transport.close()
         self.transport = self.make()
 
     def calibrate(self) -> None:
-        """davix knows nothing of a link."""
+        """Do nothing: davix does not use properties of the link."""
 
     def _spents(self) -> list[davix_program.Spent]:
         return [*self.gone, self.transport.program.spent]
@@ -124,7 +124,7 @@ class DavixClient(PlannedClient):
         return {"davix": davix_program.facts(self._spents())}
 
     def checks(self) -> list[Check]:
-        """Those that it can fail: there is no plan."""
+        """Return the checks that davix can fail: there is no plan to compare with."""
         return [c for c in super().checks() if c.name not in ("requests", "bytes")]
 
     def close(self) -> None:
@@ -139,12 +139,12 @@ class DavixGet(FsspecGet):
     engine = "davix"
 
     def prepare(self) -> None:
-        self.asynchronous = False  # workers are threads, each waits for its program
+        self.asynchronous = False  # workers are threads; each waits for its program
         self.systems: list[Program] = []
         self.prepare_tasks()
         for _ in range(self.workers):
             self.systems.append(Program(self.endpoint, TIMEOUT_S))
-        for one in self.systems if self.objects else ():  # connections are made before the window
+        for one in self.systems if self.objects else ():  # connect before the window
             with suppress(OSError):
                 one.read(self._url(self.objects[0]), 0, 1)
         self.before = sum(one.spent.requests for one in self.systems)
@@ -154,7 +154,7 @@ class DavixGet(FsspecGet):
         return davix_program.url_of(self.endpoint, task.path)
 
     async def do(self, fs: Program, task: Transfer) -> Any:
-        """The answer lies in the program's memory until its next question."""
+        """Return a view of the program's memory, valid until the next request."""
         if task.begin is None:
             return fs.get(self._url(task), self.size)
         return fs.read(self._url(task), task.begin, task.end - task.begin)

@@ -1,16 +1,17 @@
-// One davix session, driven by lines on standard input; answers are lines on standard output. What is read lies in a
-// memory file that the caller made (its number is the only argument), so that no byte goes through a pipe.
+// One davix session, driven by lines on standard input; answers are lines on standard output. The data read are in a
+// memory file that the caller made (its number is the only argument), so that no data go through a pipe.
 //
 //   s3 REGION | token VARIABLE | certificate VARIABLE | insecure | timeout SECONDS    before the first request
 //   size BYTES             the memory file has this length now
 //   get URL                the whole object, as davix-get reads it
 //   read OFFSET SIZE URL   one range
-//   vector N URL           N ranges by one vector read, behind each other; N lines "OFFSET SIZE" follow
+//   vector N URL           N ranges by one vector read, one after the other; N lines "OFFSET SIZE" follow
 //
 // An answer is `ok BYTES` or `no CODE STATUS`, then the counts since the start: requests, those for several ranges,
 // ranges, bytes of the ranges, bytes handed over, bytes received by the kernel, connections open, opened; then the
-// statuses of answers to several ranges (206:3,200:1 or -); at last words. Keys, tokens and certificates come from the
-// environment: AWS_…, and the variables that are named: one that ends in _FILE, or of a certificate, names a file.
+// statuses of answers to several ranges (206:3,200:1 or -); at last a message. Keys, tokens and certificates come
+// from the environment: AWS_…, and the named variables. A variable of a certificate, or one that ends in _FILE, has the
+// path of a file.
 #include <davix.hpp>
 #include <dirent.h>
 #include <linux/tcp.h>
@@ -37,16 +38,16 @@ namespace {
 std::mutex lock;
 long requests, several, ranges, asked, handed, gone_bytes, gone;
 int last_status;
-std::set<Davix::HttpRequest*> waiting;  // those that asked for several ranges
-std::map<int, long> statuses;           // of their answers
+std::set<Davix::HttpRequest*> waiting;  // requests for several ranges
+std::map<int, long> statuses;           // statuses of their answers
 
-// Bytes that the kernel received on a TCP connection, -1 for what is none.
+// Return the bytes that the kernel received on a TCP connection, -1 for anything else.
 long received(int fd) {
     tcp_info info;
     std::memset(&info, 0, sizeof info);
     socklen_t length = sizeof info;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return -1;
-    const int state = info.tcpi_state;  // after the peer's FIN, it stands in the count as one byte
+    const int state = info.tcpi_state;  // after the peer's FIN, which is counted as one byte
     return static_cast<long>(info.tcpi_bytes_received) - (state == 6 || state == 8 || state == 9 || state == 11);
 }
 
@@ -90,7 +91,7 @@ class Session {
         context_.setHook<Davix::RequestPreSendHook>(sent);
         context_.setHook<Davix::RequestPreReceHook>(answered);
         params_.setOperationRetry(0);
-        params_.setMetalinkMode(Davix::MetalinkMode::Disable);  // it would ask for other copies after an error
+        params_.setMetalinkMode(Davix::MetalinkMode::Disable);  // otherwise davix asks for other copies after an error
     }
 
     long setting(const std::string& word, std::istringstream& rest, Davix::DavixError** error) {
@@ -102,7 +103,7 @@ class Session {
             params_.setProtocol(Davix::RequestProtocol::AwsS3);
             params_.setAwsAuthorizationKeys(secret, access);
             params_.setAwsRegion(region);
-            params_.setAwsAlternate(true);  // the bucket stands in the path
+            params_.setAwsAlternate(true);  // the bucket is in the path
             if (const char* token = variable("AWS_SESSION_TOKEN")) params_.setAwsToken(token);
         } else if (word == "token") {
             std::string name;
@@ -114,7 +115,7 @@ class Session {
                 std::ifstream file(value);
                 token.clear();
                 file >> token;
-                if (token.empty()) throw std::runtime_error("the file that " + name + " names holds no token");
+                if (token.empty()) throw std::runtime_error("the file that " + name + " names has no token");
             }
             params_.addHeader("Authorization", "Bearer " + token);
         } else if (word == "certificate") {
@@ -142,7 +143,7 @@ class Session {
             data_ = static_cast<char*>(place);
             size_ = size;
         } else {
-            throw std::runtime_error("unknown word: " + word);
+            throw std::runtime_error("unknown command: " + word);
         }
         return 0;
     }
@@ -174,7 +175,7 @@ class Session {
             place += wanted[i].second;
         }
         Davix::DavFile file(context_, Davix::Uri(url));
-        // What it returns is not the sum of the ranges: it may have merged them, or counted some requests alone.
+        // The return value is not the sum of the ranges: davix may have merged them or counted some separately.
         if (file.readPartialBufferVec(&params_, in.data(), out.data(), in.size(), error) < 0) return -1;
         for (size_t i = 0; i < in.size(); ++i)
             if (static_cast<size_t>(out[i].diov_size) != in[i].diov_size) {
@@ -190,7 +191,7 @@ class Session {
         if (end > size_) throw std::runtime_error("the memory file is too short");
     }
 
-    // What is not written anew is not taken for the answer: its ends are changed.
+    // Both ends of each range are changed, so that memory that is not written again is not taken for the answer.
     void spoil(long place, long size) const {
         for (long i = 0; data_ && i < std::min<long>(8, size); ++i) {
             data_[place + i] = static_cast<char>(~data_[place + i]);
@@ -235,7 +236,7 @@ void tell(const std::string& begin, const std::string& words) {
 
 }  // namespace
 
-// Each connection tells its count before it ends: davix and neon close through this function, too.
+// Each connection is counted before it ends: davix and neon close through this function, too.
 extern "C" int close(int fd) {
     const long bytes = received(fd);
     if (bytes >= 0) {
@@ -252,7 +253,7 @@ int main(int count, char** words) {
         return 0;
     }
     if (count != 2) {
-        std::cerr << "storelab's program of the engine davix: it is started by its clients" << std::endl;
+        std::cerr << "storelab's program of the engine davix; only the clients of the engine start it" << std::endl;
         return 2;
     }
     std::ios::sync_with_stdio(false);

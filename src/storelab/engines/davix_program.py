@@ -1,7 +1,8 @@
-"""The program of the engine `davix`: how it is installed, how it is driven. May import: `stores`, `install`, `host`.
+"""The program of the engine `davix`: its installation and its use. May import: `stores`, `install`, `host`.
 
-davix-get starts anew for each object, takes keys on its command line and reads no vectors: so a program on davix's
-library does all three, one process for each worker, with the session that it keeps. Its words: davix_program.cpp.
+davix-get starts a new process for each object, takes keys on its command line and does no vector reads. Therefore
+storelab has its own program on davix's library: one process per worker, which keeps its session. Its protocol is
+described in davix_program.cpp.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ from storelab.stores.protocols.endpoint import Credentials, Endpoint
 SOURCE = Path(__file__).with_name("davix_program.cpp")
 NAME = "storelab-davix"
 LIBRARIES = debian.Packages(
-    ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB of its own; g++ where it is missing"
+    ("davix", "davix-dev", "g++", "pkg-config"), "davix with its library: 1 MB; g++ if it is missing"
 )
 LEAST = 1 << 20  # bytes of the memory file
-# Codes of davix (StatusCode in davixstatusrequest.hpp) as classes of errors; network failures are told by their words.
+# Codes of davix (StatusCode in davixstatusrequest.hpp) as error classes; network failures are recognised by messages.
 CODES = {
     0x004: "SessionCreationError",
     0x005: "NameNotResolved",
@@ -51,7 +52,7 @@ SECRETS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "B
 
 
 def recipe(tools: Path) -> list[Part]:
-    """Debian's packages, then the program."""
+    """Return the parts to install: Debian's packages, then the program."""
     build = Part(
         f"{NAME}, built from storelab's own source",
         "ten seconds of g++; no root",
@@ -66,7 +67,7 @@ def _source() -> str:
 
 
 def present(tools: Path) -> bool:
-    """Whether the program was built from today's source."""
+    """Return True if the program was built from the current source."""
     path = tools / "bin" / NAME
     with contextlib.suppress(UserError, OSError):
         return read_json(path.with_suffix(".json")) == {"source": _source(), "bytes": path.stat().st_size}
@@ -74,7 +75,7 @@ def present(tools: Path) -> bool:
 
 
 def build_it(tools: Path, progress: Progress) -> None:
-    """Raises UserError where the folder cannot be written, MeasurementFailed where the compiler fails."""
+    """Build the program. Raises UserError if the folder cannot be written, MeasurementFailed if the compiler fails."""
     final = tools / "bin" / NAME
     half = final.with_name(f".{NAME}.{os.getpid()}")
     progress("compiling it with g++")
@@ -87,14 +88,14 @@ def build_it(tools: Path, progress: Progress) -> None:
         half.replace(final)
         write_json(final.with_suffix(".json"), {"source": _source(), "bytes": final.stat().st_size})
     except OSError as error:
-        mend = "name a folder to write in with STORELAB_TOOLS"
-        raise UserError("install", f"{error.filename or tools}: {error.strerror}", mend) from None
+        hint = "name a writable folder with STORELAB_TOOLS"
+        raise UserError("install", f"{error.filename or tools}: {error.strerror}", hint) from None
     finally:
         half.unlink(missing_ok=True)
 
 
 def binary() -> Path:
-    """Path of the program. Raises UserError where it is not built, or of another source."""
+    """Return the path of the program. Raises UserError if it is missing or built from another source."""
     if not present(tools_folder()):
         problem = "davix, or storelab's program for it, is not installed, or is an older one"
         raise UserError("engine davix", problem, "run `storelab install davix`")
@@ -102,17 +103,17 @@ def binary() -> Path:
 
 
 def version() -> str:
-    """As `davix 0.8.4, …`: of the library, and of what it speaks HTTP with."""
+    """Return the versions of davix and of the HTTP library that it uses, for example `davix 0.8.4, …`."""
     return " ".join(processes.ask([binary(), "--version"], 60).stdout.split())
 
 
 def url_of(endpoint: Endpoint, path: str) -> str:
-    """Where davix finds what `filesystems.path` calls so."""
+    """Return davix's URL of a path of `filesystems.path`."""
     return f"{endpoint.url.rstrip('/')}/{quote(path)}" if endpoint.protocol == "s3" else quote(path, safe="/:@[]")
 
 
 class DavixError(OSError):
-    """davix could not do it. error_class: as records name it; status: of the last HTTP answer, where there was one."""
+    """An error of davix. error_class: as in records; status: of the last HTTP answer, if there was one."""
 
     def __init__(self, error_class: str, words: str, status: int = 0):
         self.kind = self.error_class = error_class
@@ -123,7 +124,7 @@ class DavixError(OSError):
 
 @dataclass
 class Spent:
-    """What the program counted since it started. statuses: of answers to requests for several ranges."""
+    """The counts of the program since it started. statuses: of answers to requests for several ranges."""
 
     requests: int = 0
     several: int = 0
@@ -141,13 +142,13 @@ class Spent:
 
 
 def spent_of(words: Sequence[str]) -> Spent:
-    """Of nine words of an answer."""
+    """Return the counts from nine words of an answer."""
     pairs = [] if words[8] == "-" else [pair.split(":") for pair in words[8].split(",")]
     return Spent(*map(int, words[:8]), {int(a): int(b) for a, b in pairs})
 
 
 class Program:
-    """One process with one session of davix. Its answers lie in `buffer` until the next question. Not thread-safe."""
+    """One process with one session of davix. Its answer is in `buffer` until the next request. Not thread-safe."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str] = os.environ):
         self.spent, self.most_open = Spent(), 0
@@ -175,7 +176,7 @@ class Program:
             raise
 
     def _begin(self, endpoint: Endpoint, timeout_s: float, environ: Mapping[str, str]) -> None:
-        """What requests bear. Raises UserError: no keys, a certificate that cannot be read."""
+        """Send the settings of all requests. Raises UserError: no keys, or a certificate that cannot be read."""
         settings = [f"timeout {max(1, round(timeout_s))}"]
         if endpoint.protocol == "s3":
             settings.append(f"s3 {endpoint.region}")
@@ -191,7 +192,7 @@ class Program:
                 raise UserError("engine davix", str(error), "check the credentials of the store") from None
 
     def make_room(self, size: int) -> None:
-        """The memory file holds so many bytes."""
+        """Enlarge the memory file to at least this number of bytes."""
         if size <= self.room:
             return
         self.room = max(LEAST, size)
@@ -200,12 +201,12 @@ class Program:
         self.ask(f"size {self.room}")
 
     def ask(self, line: str, more: str = "") -> int:
-        """Bytes that came. Raises DavixError."""
+        """Send a request; return the number of bytes received. Raises DavixError."""
         try:
             self.process.stdin.write(f"{line}\n{more}".encode())
             self.process.stdin.flush()
             answer = self.process.stdout.readline().decode(errors="replace")
-        except (OSError, ValueError):  # it is gone, or was closed
+        except (OSError, ValueError):  # the process has ended, or was closed
             answer = ""
         if not answer.endswith("\n"):
             raise DavixError("Ended", f"the program of davix ended (status {self.process.poll()})")
@@ -215,25 +216,25 @@ class Program:
         self.most_open = max(self.most_open, self.spent.open)
         if first == "ok":
             return int(words[0])
-        said = " ".join(words[begin + 9 :]).strip()
+        message = " ".join(words[begin + 9 :]).strip()
         for secret in self.hidden:
-            said = said.replace(secret, "***")
+            message = message.replace(secret, "***")
         code, status = int(words[0]), int(words[1])
-        kind = network(said) or CODES.get(code, f"Davix{code}" if code else "WrongAnswer")
-        raise DavixError(kind, said, status)
+        kind = network(message) or CODES.get(code, f"Davix{code}" if code else "WrongAnswer")
+        raise DavixError(kind, message, status)
 
     def get(self, url: str, size: int) -> memoryview:
-        """The whole object, which has `size` bytes; as many as came."""
+        """Read the whole object of `size` bytes; return the bytes received."""
         self.make_room(size)
         return self.buffer[: self.ask(f"get {url}")]
 
     def read(self, url: str, offset: int, size: int) -> memoryview:
-        """One range; as many bytes as came."""
+        """Read one range; return the bytes received."""
         self.make_room(size)
         return self.buffer[: self.ask(f"read {offset} {size} {url}")]
 
     def vector(self, url: str, starts: Sequence[int], sizes: Sequence[int]) -> list[memoryview]:
-        """All ranges by one vector read, in their order."""
+        """Read all ranges by one vector read; return them in their order."""
         if not starts:
             return []
         self.make_room(sum(sizes))
@@ -255,7 +256,7 @@ class Program:
 
 
 def facts(spents: Sequence[Spent]) -> dict[str, Any]:
-    """What programs did with several ranges, for the record."""
+    """Return how the programs used requests for several ranges, for the record."""
     statuses: dict[str, int] = {}
     for spent in spents:
         for status, count in spent.statuses.items():

@@ -42,17 +42,17 @@ KEPT, KEPT_BYTES = 16, 200_000_000  # answers kept for the content check
 
 @cache
 def is_local(host: str) -> bool:
-    """Whether an address is one of the host (or network namespace) that this process runs on."""
+    """Return True if an address belongs to the host (or network namespace) of this process."""
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as s:
             s.bind((host, 0))
         return True
-    except OSError:  # of another host, or a name that cannot be resolved
+    except OSError:  # the address of another host, or a name that cannot be resolved
         return False
 
 
 class Answered:
-    """Operations and bytes by server (host:port). Thread-safe."""
+    """Counts of operations and bytes by server (host:port). Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -65,7 +65,7 @@ class Answered:
             count[1] += size
 
     def record(self) -> list[dict[str, Any]]:
-        """server, operations, bytes, and whether it is on the client's own host; by server."""
+        """Return server, operations, bytes, and `local` (True on the client's own host), sorted by server."""
         return [
             {"server": server, "operations": n, "bytes": size, "local": is_local(server.rpartition(":")[0].strip("[]"))}
             for server, (n, size) in sorted(self._counts.items())
@@ -73,19 +73,22 @@ class Answered:
 
 
 def data_server(file: Any) -> str:
-    """The data server of an open file of XRootD's client; '' where it does not tell."""
+    """Return the data server of an open file of XRootD's client; '' if unknown."""
     return str(file.get_property("DataServer") or "")
 
 
 def data_server_of_read(fs: Any, path: str) -> str:
-    """The data server that `cat_file` of fsspec-xrootd just read from: it keeps the last file open."""
+    """Return the data server of the last `cat_file` of fsspec-xrootd, which keeps the last file open."""
     item = fs._readonly_filehandle_cache._cache.get(fs.unstrip_protocol(path))
     return data_server(item.handle) if item else ""
 
 
 class Transfer(NamedTuple):
-    """One operation to do. key: for the record; path: in the file system; body: index; begin, end: bytes, or None;
-    number: of the key, for the ledger."""
+    """One operation to do.
+
+    key: for the record; path: in the file system; body: index; begin, end: bytes, or None; number: of the key, for the
+    ledger.
+    """
 
     key: str
     path: str
@@ -96,7 +99,7 @@ class Transfer(NamedTuple):
 
 
 class FsspecClient(TransferClient):
-    """Common part: workers take tasks from an endless list until the deadline. A record takes 6 numbers in memory."""
+    """The common part: workers take tasks until the deadline. A record takes 6 numbers in memory."""
 
     engine = "fsspec"
     book: ledger.Book | None = None  # the ledger
@@ -111,13 +114,13 @@ class FsspecClient(TransferClient):
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stop: LimitExceeded | None = None
         self.moved = self.failed = 0
-        self.flying: dict[int, tuple[Transfer, int]] = {}  # what a worker does, and since when (ns)
+        self.flying: dict[int, tuple[Transfer, int]] = {}  # task in flight and its begin (ns), by worker
         self.closed = False
-        self.answered = Answered()  # by the data servers that clients were sent to
+        self.answered = Answered()  # by the data servers that clients were redirected to
 
     def prepare(self) -> None:
         self.prepare_tasks()
-        # This takes the imports, certificates and first connection out of the measurement. The answer does not matter.
+        # This takes imports, certificates and the first connection out of the measurement. The answer does not matter.
         question = filesystems.path(self.endpoint, self.job.own_buckets[0])
         if self.asynchronous:
             self.loop = asyncio.new_event_loop()
@@ -140,15 +143,15 @@ class FsspecClient(TransferClient):
 
     @abstractmethod
     def tasks(self) -> Iterator[Transfer]:
-        """Endless, but where each object is read once; called under the lock."""
+        """Yield tasks, without end unless each object is read once. Called under the lock."""
 
     @abstractmethod
     async def do(self, fs: Any, task: Transfer) -> bytes | None:
-        """The operation itself; it blocks where the file system is not asynchronous."""
+        """Perform the operation; it blocks if the file system is not asynchronous."""
 
     @abstractmethod
     def judge(self, task: Transfer, answer: bytes | None) -> int:
-        """Useful bytes. Raises WrongAnswer if the length is not what was asked for."""
+        """Return the useful bytes of an answer. Raises WrongAnswer for a wrong length."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
         self.stream, self.deadline_ns = self.tasks(), deadline_ns
@@ -168,7 +171,7 @@ class FsspecClient(TransferClient):
             for t in threads:
                 t.join(max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
         self.pauses = watch.stop()
-        with self.lock:  # nothing interrupts a thread: what it still does is no longer recorded
+        with self.lock:  # a thread cannot be interrupted: its later operations are not recorded
             self.closed = True
         if self.stop:
             raise self.stop
@@ -181,7 +184,7 @@ class FsspecClient(TransferClient):
             self.rows.append((worker, task.key, 0, begun, self.last_ns, None, HUNG))
 
     async def _together(self) -> None:
-        """All workers in one loop; operations in flight after the drain are cancelled."""
+        """Run all workers in one loop; operations in flight after the drain are cancelled."""
         workers = [asyncio.create_task(self._work(i)) for i in range(self.workers)]
         _, late = await asyncio.wait(workers, timeout=max(0.0, (self.last_ns - clock.now_ns()) / 1e9))
         self.closed = True
@@ -190,7 +193,7 @@ class FsspecClient(TransferClient):
         await asyncio.gather(*workers, return_exceptions=True)
 
     async def _work(self, worker: int) -> None:
-        """One worker: a task of the loop, or alone in a thread with a file system of its own."""
+        """Run one worker: a task of the loop, or a separate thread with its own file system."""
         fs = self.systems[worker % len(self.systems)]
         note, acknowledged = self.book.writer(worker) if self.book else (None, None)
         while self.stop is None:
@@ -198,12 +201,12 @@ class FsspecClient(TransferClient):
                 task = next(self.stream, None)
             if (
                 task is None or (begun := clock.now_ns()) >= self.deadline_ns
-            ):  # one look: the lock, or another thread, may take time
+            ):  # one clock reading: the lock, or another thread, may take time
                 return
             if note:
                 try:
                     note(task.number, 1, ledger.NEW, begun)
-                except LimitExceeded as limit:  # what cannot be noted is not sent
+                except LimitExceeded as limit:  # a request that cannot be noted is not sent
                     self.stop = limit
                     return
             self.flying[worker] = task, begun
@@ -213,7 +216,7 @@ class FsspecClient(TransferClient):
                 moved = self.judge(task, answer)
                 if acknowledged:
                     acknowledged(clock.now_ns())
-            except Exception as error:  # noqa: BLE001 - whatever a library raises is a failed operation
+            except Exception as error:  # noqa: BLE001 - any error of a library is a failed operation
                 kind, status = classify(error)
                 self.messages.setdefault(kind, said(error))
             row = (worker, task.key, moved, begun, clock.now_ns(), status, kind)
@@ -250,11 +253,11 @@ class FsspecClient(TransferClient):
         n = len(self.rows)
         ops = {"client": [self.job.number] * n, "op": [self.op] * n, "count": [1] * n}
         ops |= dict(zip(names, columns, strict=True))
-        told, settings, requests = self.described()
+        versions, settings, requests = self.described()
         return self.outcome(
             ops,
             n - self.failed - self.hung["hung"],
-            told,
+            versions,
             settings,
             requests,
             [self.check_content()],
@@ -264,11 +267,11 @@ class FsspecClient(TransferClient):
         )
 
     def described(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        """Version, settings, requests per operation."""
+        """Return version, settings and requests per operation."""
         protocol = self.endpoint.protocol
         library = DISTRIBUTION[protocol]
-        said = f"{library} {version(library)}, fsspec {version('fsspec')}"
-        return said, {"protocol": protocol, "pool": self.workers}, {self.op: REQUESTS.get(protocol)}
+        versions = f"{library} {version(library)}, fsspec {version('fsspec')}"
+        return versions, {"protocol": protocol, "pool": self.workers}, {self.op: REQUESTS.get(protocol)}
 
     @abstractmethod
     def check_content(self) -> Check: ...
@@ -282,7 +285,7 @@ class FsspecClient(TransferClient):
 
 
 class FsspecPut(FsspecClient):
-    """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
+    """Uploads of bodies in memory to new keys, with the account's buckets in turn."""
 
     op = "PUT"
 
@@ -290,12 +293,12 @@ class FsspecPut(FsspecClient):
         self.bodies = [f.read_bytes() for f in self.body_files()]
         if self.job.point.axes.get("ledger") == "kept":
             self.book = ledger.Book(ledger.begin(self.job, rewritten=False))
-        # s3fs uploads in parts above twice its chunk size; a server without multipart uploads gets one PUT.
+        # s3fs uploads in parts above twice its chunk size. A server without multipart uploads gets one PUT.
         parts = {"max_concurrency": 1} | ({} if self.endpoint.multipart else {"chunksize": max(self.size, 1)})
         self.single_put = parts if self.endpoint.protocol == "s3" else {}
         if self.endpoint.protocol in ("file", "webhdfs", "root"):
             fs = filesystems.data(self.endpoint, os.environ, 1)
-            # Each client has its own folder, as each job of an experiment writes into one.
+            # Each client has its own folder, as the jobs of an experiment do.
             for bucket in self.job.own_buckets:
                 first = filesystems.path(self.endpoint, bucket, put_key(self.job.attempt, self.job.client, 0))
                 fs.makedirs(first.rpartition("/")[0], exist_ok=True)
@@ -321,7 +324,7 @@ class FsspecPut(FsspecClient):
         return self.size
 
     def check_content(self) -> Check:
-        # The coordinator lists what arrived and reads it back for comparison.
+        # The coordinator lists the objects that arrived and reads them back for comparison.
         return Check("bodies", all(len(b) == self.size for b in self.bodies), f"{len(self.bodies)} of {self.size} B")
 
 
@@ -333,7 +336,7 @@ class FsspecGet(FsspecClient):
     def prepare_tasks(self) -> None:
         self.manifest, own = staged_objects(self.job)
         self.objects = [Transfer(o.key, filesystems.path(self.endpoint, o.place, o.name), o.body) for o in own]
-        # Else s3fs asks for the size of whole objects first, and cuts large ones into ranges.
+        # Otherwise s3fs asks for the size of whole objects first, and splits large ones into ranges.
         self.single_get = {"max_concurrency": 1} if self.endpoint.protocol == "s3" else {}
 
     def tasks(self) -> Iterator[Transfer]:
@@ -354,7 +357,7 @@ class FsspecGet(FsspecClient):
         return got
 
     def check_content(self) -> Check:
-        """SHA-256 of the kept answers, of several bodies, against the manifest."""
+        """Compare the SHA-256 of the kept answers, of several bodies, with the manifest."""
         self.compared = len(self.kept)
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in self.kept)
@@ -380,7 +383,7 @@ class FsspecGetRange(FsspecGet):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def check_content(self) -> Check:
-        """The kept answers against the bodies: a wrong offset or a whole object never counts."""
+        """Compare the kept answers with the bodies: a wrong offset or a whole object never counts."""
         self.compared = len(self.kept)
         good = sum(answer == self.bodies[task.body][task.begin : task.end] for task, answer in self.kept)
-        return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges hold the right bytes")
+        return Check("content", 0 < good == len(self.kept), f"{good} of {len(self.kept)} ranges have the right bytes")

@@ -1,9 +1,9 @@
-"""Engine `loadgen`: storelab's own load generator in Go. It times each operation at a fraction of other clients' CPU.
+"""Engine `loadgen`: storelab's own load generator in Go. It times each operation with far less CPU than other clients.
 
 The common part starts the program, gives it the job, reads its lines on standard error and ends it. The program writes
-the records (`ops`) itself. One connection per worker (and per part of an object), kept open; no retries. Contents come
-from memory; downloads are thrown away, and every 64th answer is compared with it, of a point at least 300 where there
-is CPU to spare. See docs/loadgen.md. May import: what `engines` may, and `common`.
+the records (`ops`) itself. One connection per worker (and per part of an object) is kept open; there are no retries.
+Contents come from memory. Downloads are discarded. Every 64th answer is compared with the content, and at least 300 per
+point if there is spare CPU. See docs/loadgen.md. May import: what `engines` may, and `common`.
 """
 
 import base64
@@ -31,21 +31,21 @@ from storelab.host import processes
 from storelab.install import program
 from storelab.stores.protocols.endpoint import Endpoint
 
-TIMEOUT_S = 30.0  # of a silent server, as for the engine obstore
-GRACE_S = 60.0  # after the drain, for writing millions of records; for connecting before the start
-# Every 64th answer of a worker is compared with the object's content, and the first one; with spare CPU, as many more
-# as find with 95 % that 1 % of all are wrong.
+TIMEOUT_S = 30.0  # for a silent server, as in the engine obstore
+GRACE_S = 60.0  # after the drain, to write millions of records; also for connecting before the start
+# The first and every 64th answer of a worker is compared with the object's content. With spare CPU, as many more are
+# compared as are needed to find, with 95 % confidence, that 1 % of all answers are wrong.
 VERIFY_EVERY = 64
-SCHEMA = 1  # of the job
+SCHEMA = 1  # version of the job's format
 
 
 def binary() -> Path:
-    """Path of the program. Raises UserError that says what builds it."""
+    """Return the path of the program. Raises UserError with the command that builds it."""
     return program("loadgen", "loadgen", "engine loadgen")
 
 
 def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """Endpoints as the job has them."""
+    """Return endpoints in the format of the job."""
     return [
         {"url": e.url, "region": e.region, "addressing": e.addressing, "verify": e.verify, "ca_file": e.ca_file or ""}
         for e in ends
@@ -53,7 +53,7 @@ def described(ends: Sequence[Endpoint]) -> list[dict[str, Any]]:
 
 
 class LoadgenClient(TransferClient):
-    """Starts the program and lets it connect in `prepare`, sends it the times in `run`, takes over its records."""
+    """A client that starts the program, lets it connect in `prepare`, sends times in `run`, and reads its records."""
 
     engine = "loadgen"
 
@@ -63,13 +63,13 @@ class LoadgenClient(TransferClient):
         self.version = ""
         self.summary: dict[str, Any] = {}
         self.stop: LimitExceeded | None = None
-        self.plain: list[str] = []  # lines that are no JSON: error messages
+        self.plain: list[str] = []  # lines that are not JSON: error messages
         self.records = job.scratch / "ops.parquet"
         self.ready = threading.Event()
         self.drain_s = drain_s(job.point.fixed.get("duration_ns", 0))
 
     def prepare(self) -> None:
-        job = self._common() | self.told()
+        job = self._common() | self.job_entries()
         self.process = subprocess.Popen(
             [binary()],
             stdin=subprocess.PIPE,
@@ -79,7 +79,7 @@ class LoadgenClient(TransferClient):
         )
         self.reader = threading.Thread(target=self._listen, daemon=True)
         self.reader.start()
-        self._tell(job)
+        self._send(job)
         if not self.ready.wait(GRACE_S) or not self.version:
             self._failed("did not come up")
 
@@ -114,11 +114,11 @@ class LoadgenClient(TransferClient):
         }
 
     @abstractmethod
-    def told(self) -> dict[str, Any]:
-        """The job's entries for the operation: objects, contents, ranges."""
+    def job_entries(self) -> dict[str, Any]:
+        """Return the job's entries for the operation: objects, contents, ranges."""
 
     def uploads(self) -> dict[str, Any]:
-        """The job's entries for uploads: contents, where to, and the first number."""
+        """Return the job's entries for uploads: contents, targets, and the first number."""
         self.files, name = self.body_files(), objects.put_folder(self.job.attempt, self.job.client)
         return {
             "bodies": [str(f) for f in self.files],
@@ -130,7 +130,7 @@ class LoadgenClient(TransferClient):
         chosen = self.job.point.axes.get("payload", "default")
         return "unsigned" if chosen == "default" else chosen
 
-    def _tell(self, line: dict[str, Any]) -> None:
+    def _send(self, line: dict[str, Any]) -> None:
         try:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
             self.process.stdin.flush()
@@ -138,13 +138,13 @@ class LoadgenClient(TransferClient):
             self._failed("ended at once")
 
     def _failed(self, what: str) -> None:
-        """Raises UserError with the program's own line if it refused the job, else MeasurementFailed."""
+        """Raise UserError with the program's own message if it refused the job, else MeasurementFailed."""
         status = processes.stop(self.process, 2.0, signal.SIGINT)
         self.reader.join(5)
-        said = processes.why_ended(self.plain, 3)
-        if status == 2 and said:
-            raise UserError("engine loadgen", said.removeprefix("loadgen: "))
-        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if said else ''}{said}")
+        reason = processes.why_ended(self.plain, 3)
+        if status == 2 and reason:
+            raise UserError("engine loadgen", reason.removeprefix("loadgen: "))
+        raise MeasurementFailed(f"loadgen {what} (status {status}){': ' if reason else ''}{reason}")
 
     def _listen(self) -> None:
         """Read the program's lines until it ends, and watch the limits."""
@@ -167,10 +167,10 @@ class LoadgenClient(TransferClient):
                     self.process.send_signal(signal.SIGINT)
             elif what == "summary":
                 self.summary = values
-        self.ready.set()  # do not wait for a program that has ended
+        self.ready.set()  # so that `prepare` does not wait for a program that has ended
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        self._tell({"start_ns": start_ns, "deadline_ns": deadline_ns})
+        self._send({"start_ns": start_ns, "deadline_ns": deadline_ns})
         wait_s = (deadline_ns - clock.now_ns()) / 1e9 + self.drain_s + GRACE_S
         try:
             self.status = self.process.wait(wait_s)
@@ -183,21 +183,21 @@ class LoadgenClient(TransferClient):
             self._failed("failed")
 
     def result(self) -> Result:
-        told = self.summary
-        self.messages = told["messages"]
+        summary = self.summary
+        self.messages = summary["messages"]
         settings = {
-            "threads": told["threads"],
+            "threads": summary["threads"],
             "payload": self.payload(),
             "timeout_s": TIMEOUT_S,
             "part_size_bytes": self.part_size or None,
             "parallel_parts": self.parallel,
             "verified_every": VERIFY_EVERY,
         }
-        requests = told["requests_per_operation"]
-        facts = {name: told[name] for name in ("hung", "hung_s", "not_begun", "dials", "pauses")}
-        out = self.outcome({}, told["operations"], self.version, settings, requests, self.checks(), **facts)
-        out.connections["max"] = told["connections_max"]
-        out.written = Written(self.records, told["operations"], told["errors"], told["bytes"])
+        requests = summary["requests_per_operation"]
+        facts = {name: summary[name] for name in ("hung", "hung_s", "not_begun", "dials", "pauses")}
+        out = self.outcome({}, summary["operations"], self.version, settings, requests, self.checks(), **facts)
+        out.connections["max"] = summary["connections_max"]
+        out.written = Written(self.records, summary["operations"], summary["errors"], summary["bytes"])
         return out
 
     def checks(self) -> Sequence[Check]:
@@ -205,11 +205,11 @@ class LoadgenClient(TransferClient):
 
 
 class LoadgenPut(LoadgenClient):
-    """Uploads of bodies to new keys, spread over the account's buckets round robin."""
+    """Uploads of bodies to new keys, with the account's buckets in turn."""
 
     op = "PUT"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         kept = self.job.point.axes.get("ledger") == "kept"
         return self.uploads() | ({"ledger": str(ledger.begin(self.job, rewritten=False))} if kept else {})
 
@@ -219,7 +219,7 @@ class LoadgenGet(LoadgenClient):
 
     op = "GET"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         self.manifest, own = objects.staged_objects(self.job)
         self.files = self.body_files(self.manifest["dataset"]["seed"])
         reads = {"objects": objects.job_columns(own), "once": objects.read_once(self.job)}
@@ -227,16 +227,16 @@ class LoadgenGet(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
-        parts = self.summary["requests_per_operation"][self.op]  # each is compared by itself
+        parts = self.summary["requests_per_operation"][self.op]  # each part is compared separately
         self.compared, self.differing = compared // parts, differ // parts
         same = payload.body_sums(self.files) == self.manifest["bodies"]
         return (
             Check(
                 "content",
                 compared > 0 and not differ,
-                f"{compared - differ} of {compared} answers compared hold the right bytes",
+                f"{compared - differ} of {compared} compared answers have the right bytes",
             ),
-            Check("body files", same, "what answers were compared with has the SHA-256 of the data set"),
+            Check("body files", same, "the files for the comparison have the SHA-256 of the data set"),
         )
 
 
@@ -245,11 +245,11 @@ class LoadgenGetRange(LoadgenGet):
 
     op = "GET_RANGE"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         length, offset = (self.job.point.axes[name] for name in ("range_size", "offset"))
         if offset not in ("random", "sequential"):
             offset = str(objects.fixed_offset(offset))
-        return super().told() | {"range": {"length": length, "offset": offset}}
+        return super().job_entries() | {"range": {"length": length, "offset": offset}}
 
 
 class LoadgenStat(LoadgenClient):
@@ -257,7 +257,7 @@ class LoadgenStat(LoadgenClient):
 
     op = "HEAD"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         return {"objects": objects.job_columns(objects.staged_objects(self.job)[1])}
 
 
@@ -266,7 +266,7 @@ class LoadgenList(LoadgenClient):
 
     op = "LIST"
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         return {
             "lists": [{"bucket": bucket, "prefix": folder} for bucket, folder in objects.key_folders(self.job)],
@@ -284,7 +284,7 @@ class LoadgenList(LoadgenClient):
 class LoadgenDelete(LoadgenClient):
     """Deletions of objects made for the point, singly or `batch` at a time, until none is left or the deadline."""
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         batch = self.job.point.axes["batch"]
         self.op = "DELETE" if batch == 1 else "DELETE_MULTI"
         pieces = objects.deletions(self.job, batch)
@@ -306,7 +306,7 @@ class LoadgenMix(LoadgenClient):
         self.size = mixes.largest(job.point.fixed["sizes"])
         self.guard = Guard(job.limits | objects.NO_ROOM, job.point.axes["clients"], told=Teller(job.told))
 
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         point = self.job.point
         weights = point.fixed["mix"]
         return self.uploads() | {
@@ -323,8 +323,8 @@ class LoadgenMix(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
-        told = f"{compared - differ} of {compared} answers compared hold the right bytes"
-        return (Check("content", not differ, told),)
+        detail = f"{compared - differ} of {compared} compared answers have the right bytes"
+        return (Check("content", not differ, detail),)
 
     def result(self) -> Result:
         out = super().result()
@@ -333,10 +333,10 @@ class LoadgenMix(LoadgenClient):
 
 
 class LoadgenRewrite(LoadgenPut):
-    def told(self) -> dict[str, Any]:
+    def job_entries(self) -> dict[str, Any]:
         axes = self.job.point.axes
         mark = ledger.mark(self.job.attempt, self.job.client)
-        return super().told() | {
+        return super().job_entries() | {
             "operations": [{"op": "PUT"}, {"op": "DELETE"}],
             "ledger": str(ledger.begin(self.job, rewritten=True)),
             "rewrite": {

@@ -1,10 +1,10 @@
 """Engine `planned`: selection reads by storelab's own read planner and decoder.
 
-The link is measured in `prepare`, through the connections that will read: the record has it as `link`, and its requests
-and bytes as `calibration`. Transports (docs/readers.md has the table): `default` is S3 by obstore (`obstore`) or s3fs
-(`fsspec`), every other protocol by fsspec; `http` is presigned GETs (S3) or plain ones, with several ranges each if the
-store really answers them. Retries are off; each transport sets its own time-out for requests.
-May import: what `engines` may, and `common`.
+`prepare` measures the link through the connections that the reads use. The record stores it as `link`, and the requests
+and bytes of this measurement as `calibration`. Transports (table in docs/readers.md): `default` is S3 by obstore
+(`obstore`) or s3fs (`fsspec`), and fsspec for every other protocol. `http` sends presigned GETs (S3) or plain ones,
+with several ranges each if the store really answers them. Retries are off. Each transport sets its own request
+time-out. May import: what `engines` may, and `common`.
 """
 
 import contextlib
@@ -40,26 +40,26 @@ from storelab.readplan.transports import FsspecTransport, HttpTransport, Obstore
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # behind fsspec
+LIBRARIES = {"s3": "s3fs", "http": "aiohttp", "root": "fsspec-xrootd"}  # the library that fsspec uses
 SIGNED_FOR = timedelta(days=1)
 PARALLEL = 64
 PARALLEL_SEVERAL = 16  # requests in flight, if each asks for several ranges
-APART = 1000  # bytes between baskets in one request: a server may merge near ranges
+APART = 1000  # minimum distance between baskets in one request, in bytes: a server may merge nearby ranges
 
 
 class Counted:
     """A transport that counts requests, bytes asked for and bytes of bodies.
 
-    wire: counts wire bytes (None: there is no wire, or it cannot be counted). It has `groups`, `extra` and `ranges` if
-    the transport has them.
+    wire: counter of wire bytes (None: no wire, or it cannot be counted). The attributes `groups`, `extra` and `ranges`
+    exist if the transport has them.
     """
 
     def __init__(self, inner: Any, wire: Wire | ProcessWire | None, versions: dict[str, str]):
         self.inner, self.wire, self.versions = inner, wire, versions
         self.library = next((name for name in versions if name != "fsspec"), "fsspec")
         self.asked = self.body = 0
-        # Bytes of bodies that came only once although asked for twice: a calibration asks small objects for the same
-        # bytes again, and obstore joins such ranges.
+        # Bytes of bodies that were asked for twice but arrived once. A calibration requests the same bytes of a small
+        # object again, and obstore joins such ranges.
         self.twice = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -74,7 +74,7 @@ class Counted:
         self.inner.ranges = value
 
     def ask(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """One request for all these ranges (`http` only)."""
+        """Send one request for all these ranges (`http` only)."""
         return self._counted(self.inner.ask, starts, stops)
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
@@ -87,23 +87,23 @@ class Counted:
         return parts
 
     def calibrated(self) -> None:
-        """Call after a calibration: its ranges may have overlapped; those of reads never do."""
+        """Note the end of a calibration. Its ranges may have overlapped; those of reads never do."""
         if self.wire and (wire := self.wire.bytes) is not None:
             self.twice = max(0, self.body - wire)
 
     def now(self) -> Counts:
         wire = self.wire.bytes if self.wire else None
         if self.wire and self.wire.lost:
-            wire = None  # the bytes between the last look at a connection and its end are unknown
+            wire = None  # bytes between the last reading of a connection's counter and its end are unknown
         if wire is not None and wire < self.body - self.twice:
-            wire = None  # the server redirected the client: the bytes came by connections that are not counted
+            wire = None  # the server redirected the client: the bytes arrived over connections that are not counted
         return Counts(self.inner.requests, self.asked, self.body, wire)
 
 
 def counted_transport(
     endpoint: Endpoint, bucket: Bucket, key: str, library: str, parallel: int, timeout_s: float, way: str = "default"
 ) -> Counted:
-    """A counted transport to an object (key without the bucket's prefix). Raises UserError: no credentials.
+    """Return a counted transport to an object (key without the bucket's prefix). Raises UserError without credentials.
 
     library: for S3, `obstore` or `fsspec`; parallel: requests in flight; way: `default` or `http`.
     """
@@ -123,7 +123,7 @@ def counted_transport(
 
 
 def versions_of(endpoint: Endpoint) -> dict[str, str]:
-    """Versions of fsspec and of the library behind it for this protocol."""
+    """Return the versions of fsspec and of the library that it uses for this protocol."""
     name = LIBRARIES.get(endpoint.protocol)
     return _versions("fsspec", *([name] if name else []))
 
@@ -163,7 +163,7 @@ def _versions(*names: str) -> dict[str, str]:
 
 
 class PlannedBase(SelectionClient):
-    """Common part with `replay`: the transport, its calibration, the planner's wishes."""
+    """The common part of `planned` and `replay`: the transport, its calibration, the planner's settings."""
 
     library = "obstore"
 
@@ -203,9 +203,9 @@ class PlannedBase(SelectionClient):
         )
 
     def fresh(self) -> None:
-        """Keeps what is known of the link and of several ranges.
+        """Replace the transport, and keep what is known about the link and about several ranges per request.
 
-        A lost connection spoils the wire bytes of its own read, not of later ones.
+        A lost connection invalidates the wire bytes of its read, not of later ones.
         """
         old = self.transport
         spent = old.now()
@@ -219,9 +219,9 @@ class PlannedBase(SelectionClient):
         self.last = self.counts()
 
     def calibrate(self) -> None:
-        """Measure the link, or take that of an earlier point of the sweep.
+        """Measure the link, or take the link of an earlier point of the sweep.
 
-        Raises what the transport raises; the first read reports it as its error.
+        Raises the errors of the transport; the first read reports them as its own error.
         """
         before, begun = self.transport.now(), time.perf_counter()
         if self.way == "http":
@@ -244,7 +244,7 @@ class PlannedBase(SelectionClient):
         self.calibration = spent | {"of": known["of"] if shared else self.job.point.key}
 
     def probe(self) -> None:
-        """Find out how many ranges the store really answers in one request: known baskets, far from each other."""
+        """Measure how many ranges the store really answers in one request, by known baskets far from each other."""
         order = np.argsort(self.staged.offset)
         offset, size = self.staged.offset[order], self.staged.size[order]
         kept, end = [], -APART
@@ -276,7 +276,7 @@ class PlannedBase(SelectionClient):
         }
 
     def verify(self, rows: np.ndarray, data: list[np.ndarray]) -> None:
-        """Raises WrongData for the first basket whose CRC-32 differs from the side-car's."""
+        """Raise WrongData for the first basket whose CRC-32 differs from the one in the side-car."""
         self.hurry()
         offset = self.staged.offset[rows].tolist()
         for i, (crc, part) in enumerate(zip(self.crc[rows].tolist(), data, strict=True)):
@@ -304,13 +304,13 @@ class PlannedClient(PlannedBase):
             self.calibrate()
 
     def identify(self, root: dict[str, Any]) -> dict[str, Any]:
-        """What tells the file's bytes from those of another file under its name."""
+        """Return what distinguishes the file's content from that of another file with the same name."""
         return {"bucket": self.bucket.name, "key": self.key, "bytes": self.size, "sha256": root["sha256"]}
 
     def open_file(self) -> None:
-        """By uproot through the transport, or from the kept header.
+        """Open the file with uproot through the transport, or from the cached header.
 
-        With a kept header, only branches that are neither numbers nor lists of them need uproot.
+        With a cached header, only branches other than numbers and lists of numbers need uproot.
         """
         if self.root.get("format") == "RNTuple":
             pages = Pages.of(self.tree(self.transport))
@@ -334,7 +334,7 @@ class PlannedClient(PlannedBase):
         self.reader.check(self.branches)
 
     def tree(self, transport: Any) -> Any:
-        """uproot's tree, its header read through this transport."""
+        """Return uproot's tree; its header is read through this transport."""
         import uproot
 
         from storelab.readplan.source import PlannedSource
@@ -350,7 +350,7 @@ class PlannedClient(PlannedBase):
         return uproot.open({url: None}, **options)[self.root["tree"]]
 
     def by_uproot(self, tree: Any, header: Header) -> Any:
-        """The decoder for branches without a form; None if there are none."""
+        """Return the decoder for branches without a form; None if there are none."""
         missing = (
             [b for b in self.branches if header.forms[header.layout.names.index(b)] is None]
             if None in header.forms
@@ -366,7 +366,10 @@ class PlannedClient(PlannedBase):
         return Decoder({name: branches[name] for name in missing})
 
     def keep_header(self) -> None:
-        """Unless there is one: read the header and keep it beside the clients. One client does it, the others wait."""
+        """Read the header and store it next to the clients' scratch folders, unless it is there.
+
+        One client reads it while the others wait.
+        """
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         with folders.lock_file(self.kept.with_suffix(".lock")) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -381,8 +384,8 @@ class PlannedClient(PlannedBase):
         return Done(*counts, *(max(1, round(t * 1e9)) for t in times))
 
 
-# `replay`: the ranges of a selection, read again and again, nothing of ROOT decoded: what the store can do. Ranges come
-# from the side-car; the CRC-32 of every basket is compared.
+# `replay` reads the ranges of a selection repeatedly and decodes nothing of ROOT: it shows what the store can do. The
+# ranges come from the side-car. The CRC-32 of every basket is compared.
 
 
 class ReplayClient(PlannedBase):
@@ -402,15 +405,15 @@ class ReplayClient(PlannedBase):
         if not (self.staged.offset[chosen] >= 0).any():
             raise UserError(
                 f"sweeps.{self.job.point.sweep}.axes.scale",
-                f"all chosen branches of {root['scale']} lie in the header of its tree: there is no range to replay",
+                f"all chosen branches of {root['scale']} are in the header of its tree: there is no range to replay",
                 "take a larger file, or the workload read_volume",
             )
         self.settings["merge"] = "planned" if self.gap is None else f"gaps up to {self.gap} B"
-        with contextlib.suppress(Exception):  # what is wrong is an error of the first read
+        with contextlib.suppress(Exception):  # the first read reports the error
             self.calibrate()
 
     def open_file(self) -> None:
-        """Nothing is opened; a link that could not be measured before is now."""
+        """Measure the link if `connect` could not; there is nothing to open."""
         if self.calibration is None:
             self.calibrate()
 

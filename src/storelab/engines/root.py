@@ -1,8 +1,8 @@
-"""Engine `root`: selection reads by ROOT itself, TTree and TTreeCache, over root:// and local files: the reference.
+"""Engine `root`: selection reads by ROOT itself (TTree and TTreeCache) over root:// and local files, as a reference.
 
 Its entry loop is `root_loop.cpp`: entry by entry, branch by branch, as an analysis reads. ROOT plans while it reads, so
-there is no plan to hold its counts against; its read calls are counted by TFile, wire bytes by the kernel. What it
-decodes is compared after the window, see `content`. ROOT is imported in `root_library` and nowhere else.
+its counts cannot be compared with a plan. TFile counts its read calls, the kernel the wire bytes. The decoded data are
+compared after the window, see `content`. ROOT is imported only in `root_library`.
 May import: what `engines` may, and `common`.
 """
 
@@ -28,11 +28,11 @@ from storelab.install import wheels
 from storelab.stores.protocols import filesystems
 from storelab.stores.protocols.filesystems import XROOTD
 
-# Bytes of the TTreeCache: one cluster of the generated file; with 100 MB ROOT reads clusters that nobody asked for.
+# Bytes of the TTreeCache: one cluster of the generated file. With 100 MB ROOT reads clusters that were not requested.
 CACHE = 40_000_000
 LATE = -1_000_000_000
-COMPARED = 16  # branches whose content is compared after the window
-AGAIN = 256_000_000  # bytes of baskets that are read again for it, at most
+COMPARED = 16  # number of branches whose content is compared after the window
+AGAIN = 256_000_000  # maximum bytes of baskets that are read again for the comparison
 TYPES = {
     "Bool_t": "?",
     "Char_t": "i1",
@@ -50,11 +50,11 @@ TYPES = {
 
 @cache
 def root_library() -> Any:
-    """The module ROOT, with the functions of root_loop.cpp in `ROOT.storelab`; seconds of CPU at the first call."""
+    """Return the module ROOT, with the functions of root_loop.cpp in `ROOT.storelab`; the first call takes seconds."""
     for name, value in (XROOTD | {"RunForkHandler": 0}).items():
         os.environ.setdefault(f"XRD_{name.upper()}", str(value))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it is an alpha stage
+        warnings.simplefilter("ignore")  # ROOT warns that the wheel is in an alpha stage
         import ROOT
 
         ROOT.PyConfig.IgnoreCommandLineOptions = True
@@ -69,11 +69,10 @@ def root_version() -> str:
 
 
 class Tree:
-    """A tree of an open file, and the branches to read from it. Raises OSError where the file or the tree cannot be
-    opened, or lacks a branch.
+    """A tree of an open file, and the branches to read from it.
 
-    cache_bytes: of the TTreeCache; the learning phase is left out, all chosen branches are in it from the first entry
-    on.
+    cache_bytes: size of the TTreeCache. There is no learning phase: it has all chosen branches from the first entry on.
+    Raises OSError if the file or the tree cannot be opened, or if a branch is missing.
     """
 
     def __init__(self, url: str, name: str, branches: list[str], cache_bytes: int):
@@ -86,7 +85,7 @@ class Tree:
             raise OSError(f"{url} has no tree {name!r}")
         self.statistics = root.TTreePerfStats(
             "storelab", self.tree
-        )  # before the cache is filled: afterwards it costs minutes
+        )  # before the cache is filled: afterwards this takes minutes
         self.tree.SetCacheSize(cache_bytes)
         self.branches, self.counters = root.std.vector("TBranch*")(), 0
         counters, known = {}, by_place(_branches(self.tree))
@@ -104,21 +103,21 @@ class Tree:
         self.tree.StopCacheLearningPhase()
 
     def counts(self) -> tuple[int, int]:
-        """Read calls and bytes of the file so far (ROOT's own sums over all files count vector reads twice)."""
+        """Return read calls and bytes of the file so far (ROOT's sums over all files count vector reads twice)."""
         return int(self.file.GetReadCalls()), int(self.file.GetBytesRead())
 
     def times(self) -> tuple[float, float]:
-        """Seconds in reading and in decompression so far."""
+        """Return the seconds spent in reading and in decompression so far."""
         return self.statistics.GetDiskTime(), self.statistics.GetUnzipTime()
 
     def forget(self) -> None:
-        """What was read before is not kept: the next read begins like the first."""
+        """Drop all data that were read: the next read begins like the first."""
         self.tree.DropBaskets()
         if cache := self.file.GetCacheRead(self.tree):
             cache.ResetCache()
 
     def bytes(self, offset: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
-        """Ranges of the file, ascending, shape (n,): each shape (size,) uint8. Raises OSError where it cannot read."""
+        """Return ranges of the file, ascending, shape (n,), as arrays of shape (size,) uint8. Raises OSError."""
         vector = root_library().std.vector
         whole = _array(
             root_library().storelab.bytes(self.file, vector("long long")(offset.tolist()), vector("int")(size.tolist()))
@@ -128,7 +127,7 @@ class Tree:
         return np.split(whole, np.cumsum(size)[:-1])
 
     def values(self, number: int, entries: np.ndarray) -> np.ndarray:
-        """Of the `number`-th branch, as they lie in memory, shape (n,) uint8."""
+        """Return the values of the `number`-th branch as they are in memory, shape (n,) uint8."""
         return _array(
             root_library().storelab.values(
                 self.tree, self.branches[number], root_library().std.vector("long long")(entries.tolist())
@@ -140,7 +139,7 @@ class Tree:
 
 
 def _branches(parent: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, branch) in the order of the tree, as uproot's `iteritems`."""
+    """Yield (path, branch) in the order of the tree, like uproot's `iteritems`."""
     for branch in parent.GetListOfBranches():
         yield f"{path}{branch.GetName()}", branch
         yield from _branches(branch, f"{path}{branch.GetName()}/")
@@ -151,7 +150,7 @@ def _array(found: Any) -> np.ndarray:
 
 
 def installed() -> None:
-    """Raises UserError where this environment has no ROOT."""
+    """Raise UserError if this environment has no ROOT."""
     if not wheels.has("ROOT"):
         raise UserError("engine root", "ROOT is not installed in this environment", "run `storelab install root`")
 
@@ -162,11 +161,11 @@ class RootClient(SelectionClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.tree: Any = None
-        self.past = np.zeros(2, "i8")  # read calls and bytes of files before this one
+        self.past = np.zeros(2, "i8")  # read calls and bytes of files that were opened before
         self.read: np.ndarray | None = None  # entries of the last read
 
     def connect(self, root: dict[str, Any]) -> None:
-        if root.get("format") == "RNTuple":  # behind a URL: a local file is looked at before
+        if root.get("format") == "RNTuple":  # of a file behind a URL; local files are checked earlier
             raise UserError("axes.engine", f"root reads TTrees, and {root['scale']} is an RNTuple", "sweep planned")
         root_library()
         endpoint = self.job.endpoint
@@ -234,25 +233,28 @@ class RootClient(SelectionClient):
         }
 
     def checks(self) -> list[Check]:
-        """Those that ROOT can fail; and what it read and decoded last, compared."""
+        """Return the checks that ROOT can fail, and a comparison of the data of the last read."""
         shared = [c for c in super().checks() if c.name not in ("requests", "bytes", "crc32")]
         if self.read is None:
             return shared
-        if self.tree is None:  # the read after the last good one could not open it
+        if self.tree is None:  # a read after the last successful one could not open the file
             with contextlib.suppress(Exception):
                 self.open_file()
         return [*shared, self.content() if self.tree else Check("content", False, "the file could not be opened again")]
 
     def content(self) -> Check:
-        """Of the last read: its baskets as ROOT's file hands them out against the CRC-32 of the side-car, and, of some
-        branches, ROOT's values against those that storelab's own decoder finds in these bytes."""
+        """Compare the last read with the side-car and with storelab's own decoder.
+
+        The baskets are read again by ROOT's file and compared with the CRC-32 in the side-car. For some branches,
+        ROOT's values are compared with those that storelab's decoder finds in the same bytes.
+        """
         layout = self.staged
         rows, _, _ = baskets.ranges(layout, self.branches, self.read)
         few = rows[np.cumsum(layout.size[rows]) <= AGAIN] if len(rows) else rows
         data, compared, wrong = {}, 0, []
-        for some in np.array_split(few, -(-len(few) // 500)) if len(few) else ():
-            data |= zip(some.tolist(), self.tree.bytes(layout.offset[some], layout.size[some]), strict=True)
-        bad = sum(zlib.crc32(part) != self.crc[row] for row, part in data.items())
+        for part in np.array_split(few, -(-len(few) // 500)) if len(few) else ():
+            data |= zip(part.tolist(), self.tree.bytes(layout.offset[part], layout.size[part]), strict=True)
+        bad = sum(zlib.crc32(content) != self.crc[row] for row, content in data.items())
         places = {layout.names[code]: rows[positions].tolist() for code, positions in baskets.by_branch(layout, rows)}
         for i in range(0, len(self.branches), max(1, len(self.branches) // COMPARED)):
             name, form = self.branches[i], _form(self.tree.branches[i])
@@ -261,16 +263,16 @@ class RootClient(SelectionClient):
             compared += 1
             if not np.array_equal(self.tree.values(i, self.read), self._expected(form, places[name], data)):
                 wrong.append(name)
-        told = (
+        detail = (
             f"{len(data)} of {len(rows)} baskets of the last read again, {bad} wrong; every value of {compared} "
             f"branches, {len(wrong)} wrong"
         )
         return Check(
-            "content", not wrong and not bad and len(data) > 0, told + (f": {', '.join(wrong[:3])}" if wrong else "")
+            "content", not wrong and not bad and len(data) > 0, detail + (f": {', '.join(wrong[:3])}" if wrong else "")
         )
 
     def _expected(self, form: decode.Form, rows: list[int], data: dict[int, np.ndarray]) -> np.ndarray:
-        """Values of the last read in these baskets, as they lie in memory, shape (n,) uint8."""
+        """Return the values of the last read in these baskets as they are in memory, shape (n,) uint8."""
         edges = [(int(self.staged.entry_start[r]), int(self.staged.entry_stop[r])) for r in rows]
         wanted = [self.read[(self.read >= a) & (self.read < b)] - a for a, b in edges]
         found = decode.take(form, [decode.unpack(data[r]) for r in rows], wanted)
@@ -282,7 +284,7 @@ class RootClient(SelectionClient):
 
 
 def _form(branch: Any) -> decode.Form | None:
-    """How storelab decodes this branch of ROOT's; None where only ROOT can."""
+    """Return how storelab decodes this branch of ROOT's; None if only ROOT can decode it."""
     leaves = branch.GetListOfLeaves()
     if type(branch).__name__ != "TBranch" or len(leaves) != 1 or leaves[0].GetTypeName() not in TYPES:
         return None

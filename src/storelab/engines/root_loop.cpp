@@ -1,4 +1,4 @@
-// The entry loop of the engine `root`, and what it needs of a tree; compiled by ROOT's interpreter, see root.py.
+// The entry loop of the engine `root` and its helper functions; compiled by ROOT's interpreter, see root.py.
 #include <TBranch.h>
 #include <TFile.h>
 #include <TLeaf.h>
@@ -9,7 +9,7 @@ namespace storelab {
 long long now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
-// Entries read over all branches; -1 - i where branch i fails, -1000000000 where the clock passes `latest`.
+// Return the entries read, summed over branches; -1 - i if branch i fails, -1000000000 if the clock passes `latest`.
 long long loop(TTree* tree, const std::vector<TBranch*>& branches, const std::vector<long long>& entries, long long latest) {
   long long done = 0;
   for (auto entry : entries) {
@@ -20,14 +20,14 @@ long long loop(TTree* tree, const std::vector<TBranch*>& branches, const std::ve
   }
   return done;
 }
-// Where the baskets of these branches lie: offset and size, one after the other.
+// Return offset and size of the baskets of these branches, one after the other.
 std::vector<long long> baskets(const std::vector<TBranch*>& branches) {
   std::vector<long long> out;
   for (auto branch : branches)
     for (int i = 0; i < branch->GetWriteBasket(); ++i) { out.push_back(branch->GetBasketSeek(i)); out.push_back(branch->GetBasketBytes()[i]); }
   return out;
 }
-// The values of a branch of one leaf, as they lie in memory, of these entries.
+// Return the values of these entries for a branch with one leaf, as they are in memory.
 std::vector<unsigned char> values(TTree* tree, TBranch* branch, const std::vector<long long>& entries) {
   std::vector<unsigned char> out;
   auto leaf = static_cast<TLeaf*>(branch->GetListOfLeaves()->At(0));
@@ -38,7 +38,7 @@ std::vector<unsigned char> values(TTree* tree, TBranch* branch, const std::vecto
   }
   return out;
 }
-// Ranges of the file, ascending, one behind the other.
+// Return ranges of the file, ascending, one after the other.
 std::vector<unsigned char> bytes(TFile* file, std::vector<long long> offsets, std::vector<int> sizes) {
   long long total = 0;
   for (auto size : sizes) total += size;

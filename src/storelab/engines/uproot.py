@@ -1,12 +1,12 @@
 """Engine `uproot-s3fs`: selection reads by uproot on s3fs, ranges merged over a fixed gap, timed by phase.
 
 All traffic is counted to the byte: requests and bodies by botocore's events, wire bytes by the kernel's `TCP_INFO` of
-sockets that are made here and read once more when they close. Retries are off. `docs/sparse-reads.md` tells how this
+sockets that are created here and read again when they close. Retries are off. `docs/sparse-reads.md` describes how this
 was verified; `tests/real/test_selection_reads.py` repeats it with a counting proxy.
 
 Phases: open (header, tree, branches) → plan (ranges from uproot's branch metadata) → transfer (one `chunks()` call of
-uproot's source) → verify (CRC-32 against the side-car; counted in no phase) → decompress (`Model_TBasket`) →
-deserialise (uproot's interpretation, cut to the wanted entries). Nothing that was decoded is kept.
+uproot's source) → verify (CRC-32 against the side-car; not part of any phase) → decompress (`Model_TBasket`) →
+deserialise (uproot's interpretation, reduced to the wanted entries). Decoded data are not kept.
 May import: what `engines` may, and `common`; s3fs, uproot.
 """
 
@@ -48,7 +48,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)\Z")
 
 
 class TrafficCounter:
-    """Counts requests and answers, by events of the S3 client and the sockets of `wire`."""
+    """A counter of requests and answers, by events of the S3 client and the sockets of `wire`."""
 
     def __init__(self) -> None:
         self.wire = Wire()
@@ -76,27 +76,27 @@ class TrafficCounter:
 
 
 def _length(content_range: str | None) -> int:
-    """Return the bytes that an answer without a length (in chunks) says to have; 0 where it does not say."""
+    """Return the length from the Content-Range of an answer without a length (in chunks); 0 if there is none."""
     found = re.match(r"bytes (\d+)-(\d+)/", content_range or "")
     return int(found[2]) + 1 - int(found[1]) if found else 0
 
 
 class OnceFileSystem(s3fs.S3FileSystem):
-    """s3fs that tries once, raises errors instead of returning them among the results, and stops at `latest_ns`."""
+    """An s3fs that tries once, raises errors instead of returning them among the results, and stops at `latest_ns`."""
 
     retries = 1  # attempts, not repetitions
     latest_ns = 2**63 - 1
-    split = 0  # bytes; 0: not
+    split = 0  # bytes; 0: do not split
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """As s3fs's, but raises FSTimeoutError once the clock passes `latest_ns`."""
+        """Return the content like s3fs; raise FSTimeoutError once the clock passes `latest_ns`."""
         timeout_s = max(0.001, (self.latest_ns - clock.now_ns()) / 1e9)
         return fsspec.asyn.sync(self.loop, self._cat_file, path, start=start, end=end, timeout=timeout_s, **kwargs)
 
     async def _cat_ranges(
         self, paths: list[str], starts: list[int], ends: list[int], *args: Any, **kwargs: Any
     ) -> list[bytes]:
-        """As s3fs's, but fetches ranges longer than `split` bytes in pieces, over several connections."""
+        """Fetch like s3fs, but split ranges longer than `split` bytes into pieces over several connections."""
         kwargs["on_error"] = "raise"
         cuts = [[*range(a, b, self.split or max(1, b - a)), b] for a, b in zip(starts, ends, strict=True)]
         counts = [len(cut) - 1 for cut in cuts]
@@ -107,7 +107,7 @@ class OnceFileSystem(s3fs.S3FileSystem):
 
 
 def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, Any]:
-    """Settings for the records; nothing secret."""
+    """Return the settings for the records, without secrets."""
     return {
         "retries": 0,
         "max_pool_connections": pool,
@@ -120,7 +120,7 @@ def settings(endpoint: Endpoint, pool: int, read_timeout_s: int) -> dict[str, An
 
 
 def filesystem(endpoint: Endpoint, counter: TrafficCounter, chosen: dict[str, Any]) -> OnceFileSystem:
-    """A new file system (no instance cache), not connected yet. chosen: `settings()`.
+    """Return a new file system (no instance cache), not connected yet. chosen: `settings()`.
 
     Credentials come from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. Raises UserError if they are
     missing.
@@ -200,7 +200,7 @@ class Reader:
         self.crc = side_car["crc32"].to_numpy()[rows]
 
     def open(self) -> None:
-        """Open the file, read the tree's header with all branches. Raises Late, or what uproot and s3fs raise."""
+        """Open the file and read the tree's header with all branches. Raises Late, or the errors of uproot and s3fs."""
         try:
             file = uproot.open(
                 {self.url: None},
@@ -217,20 +217,23 @@ class Reader:
             raise Late from None
 
     def look(self, tree: Any) -> None:
-        """Find the tree's branches, and how to interpret those to be read.
+        """Find the tree's branches, and the interpretation of those to read.
 
-        Objects need the file's class descriptions, which uproot fetches when first asked.
+        Objects need the file's class descriptions, which uproot fetches on first use.
         """
         self.objects = branches_of(tree)
         for name in self.branches:
             how(self.objects[name])
 
     def found(self) -> baskets.Baskets:
-        """The branches to read, from uproot's metadata."""
+        """Return the branches to read, from uproot's metadata."""
         return baskets.Baskets.from_tree(self.objects, self.branches)
 
     def plan(self, entries: np.ndarray) -> tuple[np.ndarray, int, list[tuple[int, int]]]:
-        """`baskets.ranges()` of these entries, from uproot's metadata. Raises WrongData if the side-car differs."""
+        """Return `baskets.ranges()` of these entries, from uproot's metadata.
+
+        Raises WrongData if the side-car differs.
+        """
         if self.layout is None:
             found = self.found()
             as_staged(found, self.staged, self.crc, self.url)
@@ -238,7 +241,7 @@ class Reader:
         return baskets.ranges(self.layout, self.branches, entries)
 
     def transfer(self, ranges: list[tuple[int, int]]) -> list[Any]:
-        """All ranges by one call of uproot's source: chunks in the same order, each of the right length."""
+        """Read all ranges by one call of uproot's source; return chunks in the same order, each of the right length."""
         if not ranges:
             return []  # everything came with the header
         notifications: queue.Queue = queue.Queue()
@@ -249,17 +252,17 @@ class Reader:
                 chunk = notifications.get(timeout=max(0.0, (self.fs.latest_ns - clock.now_ns()) / 1e9))
             except queue.Empty:
                 raise Late from None
-            chunk.wait(insist=True)  # raises what the request raised, or OSError for a wrong length
+            chunk.wait(insist=True)  # raises the error of the request, or OSError for a wrong length
         return chunks
 
     def settle(self, timeout_s: float) -> None:
-        """After an error: let requests in flight end, or cancel them: their bytes belong to the read that asked."""
+        """Let requests in flight end after an error, or cancel them: their bytes belong to the read that sent them."""
         if self.file is not None:
             for future in wait(self.source.futures, timeout=max(0.0, timeout_s)).not_done:
                 future.cancel()
 
     def verify(self, rows: np.ndarray, chunks: list[Any]) -> None:
-        """Raises WrongData for the first basket whose CRC-32 differs from the side-car's."""
+        """Raise WrongData for the first basket whose CRC-32 differs from the one in the side-car."""
         for crc, chunk in zip(self.crc[rows].tolist(), chunks, strict=True):
             if zlib.crc32(chunk.raw_data) != crc:
                 raise WrongData(
@@ -268,7 +271,7 @@ class Reader:
                 )
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> list[Any]:
-        """uproot's basket objects, in the order of `rows`."""
+        """Return uproot's basket objects, in the order of `rows`."""
         layout, file, out = self.layout, self.file.file, []
         for code, number, chunk in zip(layout.branch[rows].tolist(), layout.basket[rows].tolist(), chunks, strict=True):
             self._hurry()
@@ -280,14 +283,14 @@ class Reader:
         return out
 
     def embedded(self, entries: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-        """Rows and basket objects of these entries in the tree's header: they need no transfer or decompression."""
+        """Return rows and basket objects of these entries in the tree's header; they need no transfer."""
         rows = baskets.embedded_rows(self.layout, self.branches, entries)
         return rows, [self.layout.inside[row] for row in rows.tolist()]
 
     def deserialise(self, rows: np.ndarray, data: Any, entries: np.ndarray) -> tuple[int, int, int]:
-        """Make the arrays of `arrays()` and drop them: (branches, baskets, entries decoded over all branches).
+        """Make the arrays of `arrays()` and drop them; return (branches, baskets, entries decoded over all branches).
 
-        data: of `decompress()`; baskets from the tree's header are added here.
+        data: the result of `decompress()`; baskets from the tree's header are added here.
         """
         inside, held = self.embedded(entries)
         n: Counter[str] = Counter()
@@ -296,16 +299,16 @@ class Reader:
         return len(+n), len(rows) + len(inside), n.total()
 
     def arrays(self, rows: np.ndarray, data: list[Any], entries: np.ndarray) -> Iterator[tuple[str, Any]]:
-        """Branch by branch: its name, and the wanted entries as numpy array (plain numbers) or awkward array (others).
+        """Yield, for each branch, its name and the wanted entries as numpy array (numbers) or awkward array (others).
 
-        Raises WrongData if a branch gives another number of entries than its baskets hold of the wanted ones.
+        Raises WrongData if a branch gives a different number of entries than its baskets contain of the wanted ones.
         """
         layout = self.layout
         known: dict[tuple[bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
         for code, positions in baskets.by_branch(layout, rows):
             self._hurry()
             start, stop = layout.entry_start[rows[positions]], layout.entry_stop[rows[positions]]
-            key = (start.tobytes(), stop.tobytes())  # branches share their clusters: look the entries up once
+            key = (start.tobytes(), stop.tobytes())  # branches share clusters: search the entries once
             if key not in known:
                 known[key] = _local(start, stop, entries)
             edges, wanted = known[key]
@@ -324,7 +327,7 @@ class Reader:
 
 
 class TupleReader(Reader):
-    """The same for an RNTuple: fields and pages instead of branches and baskets."""
+    """A reader for an RNTuple: fields and pages instead of branches and baskets."""
 
     def look(self, tree: Any) -> None:
         self.pages = Pages.of(tree, self.branches)
@@ -333,7 +336,7 @@ class TupleReader(Reader):
         return self.pages.layout
 
     def decompress(self, rows: np.ndarray, chunks: list[Any]) -> dict[int, np.ndarray]:
-        """Pages by their offset in the file."""
+        """Return the pages by their offset in the file."""
         self._hurry()
         return self.pages.unpack(rows, [chunk.raw_data for chunk in chunks])
 
@@ -346,7 +349,7 @@ class TupleReader(Reader):
 
 
 def _local(start: np.ndarray, stop: np.ndarray, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Baskets end to end: their edges, shape (b + 1,), and positions of the wanted entries, shape (k,)."""
+    """Return the edges of concatenated baskets, shape (b + 1,), and positions of the wanted entries, shape (k,)."""
     edges = np.concatenate(([0], np.cumsum(stop - start)))
     basket = np.minimum(np.searchsorted(stop, entries, side="right"), len(stop) - 1)
     inside = (entries >= start[basket]) & (entries < stop[basket])
@@ -366,7 +369,7 @@ class UprootClient(SelectionClient):
         self.gap, self.pool, self.split = axes["max_range_gap"], axes.get("connections", 64), axes.get("split", 0)
 
     def connect(self, root: dict[str, Any]) -> None:
-        """Sends nothing."""
+        """Create the file system and the reader; nothing is sent."""
         endpoint = self.job.endpoint
         chosen = settings(endpoint, self.pool, math.ceil(allowed_s(self.duration_s)))
         self.settings = {**chosen, "max_range_gap_bytes": self.gap, "split_bytes": self.split, "coalescing": "uproot"}

@@ -1,4 +1,4 @@
-"""Workloads: what is asked of a store. A new one is a module and one line here. `staging/` makes what they read.
+"""Workloads: the operations that are measured. A new one is a module and one line here. `staging/` makes their data.
 
 May import: `engines`, `stores`, `install`, `host`, `datasets`, `readplan`, `core`.
 """
@@ -38,7 +38,7 @@ WORKLOADS: dict[str, Workload] = {
 
 
 def of(point: Point) -> Workload:
-    """Return the workload of a point; where it has roles, those of all of them together."""
+    """Return the workload of a point; for a point with roles, the combined workloads of the roles."""
     parts = point.parts()
     if parts[0].point is point:
         return WORKLOADS[point.workload]

@@ -1,6 +1,6 @@
-"""What a workload is to the rest: its declaration, and hooks around the measurement (room `workloads`).
+"""The base class of workloads: their declaration, and hooks around the measurement.
 
-Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here: a workload overrides those
+Hooks of the coordinator (`possible`, `before`, `after`, `observe`, `ended`) do nothing here; a workload overrides those
 that it needs.
 """
 
@@ -26,22 +26,25 @@ if TYPE_CHECKING:  # a client process must start fast
 ONCE = ("once", "cold")  # values of `access` with which an object is read by one client, once
 ACCESS = replace(
     axes.ACCESS,
-    help="`warm`: objects are read again and again; `once`: each object by one client, once, and the run ends when all "
-    "are read; `cold`: the same, after the store was started anew and the kernel dropped its files from memory.",
+    help="`warm`: objects are read repeatedly; `once`: each object by one client, once, and the run ends when all "
+    "are read; `cold`: like `once`, after the store was restarted and the kernel dropped its files from memory.",
     choices=("warm", *ONCE),
 )
 
 
 def refuse(point: Point, *cases: tuple[str, bool, str, str]) -> None:
-    """Raise UserError for the first of these (axis, whether its value is wrong, problem, hint) that is wrong."""
+    """Raise UserError for the first of these (axis, value is wrong, problem, hint) whose value is wrong."""
     for axis, wrong, problem, hint in cases:
         if wrong:
             raise UserError(f"sweeps.{point.sweep}.axes.{axis}", problem, hint)
 
 
 class Made(NamedTuple):
-    """Objects that an attempt can make. key: pattern of all of a key below the bucket's prefix; its group `client`, if
-    there is one, is a client's number. least, most: bytes. bucket: pattern of the bucket's name, '' for any."""
+    """Objects that an attempt can make.
+
+    key: pattern of a whole key below the bucket's prefix; its group `client`, if there is one, is a client's number.
+    least, most: bytes. bucket: pattern of the bucket's name, '' for any.
+    """
 
     key: str
     least: int
@@ -51,53 +54,54 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload(model.Workload):
-    """`axes` are those that the workload picks; axes that its engines obey besides come behind them."""
+    """A workload. `axes` are those of the workload, followed by additional ones that its engines support."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", (*self.axes, *axes.obeyed(self.name, self.axes)))
 
     def client(self, job: "Job") -> "Client":
-        """The client of the point's engine, as the catalogue names it; loaded only now."""
+        """Return the client of the point's engine from the catalogue; its module is imported only here."""
         return engines.client_of(self.name, job.point.axes["engine"])(job)
 
     def possible(self, point: Point) -> None:
-        """Raises UserError where values of the point's axes do not go together; pure."""
+        """Raise UserError if values of the point's axes cannot be combined; pure."""
 
     def require(self, point: Point) -> None:
-        """Raises UserError that says what installs a program which the workload itself starts."""
+        """Raise UserError with the install command if a program that the workload starts is missing."""
 
     def beside(self, point: Point) -> str:
-        """Name of a second store that the clients ask, '' where there is none; pure."""
+        """Return the name of a second store that the clients use, '' if there is none; pure."""
         return ""
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
-        """Which objects an attempt at the point can leave in the store: these alone are deleted behind it. Pure."""
+        """Return the objects that an attempt at the point can leave in the store; only these are deleted. Pure."""
         return []
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
-        """Before the clients start: what they need in the store, or to know (`job.extra`). Raises UserError,
-        MeasurementFailed."""
+        """Prepare the store, and `job.extra` for the clients, before they start.
+
+        Raises UserError, MeasurementFailed.
+        """
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Checks of what the clients left in the store and in `folder` (their Parquet files), as `contract.Check`
-        fields."""
+        """Return checks, as `contract.Check` fields, of the store and of the clients' Parquet files in `folder`."""
         return []
 
     def observe(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> dict[str, Any] | None:
-        """What is seen of the store afterwards, for `observed` of the record; None for nothing."""
+        """Return observations of the store for `observed` of the record; None for nothing."""
         return None
 
     def ended(self, job: "GangJob") -> None:
-        """Called last, whatever happened: what `before` started ends here."""
+        """Stop everything that `before` started. Called last, also after errors."""
 
 
-_TABLES = "|".join(name for name in TABLES if name != "monitor")  # numbered by clients
-_FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # that a client leaves
+_TABLES = "|".join(name for name in TABLES if name != "monitor")  # those numbered by clients
+_FILE = re.compile(rf"(ops|reads|result|ledger|{_TABLES})\.(\d+)(\.parquet)?")  # files that a client writes
 
 
 @dataclass(frozen=True)
 class Roles(Workload):
-    """`each`: the workload of each role. What an attempt makes is told by role: `Part.attempt` differs."""
+    """A point with several roles. `each`: the workload of each role. Notes of objects are made by role."""
 
     each: Mapping[str, Workload] = field(default_factory=dict)
 
@@ -126,7 +130,7 @@ class Roles(Workload):
             part.name: self.each[part.name].observe(store, part.point, own, files_of(part, folder))
             for part, own in zip(point.parts(), job.roles, strict=True)
         }
-        return {name: told for name, told in seen.items() if told is not None} or None
+        return {name: facts for name, facts in seen.items() if facts is not None} or None
 
     def ended(self, job: "GangJob") -> None:
         for each, own in zip(self.each.values(), job.roles, strict=True):
@@ -134,8 +138,7 @@ class Roles(Workload):
 
 
 def files_of(part: Part, folder: Path) -> Path:
-    """A folder in which the files of a role's clients look as those of an ordinary point: numbered from 0, nothing
-    else."""
+    """Return a folder with only the files of a role's clients, numbered from 0 as those of an ordinary point."""
     own = folder / "roles" / str(part.number)
     own.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():

@@ -1,10 +1,9 @@
-"""`calibrate`: what the clients could do at most: the very engine against a server that does almost nothing; memory;
-files.
+"""`calibrate`: the maximum rate of the clients: the same engine against a null server, memory, files.
 
-Nothing is staged and nothing is kept: objects of the null server are there without being written. See
-docs/calibration.md. Memory and files are measured by the plainest loops that a client could run, without any store. A
-record is a bin: the operations of one worker in some 10 ms. Files are written to a temporary name and renamed, as s5cmd
-does, through the page cache and without fsync; reads are of files that were just written.
+Nothing is staged and nothing is kept: the null server has objects that were never written. See docs/calibration.md.
+Memory and files are measured by the simplest loops that a client could run, without any store. A record is a bin: the
+operations of one worker in about 10 ms. Files are written to a temporary name and renamed, as s5cmd does, through the
+page cache and without fsync. Reads are of files that were just written.
 """
 
 import os
@@ -31,15 +30,15 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 OPERATIONS = {w.name: w for w in (PUT, GET, GET_RANGE, DELETE, STAT, LIST)}  # those of `calibration.OPERATIONS`
-NEEDED = {"get_range": "range_size", "list": "keys"}  # axes without which these operations do nothing
+NEEDED = {"get_range": "range_size", "list": "keys"}  # axes that these operations require
 KEYS = 64  # objects that downloads choose from
-DELETIONS, MOST_DELETIONS = 100_000, 800_000  # names of objects to delete: requests of a client, objects of a point
+DELETIONS, MOST_DELETIONS = 100_000, 800_000  # objects to delete: requests of a client, objects of a point
 BIN_NS = 10_000_000
-PATTERN = bytes(range(251))  # a prime: no alignment hides a shift
+PATTERN = bytes(range(251))  # a prime length, so that no alignment hides a shift
 
 
 class LocalClient(Client):
-    """Workers are threads; each repeats its operation until the deadline."""
+    """A client whose workers are threads; each repeats its operation until the deadline."""
 
     op = ""
 
@@ -47,17 +46,17 @@ class LocalClient(Client):
         self.size, self.workers = self.job.point.axes["object_size"], self.job.point.axes["workers"]
         self.rows: list[tuple[int, int, int]] = []  # worker, count, end in ns
         self.body = (PATTERN * (self.size // len(PATTERN) + 1))[: self.size]
-        self.buffers: list[Any] = []  # where reads and copies end
+        self.buffers: list[Any] = []  # targets of reads and copies
         self.operations = [self.operation(i) for i in range(self.workers)]
         for operation in self.operations:
             operation()
 
     @abstractmethod
     def operation(self, worker: int) -> Callable[[], object]:
-        """What this worker repeats."""
+        """Return the function that this worker repeats."""
 
     def moved(self) -> bool:
-        """Whether what the operations left is what it should be."""
+        """Return True if the operations left the right content."""
         return all(bytes(buffer) == self.body for buffer in self.buffers)
 
     def run(self, start_ns: int, deadline_ns: int) -> None:
@@ -96,7 +95,7 @@ class LocalClient(Client):
             },
             checks=[
                 Check("something moved", n > 0, f"{sum(counts)} operations"),
-                Check("content", self.moved(), "what was moved last"),
+                Check("content", self.moved(), "the data that were moved last"),
             ],
         )
 
@@ -105,7 +104,7 @@ class LocalClient(Client):
 
 
 class MemoryCopy(LocalClient):
-    """From one array to another, of the worker's own."""
+    """Copies from one array to another; each worker has its own arrays."""
 
     op = "COPY"
 
@@ -118,7 +117,7 @@ class MemoryCopy(LocalClient):
 
 
 class FileClient(LocalClient):
-    """Files of each worker in a folder of the client's own."""
+    """Files of each worker in the client's own folder."""
 
     def prepare(self) -> None:
         disk = self.job.point.axes["target"] == "disk"
@@ -173,19 +172,21 @@ class FileRead(FileClient):
         return read
 
 
-CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # of an operation
+CLIENTS = {"copy": MemoryCopy, "write": FileWrite, "read": FileRead}  # by operation
 
 
 def stand_in(point: Point) -> Point:
-    """The point that the operation's own client is to believe it measures: axes that a calibration lacks stand at
-    their default."""
+    """Return the point that the operation's own client gets: axes that a calibration lacks have their default."""
     spec = OPERATIONS[point.axes["operation"]]
     return replace(point, workload=spec.name, axes={a.name: point.axes.get(a.name, a.default) for a in spec.axes})
 
 
 def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files: list[Any]) -> Path:
-    """Return the path of a manifest, in the point's working folder, of what the null server has: objects with the
-    bodies in `files`, or without any a folder of keys, which it reads off the folder's name."""
+    """Return the path of a manifest of the null server's objects, in the point's working folder.
+
+    The objects have the bodies in `files`. Without files it is a folder of keys, which the server derives from the
+    folder's name.
+    """
     from storelab.core import records
     from storelab.core.plan import sweeps
     from storelab.datasets import payload
@@ -207,7 +208,7 @@ def _manifest(config: "Config", store: Store, point: Point, job: GangJob, files:
 
 
 def _names(point: Point) -> list[list[tuple[int, str]]]:
-    """For each client (bucket, key) of objects to delete: more than it can in the time, or the run ends early."""
+    """Return, for each client, (bucket, key) of objects to delete: more than it can delete, or the run ends early."""
     clients = point.axes["clients"]
     n = min(DELETIONS * point.axes["batch"], MOST_DELETIONS // clients)
     return [[(0, f"put/{c}/{i:07d}") for i in range(n)] for c in range(clients)]
@@ -215,7 +216,7 @@ def _names(point: Point) -> list[list[tuple[int, str]]]:
 
 class Calibrate(Workload):
     def covers(self, kind: str) -> bool:
-        """Return whether the clients' ceiling, measured against the near-null server, holds for such a store."""
+        """Return True if the clients' ceiling, measured against the null server, applies to this kind of store."""
         return stores.has_ceiling(kind)
 
     def client(self, job: Job) -> Client:
@@ -225,26 +226,28 @@ class Calibrate(Workload):
         return CLIENTS[job.point.axes["operation"]](job)
 
     def possible(self, point: Point) -> None:
-        """Raise UserError where operation, engine and target do not go together."""
+        """Raise UserError if operation, engine and target cannot be combined."""
         operation, target, engine = (point.axes[name] for name in ("operation", "target", "engine"))
         fit = calibration.OPERATIONS if target == NETWORK else LOCAL[target]
-        wrong = f"{operation!r} does not go with target {target!r}"
+        wrong = f"{operation!r} cannot be combined with target {target!r}"
         refuse(point, ("operation", operation not in fit, wrong, f"one of: {', '.join(fit)}"))
         engines = OPERATIONS[operation].axis("engine").choices if target == NETWORK else ("none",)
-        wrong = f"{engine!r} does no {operation} at target {target!r}"
+        wrong = f"{engine!r} cannot do {operation} at target {target!r}"
         no_range, no_keys = (operation == name and not point.axes[axis] for name, axis in NEEDED.items())
         refuse(
             point,
             ("engine", engine not in engines, wrong, f"one of: {', '.join(engines)}"),
-            ("range_size", no_range, "get_range needs one", "give it, e.g. 4 kB"),
-            ("keys", no_keys, "list needs some", "give them, e.g. 1000"),
+            ("range_size", no_range, "get_range needs one", "set it, e.g. to 4 kB"),
+            ("keys", no_keys, "list needs some", "set them, e.g. to 1000"),
         )
         if operation == "list":
             LIST.possible(stand_in(point))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Give the null server its bodies, and the clients the names of objects. Limits guard systems under test: here
-        there is none."""
+        """Give the null server its bodies, and the clients the names of objects.
+
+        Limits are switched off: they protect systems under test, and there is none.
+        """
         from storelab.datasets import payload
         from storelab.host import scratch
 
@@ -268,8 +271,8 @@ CALIBRATE = Calibrate(
     calibration.WORKLOAD,
     calibration.AXES,
     (
-        "What clients could do at most, against a server that does almost nothing. A campaign asks for these points by "
-        "itself."
+        "The maximum rate of the clients, against a server that does almost nothing. A campaign adds these points "
+        "automatically."
     ),
     needs=("null_server",),
 )

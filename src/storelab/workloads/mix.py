@@ -1,8 +1,8 @@
-"""`mix`: clients mix GET, PUT, HEAD, LIST and DELETE by weights, on objects that come and go, until the deadline.
+"""`mix`: clients mix GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of objects, until the deadline.
 
-Each client has objects of its own, made for the point: `objects` of the sweep in all, and never more at a time. An
-upload takes a new name where something was deleted, and overwrites where nothing was. Nobody asks for what another
-operation deletes or overwrites at that moment. See docs/mixes.md.
+Each client has its own objects, made for the point: `objects` of the sweep in total, and never more at a time. An
+upload takes a new name if an object was deleted before, and otherwise overwrites one. Objects that an operation deletes
+or overwrites are not used by other operations at that moment. See docs/mixes.md.
 """
 
 import hashlib
@@ -27,21 +27,21 @@ from storelab.workloads.staging import buckets
 if TYPE_CHECKING:
     from storelab.core.config import Config
 
-FEWEST = 2  # objects for each worker: one that it works on, one that others may choose
+FEWEST = 2  # objects for each worker: one that it uses, one that others may choose
 CHECKED = 8  # objects that are read back at the end
 
 
 class Known(NamedTuple):
-    """What the records say of a name at the end. size None: it is gone; sure: no operation on it failed."""
+    """The state of a name at the end, from the records. size None: deleted; sure: no operation on it failed."""
 
     size: int | None
-    puts: int  # that succeeded
+    puts: int  # number of successful uploads
     staged: bool
     sure: bool
 
 
 def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
-    """Where a client's uploads go in turn: the buckets of its accounts; number n goes to place client + n."""
+    """Return the buckets of a client's uploads, which are used in turn: number n goes to place client + n."""
     accounts = accounts_of(client, point.axes["clients"], job.accounts)
     own = [b for b in job.buckets if b.account in accounts]
     first = client % len(own)
@@ -49,7 +49,7 @@ def places(point: Point, job: GangJob, client: int) -> list[Bucket]:
 
 
 def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]:
-    """(bucket, key below its prefix, number of its body, bytes) of every object that is there at the start."""
+    """Return (bucket, key below its prefix, number of its body, bytes) of every object that exists at the start."""
     from storelab.datasets.payload import BODIES
 
     out = []
@@ -62,19 +62,19 @@ def population(point: Point, job: GangJob) -> list[tuple[Bucket, str, int, int]]
 
 class Mix(Put):
     def possible(self, point: Point) -> None:
-        """Raises UserError where there are too few objects to choose from."""
+        """Raise UserError if there are too few objects to choose from."""
         needed = FEWEST * point.axes["clients"] * point.axes["workers"]
         if point.fixed["objects"] < needed:
             problem = f"{point.fixed['objects']} objects are too few for {needed // FEWEST} operations at a time"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, f"give {needed} or more")
         page = point.axes.get("page_size", 1)
-        refuse(point, ("page_size", page > MOST_PAGE, f"a page has no {page} keys", f"at most {MOST_PAGE}"))
+        refuse(point, ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"))
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
         return [Made(put_keys(attempt), 0, mixes.largest(point.fixed["sizes"]))]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the buckets, and the objects that are there at the start."""
+        """Make the buckets, and the objects that exist at the start."""
         from storelab.datasets import payload
         from storelab.host import scratch
         from storelab.workloads.staging import left_over, upload
@@ -87,8 +87,11 @@ class Mix(Put):
         upload.put_cut(store, "objects of a mix", items, files)
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Is what is there what the answers said? Every name of which no operation failed is listed with the size of
-        its last upload, or gone; a sample is read back."""
+        """Compare the objects in the store with the recorded answers.
+
+        Every name without a failed operation must be listed with the size of its last upload, or be deleted. A sample
+        is read back.
+        """
         known = self._known(point, job, folder)
         if known is None:
             return [asdict(Check("what is left", True, "not compared: beyond single records"))]
@@ -108,12 +111,12 @@ class Mix(Put):
             back += now.size is None and found is not None
             wrong += now.size is not None and found is not None and found[1] != now.size
         strange = sum(name not in known for name in listed)
-        told = f"{len(listed)} listed, {missing} missing, {back} that were deleted, {wrong} of a wrong size, "
-        told += f"{strange} foreign"
+        detail = f"{len(listed)} listed, {missing} missing, {back} that were deleted, {wrong} of a wrong size, "
+        detail += f"{strange} foreign"
         good, sample = self._read_back(point, job, ways, listed, known)
         return [
-            asdict(Check("what is left", not (missing or wrong or back or strange), told)),
-            asdict(Check("read back", good == sample, f"{good} of {sample} objects left have the right SHA-256")),
+            asdict(Check("what is left", not (missing or wrong or back or strange), detail)),
+            asdict(Check("read back", good == sample, f"{good} of {sample} remaining objects have the right SHA-256")),
         ]
 
     def _read_back(self, point: Point, job: GangJob, ways: Any, listed: Any, known: Any) -> tuple[int, int]:
@@ -135,7 +138,7 @@ class Mix(Put):
         return good, len(sample)
 
     def _known(self, point: Point, job: GangJob, folder: Path) -> dict[str, Known] | None:
-        """What became of every name, from the records alone, by key below the bucket's prefix; None of bins."""
+        """Return the final state of every name, by key below the bucket's prefix, from the records; None for bins."""
         own = put_prefix(job.attempt)
         known = {key: Known(size, 0, True, True) for _, key, _, size in population(point, job)}
         rows: list[tuple[int, str, str, int, str | None]] = []
@@ -161,13 +164,13 @@ class Mix(Put):
 MIX = Mix(
     "mix",
     (
-        axes.engine("mix", "loadgen", "What mixes the operations."),
+        axes.engine("mix", "loadgen", "Program or library that mixes the operations."),
         axes.MIX,
         axes.SIZES,
         *axes.PLACES,
         *PACE,
     ),
-    "GET, PUT, HEAD, LIST and DELETE by weights, on `objects` that come and go; every answer is checked.",
+    "GET, PUT, HEAD, LIST and DELETE by weights, on a changing set of `objects`; every answer is checked.",
     direction="write",
     needs=("objects",),
 )

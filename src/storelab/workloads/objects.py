@@ -1,8 +1,8 @@
-"""Whole objects, ranges of them, and what a store knows of them: `put`, `get`, `get_range`, `delete`, `rewrite`,
-`stat`, `list`, `space` (experiments 1-5 and 9 of the evaluations 2012-2015).
+"""Whole objects, ranges of them, and their metadata: `put`, `get`, `get_range`, `delete`, `rewrite`, `stat`, `list`,
+`space` (experiments 1-5 and 9 of the evaluations 2012-2015).
 
-`put` and `rewrite` upload until the deadline; what was reported as done is looked for afterwards. `delete` deletes
-objects that were made for the point. `get`, `get_range`, `stat` and `list` read what is staged. `space` measures the
+`put` and `rewrite` upload until the deadline; the objects reported as done are checked afterwards. `delete` deletes
+objects that were made for the point. `get`, `get_range`, `stat` and `list` read staged objects. `space` measures the
 raw bytes that a store uses for the bytes stored.
 """
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:  # a client process must start fast
 
 MOST_BATCH = 1000  # keys of one DeleteObjects request (Amazon S3 API reference)
 MOST_PAGE = 1000  # keys of one page of a listing (Amazon S3 API reference)
-SETTLE_S = 1.0  # between two looks at the used bytes; settled when two agree within SETTLED
+SETTLE_S = 1.0  # between two readings of the used bytes, which are settled when two agree within SETTLED
 SETTLED, LONGEST_S = 0.002, 20.0
-WATCHED_S = 15.0  # after the deletion, before the store is told to give space back
+WATCHED_S = 15.0  # after the deletion, before the store is asked to reclaim space
 
 
 def succeeded(folder: Path) -> "pa.Table":
-    """Return `object` (null in bins, where objects have no names) and `count` of all operations without an error."""
+    """Return `object` (null in bins, which have no object names) and `count` of all operations without an error."""
     table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "count", "error"])
     return table.filter(table["error"].is_null()).drop_columns(["error"])
 
@@ -52,18 +52,20 @@ class Put(Workload):
         return [Made(put_keys(attempt), size, size)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the buckets; the first upload would make them in some stores, and pay for it."""
+        """Make the buckets. In some stores the first upload would make them, and take longer."""
         buckets.prepare(config, store, job.buckets)
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that all that was reported as uploaded arrived: every key is listed with its size, and a sample that
-        is read back has the right SHA-256."""
+        """Check that all objects reported as uploaded arrived.
+
+        Every key must be listed with its size, and a sample that is read back must have the right SHA-256.
+        """
         if point.axes.get("ledger") == "kept":
             return self.noted(folder)
         size, done = point.axes["object_size"], succeeded(folder)
         named = done["object"].drop_null().to_pylist()
         reported = set(named)
-        unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: at least so many must be listed besides
+        unnamed = int(done["count"].to_numpy().sum()) - len(named)  # in bins: this many more must be listed at least
         places = job.buckets
         ways = buckets.accesses(store, places)
         stored: dict[str, Bucket] = {}
@@ -73,7 +75,7 @@ class Put(Workload):
                 stored[key] = bucket
                 wrong += (key in reported or unnamed > 0) and length != size
         missing = len(reported - stored.keys()) or max(0, len(reported) + unnamed - len(stored))
-        told = f"{len(reported) + unnamed} reported, {missing} not listed, {wrong} of a wrong size"
+        detail = f"{len(reported) + unnamed} reported, {missing} not listed, {wrong} of a wrong size"
         files = payload.body_files(job.scratch, point.fixed["data_seed"], size)
         sums = [body["sha256"] for body in payload.body_sums(files)]
         known = sorted(stored if unnamed else reported & stored.keys())
@@ -84,25 +86,27 @@ class Put(Workload):
             good += hashlib.sha256(data).hexdigest() == sums[int(key.rpartition("/")[2]) % payload.BODIES]
         read = f"{good} of {len(sample)} uploaded objects have the right SHA-256"
         return [
-            asdict(Check("all listed", not missing and not wrong, told)),
+            asdict(Check("all listed", not missing and not wrong, detail)),
             asdict(Check("read back", bool(sample) and good == len(sample), read)),
         ]
 
     def noted(self, folder: Path) -> list[dict[str, Any]]:
-        """Check that all that was reported as done is in the ledgers. Whether the store kept it is a result."""
+        """Check that all writes reported as done are in the ledgers. Whether the store kept them is a result."""
         done, (counts, unknown) = int(succeeded(folder)["count"].to_numpy().sum()), ledger.acknowledged(folder)
-        known = sum(counts.values())  # more: what was acknowledged after the drain is in no record
+        known = sum(counts.values())  # may be more: acknowledgements after the drain are in no record
         detail = f"{known} acknowledged writes in the ledgers, {unknown} of unknown outcome; {done} reported as done"
         return [asdict(Check("ledger", known >= done > 0, detail))]
 
 
 class Rewrite(Put):
-    """Puts, overwrites and deletions over a bounded set of keys, with a ledger that is read back: what is lost, stale
-    or resurrected can only show where keys are written more than once."""
+    """Puts, overwrites and deletions over a bounded set of keys, with a ledger that is read back.
+
+    Lost, stale or resurrected objects can only occur if keys are written more than once.
+    """
 
     def possible(self, point: Point) -> None:
         size = point.axes["object_size"]
-        problem = f"objects of {size} B cannot tell which write they are of"
+        problem = f"objects of {size} B are too short to identify their write"
         refuse(point, ("object_size", size < STAMP, problem, f"at least {STAMP} B"))
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
@@ -112,8 +116,10 @@ class Rewrite(Put):
 def shared_out(
     keys: Sequence[tuple[int, str]], owners: Sequence[int], clients: int, accounts: int
 ) -> list[list[tuple[int, str]]]:
-    """Return objects (bucket's number, key) by client: each goes to one that uses its bucket's account. owners: by
-    bucket."""
+    """Return objects (bucket's number, key) by client: each goes to a client that uses its bucket's account.
+
+    owners: accounts by bucket.
+    """
     shares: list[list[tuple[int, str]]] = [[] for _ in range(clients)]
     users: dict[int, list[list[tuple[int, str]]]] = {}
     for client, share in enumerate(shares):
@@ -126,8 +132,10 @@ def shared_out(
 
 
 class Delete(Put):
-    """Deletion of objects, one by one or many a request: "UDS generation 1 cannot do large deletes properly" (J. Phys.
-    Conf. Ser. 664 022001)."""
+    """Deletion of objects, one by one or many per request.
+
+    Motivated by "UDS generation 1 cannot do large deletes properly" (J. Phys. Conf. Ser. 664 022001).
+    """
 
     def possible(self, point: Point) -> None:
         batch = point.axes["batch"]
@@ -135,7 +143,7 @@ class Delete(Put):
         refuse(point, ("batch", batch > MOST_BATCH, problem, f"at most {MOST_BATCH}"))
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the objects, and share them out: each client deletes objects in the buckets of its own accounts."""
+        """Make the objects and distribute them: each client deletes objects in the buckets of its own accounts."""
         from storelab.host import scratch
         from storelab.workloads.staging import left_over, upload
 
@@ -149,8 +157,10 @@ class Delete(Put):
         job.extra = {"objects": shared_out(keys, [b.account for b in places], clients, job.accounts)}
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that what was reported as deleted is gone. Deletions that failed, or were cut off, may have happened
-        all the same."""
+        """Check that all objects reported as deleted are gone.
+
+        Deletions that failed or were interrupted may have been carried out nevertheless.
+        """
         deleted, count = int(succeeded(folder)["count"].to_numpy().sum()), point.fixed["objects"]
         places = job.buckets
         ways, prefix = buckets.accesses(store, places), put_prefix(job.attempt)
@@ -162,19 +172,19 @@ class Delete(Put):
 
 class Get(Workload):
     def possible(self, point: Point) -> None:
-        """Raise UserError where there are fewer objects than clients that read each of them once."""
+        """Raise UserError if there are fewer objects than clients that read each of them once."""
         clients = point.axes["clients"]
         if point.axes["access"] in ONCE and clients > (objects := point.fixed["objects"]):
-            problem = f"{clients} clients read each object once, and there are {objects}"
+            problem = f"{clients} clients read each object once, but there are only {objects}"
             raise UserError(f"sweeps.{point.sweep}.objects", problem, "raise `objects`, or sweep fewer clients")
 
 
 class GetRange(Get):
     def possible(self, point: Point) -> None:
-        """Raise UserError where a range is not within its object, or as `get`."""
+        """Raise UserError if a range is not within its object, or for the reasons of `get`."""
         length, size, offset = (point.axes[name] for name in ("range_size", "object_size", "offset"))
         shown = units.format_size(length)
-        behind = f"a range of {shown} at {offset} ends behind the object"
+        behind = f"a range of {shown} at {offset} ends after the end of the object"
         refuse(
             point,
             ("range_size", length > size, f"{shown} is more than the object", "make it smaller than `object_size`"),
@@ -184,30 +194,31 @@ class GetRange(Get):
 
 
 class List(Workload):
-    """One operation is one whole listing of the folder, with all its pages, as warp's `list` has it; the rate is in
-    keys listed per second. The folder is listed with all that is below it, so `prefix_depth` changes the tree and not
-    the number of keys.
+    """Whole listings of a folder.
 
-    Each answer is compared with what was staged: a key that is missing, foreign, doubled, out of order or of another
-    size is an error by name, as are a page that is longer than was asked for, and a listing that never ends. A listing
-    that fails counts with all its keys.
+    One operation is one listing with all its pages, as in warp's `list`; the rate is in keys listed per second. The
+    listing includes everything below the folder, so `prefix_depth` changes the tree and not the number of keys.
+
+    Each answer is compared with the staged keys. Missing, foreign, repeated or unordered keys, wrong sizes, pages
+    longer than requested and listings without end each have their own error class. A failed listing counts with all its
+    keys.
     """
 
     def possible(self, point: Point) -> None:
-        """Raise UserError for more keys, longer pages or deeper folders than there can be."""
+        """Raise UserError for more keys, longer pages or deeper folders than are supported."""
         keys, page, depth = (point.axes[name] for name in ("keys", "page_size", "prefix_depth"))
         most = payload.key_digits(keys)
         deep = f"{keys} keys do not fill folders {depth} levels deep"
         refuse(
             point,
             ("keys", keys > payload.MOST_KEYS, f"{keys} keys are too many", f"at most {payload.MOST_KEYS}"),
-            ("page_size", page > MOST_PAGE, f"a page has no {page} keys", f"at most {MOST_PAGE}"),
+            ("page_size", page > MOST_PAGE, f"{page} keys per page are too many", f"at most {MOST_PAGE}"),
             ("prefix_depth", depth >= most, deep, f"at most {most - 1}, or more `keys`"),
         )
 
 
 def settled(store: Store) -> int:
-    """Return the used bytes once two looks a second apart agree within 0.2 %, at the latest after LONGEST_S."""
+    """Return the used bytes once two readings a second apart agree within 0.2 %, at the latest after LONGEST_S."""
     end, last = time.monotonic() + LONGEST_S, store.used_bytes() or 0
     while True:
         time.sleep(SETTLE_S)
@@ -218,8 +229,10 @@ def settled(store: Store) -> int:
 
 
 class Space(Put):
-    """How many raw bytes a store uses for the bytes stored, in all copies, and how much of it comes back after
-    deletion, and when. Experiment 9 of the evaluations left the space overhead of erasure coding as future work."""
+    """Raw bytes that a store uses for the bytes stored, in all copies, and the bytes freed after deletion over time.
+
+    Experiment 9 of the evaluations left the space overhead of erasure coding as future work.
+    """
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
         super().before(config, store, point, job)
@@ -227,9 +240,9 @@ class Space(Put):
         job.extra["used_before_bytes"] = settled(store)
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Any) -> dict[str, Any]:
-        """Delete what this point uploaded, and watch the space come back.
+        """Delete the uploads of this point, and watch the space being freed.
 
-        Gives objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
+        Returns objects and stored_bytes (as listed), used_before_bytes, used_after_put_bytes, used_after_delete_bytes,
         used_after_reclaim_bytes, and returned: [[seconds after the deletion, used bytes], …].
         """
         places = job.buckets
@@ -261,11 +274,11 @@ class Space(Put):
         }
 
 
-# Axes behind those of each workload, in this order: where, how fast, on what deployment.
+# Axes that follow those of each workload, in this order: where, how fast, on what deployment.
 PACE = (axes.ARRIVAL_RATE, axes.BALANCE, *axes.DEPLOYMENT, axes.CLIENTS_PER_NODE)
 _MOVES = (
-    "What moves the bytes: the program s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
-    "loadgen (the same, at the least CPU)."
+    "Program or library that moves the bytes: s5cmd, fsspec (all protocols), obstore (S3, times of each operation), or "
+    "loadgen (like obstore, at the lowest CPU)."
 )
 _WHOLE = (axes.OBJECT_SIZE, *axes.PLACES, axes.PART_SIZE, axes.PARALLEL_PARTS, *PACE)
 
@@ -278,13 +291,13 @@ PUT = Put(
 GET = Get(
     "get",
     (axes.engine("get", "s5cmd", _MOVES), *_WHOLE, ACCESS, axes.WORKING_SET),
-    "Download of staged objects, each client in an order of its own.",
+    "Download of staged objects; each client has its own order.",
     dataset="payload",
 )
 GET_RANGE = GetRange(
     "get_range",
     (
-        axes.engine("get_range", "fsspec", "What moves the bytes."),
+        axes.engine("get_range", "fsspec", "Program or library that moves the bytes."),
         replace(axes.OBJECT_SIZE, default=10_000_000),
         axes.RANGE_SIZE,
         axes.OFFSET,
@@ -293,12 +306,18 @@ GET_RANGE = GetRange(
         ACCESS,
         axes.WORKING_SET,
     ),
-    "Download of one range of a staged object. An answer of another length or with other bytes is an error.",
+    "Download of one range of a staged object. An answer with a wrong length or wrong bytes is an error.",
     dataset="payload",
 )
 DELETE = Delete(
     "delete",
-    (axes.engine("delete", "obstore", "What deletes."), axes.OBJECT_SIZE, axes.BATCH, *axes.PLACES, *PACE),
+    (
+        axes.engine("delete", "obstore", "Library or program that deletes."),
+        axes.OBJECT_SIZE,
+        axes.BATCH,
+        *axes.PLACES,
+        *PACE,
+    ),
     "Deletion of objects made for the point (`objects` of the sweep); a run ends early when none is left.",
     direction="write",
     needs=("objects",),
@@ -306,28 +325,28 @@ DELETE = Delete(
 REWRITE = Rewrite(
     "rewrite",
     (
-        axes.engine("rewrite", "obstore", "What writes."),
+        axes.engine("rewrite", "obstore", "Program or library that writes."),
         axes.OBJECT_SIZE,
         axes.KEYS_PER_WORKER,
         axes.DELETIONS,
         *axes.PLACES,
         *PACE,
     ),
-    "Puts, overwrites and deletions over a bounded set of keys, each of one worker; every acknowledged write is read "
-    "back.",
+    "Puts, overwrites and deletions over a bounded set of keys, each written by one worker; every acknowledged write "
+    "is read back.",
     direction="write",
 )
-# What other programs call STAT (warp) or HEAD (COSBench): the way to an object without its bytes.
+# Other programs call this STAT (warp) or HEAD (COSBench): the path to an object without its bytes.
 STAT = Workload(
     "stat",
-    (axes.engine("stat", "obstore", "What asks."), axes.OBJECT_SIZE, *axes.PLACES, *PACE),
-    "HEAD of staged objects, each client in an order of its own. A wrong status or size is an error.",
+    (axes.engine("stat", "obstore", "Library or program that sends requests."), axes.OBJECT_SIZE, *axes.PLACES, *PACE),
+    "HEAD of staged objects; each client has its own order. A wrong status or size is an error.",
     dataset="payload",
 )
 LIST = List(
     "list",
     (
-        axes.engine("list", "loadgen", "What lists."),
+        axes.engine("list", "loadgen", "Program that lists."),
         axes.KEYS,
         axes.PREFIX_DEPTH,
         replace(axes.OBJECT_SIZE, default=100),
@@ -347,7 +366,7 @@ SPACE = Space(
         axes.BUCKETS,
         *axes.DEPLOYMENT,
     ),
-    "Raw bytes used for each byte stored, and what comes back after deletion; objects are uploaded until the deadline.",
+    "Raw bytes used for each byte stored, and freed after deletion; objects are uploaded until the deadline.",
     direction="write",
     needs=("used_bytes",),
 )

@@ -32,7 +32,7 @@ def point(sweep: dict):
 
 def test_more_clients_than_objects_are_refused():
     few = point(GET | {"objects": 3, "axes": {"access": "once", "clients": 4}})
-    check_refused("sweeps.s.objects: 4 clients", "there are 3", WORKLOADS["get"].possible, few)
+    check_refused("sweeps.s.objects: 4 clients", "there are only 3", WORKLOADS["get"].possible, few)
     WORKLOADS["get"].possible(point(GET | {"objects": 3, "axes": {"clients": 4}}))
 
 

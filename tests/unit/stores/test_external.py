@@ -93,7 +93,7 @@ def test_foreign_files_stay(store):
     bucket = store.bucket("camp", 0)
     (store.path / bucket.name).mkdir()  # has the name, but not the mark
     (store.path / bucket.name / "file").write_text("precious")
-    assert "bears no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
+    assert "has no mark of storelab" in refusal(buckets.ensure, store, "camp", [bucket])
     assert buckets.own_buckets(store, "camp") == [] and buckets.remove(store, "camp", anything)[:2] == (0, 0)
     with pytest.raises(MeasurementFailed, match="still contains 'file'"):
         store.access().drop_bucket(bucket.name)

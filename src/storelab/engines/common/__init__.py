@@ -1,4 +1,4 @@
-"""What several engines share: transfers, selections, error classes, limits, ledger, objects, timing, wire bytes.
+"""Common parts of several engines: transfers, selections, error classes, limits, ledger, objects, timing, wire bytes.
 
 May import: what `engines` may, but no engine.
 """

@@ -1,8 +1,8 @@
 """Many operations as bins: rows of 100 ms with their latency histograms. May import: numpy, `core`.
 
-Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, and where the sweep gives the length of its
-`bins`, an engine writes bins, never a sample
-(docs/latency.md). Each bucket of a histogram is 2 % wider than the one before: latencies are known to 2 %.
+Up to `MOST_SINGLE` operations of a point stay single rows. Beyond that, and if the sweep sets the length of its `bins`,
+an engine writes bins, never a sample (docs/latency.md). Each bucket of a histogram is 2 % wider than the previous one:
+latencies are known to 2 %.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ EDGES = _edges()  # upper ends of the buckets in ns; a bucket includes its upper
 
 
 def stay_single(operations: int, clients: int) -> bool:
-    """Whether a client writes its operations as single rows, if `clients` clients do as many each."""
+    """Return True if a client writes single rows, given `clients` clients with `operations` operations each."""
     return operations * clients <= MOST_SINGLE
 
 
 def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
-    """(codes of n values, or of one value for all; the values by code, in order of appearance)."""
+    """Return (codes of n values, or of one value for all; the values by code, in order of appearance)."""
     if values is None or isinstance(values, str | int):
         return np.zeros(n, np.int64), [values]
     known: dict[Any, int] = {}
@@ -42,7 +42,7 @@ def _codes(values: Any, n: int) -> tuple[np.ndarray, list[Any]]:
 
 
 def _histograms(group: np.ndarray, latency: np.ndarray, groups: int) -> list[list[tuple[int, int]]]:
-    """Per group (0 … groups - 1) the (upper_ns, count) of its latencies in ns, sorted; without empty buckets."""
+    """Return, per group (0 … groups - 1), sorted (upper_ns, count) of latencies in ns, without empty buckets."""
     bucket = np.minimum(np.searchsorted(EDGES, latency), len(EDGES) - 1)
     cells, counts = np.unique(group * len(EDGES) + bucket, return_counts=True)
     pairs = list(zip(EDGES[cells % len(EDGES)].tolist(), counts.tolist(), strict=True))
@@ -61,14 +61,14 @@ def binned(
     sums: Mapping[str, Sequence[int] | int] | None = None,
     width_ns: int = BIN_NS,
 ) -> dict[str, list[Any]]:
-    """Columns of `records.OPS` of one client's operations, one row per bin, op, error and status; sorted by the bin.
+    """Return columns of `records.OPS` of one client's operations, one row per bin, op, error and status, sorted by bin.
 
     A bin is (origin_ns + i * width_ns, + width_ns], by completion; origin_ns: the agreed start. Arrays have shape (n,),
-    times are UTC ns; `op`, `status` may be one value for all. sums: further columns to add up, such as `bytes`,
-    `wire_bytes`, `requests`, and `count` (else 1 per operation). `latency_hist` counts end_ns - intended_ns, in a
-    closed loop (None) end_ns - start_ns. Columns that only single operations have (worker, object, start, first byte,
-    intended) are left out, thus null; the caller adds the client's number. Parts of a run may be binned separately:
-    rows of one bin add up.
+    times are UTC ns; `op` and `status` may be one value for all. sums: further columns to add up, for example `bytes`,
+    `wire_bytes`, `requests`, and `count` (default: 1 per operation). `latency_hist` counts end_ns - intended_ns; in a
+    closed loop (None) end_ns - start_ns. Columns that only single operations have (worker, object, start,
+    first byte, intended) are left out, so they are null. The caller adds the client's number. Parts of a run may be
+    binned separately: rows of the same bin add up.
     """
     start, end = np.asarray(start_ns, np.int64), np.asarray(end_ns, np.int64)
     n = len(end)
@@ -96,7 +96,7 @@ def binned(
 
 
 def _sums(group: np.ndarray, values: Sequence[int] | int, groups: int) -> list[int]:
-    """Exact sums of integers per group."""
+    """Return exact sums of integers per group."""
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, np.asarray(values, np.int64))
     return out.tolist()

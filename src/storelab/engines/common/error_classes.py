@@ -1,11 +1,11 @@
-"""Error classes and HTTP statuses of what the engines' libraries and programs raise or print."""
+"""Error classes and HTTP statuses of the errors that the engines' libraries and programs raise or print."""
 
 import re
 from typing import Any
 
 from storelab.core.errors import text_of
 
-# Messages of Rust libraries (obstore) and Go's (s5cmd) for the same network failures, in the order of the search.
+# Messages of Rust libraries (obstore) and Go programs (s5cmd) for the same network failures, in search order.
 NETWORK = (
     ("ConnectionRefused", ("ConnectionRefused", "connection refused")),
     ("ConnectionReset", ("ConnectionReset", "connection reset")),
@@ -14,45 +14,45 @@ NETWORK = (
     ("ConnectionClosed", ("IncompleteMessage", "UnexpectedEof", "IncompleteBody", "EOF")),
 )
 _OBSTORE_STATUS = re.compile(r"non-2xx status code: (\d{3})")
-_REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # class of an answer that sends the client elsewhere
+_REDIRECT = re.compile(r"(?:Http)?30[12378]|\w*Redirect")  # class of an answer that redirects the client
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 
 
-NOBODY = ("ConnectionRefused", "NameNotResolved", "Timeout")  # nobody answers at the endpoint
-# Where a library (obstore) begins to print its own structures.
+NOBODY = ("ConnectionRefused", "NameNotResolved", "Timeout")  # there is no answer from the endpoint
+# Start of the internal structures that a library (obstore) prints.
 _DEBUG = re.compile(r"\s*(?:Debug source:|source: \w+\s*[({]|\w+ \{ \w+:).*", re.DOTALL)
 
 
 def said(error: BaseException) -> str:
-    """What an exception says, in one line: its class and its words; never nothing."""
-    name, told = type(error).__name__, words(error)
-    return (f"{name}: {told}" if told != name else f"{name}, without words")[:300]
+    """Return an exception on one line: its class and its message; never an empty string."""
+    name, message = type(error).__name__, words(error)
+    return (f"{name}: {message}" if message != name else f"{name}, without a message")[:300]
 
 
 def words(error: BaseException) -> str:
-    """Its words without a library's debug text; its class where it has none."""
+    """Return its message without a library's debug text; its class if it has no message."""
     return (" ".join(_DEBUG.sub("", text_of(error)).split()).strip(" :") or type(error).__name__)[:300]
 
 
 def network(text: str) -> str | None:
-    """Class of the network failure that a message describes, or None."""
+    """Return the class of the network failure that a message describes, or None."""
     low = text.lower()
     return next((name for name, words in NETWORK if any(w.lower() in low for w in words)), None)
 
 
 def named(kind: str, text: str) -> str:
-    """Return the message of an error class so that it names what happened: a failure of the network, a redirect."""
+    """Return the message of an error class with the cause named: a network failure or a redirect."""
     if _REDIRECT.fullmatch(kind):
         return f"redirected ({kind}), and redirects are not followed: {text}"
     return f"{kind}: {text}" if kind in dict(NETWORK) and kind not in text else text
 
 
 def classify(error: BaseException) -> tuple[str, int]:
-    """(error class, HTTP status or 0): the S3 error code if the answer has one, else the name of the exception."""
+    """Return (error class, HTTP status or 0): the S3 error code if the answer has one, else the exception's name."""
     kind = type(error)
     known = kind.__module__.startswith("obstore") or kind.__name__ == "GenericError"
     if known or _OBSTORE_STATUS.search(text_of(error)):
-        return obstore(error)  # there a missing object is Python's FileNotFoundError
+        return obstore(error)  # obstore raises Python's FileNotFoundError for a missing object
     link: BaseException | None = error
     while link is not None:
         response: Any = getattr(link, "response", None)
@@ -67,11 +67,11 @@ def classify(error: BaseException) -> tuple[str, int]:
 
 
 def obstore(error: BaseException) -> tuple[str, int]:
-    """The same for an exception of obstore, which has status and S3 code only in its message."""
+    """Return the same for an exception of obstore, which has the status and the S3 code only in its message."""
     text = text_of(error)
     if found := _OBSTORE_STATUS.search(text):
         code = _CODE.search(text)
         return (code.group(1) if code else f"Http{found.group(1)}"), int(found.group(1))
     if "NotPartial" in text:
-        return "NotPartial", 0  # the whole object came where a range was asked for
+        return "NotPartial", 0  # the server sent the whole object instead of a range
     return network(text.partition("inner:")[2] or text) or type(error).__name__, 0

@@ -1,7 +1,7 @@
-"""What a client watches while it works: the limits of a production store, and the progress that it reports.
+"""Checks during a client's work: the limits of a production store, and the progress report.
 
-Progress is a file of 40 bytes, rewritten in place. It waits for no disk, and never raises: it is for people who look,
-and counts nowhere. Standard library only.
+Progress is a file of 40 bytes, rewritten in place. Writing it does not wait for a disk and never raises: it is only
+shown to users and enters no result. Standard library only.
 """
 
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 EVERY_NS = 200_000_000  # between two writes
-_FORM = struct.Struct("<5q")  # operations, errors, bytes, when, and the sum of these: half a write does not add up
+_FORM = struct.Struct("<5q")  # operations, errors, bytes, time, and their sum: a half-written file does not add up
 _MOST = 1 << 63
 
 
 class Done(NamedTuple):
-    """Operations that were good, operations that failed, useful bytes, since the start."""
+    """Successful operations, failed operations and useful bytes since the start."""
 
     operations: int
     errors: int
@@ -25,35 +25,37 @@ class Done(NamedTuple):
 
 
 class Teller:
-    """Writes the file of one process of a client. path: None where nobody wants to know."""
+    """The writer of the progress file of one process of a client. path: None to write nothing."""
 
     def __init__(self, path: Path | None):
         self.path, self._file, self._next_ns = path, -1, 0
 
     def note(self, now_ns: int, operations: int, errors: int, size_bytes: int) -> None:
-        """Give running totals; called often, it writes seldom."""
+        """Pass running totals; most calls write nothing, because writes are at least `EVERY_NS` apart."""
         if self.path is None or now_ns < self._next_ns:
             return
         self._next_ns = now_ns + EVERY_NS
-        told = (operations, errors, size_bytes, now_ns)
+        values = (operations, errors, size_bytes, now_ns)
         with suppress(OSError, struct.error):
             if self._file < 0:
                 self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.pwrite(self._file, _FORM.pack(*told, sum(told) % _MOST), 0)
+            os.pwrite(self._file, _FORM.pack(*values, sum(values) % _MOST), 0)
 
 
 def read_progress(path: Path) -> Done | None:
-    """What was told last; None where nothing was, or it is half written."""
+    """Return the last progress; None if there is none, or if the file is half written."""
     try:
-        *told, total = _FORM.unpack(path.read_bytes())
+        *values, total = _FORM.unpack(path.read_bytes())
     except (OSError, struct.error):
         return None
-    return Done(*told[:3]) if sum(told) % _MOST == total else None
+    return Done(*values[:3]) if sum(values) % _MOST == total else None
 
 
 def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
-    """Process -> what it told last, of all clients that share this folder. before: the answer of the last call; what
-    is half written now stays as it was then."""
+    """Return the last progress by process, of all clients that share this folder.
+
+    before: the result of the last call. It replaces files that are half written now.
+    """
     out = dict(before)
     with suppress(OSError), os.scandir(folder) as found:
         for entry in found:
@@ -63,7 +65,7 @@ def gang_progress(folder: Path, before: dict[str, Done]) -> dict[str, Done]:
 
 
 def total_progress(counts: Iterable[Done]) -> Done:
-    """What they come to together."""
+    """Return the sums over all processes."""
     every = list(counts)
     return Done(*(sum(own) for own in zip(*every, strict=True))) if every else Done(0, 0, 0)
 
@@ -72,22 +74,27 @@ class LimitExceeded(Exception):
     """A limit of config.yaml was exceeded: the client stops at once and the point fails with this reason."""
 
     def because(self, messages: Iterable[str]) -> "LimitExceeded":
-        """The same with the first message of an operation that failed, if there is one."""
+        """Return the same error with the first message of a failed operation, if there is one."""
         return LimitExceeded(": ".join([str(self), *messages][:2]))
 
 
 class Guard:
-    """Watches one client's share of `limits` over spans of at least one second.
+    """A check of one client's share of `limits` over spans of at least one second.
 
-    limits: `throughput` (bytes/s or None) and `requests_per_s` (or None) of the whole point, which its `clients` share
-    evenly; `error_fraction` of the operations or None (checked from 50 operations and 5 errors on, so that one early
-    error does not end a point); `room_bytes`: what may still be stored in all, if the workload writes; `disk_bytes`:
-    what may still be uploaded in all, where the store keeps the space of what is overwritten.
-
-    kept: what this client's uploads come to at most, however often it overwrites: bytes, and bytes more for each
-    operation of unknown outcome, whose object is left alone. None: every upload is a new object.
-
-    told: whom the totals are told, too.
+    Parameters
+    ----------
+    limits
+        Limits of the whole point, which its `clients` share evenly; each may be None. `throughput`: bytes/s.
+        `requests_per_s`. `error_fraction` of the operations, checked from 50 operations and 5 errors on, so that one
+        early error does not end a point. `room_bytes`: bytes that may still be stored in total, if the workload
+        writes. `disk_bytes`: bytes that may still be uploaded in total, if the store does not free overwritten objects.
+    clients
+        Number of clients.
+    kept
+        Maximum size of this client's uploads however often it overwrites: bytes, and additional bytes for each
+        operation of unknown outcome, whose object is never overwritten. None: every upload is a new object.
+    told
+        Progress file, which gets the totals too.
     """
 
     SPAN_NS = 1_000_000_000
@@ -111,7 +118,7 @@ class Guard:
         self.last: tuple[int, int, int] | None = None
 
     def observe(self, now_ns: int, size_bytes: int, requests: int, operations: int, errors: int) -> None:
-        """Give running totals; now_ns: UTC. Raises LimitExceeded."""
+        """Pass running totals; now_ns: UTC. Raises LimitExceeded."""
         self.told.note(now_ns, operations, errors, size_bytes)
         few = self.error_fraction is None or operations + errors < 50 or errors < 5
         if not few and errors > self.error_fraction * (operations + errors):
@@ -128,7 +135,7 @@ class Guard:
         if self.disk is not None and size_bytes > self.disk:
             raise LimitExceeded(
                 f"a client uploaded {size_bytes / 1e6:.0f} MB: more than its share {self.disk / 1e6:.0f} MB of the "
-                "free disk, and the store gives no space of overwritten objects back before it is told to"
+                "free disk, and the store does not free the space of overwritten objects automatically"
             )
         if self.last is None:
             self.last = (now_ns, size_bytes, requests)

@@ -1,8 +1,8 @@
-"""The ledger of a client: what it wrote into the store, and what of it was acknowledged, in a file that outlives it.
+"""The ledger of a client: a file of its writes to the store and their acknowledgements, which outlives the client.
 
-A write is noted before its request is sent, its acknowledgement before the worker's next operation begins. Entries
-stand in pages of the file that are mapped: they are in the kernel's page cache at once, and stay there when the
-process is killed. `loadgen/ledger` writes the same file. Standard library, `clock`, `guard`, `names`, `contract`.
+A write is noted before its request is sent, its acknowledgement before the worker's next operation begins. Entries are
+in memory-mapped pages of the file: they are in the kernel's page cache at once, and stay there when the process is
+killed. `loadgen/ledger` writes the same file. Standard library, `clock`, `guard`, `names`, `contract`.
 """
 
 import errno
@@ -27,33 +27,35 @@ if TYPE_CHECKING:
     import numpy as np
 
 SCHEMA = 1
-PAGE = 16 << 10  # of one worker; the header takes whole pages
-REGION = 32 * PAGE  # that are added to the file at a time
+PAGE = 16 << 10  # bytes, for one worker; the header takes whole pages
+REGION = 32 * PAGE  # bytes added to the file at a time
 NEW, OVERWRITE, DELETE = 1, 2, 3  # kinds of writes
 KINDS = {NEW: "put", OVERWRITE: "overwrite", DELETE: "delete"}
 _FIELDS = [("number", "<u4"), ("generation", "<u4"), ("worker", "<u2"), ("kind", "u1"), ("zeros", "V5")]
 _STAMP = struct.Struct("<12sQI")
-STAMP = _STAMP.size  # bytes at the begin of a rewritten object that tell which write it is of
+STAMP = _STAMP.size  # bytes at the start of a rewritten object that identify the write
 
 
 def mark(attempt: str, client: int) -> bytes:
-    """The part of the stamp that all objects of a client share."""
+    """Return the part of the stamp that all objects of a client share."""
     return hashlib.sha256(f"{attempt}\0{client}".encode()).digest()[:12]
 
 
 def stamp(client: bytes, number: int, generation: int) -> bytes:
-    """What a rewritten object begins with. client: its `mark`."""
+    """Return the first bytes of a rewritten object. client: its `mark`."""
     return _STAMP.pack(client, number, generation)
 
 
 def stamped(head: bytes) -> tuple[bytes, int, int]:
-    """(mark of the client, number of the key, generation) in the begin of an object."""
+    """Return (mark of the client, number of the key, generation) from the first bytes of an object."""
     return _STAMP.unpack(head[:STAMP])
 
 
 def begin(job: Job, rewritten: bool) -> Path:
-    """Make the client's ledger, with its header: all that one needs to read its objects back. rewritten: every object
-    begins with its stamp."""
+    """Create the client's ledger with its header, which contains everything needed to read its objects back.
+
+    rewritten: every object begins with its stamp.
+    """
     head = {
         "schema": SCHEMA,
         "attempt": job.attempt,
@@ -71,14 +73,14 @@ def begin(job: Job, rewritten: bool) -> Path:
 
 
 class Book:
-    """A ledger that the threads of this process write into; other processes may do so too."""
+    """A ledger that the threads of this process write to; other processes may write to it at the same time."""
 
     def __init__(self, path: Path):
         self.path, self.file, self.lock = path, os.open(path, os.O_RDWR), threading.Lock()
         self.free: list[memoryview] = []  # pages
 
     def page(self) -> memoryview:
-        """An unused page. Raises LimitExceeded where the disk is full."""
+        """Return an unused page. Raises LimitExceeded if the disk is full."""
         with self.lock:
             if not self.free:
                 region = memoryview(self._region())
@@ -86,8 +88,10 @@ class Book:
             return self.free.pop()
 
     def _region(self) -> mmap.mmap:
-        """Several pages that are added to the file, unmapped when the last of them is no longer used. Zeros are written
-        first: a full disk is told here, not by a signal later."""
+        """Add several pages to the file. They are unmapped when the last of them is no longer used.
+
+        Zeros are written first, so that a full disk is an error here and not a signal later.
+        """
         fcntl.flock(self.file, fcntl.LOCK_EX)
         try:
             end = os.fstat(self.file).st_size
@@ -101,9 +105,12 @@ class Book:
             fcntl.flock(self.file, fcntl.LOCK_UN)
 
     def writer(self, worker: int) -> tuple[Callable[[int, int, int, int], None], Callable[[int], None]]:
-        """What one worker calls: `begin(number of the key, generation, kind, ns)` before its request is sent, and
-        `acknowledged(ns)` of that write, before its next one. `begin` raises LimitExceeded where the ledger cannot be
-        written: then nothing may be sent."""
+        """Return the functions that one worker calls for each write.
+
+        `begin(number of the key, generation, kind, ns)` is called before the request is sent, `acknowledged(ns)` before
+        the worker's next write. `begin` raises LimitExceeded if the ledger cannot be written: then the request must not
+        be sent.
+        """
         page, at = self.page().cast("q"), -4  # an entry as four words
 
         def begin(number: int, generation: int, kind: int, now_ns: int) -> None:
@@ -113,7 +120,7 @@ class Book:
                 page, at = self.page().cast("q"), 0
             page[at] = number | generation << 32
             page[at + 1] = worker | kind << 16
-            page[at + 2] = now_ns  # last: an entry without it is none
+            page[at + 2] = now_ns  # last: an entry without it does not count
 
         def acknowledged(now_ns: int) -> None:
             page[at + 3] = now_ns
@@ -122,7 +129,7 @@ class Book:
 
 
 class Ledger:
-    """A ledger as it is read: its header, and the entries so far; whoever writes may still be at it."""
+    """A ledger that is read: its header, and the entries so far. Its client may still be writing."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -134,7 +141,7 @@ class Ledger:
         self.mark = mark(self.head["attempt"], self.head["client"])
 
     def entries(self) -> "np.ndarray":
-        """Entries by key, then by generation: the order in which the key's only writer made them."""
+        """Return the entries by key, then by generation: the order in which the key's only writer made them."""
         import numpy as np
 
         dtype = np.dtype([*_FIELDS, ("begin_ns", "<i8"), ("ack_ns", "<i8")])
@@ -143,25 +150,25 @@ class Ledger:
         return found[np.lexsort((found["generation"], found["number"]))]
 
     def place(self, number: int) -> tuple[Bucket, str]:
-        """(bucket, whole key) of a key's number."""
+        """Return (bucket, whole key) for the number of a key."""
         client = self.head["client"]
         bucket = self.buckets[(client + number) % len(self.buckets)]
         return bucket, bucket.prefix + put_key(self.head["attempt"], client, number)
 
     def body(self, number: int, generation: int) -> int:
-        """Which of the payload's bodies the object has."""
+        """Return the number of the payload's body that the object has."""
         from storelab.datasets import payload
 
         return (number + (generation if self.head["rewritten"] else 0)) % payload.BODIES
 
 
 def ledgers(folder: Path) -> Iterator[Ledger]:
-    """All ledgers of an attempt."""
+    """Yield all ledgers of an attempt."""
     yield from map(Ledger, sorted(folder.glob("ledger.*")))
 
 
 def acknowledged(folder: Path) -> tuple[dict[str, int], int]:
-    """(acknowledged writes by kind, writes that were begun and never acknowledged) of all clients of an attempt."""
+    """Return (acknowledged writes by kind, writes without an acknowledgement) of all clients of an attempt."""
     counts, unknown = dict.fromkeys(KINDS.values(), 0), 0
     for ledger in ledgers(folder):
         entries = ledger.entries()

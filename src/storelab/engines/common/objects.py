@@ -1,4 +1,4 @@
-"""Objects that clients upload, read and delete, whatever the engine: names, shares, ranges, and what a mix draws."""
+"""Objects that clients upload, read and delete, for every engine: names, shares, ranges, and the draws of a mix."""
 
 import math
 import random
@@ -15,30 +15,30 @@ from storelab.datasets import payload
 from storelab.engines.contract import Job
 from storelab.stores.protocols.endpoint import Bucket
 
-PUT_PREFIX = "put/"  # below the bucket's own prefix: all that points upload
-ROUND = 1000  # cards that are shuffled together
-# Limits that do not hold for a mix: what it puts is never more than its objects, however much it moves.
+PUT_PREFIX = "put/"  # below the bucket's own prefix: everything that points upload
+ROUND = 1000  # number of cards that are shuffled together
+# Limits that do not apply to a mix: its stored bytes never exceed those of its objects, however much it transfers.
 NO_ROOM = {"room_bytes": None, "disk_bytes": None}
-WAITING = 100  # cards, at most, that wait for their operation to be possible
+WAITING = 100  # maximum number of cards that wait until their operation is possible
 
 
 def put_prefix(attempt: str) -> str:
-    """Prefix, below the bucket's own, of all keys that an attempt uploads."""
+    """Return the prefix, below the bucket's own, of all keys that an attempt uploads."""
     return f"{PUT_PREFIX}{attempt}/"
 
 
 def put_folder(attempt: str, client: int) -> str:
-    """What the keys of all uploads of a client begin with, below the bucket's own prefix."""
+    """Return the prefix of all uploads of a client, below the bucket's own prefix."""
     return f"{PUT_PREFIX}{attempt}/{client}/"
 
 
 def put_key(attempt: str, client: int, n: int) -> str:
-    """Key, below the bucket's own prefix, of a client's `n`-th upload; its content is body n mod `payload.BODIES`."""
+    """Return the key of a client's `n`-th upload, below the bucket's prefix; content: body n mod `payload.BODIES`."""
     return f"{put_folder(attempt, client)}{n:08d}"
 
 
 def put_keys(attempt: str) -> str:
-    """Pattern of all that `put_key` gives for an attempt."""
+    """Return a pattern for all results of `put_key` for an attempt."""
     return rf"{re.escape(put_prefix(attempt))}(?P<client>0|[1-9]\d*)/(?:\d{{8}}|[1-9]\d{{8,}})"
 
 
@@ -56,13 +56,15 @@ class Staged(NamedTuple):
 
 
 def read_once(job: Job) -> bool:
-    """Whether each object is read by one client, once."""
+    """Return True if each object is read by one client, once."""
     return job.point.axes.get("access") in ("once", "cold")
 
 
 def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
-    """(manifest, the objects that this client reads): those in buckets of its accounts; where each is read `once`, its
-    share of them, drawn by the point's seed."""
+    """Return (manifest, the objects that this client reads), from buckets of its accounts.
+
+    If each object is read `once`, the client gets its share of them, drawn by the point's seed.
+    """
     manifest = read_json(job.manifest)
     columns, places = manifest["objects"], job.buckets
     rows = zip(columns["bucket"], columns["key"], columns["body"], strict=True)
@@ -76,8 +78,10 @@ def staged_objects(job: Job) -> tuple[dict[str, Any], list[Staged]]:
 
 
 def key_folders(job: Job) -> list[tuple[int, str]]:
-    """(bucket's index, whole name of its folder of staged keys) of the buckets of the client's accounts; clients
-    begin with different ones."""
+    """Return (bucket's index, whole name of its folder of staged keys) for the buckets of the client's accounts.
+
+    Clients begin with different buckets.
+    """
     dataset = read_json(job.manifest)["dataset"]
     own = [(i, b.prefix + payload.keys_folder(dataset)) for i, b in enumerate(job.buckets) if job.owns(b)]
     first = job.client % len(own)
@@ -85,12 +89,12 @@ def key_folders(job: Job) -> list[tuple[int, str]]:
 
 
 def job_columns(own: list[Staged]) -> dict[str, list[Any]]:
-    """The objects as columns of loadgen's job."""
+    """Return the objects as columns of loadgen's job."""
     return {"key": [o.key for o in own], "bucket": [o.number for o in own], "body": [o.body for o in own]}
 
 
 def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
-    """(bucket's index, keys with its prefix) per request, at most `batch` keys each, ordered by the point's seed."""
+    """Return (bucket's index, whole keys) per request, at most `batch` keys each, ordered by the point's seed."""
     own: dict[int, list[str]] = {}
     for bucket, name in job.extra["objects"][job.client]:
         own.setdefault(bucket, []).append(job.buckets[bucket].prefix + name)
@@ -100,9 +104,9 @@ def deletions(job: Job, batch: int) -> list[tuple[int, tuple[str, ...]]]:
 
 
 def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Iterator[int]:
-    """Offsets in bytes of the ranges of `length` bytes to read from one object of `size` bytes, before the next object.
+    """Yield the offsets, in bytes, of the ranges of `length` bytes to read from one object of `size` bytes.
 
-    offset: the axis, see `workloads/objects.py`. `sequential` gives all whole ranges from begin to end of the
+    offset: the axis, see `workloads/objects.py`. `sequential` yields all whole ranges from the start to the end of the
     object.
     """
     if offset == "random":
@@ -114,42 +118,45 @@ def range_begins(offset: str, size: int, length: int, rng: random.Random) -> Ite
 
 
 def fixed_offset(offset: str) -> int:
-    """The axis' value in bytes, 0 for `random` and `sequential`."""
+    """Return the axis' value in bytes, 0 for `random` and `sequential`."""
     return 0 if offset in ("random", "sequential") else units.parse(offset, "size", "offset")
 
 
 class Sizes:
-    """Draws the sizes of objects from a distribution as a point keeps it (`fixed["sizes"]`)."""
+    """A generator of object sizes from a distribution in the format of a point (`fixed["sizes"]`)."""
 
-    def __init__(self, told: Mapping[str, Any]):
-        self.told = told
-        self.below = list(accumulate(told.get("count", ())))
-        self.mu = math.log(told["mean"]) - told["sigma"] ** 2 / 2 if "mean" in told else 0.0
+    def __init__(self, distribution: Mapping[str, Any]):
+        self.distribution = distribution
+        self.below = list(accumulate(distribution.get("count", ())))
+        self.mu = math.log(distribution["mean"]) - distribution["sigma"] ** 2 / 2 if "mean" in distribution else 0.0
 
     def draw(self, rng: random.Random) -> int:
-        told = self.told
-        if "fixed" in told:
-            return int(told["fixed"])
-        if "size" in told:
-            return int(told["size"][bisect_right(self.below, rng.random() * self.below[-1])])
-        while True:  # the mean lies between the bounds, so this ends soon
-            size = round(math.exp(rng.gauss(self.mu, told["sigma"])))
-            if told["least"] <= size <= told["most"]:
+        distribution = self.distribution
+        if "fixed" in distribution:
+            return int(distribution["fixed"])
+        if "size" in distribution:
+            return int(distribution["size"][bisect_right(self.below, rng.random() * self.below[-1])])
+        while True:  # the mean is between the bounds, so this ends soon
+            size = round(math.exp(rng.gauss(self.mu, distribution["sigma"])))
+            if distribution["least"] <= size <= distribution["most"]:
                 return size
 
 
 class Deck:
-    """Deals operations by their shares: in every round of a thousand cards each comes as often as its share says, in
-    random order. What a round cannot hold of a share is owed to the next."""
+    """A deck that deals operations by their shares.
+
+    In every round of a thousand cards, each operation has its share of the cards, in random order. Fractions of a card
+    are carried over to the next round.
+    """
 
     def __init__(self, shares: Sequence[float], rng: random.Random):
         self.shares, self.rng = [s / sum(shares) for s in shares], rng
         self.owed = [0.0] * len(shares)
-        self.lost = [0] * len(shares)  # cards that waited in vain
-        self.cards: list[int] = []  # the next is the last
+        self.lost = [0] * len(shares)  # cards that waited too long and were dropped
+        self.cards: list[int] = []  # dealt from the end
 
     def fill(self) -> None:
-        """Put another round below the cards that are left."""
+        """Put another round below the remaining cards."""
         fresh: list[int] = []
         for kind, share in enumerate(self.shares):
             self.owed[kind] += share * ROUND
@@ -164,8 +171,10 @@ class Deck:
         self.cards = fresh + self.cards
 
     def deal(self, possible: Callable[[int], bool]) -> int | None:
-        """The next card whose operation is possible; those before it are dealt when they are, up to WAITING of them.
-        None: nothing is possible."""
+        """Return the next card whose operation is possible; None if there is none.
+
+        Up to WAITING cards that were skipped are dealt later.
+        """
         tried: set[int] = set()
         passed = 0
         while passed < 3 * ROUND and len(tried) < len(self.shares):
@@ -187,12 +196,12 @@ class Deck:
 
 
 def objects_at_a_time(point: Point, client: int) -> int:
-    """A client's share of `objects`: as many are there at the start, and never more."""
+    """Return a client's share of `objects`: the number of its objects at the start, and the maximum later."""
     objects, clients = point.fixed["objects"], point.axes["clients"]
     return int(objects // clients + (client < objects % clients))
 
 
 def sizes_at_start(point: Point, client: int) -> list[int]:
-    """Sizes of the objects that are there for a client before it begins: its number 0, 1, …"""
+    """Return the sizes of the objects of a client that exist before it begins: its numbers 0, 1, …"""
     sizes, rng = Sizes(point.fixed["sizes"]), random.Random(derive_seed(point.seed, "start", client))
     return [sizes.draw(rng) for _ in range(objects_at_a_time(point, client))]

@@ -1,9 +1,9 @@
-"""Selection reads of a ROOT file until the deadline, whatever the engine: draws, rows, errors, sums, checks.
+"""Selection reads of a ROOT file until the deadline, for every engine: draws, rows, errors, sums, checks.
 
 Read 0 of a client is its first access: it opens the file, and its row includes the opening's time, requests and bytes.
-A read in flight at the deadline may end within a grace (`allowed_s`), and is then a read like any other (its `end_ns`
-tells). Otherwise it is left out, and `engine["abandoned"]` has its bytes. A failed read is a row of ops with
-its error and no row of reads; its number is not used again.
+A read in flight at the deadline may end within a grace period (`allowed_s`). It then counts like any other read; only
+its `end_ns` shows the difference. Otherwise it is left out, and `engine["abandoned"]` has its bytes. A failed read has
+a row in ops with its error and no row in reads; its number is not used again.
 """
 
 import gc
@@ -25,21 +25,21 @@ from storelab.engines.common.wire import Counts, ProcessWire, Wire
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host.page_cache import PageCache
 
-# A read in flight at the deadline gets 20 % of the duration more, and no less than five seconds: otherwise a short
-# window on a busy machine loses its only read.
+# A read in flight at the deadline gets 20 % of the duration more, and at least five seconds. Otherwise a short window
+# on a busy machine loses its only read.
 GRACE, GRACE_S = 0.2, 5.0
 BACK_OFF_NS = 50_000_000
-KEPT_BY_XROOTD = "kept: the XRootD client has one for the life of the process; the file is opened anew"
+KEPT_BY_XROOTD = "kept: the XRootD client has one for the life of the process; the file is opened again"
 SAMPLE_NS = 200_000_000
 
 
 @dataclass
 class Done:
-    """One selection that was read: its content, its planned requests and bytes asked, and its phases in ns."""
+    """One completed selection: its content, its planned requests and bytes, and its phases in ns."""
 
     branches: int
     baskets: int
-    decoded: int  # entries, over all branches
+    decoded: int  # entries, summed over all branches
     needed_bytes: int
     requests: int
     asked_bytes: int
@@ -52,7 +52,7 @@ class Done:
 
 @dataclass
 class Tally:
-    """Sums over completed reads: baskets, entries, ns of verifying; and the reads whose traffic was not as planned."""
+    """Sums over completed reads, and the number of reads whose traffic differed from the plan."""
 
     baskets: int = 0
     entries: int = 0
@@ -61,46 +61,50 @@ class Tally:
     wrong_bytes: int = 0
 
     def add(self, spent: Counts, done: Done) -> None:
-        """Add a read. spent: its traffic without the opening, which must be as planned: asked and answered in full."""
+        """Add a read. spent: its traffic without the opening; it must equal the plan, with complete answers."""
         self.baskets += done.baskets
         self.entries += done.decoded
         self.verify_ns += done.verify_ns
         self.wrong_requests += spent.requests != done.requests
-        nothing_sent = not spent.requests  # everything came with the header
+        nothing_sent = not spent.requests  # all data came with the header
         wire_ok = spent.wire_bytes is None or spent.wire_bytes > spent.body_bytes or nothing_sent
         self.wrong_bytes += not (spent.asked_bytes == spent.body_bytes == done.asked_bytes and wire_ok)
 
     def checks(self, reads: int, failed: list[str], messages: dict[str, str], late: int, opened: bool) -> list[Check]:
-        """reads: completed; failed: error classes of the others; messages: the first of each class; late: abandoned."""
+        """Return the checks of a client.
+
+        reads: completed reads; failed: error classes of the others; messages: the first one of each class; late:
+        abandoned reads.
+        """
         wrong = {k: failed.count(k) for k in ("ChecksumMismatch", "SideCarMismatch", "EntriesMismatch")}
-        said = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
+        details = {k: f": {messages[k]}" if n else "" for k, n in wrong.items()}
         summary = f"{reads} completed, {len(failed)} failed"
-        summary += f", {late} not done in the grace after the deadline" if late else ""
+        summary += f", {late} not done in the grace period after the deadline" if late else ""
         kind, text = next(iter(messages.items()), ("", ""))
         summary += f"; first error {text if kind in text else f'{kind}: {text}'}" if failed else ""
         compared = "the baskets are those of the side-car" if opened else "not compared: the file was not opened"
         crc32, entries = wrong["ChecksumMismatch"], wrong["EntriesMismatch"]
-        right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{said['ChecksumMismatch']}"
+        right = f"{self.baskets} baskets right, {crc32} reads with a wrong one{details['ChecksumMismatch']}"
         return [
             Check("reads", reads > 0, summary),
-            Check("side-car", not wrong["SideCarMismatch"], said["SideCarMismatch"][2:] or compared),
+            Check("side-car", not wrong["SideCarMismatch"], details["SideCarMismatch"][2:] or compared),
             Check("crc32", not crc32, right),
-            Check("entries decoded", not entries, f"{self.entries} of all branches{said['EntriesMismatch']}"),
+            Check("entries decoded", not entries, f"{self.entries} of all branches{details['EntriesMismatch']}"),
             Check(
                 "requests",
                 not self.wrong_requests,
-                f"{self.wrong_requests} of {reads} reads sent other requests than were planned",
+                f"{self.wrong_requests} of {reads} reads sent requests that differ from the plan",
             ),
             Check(
                 "bytes",
                 not self.wrong_bytes,
-                f"{self.wrong_bytes} of {reads} reads got other than what the plan asks for",
+                f"{self.wrong_bytes} of {reads} reads received bytes that differ from the plan",
             ),
         ]
 
 
 def allowed_s(duration_s: float) -> float:
-    """Seconds from the start after which no read may end."""
+    """Return the seconds after the start at which every read must have ended."""
     return duration_s + max(GRACE * duration_s, GRACE_S)
 
 
@@ -109,7 +113,7 @@ class Late(Exception):
 
 
 class WrongData(Exception):
-    """What arrived is not what was staged; kind: the error class of the record."""
+    """The data that arrived differ from the staged data. kind: the error class of the record."""
 
     def __init__(self, kind: str, message: str):
         self.kind = kind
@@ -117,7 +121,7 @@ class WrongData(Exception):
 
 
 def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, where: str) -> None:
-    """Compare what the file `where` says of its baskets with the side-car; crc: of `staged`. Raises WrongData."""
+    """Compare the baskets of the file `where` with the side-car. crc: CRC-32 of `staged`. Raises WrongData."""
     if found.names != staged.names or not all(
         np.array_equal(getattr(found, k), getattr(staged, k)) for k in baskets.COLUMNS
     ):
@@ -128,16 +132,16 @@ def as_staged(found: baskets.Baskets, staged: baskets.Baskets, crc: np.ndarray, 
 
 
 def not_staged(where: str) -> WrongData:
-    said = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
-    return WrongData("SideCarMismatch", said)
+    message = f"the baskets of {where} are not those of its side-car: the object is not the staged file"
+    return WrongData("SideCarMismatch", message)
 
 
 class SelectionClient(Client):
-    """One client. It draws new entries for each read, from the point's seed, its own number and the read's number."""
+    """A client of selection reads. Its entries depend on the point's seed, its own number and the read's number."""
 
     engine = ""
-    opens = True  # whether there is a file to open
-    reconnects = "new for each read"  # connections, with cold access
+    opens = True  # the client opens a file
+    reconnects = "new for each read"  # connections, for cold access
     libraries: tuple[str, ...] = ()
 
     def __init__(self, job: Job):
@@ -154,45 +158,45 @@ class SelectionClient(Client):
         self.tally = Tally()
         self.wire: Wire | ProcessWire | None = None  # counts the connections, if they can be counted
         self.settings: dict[str, Any] = {}
-        self.latest_ns = 2**63 - 1  # no read may end later
+        self.latest_ns = 2**63 - 1  # end of the grace period
 
     def version(self) -> str:
-        """Versions of the libraries that read."""
+        """Return the versions of the libraries that read."""
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in self.libraries)
 
     @abstractmethod
     def connect(self, root: dict[str, Any]) -> None:
-        """Set up what a read needs; root: entry of the manifest. Not measured. Raises UserError."""
+        """Prepare what a read needs; root: entry of the manifest. Not measured. Raises UserError."""
 
     @abstractmethod
     def fresh(self) -> None:
-        """Close the file and, if the library allows it, the connections. Not measured; sends nothing."""
+        """Close the file and, if the library allows it, the connections. Not measured; nothing is sent."""
 
     @abstractmethod
     def open_file(self) -> None:
-        """Read the header of the file and of the tree. Raises Late, WrongData, or what the engine's libraries raise."""
+        """Read the header of the file and of the tree. Raises Late, WrongData, or the errors of the libraries."""
 
     @abstractmethod
     def selection(self, entries: np.ndarray) -> Done:
-        """Read these entries of `self.branches`. Raises as `open_file()`."""
+        """Read these entries of `self.branches`. Raises the same errors as `open_file()`."""
 
     @abstractmethod
     def counts(self) -> Counts:
-        """Running totals of all network traffic."""
+        """Return running totals of all network traffic."""
 
     def connections(self) -> tuple[int, int, int]:
-        """(open now, most at a time, opened so far); zeros where nothing is known."""
+        """Return (open now, maximum open, opened so far); zeros if unknown."""
         return (self.wire.open, self.wire.most_open, self.wire.opened) if self.wire else (0, 0, 0)
 
     def settle(self, timeout_s: float) -> None:
-        """After an error: let requests in flight end within `timeout_s` seconds, or cancel them."""
+        """Let requests in flight after an error end within `timeout_s` seconds, or cancel them."""
 
     def facts(self) -> dict[str, Any]:
-        """Further entries for `engine` in the record."""
+        """Return further entries for `engine` in the record."""
         return {}
 
     def prepare(self) -> None:
-        """Selection, side-car, connections. Raises UserError: no manifest, no ROOT file in it, no credentials."""
+        """Prepare selection, side-car and connections. Raises UserError: no manifest, ROOT file or credentials."""
         job, axes = self.job, self.job.point.axes
         if job.manifest is None:
             raise UserError(
@@ -203,7 +207,7 @@ class SelectionClient(Client):
             raise UserError(str(job.manifest), "describes no ROOT file", "stage the data set again")
         self.side_car = baskets.read(job.manifest.parent / root["sidecar"])
         objects = manifest["objects"]
-        mine = job.client % len(objects["key"])  # of several copies, each client keeps to one
+        mine = job.client % len(objects["key"])  # each client always reads the same copy
         self.root, self.staged = root, baskets.Baskets.from_table(self.side_car)
         self.crc = self.side_car["crc32"].to_numpy()
         self.bucket = job.buckets[objects["bucket"][mine]]
@@ -251,29 +255,29 @@ class SelectionClient(Client):
             number += 1
 
     def finished(self, number: int) -> bool:
-        """Whether there is no read of this number any more, and the run ends early."""
+        """Return True if the run ends before this read, because there is nothing left to read."""
         return False
 
     def _cool(self, number: int) -> None:
-        """Cold access: nothing is left of the read before, in the client and, if possible, in the page cache."""
+        """Remove the previous read from the client and, if possible, from the page cache (cold access)."""
         if number:
             self.fresh()
             self.is_open = False
         self.pages.drop()
 
     def hurry(self) -> None:
-        """Raises Late when the grace is over."""
+        """Raise Late when the grace period is over."""
         if clock.now_ns() > self.latest_ns:
             raise Late
 
     def draw(self, number: int) -> np.ndarray:
-        """The entries of a read, ascending, shape (k,): the same for the same point, client and number."""
+        """Return the entries of a read, ascending, shape (k,): the same for the same point, client and number."""
         point = self.job.point
         fraction = point.axes.get("entry_fraction", 100.0)
         return baskets.select_entries(self.entries, fraction, derive_seed(point.seed, self.job.client, number))
 
     def _read(self, number: int) -> dict[str, Any]:
-        """One read; its row of `records.READS`. Raises Late, WrongData, or what the engine's libraries raise."""
+        """Read once; return the row of `records.READS`. Raises Late, WrongData, or the errors of the libraries."""
         entries = self.draw(number)
         begin_ns, opens = clock.now_ns(), not self.is_open
         opening = self._open() if opens else Counts()
@@ -302,10 +306,10 @@ class SelectionClient(Client):
         }
 
     def _open(self) -> Counts:
-        """Open the file; returns its traffic."""
+        """Open the file and return its traffic."""
         before, begin_ns = self.counts(), clock.now_ns()
         self.open_file()
-        # Else Python's garbage collector walks all branches repeatedly: pauses of 0.2 s that look like the store's.
+        # Without this, the garbage collector walks all branches repeatedly: pauses of 0.2 s that look like the store's.
         gc.freeze()
         opening = self.counts() - before
         self.opening = self.opening or {**asdict(opening), "ns": clock.now_ns() - begin_ns}
@@ -313,7 +317,7 @@ class SelectionClient(Client):
         return opening
 
     def _spent(self) -> Counts:
-        """The rise of the counters since the last call: each byte belongs to exactly one read."""
+        """Return the increase of the counters since the last call: each byte belongs to exactly one read."""
         now = self.counts()
         spent, self.last = now - self.last, now
         return spent
@@ -334,7 +338,7 @@ class SelectionClient(Client):
         self.ops.append(row)
 
     def result(self) -> Result:
-        """Columns of ops (completed reads and failed ones, by their end) and of reads, facts of the engine, checks."""
+        """Return columns of ops (completed and failed reads, by their end) and of reads, engine facts, checks."""
         shared = ("wire_bytes", "requests", "start_ns", "end_ns")
         good = [
             {"bytes": r["needed_bytes"], **{k: r[k] for k in shared}, "status": 200, "error": None} for r in self.reads

@@ -1,4 +1,4 @@
-"""What the engines of put, get, get_range and delete share. May import: what `engines` may, but no engine."""
+"""The common part of the engines of put, get, get_range and delete. May import: what `engines` may, but no engine."""
 
 import random
 import shutil
@@ -17,7 +17,7 @@ from storelab.engines.common.objects import Staged, put_key
 from storelab.engines.contract import Check, Client, Job, Result
 from storelab.host import processes
 
-SAMPLE_NS = 200_000_000  # between two looks at the open connections
+SAMPLE_NS = 200_000_000  # between two samples of the open connections
 
 
 class TransferClient(Client):
@@ -26,8 +26,8 @@ class TransferClient(Client):
     engine = ""
     op = ""
     process: subprocess.Popen | None = None  # of an engine that runs a program
-    compared: int | None = None  # answers that were compared with the data set, where some were
-    differing = 0  # of them those that differed, where they count as failed operations
+    compared: int | None = None  # answers that were compared with the data set, if any were
+    differing = 0  # answers among them that differed, if they count as failed operations
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -41,22 +41,22 @@ class TransferClient(Client):
         job.scratch.mkdir(parents=True, exist_ok=True)
 
     def kept(self, workers: int) -> tuple[int, int] | None:
-        """What uploads of so many workers come to (see `Guard`), where they write over a bounded set of keys."""
+        """Return the maximum size of the uploads of `workers` workers (see `Guard`) if the set of keys is bounded."""
         keys = self.job.point.axes.get("keys_per_worker")
         return (workers * keys * self.size, self.size) if keys else None
 
     def rng(self, *more: Any) -> random.Random:
-        """The same numbers for the same point and client; more: tells several generators of a client apart."""
+        """Return a generator that depends on point and client only. more: distinguishes several of a client."""
         return random.Random(derive_seed(self.job.point.seed, self.job.client, *more))
 
     def upload(self, n: int) -> Staged:
-        """The client's `n`-th upload: a new key; its accounts' buckets and the bodies take turns."""
+        """Return the client's `n`-th upload: a new key; its accounts' buckets and the bodies take turns."""
         number = self.own[(self.job.client + n) % len(self.own)]
         key = put_key(self.job.attempt, self.job.client, n)
         return Staged(number, self.job.buckets[number], key, n % payload.BODIES)
 
     def body_files(self, seed: int | None = None) -> list[Path]:
-        """Files of the bodies on tmpfs. seed: of the data set that is read; default: that of what is uploaded."""
+        """Return the files of the bodies on tmpfs. seed: that of the data set to read; default: that of uploads."""
         seed = self.job.point.fixed["data_seed"] if seed is None else seed
         return payload.body_files(self.job.scratch.parent, seed, self.size)
 
@@ -70,7 +70,10 @@ class TransferClient(Client):
         checks: Sequence[Check],
         **facts: Any,
     ) -> Result:
-        """good: operations without an error; requests: HTTP requests by operation; facts: more entries of `engine`."""
+        """Return the result of the client.
+
+        good: operations without an error; requests: HTTP requests by operation; facts: further entries of `engine`.
+        """
         self.messages = {kind: named(kind, text) for kind, text in self.messages.items()}
         if (n := self.compared) is not None:
             came = good + self.differing
@@ -94,15 +97,15 @@ class TransferClient(Client):
         return Result(ops, engine=engine, checks=[moved, *checks], connections={"max": most, "samples": self.samples})
 
     def _why_nothing(self) -> str:
-        """Why no operation was good: the first error and the endpoint; never nothing."""
+        """Return why no operation was successful: the first error and the endpoint; never an empty string."""
         url = self.job.endpoint.url
         if not self.messages:
             return (
                 f"no operation ended before the deadline at {url}; check that it answers, or give a longer `duration`"
             )
         kind, words = next(iter(self.messages.items()))
-        nobody = f"nobody answers at {url}: " if kind in NOBODY else f"at {url}: "
-        return nobody + (words or kind)
+        where = f"no answer from {url}: " if kind in NOBODY else f"at {url}: "
+        return where + (words or kind)
 
     def close(self) -> None:
         if self.process is not None:
@@ -111,7 +114,7 @@ class TransferClient(Client):
 
 
 def orders(objects: Sequence[Any], rng: random.Random, once: bool = False) -> Iterator[Any]:
-    """All objects in a random order, then in another one, without end; `once`: as they come, each once."""
+    """Yield all objects in a random order, then in another one, without end; `once`: in the given order, each once."""
     if once:
         yield from objects
         return

@@ -1,8 +1,9 @@
 """Bytes on the wire, from the kernel's count of each TCP connection. Standard library; urllib3 in a function.
 
-`Wire` makes the sockets for libraries that allow it, and reads each once more when it closes: exact. `HttpWire` does so
-for urllib3, with or without TLS. `ProcessWire` looks at all connections of this process to an endpoint, for libraries
-that make their own. Its count is exact while these stay open between two looks; it reports the ones that it lost.
+`Wire` creates the sockets for libraries that allow it, and reads each counter again when the socket closes: exact.
+`HttpWire` does this for urllib3, with or without TLS. `ProcessWire` looks at all connections of this process to an
+endpoint, for libraries that create their own sockets. Its count is exact if a connection is still open at the next
+look. It reports the number of connections that it lost.
 """
 
 import contextlib
@@ -19,14 +20,14 @@ from storelab.stores.protocols.endpoint import Endpoint
 
 PORTS = {"http": 80, "https": 443, "root": 1094, "roots": 1094}
 _RECEIVED = 128  # offset of tcpi_bytes_received in Linux's struct tcp_info
-_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN stands in the count as one byte
+_FIN_SEEN = {6, 8, 9, 11}  # TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN is counted as one byte
 
 
 def received(sock: socket.socket) -> int | None:
-    """Bytes that the kernel received on this TCP connection, TLS and HTTP headers included; None if unknown."""
+    """Return the bytes that the kernel received on this TCP connection, with TLS and HTTP headers; None if unknown."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    except (AttributeError, OSError):  # no Linux
+    except (AttributeError, OSError):  # not Linux
         return None
     if len(info) < _RECEIVED + 8:
         return None
@@ -34,7 +35,7 @@ def received(sock: socket.socket) -> int | None:
 
 
 class Wire:
-    """All sockets that one engine opened: bytes received so far, by closed ones too, and how many are open."""
+    """All sockets of one engine: bytes received so far, also by closed ones, and the number of open ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,7 +44,7 @@ class Wire:
         self.opened = self.most_open = self.lost = 0  # lost: connections whose last bytes are unknown
 
     def factory(self, address: Any) -> socket.socket:
-        """The `socket_factory` of aiohttp's connector. address: (family, type, protocol, …) as from `getaddrinfo`."""
+        """Return a socket, as the `socket_factory` of aiohttp's connector. address: as from `getaddrinfo`."""
         sock = _Socket(*address[:3])
         sock.setblocking(False)
         sock.wire = self
@@ -51,7 +52,7 @@ class Wire:
         return sock
 
     def adopt(self, sock: socket.socket) -> None:
-        """Count this socket from now on; call `retire` before it closes."""
+        """Count this socket from now on; `retire` must be called before it closes."""
         with self._lock:
             self._open.add(sock)
             self.opened += 1
@@ -78,7 +79,7 @@ def _add(a: int | None, b: int | None) -> int | None:
 
 
 class _Socket(socket.socket):
-    """A socket that tells its count before it closes."""
+    """A socket that reports its count before it closes."""
 
     wire: Wire | None = None
 
@@ -90,7 +91,7 @@ class _Socket(socket.socket):
 
 @dataclass(frozen=True)
 class Counts:
-    """Running totals, or their difference. wire_bytes: None if the kernel does not tell."""
+    """Running totals, or their difference. wire_bytes: None if the kernel does not report them."""
 
     requests: int = 0
     asked_bytes: int = 0  # by the Range headers sent
@@ -105,20 +106,20 @@ class Counts:
 
 
 class ProcessWire:
-    """Connections of this process to a port since this was made: bytes received, most open, opened, lost unseen."""
+    """Connections of this process to a port since this object was made: bytes, maximum open, opened, lost unseen."""
 
     def __init__(self, port: int):
         self.port = port
         self._seen: dict[int, int | None] = dict(self._look())  # by inode of the socket: bytes at the last look
-        self._before = set(self._seen)  # older connections: their end is no loss
+        self._before = set(self._seen)  # older connections, whose end does not count as lost
         self.open = self.most_open = len(self._seen)
         self.opened = self.lost = 0
         before = reduce(_add, self._seen.values(), 0)
-        self._gone = None if before is None else -before  # bytes of connections that ended, without those of before
+        self._gone = None if before is None else -before  # bytes of ended connections, minus those received before
 
     @property
     def bytes(self) -> int | None:
-        """Looks at all connections; None if the kernel does not tell."""
+        """Look at all connections and return their bytes; None if the kernel does not report them."""
         now = dict(self._look())
         for inode in self._seen.keys() - now.keys():
             self._gone = _add(self._gone, self._seen.pop(inode))
@@ -133,11 +134,11 @@ class ProcessWire:
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
             try:
                 copy = os.dup(int(name))
-            except OSError:  # gone meanwhile
+            except OSError:  # closed meanwhile
                 continue
             try:
                 sock = socket.socket(fileno=copy)
-            except OSError:  # no socket
+            except OSError:  # not a socket
                 os.close(copy)
                 continue
             with sock, contextlib.suppress(OSError):
@@ -150,13 +151,13 @@ class ProcessWire:
 
 
 def port_wire(endpoint: Endpoint) -> ProcessWire | None:
-    """All connections to the endpoint's port; None without a wire, or if servers elsewhere send the bytes (WebHDFS)."""
+    """Return the counter for the endpoint's port; None without a wire, or if other servers send the bytes (WebHDFS)."""
     parts = urlsplit(endpoint.url)
     return ProcessWire(parts.port or PORTS[parts.scheme]) if endpoint.protocol in ("s3", "http", "root") else None
 
 
-class _Told:
-    """Added to urllib3's connections: `wire` knows each socket while it is open."""
+class _Counted:
+    """A mixin for urllib3's connections: `wire` counts each socket while it is open."""
 
     wire: Wire
     sock: Any
@@ -166,7 +167,7 @@ class _Told:
         self.wire.adopt(self.sock)
 
     def getresponse(self) -> Any:
-        """If the end of the connection ends the answer, urllib3 closes it before the body: these bytes are unknown."""
+        """Return the answer; count the connection as lost if urllib3 closes it before the body is read."""
         answer = super().getresponse()  # type: ignore[misc]
         self.wire.lost += self.sock is None
         return answer
@@ -178,15 +179,15 @@ class _Told:
 
 
 class HttpWire(Wire):
-    """The sockets of the pools that it makes."""
+    """A counter of the sockets of urllib3's pools that it makes."""
 
     def pools(self) -> dict[str, Any]:
-        """For `PoolManager.pool_classes_by_scheme`."""
+        """Return the value for `PoolManager.pool_classes_by_scheme`."""
         from urllib3.connection import HTTPConnection, HTTPSConnection
         from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-        plain = type("Plain", (_Told, HTTPConnection), {"wire": self})
-        secure = type("Secure", (_Told, HTTPSConnection), {"wire": self})
+        plain = type("Plain", (_Counted, HTTPConnection), {"wire": self})
+        secure = type("Secure", (_Counted, HTTPSConnection), {"wire": self})
         return {
             "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
             "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),

@@ -1,11 +1,11 @@
 """Engine `obstore`, common part: S3 by the Rust library object_store, in process, from memory, each operation timed.
 
-A client is one or more processes (as many as its share of the cores, each with at least 4 workers), each a `Loop` of
-threads. Threads with blocking calls take half of the CPU that asyncio takes for the same small requests; obstore
-releases the interpreter's lock while it waits. The interpreter may abort at its exit after large objects, so results go
-to a file first, and the process leaves by `os._exit`. Retries are off. A PUT is one request unless the axis `part_size`
-asks for parts. Payloads are not signed (`UNSIGNED-PAYLOAD`), so the client hashes no content. There are as many
-connections as operations in flight; the library has no limit.
+A client has one or more processes: one for each core of its share, with at least 4 workers each. Each process runs a
+`Loop` of threads. Threads with blocking calls need half of the CPU that asyncio needs for the same small requests;
+obstore releases the interpreter's lock while it waits. The interpreter may abort at its exit after large objects.
+Therefore results are written to a file first, and the process ends by `os._exit`. Retries are off. A PUT is one request
+unless the axis `part_size` asks for parts. Payloads are not signed (`UNSIGNED-PAYLOAD`), so the client hashes no
+content. There is one connection per operation in flight; the library has no limit.
 """
 
 import contextlib
@@ -42,15 +42,15 @@ from storelab.stores.protocols.endpoint import Bucket
 
 KEPT, KEPT_BYTES, EVERY = 16, 200_000_000, 64  # answers kept for the content check: a worker's first and every 64th
 COLUMNS = ("worker", "object", "count", "bytes", "requests", "start_ns", "first_byte_ns", "end_ns", "intended_ns")
-FAILED = ("status", "error")  # HTTP status; 0, or 1 + the place of the error's class in `messages`
-FEWEST_WORKERS = 4  # of one process: a thread costs less than a process
-GRACE_S = 30.0  # after the drain, for writing results
+FAILED = ("status", "error")  # HTTP status; 0, or 1 + the index of the error class in `messages`
+FEWEST_WORKERS = 4  # per process: a thread costs less than a process
+GRACE_S = 30.0  # time after the drain for writing results
 READ_TIMEOUT = "30s"
-ANY_CHUNK = 1  # bytes are thrown away on arrival: larger chunks would be assembled first
+ANY_CHUNK = 1  # bytes are discarded on arrival; larger chunks would be assembled first
 
 
 class Task(NamedTuple):
-    """One operation to do. key: index in the client's list of object names, or -1; bucket: its index."""
+    """One operation to do. key: index in the client's list of object names, or -1; bucket: index of the bucket."""
 
     key: int
     bucket: int
@@ -59,10 +59,10 @@ class Task(NamedTuple):
     begin: int = 0
     end: int = 0
     paths: tuple[str, ...] = ()
-    count: int = 1  # objects, also where it fails
+    count: int = 1  # number of objects, also of a failed operation
     note: tuple[int, int, int] = (0, 0, 0)  # for the ledger: number of the key, generation, kind of write
-    slot: Any = None  # what learns that the operation was acknowledged
-    given: Any = None  # of a mix: what its population knows
+    slot: Any = None  # object to notify when the operation is acknowledged
+    given: Any = None  # for a mix: what its population knows about the object
 
 
 class Outcome(NamedTuple):
@@ -79,7 +79,7 @@ Operation = Callable[[Task, bool], Outcome]
 
 @dataclass
 class Loop:
-    """One process's share of a client: worker numbers, an operation, endless or finite tasks for each worker."""
+    """One process's share of a client: worker numbers, an operation, and endless or finite tasks for each worker."""
 
     operation: Operation
     tasks: Callable[[int], Iterator[Task]]  # by worker
@@ -88,13 +88,13 @@ class Loop:
     requests: int  # HTTP requests of one operation
     guard: Guard
     book: ledger.Book | None = None  # the ledger
-    told: Path | None = None  # where it tells what is done so far
+    told: Path | None = None  # progress file of this process
     messages: dict[str, str] = field(default_factory=dict)
     stop: LimitExceeded | None = None
     closed: bool = False
 
     def run(self, start_ns: int, deadline_ns: int, arrivals: Closed | Open) -> None:
-        """Work until the deadline, then drain: operations in flight after that hung. Raises LimitExceeded."""
+        """Work until the deadline, then drain; operations still in flight after that hung. Raises LimitExceeded."""
         self.lock, self.locks = threading.Lock(), [threading.Lock() for _ in self.workers]
         self.parts = [{name: array("q") for name in COLUMNS + FAILED} for _ in self.workers]
         most = max(1, min(KEPT, KEPT_BYTES // max(self.size, 1)))
@@ -107,12 +107,12 @@ class Loop:
         for t in threads:
             t.start()
         if self.told:
-            threading.Thread(target=self._tell, args=(Teller(self.told),), daemon=True).start()
+            threading.Thread(target=self._write_progress, args=(Teller(self.told),), daemon=True).start()
         last_ns = deadline_ns + int(drain_s(deadline_ns - start_ns) * 1e9)
         for t in threads:
             t.join(max(0.0, (last_ns - clock.now_ns()) / 1e9))
         self.closed = True
-        for lock in self.locks:  # operations that end later are no longer recorded
+        for lock in self.locks:  # operations that end later are not recorded
             lock.acquire()
         if self.stop:
             raise self.stop
@@ -144,7 +144,7 @@ class Loop:
             except LimitExceeded as limit:
                 self.stop = limit
                 return
-            except Exception as caught:  # noqa: BLE001 - whatever the library raises is a failed operation
+            except Exception as caught:  # noqa: BLE001 - any error of the library is a failed operation
                 kind, status = classify(caught)
                 self.messages.setdefault(kind, said(caught))
                 error, done = list(self.messages).index(kind) + 1, Outcome(task.count, 0, 0)
@@ -164,8 +164,8 @@ class Loop:
             if self.guard.active:
                 self._watch(ended, done.size, error > 0)
 
-    def _tell(self, teller: Teller) -> None:
-        """What all workers have done so far, read beside them: no operation waits for it."""
+    def _write_progress(self, teller: Teller) -> None:
+        """Write the totals of all workers periodically, in a separate thread: no operation waits for it."""
         seen, operations, errors, moved = [0] * len(self.parts), 0, 0, 0
         while not self.closed:
             for i, part in enumerate(self.parts):
@@ -191,7 +191,7 @@ class Loop:
                 self.stop = limit.because(self.messages.values())
 
     def save(self, path: Path) -> None:
-        """Write columns of all threads, shape (operations,) each, as one .npz file."""
+        """Write the columns of all threads, shape (operations,) each, as one .npz file."""
         import numpy as np
 
         names = COLUMNS + FAILED
@@ -199,13 +199,13 @@ class Loop:
 
 
 class ObstoreClient(TransferClient):
-    """Forks its processes in `prepare`, releases them at the start, gathers their columns."""
+    """A client that forks its processes in `prepare`, releases them at the start and collects their columns."""
 
     engine = "obstore"
-    multi_delete = False  # by requests of several keys
-    store_per_bucket = False  # requests to a bucket itself need one
-    ledger: Path | None = None  # where what is written is noted
-    performs: tuple[str, ...] = ()  # operations, where they are several
+    multi_delete = False  # delete by requests with several keys
+    store_per_bucket = False  # needed for requests to a bucket itself
+    ledger: Path | None = None  # file in which writes are noted
+    performs: tuple[str, ...] = ()  # operations, if the client does several
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -224,41 +224,41 @@ class ObstoreClient(TransferClient):
         fork = multiprocessing.get_context("fork")
         self.times = fork.SimpleQueue()  # start and deadline, once for each process
         for i in range(self.processes):
-            here, there = fork.Pipe(duplex=False)  # a pipe: duplex ones are sockets, which `samples` would count
+            here, there = fork.Pipe(duplex=False)  # duplex pipes are sockets, which `samples` would count
             child = fork.Process(target=self._child, args=(i, there))
             child.start()
             there.close()
             self.children.append((child, here))
         for _, pipe in self.children:
-            self._heard(pipe, GRACE_S)
+            self._receive(pipe, GRACE_S)
 
     @staticmethod
-    def _heard(pipe: Connection, wait_s: float) -> Any:
-        """What a process says next. Raises what it failed with, or MeasurementFailed if it says nothing."""
+    def _receive(pipe: Connection, wait_s: float) -> Any:
+        """Return the next message of a process. Raises its error, or MeasurementFailed if it sends none."""
         try:
-            said = pipe.recv() if pipe.poll(wait_s) else MeasurementFailed("is silent")
+            message = pipe.recv() if pipe.poll(wait_s) else MeasurementFailed("is silent")
         except EOFError:
-            said = MeasurementFailed("ended")
-        if isinstance(said, MeasurementFailed):
-            raise MeasurementFailed(f"a process of the engine obstore failed: {said}")
-        if isinstance(said, LimitExceeded):
-            raise said
-        return said
+            message = MeasurementFailed("ended")
+        if isinstance(message, MeasurementFailed):
+            raise MeasurementFailed(f"a process of the engine obstore failed: {message}")
+        if isinstance(message, LimitExceeded):
+            raise message
+        return message
 
     @abstractmethod
     def prepare_tasks(self) -> None:
-        """Read the manifest, or the bodies to upload; before the processes are forked."""
+        """Read the manifest, or the bodies to upload, before the processes are forked."""
 
     @abstractmethod
     def tasks(self, worker: int) -> Iterator[Task]:
-        """Tasks of one worker (0 … workers - 1), endless or finite."""
+        """Return the tasks of one worker (0 … workers - 1), endless or finite."""
 
     @abstractmethod
     def do(self, task: Task, keep: bool) -> Outcome:
-        """The operation, blocking; keep: return the content too. Raises WrongAnswer."""
+        """Perform the operation and block until it ends. keep: return the content too. Raises WrongAnswer."""
 
     def download(self, task: Task, keep: bool, part: tuple[int, int] | None = None) -> tuple[int, list[bytes], int]:
-        """(when the head of the answer came (ns), chunks if kept, bytes) of one request; part: (begin, end)."""
+        """Send one request; return (arrival of the answer's head in ns, chunks if kept, bytes). part: (begin, end)."""
         options = None if part is None else {"range": part}
         answer = self.obstore.get(self.stores[task.bucket], task.path, options=options)  # returns after the head
         first, size, chunks = clock.now_ns(), 0, []
@@ -270,29 +270,31 @@ class ObstoreClient(TransferClient):
 
     @abstractmethod
     def names(self, keys: Any) -> list[str | None]:
-        """Object names of operations, from their `Task.key`, shape (n,)."""
+        """Return the object names of operations from their `Task.key`, shape (n,)."""
 
     def operations(self, keys: Any) -> Any:
-        """The operation of all tasks, or an array with that of each, from their `Task.key`."""
+        """Return the operation of all tasks, or an array with the operation of each, from their `Task.key`."""
         return self.op
 
     @abstractmethod
     def requests(self) -> int:
-        """HTTP requests of one operation."""
+        """Return the number of HTTP requests of one operation."""
 
     def more(self) -> dict[str, Any]:
-        """What a process tells besides, at its end."""
+        """Return additional facts that a process reports at its end."""
         return {}
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """(answers with the right content, description) of the kept ones; runs in the process that kept them."""
+        """Return (correct answers, description) of the kept answers; runs in the process that kept them."""
         return 0, ""
 
     def open(self) -> None:
-        """In an engine process: make the store of each account, or one per bucket; open a first connection of each
-        account, which is not measured."""
+        """Make the store of each account, or one per bucket, and open a first connection of each account.
+
+        Runs in an engine process. The first connections are not measured.
+        """
         buckets = self.job.buckets
-        waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: of an operation; READ_TIMEOUT ends a silent one
+        waits = {"read_timeout": READ_TIMEOUT, "timeout": "24h"}  # 24h: whole operation; READ_TIMEOUT ends a silent one
         options = {"unsigned_payload": True, "disable_bulk_delete": not self.multi_delete}
         if self.multi_delete or self.store_per_bucket or self.endpoint.addressing == "virtual":
             self.stores = [s3_clients.store(self.endpoint, b.name, waits, self._further(b), **options) for b in buckets]
@@ -307,11 +309,11 @@ class ObstoreClient(TransferClient):
                 self.obstore.head(self.stores[own], f"{self.paths[own]}{buckets[own].prefix}storelab-hello")
 
     def _further(self, bucket: Bucket) -> int | None:
-        """The account of a bucket that this client reaches with the keys of a further account; else None."""
+        """Return the account of a bucket that this client reaches with the keys of a further account; else None."""
         return bucket.account if bucket.account in self.job.accounts[1:] else None
 
     def _child(self, index: int, pipe: Connection) -> None:
-        """A whole engine process: it tells the client `ready`, then its facts, or what it failed with."""
+        """Run a whole engine process: it sends `ready`, then its facts or its error."""
         processes.die_with_parent()()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
@@ -320,10 +322,10 @@ class ObstoreClient(TransferClient):
             pipe.send(limit)
         except MemoryError:
             pipe.send(MeasurementFailed(str(of_memory())))
-        except BaseException as error:  # noqa: BLE001 - the client reports it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the client reports any error
             pipe.send(MeasurementFailed(f"{type(error).__name__}: {error}"[:500]))
         finally:
-            os._exit(0)  # skips the interpreter's shutdown: see above
+            os._exit(0)  # skips the interpreter's shutdown (see the module's docstring)
 
     def _work(self, index: int, pipe: Connection) -> dict[str, Any]:
         self.open()
@@ -331,8 +333,8 @@ class ObstoreClient(TransferClient):
         workers = list(range(index, self.workers, self.processes))
         guard = Guard(self.job.limits, stride, self.kept(len(workers)))
         book = ledger.Book(self.ledger) if self.ledger else None
-        told = self.job.told and self.job.told.with_name(f"{self.job.told.name}.{index}")
-        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book, told)
+        progress = self.job.told and self.job.told.with_name(f"{self.job.told.name}.{index}")
+        loop = Loop(self.do, self.tasks, workers, self.size, self.requests(), guard, book, progress)
         pipe.send("ready")
         start_ns, deadline_ns = self.times.get()
         arrivals: Closed | Open = Closed(deadline_ns)
@@ -356,13 +358,13 @@ class ObstoreClient(TransferClient):
         for _ in self.children:
             self.times.put((start_ns, deadline_ns))
         last = deadline_ns + int((drain_s(deadline_ns - start_ns) + GRACE_S) * 1e9)
-        # A process that `is_alive` has seen end is waited for: its CPU time counts as this client's.
+        # `is_alive` reaps a process that has ended, so its CPU time counts as this client's.
         while (alive := [c for c, _ in self.children if c.is_alive()]) and (now := clock.now_ns()) < last:
             if next_sample <= now < deadline_ns:
                 self.samples.append((now, sum(proc.sockets(child.pid) or 0 for child in alive)))
                 next_sample = now + SAMPLE_NS
             time.sleep(0.02)
-        self.facts = [self._heard(pipe, 0) for _, pipe in self.children]
+        self.facts = [self._receive(pipe, 0) for _, pipe in self.children]
 
     def result(self) -> Result:
         import numpy as np
@@ -398,7 +400,7 @@ class ObstoreClient(TransferClient):
         )
 
     def _columns(self, columns: dict[str, Any], errors: Any, statuses: Any) -> dict[str, Any]:
-        """Columns of `records.OPS`; as bins if there are too many operations for single rows."""
+        """Return columns of `records.OPS`, as bins if there are too many operations for single rows."""
         import numpy as np
 
         n = len(errors)

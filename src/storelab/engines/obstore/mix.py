@@ -1,7 +1,7 @@
 """Mixed operations by the engine `obstore`: one process of threads, which share the client's objects.
 
-`Population` knows who may read, write and delete which object, and what a listing must hold. The program loadgen does
-the same (`loadgen/load/population.go`).
+`Population` decides which object an operation may read, write or delete, and which keys a listing must have. The
+program loadgen does the same (`loadgen/load/population.go`).
 """
 
 import random
@@ -23,13 +23,16 @@ from storelab.readplan.transports import WrongAnswer
 
 MOST_DOUBTED = 1_000_000
 OPS = ("GET", "PUT", "HEAD", "LIST", "DELETE")
-WAIT_S = 0.001  # where nothing of the mix is possible
+WAIT_S = 0.001  # pause if no operation of the mix is possible
 
 
 @dataclass
 class Object:
-    """number: of the upload whose name it has; since: stamp of when it became what it is; at: place among those that
-    are ready, -1 while it is written or deleted, or not there."""
+    """An object of the client.
+
+    number: the upload whose name it has; since: stamp of its last change; at: index in `ready`, -1 while it is written
+    or deleted, or if it does not exist.
+    """
 
     number: int = 0
     size: int = 0
@@ -41,7 +44,10 @@ class Object:
 
 @dataclass
 class Given:
-    """One operation with its object. slot: -1 where it has none. Of a listing: where, behind which key, since when."""
+    """One operation with its object.
+
+    slot: -1 without an object. For a listing: the folder's index, the key to start after, and the stamp of its begin.
+    """
 
     op: str
     number: int = -1
@@ -55,8 +61,12 @@ class Given:
 
 
 class Population:
-    """weights: by operation; start: sizes of the objects that are there; most: at a time; place: of a number, the index
-    of where it lies; key: its whole name there; folder: what these begin with, by place."""
+    """The objects of one client during a mix. Thread-safe.
+
+    weights: by operation; start: sizes of the objects that exist at the start; most: maximum number of objects; place:
+    maps a number to the index of its bucket; key: maps a number to its whole name; folder: prefix of the names by
+    place.
+    """
 
     def __init__(
         self,
@@ -76,7 +86,7 @@ class Population:
         self.slots = [Object() for _ in range(most)]
         self.ready: list[int] = []
         self.where: dict[int, int] = {}
-        self.left: list[int] = []  # numbers that failed operations left: they may be there
+        self.left: list[int] = []  # numbers of failed operations, whose objects may exist
         self.doubted: set[int] = set()
         self.next = self.first = len(start)
         self.stamp = self.listing = self.turn = self.overwritten = self.pages = self.keys = 0
@@ -98,14 +108,14 @@ class Population:
         self.slots[slot].at = -1
 
     def _idle(self) -> int:
-        """A slot that nobody reads; -1: none."""
+        """Return a slot without readers; -1 if there is none."""
         for _ in range(min(16, len(self.ready))):
             if not self.slots[slot := self.rng.choice(self.ready)].readers:
                 return slot
         return next((slot for slot in self.ready if not self.slots[slot].readers), -1)
 
     def give(self) -> Given | None:
-        """The next operation; None: none is possible now."""
+        """Return the next operation; None if none is possible now."""
         with self.lock:
             found: list[Given] = []
 
@@ -137,10 +147,10 @@ class Population:
         return Given(op, o.number, slot, o.version, o.size, self.place(o.number))
 
     def _give_put(self) -> Given | None:
-        """A new name where there is room, else an object that is overwritten."""
+        """Return an upload to a new name if there is room, else one that overwrites an object."""
         if self.empty:
             slot = self.empty.pop()
-            if over := len(self.left) >= len(self.slots):  # so that no more than twice as many are ever there
+            if over := len(self.left) >= len(self.slots):  # so that at most twice as many objects ever exist
                 number = self.left.pop(0)
             else:
                 number, self.next = self.next, self.next + 1
@@ -165,7 +175,7 @@ class Population:
         return Given("LIST", place=place, after=after, since=self.stamp, mark=len(self.deleted))
 
     def done(self, given: Given, failed: bool) -> None:
-        """Take over what became of an operation."""
+        """Apply the result of an operation."""
         with self.lock:
             self.stamp += 1
             if given.op in ("GET", "HEAD"):
@@ -193,19 +203,21 @@ class Population:
             self.empty.append(given.slot)
 
     def holds(self, given: Given, page: Iterable[tuple[str, int]], more: bool) -> None:
-        """Hold a page against what is there: all keys of the folder behind `given.after`, or the first of them if there
-        are more. Raises WrongListing."""
+        """Compare a page with the known objects. Raises WrongListing.
+
+        It must have all keys of the folder after `given.after`, or the first of them if there are more.
+        """
         with self.lock:
             last, seen = given.after, set()
             for key, size in page:
                 self.keys += 1
                 n = self._number(given, key)
                 if n is None or key <= given.after:
-                    raise WrongListing("KeyForeign", f"{key[:200]!r} was never put there")
+                    raise WrongListing("KeyForeign", f"{key[:200]!r} was never uploaded")
                 if key == last:
-                    raise WrongListing("KeyDoubled", f"{key!r} came twice")
+                    raise WrongListing("KeyDoubled", f"{key!r} was listed twice")
                 if key < last:
-                    raise WrongListing("KeyOrder", f"{key!r} came after a later key")
+                    raise WrongListing("KeyOrder", f"{key!r} was listed after a later key")
                 last = key
                 seen.add(n)
                 self._as_known(given, n, key, size)
@@ -215,7 +227,7 @@ class Population:
                 if o.number in seen or not self._untouched(o, given) or self.place(o.number) != given.place:
                     continue
                 if (key := self.key(o.number)) > given.after and (not more or key < last) and self.next < 10**8:
-                    raise WrongListing("KeyMissing", f"{key!r} did not come")
+                    raise WrongListing("KeyMissing", f"{key!r} was not listed")
 
     def _as_known(self, given: Given, n: int, key: str, size: int) -> None:
         slot = self.where.get(n)
@@ -227,11 +239,11 @@ class Population:
             raise WrongListing("KeyDeleted", f"{key!r} was deleted before the listing began")
 
     def _untouched(self, o: Object, given: Given) -> bool:
-        """Whether the object is what it was before the listing began."""
+        """Return True if the object has not changed since the listing began."""
         return o.at >= 0 and o.since < given.since
 
     def _number(self, given: Given, key: str) -> int | None:
-        """The number of a key in the folder that is listed; None: it is none that was given out."""
+        """Return the number of a key in the listed folder; None if the client never used this key."""
         folder = self.folder[given.place]
         text = key[len(folder) :]
         if not key.startswith(folder) or not (text.isascii() and text.isdigit()) or len(text) > 12:
@@ -240,7 +252,7 @@ class Population:
         return n if n < self.next and self.place(n) == given.place and self.key(n) == key else None
 
     def told(self) -> dict[str, Any]:
-        """What a mix tells at its end, as loadgen does."""
+        """Return the facts of a mix at its end, in the format of loadgen."""
         lost = {op: n for op, n in zip(self.ops, self.deck.lost, strict=True) if n}
         return {
             "there": len(self.ready),
@@ -259,7 +271,7 @@ class ObstoreMix(ObstoreClient):
     def __init__(self, job: Job):
         super().__init__(job)
         self.size = mixes.largest(job.point.fixed["sizes"])
-        self.processes = 1  # its threads share what they know of the objects
+        self.processes = 1  # its threads share the population
         self.job = replace(job, limits=job.limits | NO_ROOM)
 
     def prepare_tasks(self) -> None:
@@ -279,7 +291,7 @@ class ObstoreMix(ObstoreClient):
         self.performs = tuple(self.objects.ops)
 
     def key(self, n: int) -> str:
-        """The whole name of upload n."""
+        """Return the whole name of upload n."""
         place = self.job.buckets[self.own[(self.job.client + n) % len(self.own)]]
         return place.prefix + put_key(self.job.attempt, self.job.client, n)
 
@@ -315,8 +327,8 @@ class ObstoreMix(ObstoreClient):
                 raise WrongAnswer(f"{size} B instead of {task.end} B")
             return Outcome(1, size, first, b"".join(chunks) if keep else None)
         if given.op == "HEAD":
-            if (told := self.obstore.head(store, task.path)["size"]) != given.size:
-                raise WrongAnswer(f"a size of {told} B instead of {given.size} B")
+            if (reported := self.obstore.head(store, task.path)["size"]) != given.size:
+                raise WrongAnswer(f"a size of {reported} B instead of {given.size} B")
         elif given.op == "DELETE":
             self.obstore.delete(store, task.path)
         else:
@@ -327,7 +339,7 @@ class ObstoreMix(ObstoreClient):
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
         good = sum(bytes(memoryview(self.bodies[task.body])[: task.end]) == content for task, content in kept)
-        return good, "answers kept hold the right bytes"
+        return good, "kept answers have the right bytes"
 
     def more(self) -> dict[str, Any]:
         return {"mixed": self.objects.told(), "listed": {"pages": self.objects.pages, "keys": self.objects.keys}}

@@ -1,4 +1,4 @@
-"""Operations of the engine `obstore` on objects of one size, one class each, and the checks of what was moved."""
+"""Operations of the engine `obstore` on objects of one size, one class each, and their content checks."""
 
 import hashlib
 import itertools
@@ -21,7 +21,7 @@ PAGE = 1000
 
 
 class ObstorePut(ObstoreClient):
-    """Uploads of bodies held in memory to new keys, spread over the account's buckets round robin."""
+    """Uploads of bodies in memory to new keys, with the account's buckets in turn."""
 
     op = "PUT"
 
@@ -73,7 +73,7 @@ class ObstoreGet(ObstoreClient):
 
     def open(self) -> None:
         super().open()
-        # One pool for all workers: each uses it for at most `parallel_parts` requests at a time.
+        # One pool for all workers: each of them uses it for at most `parallel_parts` requests at a time.
         self.pool = ThreadPoolExecutor(self.workers * self.parallel) if self.parts else None
 
     def do(self, task: Task, keep: bool) -> Outcome:
@@ -98,14 +98,14 @@ class ObstoreGet(ObstoreClient):
         return -(-self.size // self.parts) if self.parts else 1
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """SHA-256 of the kept answers, against the manifest."""
+        """Compare the SHA-256 of the kept answers with the manifest."""
         sums = [body["sha256"] for body in self.manifest["bodies"]]
         good = sum(hashlib.sha256(answer).hexdigest() == sums[task.body] for task, answer in kept)
-        return good, "answers kept have the right SHA-256"
+        return good, "kept answers have the right SHA-256"
 
 
 def mapped(path: Path) -> Any:
-    """The file's content without a copy: all workers and processes share the pages of the tmpfs."""
+    """Return the file's content without a copy: all workers and processes share the pages of the tmpfs."""
     if not path.stat().st_size:
         return b""
     with open(path, "rb") as f:
@@ -129,27 +129,27 @@ class ObstoreGetRange(ObstoreGet):
                 yield task._replace(begin=begin, end=begin + self.length)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        """The kept answers against the bodies: a wrong offset or a whole object never counts."""
+        """Compare the kept answers with the bodies: a wrong offset or a whole object never counts."""
         good = 0
         for task, answer in kept:
             with open(self.bodies[task.body], "rb") as f:
                 f.seek(task.begin)
                 good += f.read(self.length) == answer
-        return good, "ranges kept hold the right bytes"
+        return good, "kept ranges have the right bytes"
 
 
 class ObstoreStat(ObstoreGet):
-    """HEAD of staged objects, each worker in its own order; the size that is told is compared with the manifest's."""
+    """HEAD of staged objects, each worker in its own order; the reported size is compared with the manifest."""
 
     op = "HEAD"
 
     def do(self, task: Task, keep: bool) -> Outcome:
-        if (told := self.obstore.head(self.stores[task.bucket], task.path)["size"]) != self.size:
-            raise WrongAnswer(f"a size of {told} B instead of {self.size} B")
+        if (reported := self.obstore.head(self.stores[task.bucket], task.path)["size"]) != self.size:
+            raise WrongAnswer(f"a size of {reported} B instead of {self.size} B")
         return Outcome(1, 0, 0)
 
     def verify(self, kept: list[tuple[Task, bytes]]) -> tuple[int, str]:
-        return 0, ""  # each answer is compared as it comes
+        return 0, ""  # each answer is compared on arrival
 
 
 class ObstoreDelete(ObstoreClient):
@@ -185,7 +185,7 @@ class ObstoreDelete(ObstoreClient):
 
 
 class ObstoreList(ObstoreClient):
-    """Whole folders, page after page, the account's buckets in turn; every key is held against what was staged."""
+    """Whole folders, page after page, the account's buckets in turn; every key is compared with the staged ones."""
 
     op = "LIST"
     store_per_bucket = True
@@ -217,8 +217,11 @@ class ObstoreList(ObstoreClient):
 
 @dataclass
 class Slot:
-    """A place for one object of a worker. Its key is left alone after an operation whose outcome nobody knows: what
-    such an operation may still do then cannot disturb what is expected of a later one."""
+    """A place for one object of a worker.
+
+    Its key is not used again after an operation with an unknown outcome: late effects of that operation must not change
+    the expected result of a later one.
+    """
 
     number: int
     generation: int = 0
@@ -236,7 +239,7 @@ class ObstoreRewrite(ObstorePut):
         self.mark = ledger.mark(self.job.attempt, self.job.client)
 
     def tasks(self, worker: int) -> Iterator[Task]:
-        """A task's key is twice the key's number, and one more for a deletion."""
+        """Yield tasks. A task's key is twice the key's number, plus one for a deletion."""
         axes, rng = self.job.point.axes, self.rng(worker, "rewrite")
         numbers = itertools.count(worker, self.workers)
         slots = [Slot(next(numbers)) for _ in range(axes["keys_per_worker"])]

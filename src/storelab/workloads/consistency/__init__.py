@@ -1,4 +1,4 @@
-"""`consistency`: is what a store answers true? Scenarios of writes and looks, judged one by one.
+"""`consistency`: scenarios of writes and reads that check if a store's answers are true, judged one by one.
 
 May import: what `workloads` may.
 """

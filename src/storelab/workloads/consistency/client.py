@@ -1,10 +1,10 @@
-"""The clients of `consistency`: several workers, each with keys of its own, through all front-ends.
+"""The clients of `consistency`: several workers, each with its own keys, through all front-ends.
 
 Every worker of every client checks, and is load for the others: all keys are in one bucket. Client 0's first worker
-also looks at buckets and at a listing of many pages. The last tenth of the time, 5 s at most, is for a last look at
-what was deleted.
+also checks buckets and a listing of many pages. The last tenth of the time, at most 5 s, is used to check deleted keys
+again.
 
-A front-end is seen by each thread as `S3View` (plain signed requests, no SDK, no retry) or as `FilesView` (any protocol
+Each thread uses a front-end as `S3View` (plain signed requests, no SDK, no retry) or as `FilesView` (any protocol
 through fsspec and storelab's own access; an operation may be several requests).
 """
 
@@ -41,11 +41,11 @@ _MESSAGE = re.compile(rb"<Message>([^<]{1,300})</Message>")
 
 
 class BrokenListing(Exception):
-    """An answer that is no listing, or whose pages do not end."""
+    """An answer that is not a listing, or a listing whose pages do not end."""
 
 
 class S3View(View):
-    """environ: holds the keys. One connection per host (with virtual addressing every bucket has its own)."""
+    """A view by S3. environ: has the keys. One connection per host (with virtual addressing one per bucket)."""
 
     def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
         self.endpoint, self.bucket, self.prefix = endpoint, bucket.name, bucket.prefix
@@ -57,14 +57,14 @@ class S3View(View):
     def _wire(self, url: str) -> Connection:
         if url not in self.wires:
             for old in self.wires.keys() - self.kept:
-                self.wires.pop(old).close()  # of a bucket that is no more
+                self.wires.pop(old).close()  # of a bucket that was removed
             self.wires[url] = Connection(url, self.context, TIMEOUT_S)
         return self.wires[url]
 
     def _ask(
         self, method: str, bucket: str, key: str = "", query: Mapping[str, str] | None = None, data: bytes = b""
     ) -> Seen:
-        """One request; 404 is `absent`, every other answer that is no success is `failed`."""
+        """Send one request. 404 is `absent`, every other unsuccessful answer is `failed`."""
         url, path = signing.place(self.endpoint, bucket, key)
         wire, digest = self._wire(url), hashlib.sha256(data).hexdigest()
         headers = signing.sign(method, wire.host, path, query or {}, {}, digest, self.keys, self.endpoint.region)
@@ -72,7 +72,7 @@ class S3View(View):
         begun = clock.now_ns()
         try:
             reply = wire.send(method, target, headers, data or None)
-        except Exception as error:  # noqa: BLE001 - whatever the connection throws, the operation failed
+        except Exception as error:  # noqa: BLE001 - any error of the connection is a failed operation
             name = type(error).__name__
             return Seen(begun, clock.now_ns(), FAILED, 0, name, f"{name}: {error}"[:300], requests=1)
         seen = Seen(begun, clock.now_ns(), OK, reply.status, data=reply.body, requests=1)
@@ -89,8 +89,10 @@ class S3View(View):
     def _pages(
         self, bucket: str, query: dict[str, str], root: str, entry: str, name: str, more: str, cut: int = 0
     ) -> Seen:
-        """A listing to its end, as one answer. more: element that bears the token of the next page; cut: as of
-        `listing()`."""
+        """Return all pages of a listing as one answer.
+
+        more: element with the token of the next page; cut: as for `listing()`.
+        """
         entries: list[tuple[str, int]] = []
         begun, tokens = 0, {""}
         for page in range(1, MOST_PAGES + 1):
@@ -104,15 +106,15 @@ class S3View(View):
                 if tree.tag.rpartition("}")[2] != root:
                     raise BrokenListing(f"answered {tree.tag}")
                 for element in tree.iterfind(f".//{{*}}{entry}"):
-                    size = element.findtext("{*}Size") or 0  # a bucket has none
+                    size = element.findtext("{*}Size") or 0  # buckets have no size
                     entries.append(((element.findtext(f"{{*}}{name}") or "")[cut:], int(size)))
                 token, truncated = tree.findtext(f"{{*}}{more}"), tree.findtext("{*}IsTruncated")
                 if truncated == "true" and not token:
-                    raise BrokenListing("is truncated and says no token")
+                    raise BrokenListing("is truncated but has no token")
                 if not token or truncated == "false":
                     return replace(seen, data=None, **listed(entries))
                 if token in tokens:
-                    raise BrokenListing("gives the same token again")
+                    raise BrokenListing("returns the same token again")
             except (ElementTree.ParseError, BrokenListing, ValueError) as error:
                 return replace(seen, state=FAILED, error=type(error).__name__, message=str(error)[:300], data=None)
             tokens.add(token)
@@ -156,27 +158,27 @@ _ABSENT = ("no such file", "[3011]")
 
 
 class FilesView(View):
-    """environ: holds the keys of S3, or the token (HTTP)."""
+    """A view by fsspec. environ: has the keys of S3, or the token (HTTP)."""
 
     def __init__(self, endpoint: Endpoint, bucket: Bucket, environ: Mapping[str, str]):
         self.endpoint, self.place, self.bucket, self.prefix = endpoint, bucket, bucket.name, bucket.prefix
         self.access = open_access(endpoint, Credentials.found(environ), "store")
         self.fs = filesystems.data(endpoint, environ, 1)
         self.pipes = endpoint.protocol in ("s3", "http")
-        self.size = 0  # of the bodies: file systems that want to know the end are told
+        self.size = 0  # of the bodies, for file systems that need the end of a read
 
     def _path(self, key: str) -> str:
         return filesystems.path(self.endpoint, self.place, key)
 
     def _do(self, act: Callable[[], Any], show: Callable[[Any], dict[str, Any]] = lambda _: {}) -> Seen:
-        """What was seen. A missing file or bucket is `absent`. show: fields of Seen from what `act` returned."""
+        """Perform `act`. A missing file or bucket is `absent`. show: converts its result to fields of Seen."""
         begun = clock.now_ns()
         try:
             value = act()
             return Seen(begun, clock.now_ns(), **show(value))
         except (FileNotFoundError, NotADirectoryError, NoSuchBucket) as error:
             return Seen(begun, clock.now_ns(), ABSENT, error=type(error).__name__)
-        except Exception as error:  # noqa: BLE001 - every protocol's library throws classes of its own
+        except Exception as error:  # noqa: BLE001 - the library of every protocol has its own error classes
             kind, status = classify(error)
             absent = status == 404 or (
                 isinstance(error, OSError) and any(sign in str(error).lower() for sign in _ABSENT)
@@ -199,10 +201,10 @@ class FilesView(View):
         return self._do(lambda: self.access.write(self.bucket, self.prefix + key, body)).done()
 
     def get(self, key: str) -> Seen:
-        # What the library keeps is no answer of the store: fsspec-xrootd goes on reading a file that it has open, even
+        # A cached answer is not an answer of the store: fsspec-xrootd continues to read a file that it has open, even
         # after its deletion.
         self.fs.invalidate_cache()
-        # One byte more than was written, so that a longer file shows.
+        # One byte more than was written, so that a longer file is noticed.
         bounds = {} if self.pipes or self.endpoint.protocol == "file" else {"start": 0, "end": self.size + 1}
         return self._do(lambda: self.fs.cat_file(self._path(key), **bounds), lambda data: {"data": data})
 
@@ -223,7 +225,7 @@ class FilesView(View):
 
     def head_bucket(self, bucket: str) -> Seen:
         def look() -> None:
-            with suppress(AccessRefused):  # it is there, and of someone else
+            with suppress(AccessRefused):  # it exists, and belongs to someone else
                 self.access.read(bucket, _NOTHING)
 
         return self._do(look)
@@ -233,14 +235,14 @@ class FilesView(View):
 
 
 LAST_LOOK, MOST_LAST_LOOK_NS = 0.1, 5_000_000_000
-PATIENCE_NS = 3_000_000_000  # after the deadline, for answers that are still to come
+PATIENCE_NS = 3_000_000_000  # maximum wait after the deadline for outstanding answers
 
 
 class ConsistencyClient(Client):
-    """What both engines share."""
+    """The common part of both engines."""
 
-    view: ClassVar[type[S3View] | type[FilesView]]  # a front-end as one thread sees it
-    requests: ClassVar[dict[str, int]] = {}  # of an operation, where the engine tells
+    view: ClassVar[type[S3View] | type[FilesView]]  # access of one thread to a front-end
+    requests: ClassVar[dict[str, int]] = {}  # of an operation, if known
     version: ClassVar[str]  # of the library
     workers: list[Worker]
 
@@ -261,7 +263,7 @@ class ConsistencyClient(Client):
                 number, views, self.ledger, prefix, self.size, derive_seed(job.point.seed, job.client, number)
             )
             self.workers.append(worker)
-            # The anchor is there all the time. The other front-ends read it, so that their connections are open.
+            # The anchor always exists. The other front-ends read it, so that their connections are open.
             seen = views[0].first(worker.anchor, body(worker.anchor, 1, "anchor", self.size))
             if seen.state != OK:
                 raise MeasurementFailed(
@@ -289,7 +291,7 @@ class ConsistencyClient(Client):
         try:
             for thread in threads:
                 thread.start()
-            for thread in threads:  # what a store that hangs owes is not waited for
+            for thread in threads:  # outstanding answers of a store that hangs are not waited for
                 thread.join(max(0.0, (deadline_ns + PATIENCE_NS - clock.now_ns()) / 1e9))
         finally:
             self.ledger.over.set()
@@ -306,7 +308,7 @@ class ConsistencyClient(Client):
     def result(self) -> Result:
         ledger = self.ledger
         tried, anomalies = ledger.total("tried"), ledger.total("anomalies")
-        told = ": ".join([f"{tried} tries, {anomalies} anomalies", *list(ledger.messages.values())[:1]])
+        summary = ": ".join([f"{tried} tries, {anomalies} anomalies", *list(ledger.messages.values())[:1]])
         return Result(
             ledger.ops(),
             engine={
@@ -326,7 +328,7 @@ class ConsistencyClient(Client):
                 "deleted_keys": sum(len(names) for worker in self.workers for names in worker.gone),
                 "deleted_keys_looked_at_again": sum(len(worker.looked_again) for worker in self.workers),
             },
-            checks=[Check("answers judged", tried > 0, told)],
+            checks=[Check("answers judged", tried > 0, summary)],
             connections={"max": len(self.workers) * len(self.endpoints), "samples": []},
             tables=ledger.tables(),
         )

@@ -1,12 +1,13 @@
-"""What a worker does until the deadline: rounds of writes and looks at keys of its own; one worker also looks at
-buckets and at a listing of many pages.
+"""The work of one worker until the deadline: rounds of writes and reads of its own keys.
 
-Every answer is judged against the writes that the store had acknowledged before it was asked. A wrong one is an
-anomaly: it is looked at again every few milliseconds until it is right, for `BOUND_NS` or to the deadline. A write or a
-look that fails is an error; what a failed write left behind is not judged.
+One worker also checks buckets and a listing of many pages.
 
-Buckets are made only where storelab may make them. They stay empty, one at a time: their names contain the attempt's
-random id, and `stem()` gives their beginning, so that a later point removes what a crash left.
+Every answer is compared with the writes that the store had acknowledged before the request. A wrong answer is an
+anomaly: the request is repeated every few milliseconds until the answer is right, for `BOUND_NS` or to the deadline. A
+failed write or read is an error; the outcome of a failed write is not judged.
+
+Buckets are only made where storelab may make them. They stay empty, one at a time. Their names contain the attempt's
+random id, and `stem()` gives their prefix, so that a later point can remove those that a crash left.
 """
 
 import random
@@ -22,10 +23,10 @@ from storelab.core import clock
 from storelab.stores.protocols.endpoint import Bucket
 from storelab.workloads.consistency.seen import ABSENT, FAILED, OK, Ledger, Seen, TimeUp, View, body, difference
 
-BOUND_NS = 5_000_000_000  # how long an anomaly is watched
+BOUND_NS = 5_000_000_000  # maximum time for which an anomaly is watched
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.1
-AGAIN = 3  # looks at a listing that failed
-MOST_GONE = 100_000  # deleted keys remembered by one worker
+AGAIN = 3  # repetitions of a failed listing
+MOST_GONE = 100_000  # deleted keys that one worker remembers
 RIGHT, LATE, NEVER, UNKNOWN = "right", "late", "never", "unknown"
 Wrong = Callable[[Seen], str | None]
 METHODS = {
@@ -42,21 +43,21 @@ METHODS = {
 
 
 class Worker:
-    """views: one per front-end; prefix: of this worker's keys, ends in '/'; size: bytes of an object."""
+    """A worker. views: one per front-end; prefix: of this worker's keys, ends in '/'; size: bytes of an object."""
 
     def __init__(self, number: int, views: list[View], ledger: Ledger, prefix: str, size: int, seed: int):
         self.number, self.views, self.ledger, self.prefix, self.size = number, views, ledger, prefix, size
         self.rng = random.Random(seed)
-        # Deleted keys that were seen to be gone, by the front-end through which they were deleted.
+        # Deleted keys that were confirmed as gone, by the front-end through which they were deleted.
         self.gone: list[set[str]] = [set() for _ in views]
-        self.deleted: list[str] = []  # the same keys, to choose from, and those that came back
+        self.deleted: list[str] = []  # the same keys, to choose from, including those that came back
         self.looked_again: set[str] = set()
-        self.anchor = f"{prefix}anchor"  # an object that is there all the time
+        self.anchor = f"{prefix}anchor"  # an object that always exists
 
-    # Operations: asked, recorded, handed on
+    # Operations: sent, recorded, returned
 
     def ask(self, op: str, key: str, view: int, data: bytes = b"") -> Seen:
-        """One operation through a front-end. Raises TimeUp after the deadline, LimitExceeded."""
+        """Perform one operation through a front-end. Raises TimeUp after the deadline, LimitExceeded."""
         if self.ledger.left_ns() <= 0:
             raise TimeUp
         v = self.views[view]
@@ -68,7 +69,7 @@ class Worker:
         return seen
 
     def known(self, scenario: str, same: bool, seen: Seen) -> bool:
-        """Whether a write or a look did not fail; a failure is an error of the scenario, and no anomaly."""
+        """Return True unless a write or read failed. A failure is an error of the scenario, not an anomaly."""
         if seen.state == FAILED:
             self.ledger.count(scenario, same, "errors")
         return seen.state != FAILED
@@ -76,8 +77,7 @@ class Worker:
     def look(
         self, scenario: str, same: bool, key: str, ask: Callable[[], Seen], wrong: Wrong, since: Seen | None, story: str
     ) -> str:
-        """Judge one answer, and watch it where it is wrong. since: the acknowledged write that the answer should tell
-        of."""
+        """Judge one answer, and watch it if it is wrong. since: the acknowledged write that the answer must include."""
         seen = ask()
         if not self.known(scenario, same, seen):
             return UNKNOWN
@@ -94,7 +94,7 @@ class Worker:
         since: Seen | None,
         story: str,
     ) -> str:
-        """The same for an answer that is there already (and did not fail)."""
+        """Judge an existing answer that did not fail; otherwise like `look`."""
         finding = wrong(seen)
         if finding is None:
             self.ledger.count(scenario, same, "tried")
@@ -118,7 +118,7 @@ class Worker:
     # The rounds
 
     def run(self, until_ns: int) -> None:
-        """Rounds until `until_ns`; from there to the deadline a last look at what was deleted. Raises LimitExceeded."""
+        """Run rounds until `until_ns`, then check deleted keys until the deadline. Raises LimitExceeded."""
         try:
             n = 0
             while clock.now_ns() < until_ns and self.ledger.left_ns() > 0:
@@ -129,23 +129,25 @@ class Worker:
             return
 
     def front_ends(self, n: int) -> tuple[int, int, bool]:
-        """(writer, reader, whether they are one) of the n-th round: every front-end writes; every other round another
-        one reads."""
+        """Return (writer, reader, True if both are the same front-end) of the n-th round.
+
+        Every front-end writes in turn. In every other round a different one reads.
+        """
         count = len(self.views)
         writer = (self.number + n // 2) % count
         reader = writer if n % 2 == 0 or count == 1 else (writer + 1 + self.rng.randrange(count - 1)) % count
         return writer, reader, writer == reader
 
     def round(self, n: int) -> None:
-        """One key: put, get, list, overwrite, get and get again, delete, get, list; then a look at an older deleted
-        key.
+        """Run one round with one key: put, get, list, overwrite, get and get again, delete, get, list.
 
-        An anomaly that was never right ends the round: what comes after it would only tell of the same thing again.
+        Then an older deleted key is checked. An anomaly that is never corrected ends the round, because later steps
+        would only report the same problem.
         """
         writer, reader, same = self.front_ends(n)
         key = f"{self.prefix}{n:07d}"
         one, two = (body(key, version, secrets.token_hex(8), self.size) for version in (1, 2))
-        how = f"through front-end {writer}, looked at through {reader}"
+        how = f"through front-end {writer}, read through {reader}"
 
         put, story = self.ask("PUT", key, writer, one), f"put {how}"
         if (
@@ -163,7 +165,7 @@ class Worker:
             return
         if found != UNKNOWN:
             for view in (reader, writer):
-                story = f"version 2 was seen through front-end {reader}, looked at again through {view}"
+                story = f"version 2 was seen through front-end {reader}, read again through {view}"
                 self.get("monotonic_reads", view == reader, key, view, 2, two, None, story)
 
         gone, story, read = self.ask("DELETE", key, writer), f"deleted {how}", NEVER
@@ -189,7 +191,7 @@ class Worker:
         since: Seen | None,
         story: str,
     ) -> str:
-        """Look at an object that should be `expected`, or (version 0) not there."""
+        """Check an object that must be `expected`, or (version 0) must not exist."""
 
         def wrong(seen: Seen) -> str | None:
             if version:
@@ -199,8 +201,7 @@ class Worker:
         return self.look(scenario, same, key, lambda: self.ask("GET", key, view), wrong, since, story)
 
     def listing(self, scenario: str, same: bool, key: str, view: int, wrong: Wrong, since: Seen, story: str) -> str:
-        """A listing of this worker's keys: does it work, what does it say of `key`, does it show again what was
-        gone?"""
+        """Check a listing of this worker's keys: it must work, be right about `key`, and show no deleted keys."""
         seen = self.works(view)
         if seen.state != OK:
             self.ledger.count(scenario, same, "errors")
@@ -213,10 +214,10 @@ class Worker:
         return self.ask("LIST", self.prefix, view)
 
     def works(self, view: int) -> Seen:
-        """A listing, as the store answered it first.
+        """Return the store's first answer to a listing.
 
-        One that fails is asked again. Where it fails each time although an object in it can be read, that is an
-        anomaly, and so is a listing of "no such bucket"; a failure that passes is an error.
+        A failed listing is repeated. If it fails each time although an object in it can be read, this is an anomaly,
+        and so is a listing that answers "no such bucket". A temporary failure is an error.
         """
         first = last = self.list_keys(view)
         for _ in range(AGAIN if first.state == FAILED else 0):
@@ -224,7 +225,7 @@ class Worker:
             last = self.list_keys(view)
             if last.state != FAILED:
                 break
-        same = view == 0  # the bucket was made through the first one
+        same = view == 0  # the bucket was made through front-end 0
         if first.state == OK:
             self.ledger.count("listing_works", same, "tried")
         elif last.state == OK or self.ask("GET", self.anchor, view).state != OK:
@@ -235,7 +236,7 @@ class Worker:
                 f"objects can be read, and listed through front-end {view}",
             )
 
-            def again() -> Seen:  # a failure is a wrong answer here
+            def again() -> Seen:  # here a failure counts as a wrong answer
                 seen = self.list_keys(view)
                 return replace(seen, state=ABSENT) if seen.state == FAILED else seen
 
@@ -249,8 +250,11 @@ class Worker:
     def come_back(
         self, scenario: str, what: str, gone: list[set[str]], seen: Seen, view: int, ask: Callable[[], Seen]
     ) -> None:
-        """Does a listing show names that were seen to be gone? One try per listing, apart for deletions through this
-        front-end. gone: names by the front-end through which they were deleted; one that came back is told once."""
+        """Check that a listing shows no names that were confirmed as gone.
+
+        One try per listing, counted separately for deletions through this front-end. gone: names by the front-end
+        through which they were deleted. A name that came back is reported once.
+        """
         others = [names for writer, names in enumerate(gone) if writer != view]
         for same, sets in ((True, [gone[view]]), (False, others)):
             count = sum(map(len, sets))
@@ -264,19 +268,21 @@ class Worker:
                 self.ledger.count(scenario, same, "tried")
 
     def look_again(self, key: str, view: int) -> None:
-        """Is a deleted key that was gone still gone?"""
+        """Check that a deleted key is still gone."""
         writer = next((w for w, names in enumerate(self.gone) if key in names), None)
-        if writer is None:  # it came back before
+        if writer is None:  # it came back earlier
             return
-        story = f"deleted through front-end {writer} and seen to be gone, looked at again through {view}"
+        story = f"deleted through front-end {writer} and confirmed as gone, read again through {view}"
         verdict = self.get("comes_back", writer == view, key, view, 0, b"", None, story)
         self.looked_again.add(key)
         if verdict in (LATE, NEVER):
             self.gone[writer].remove(key)
 
     def last_look(self) -> None:
-        """All deleted keys once more: by a listing through every front-end, and one by one in random order, to the
-        deadline."""
+        """Check all deleted keys again, until the deadline.
+
+        First by a listing through every front-end, then one by one in random order.
+        """
         for view in range(len(self.views)):
             seen = self.works(view)
             if seen.state == OK:
@@ -299,23 +305,24 @@ def _listed_again(back: list[str], seen: Seen) -> str | None:
     return ", ".join([name for name in back if name in seen.names][:3]) or None
 
 
-MANY, PAGE = 1100, 1000  # keys of the long listing, and of one page of it
+MANY, PAGE = 1100, 1000  # keys of the long listing, and of one of its pages
 MANY_BYTES = 256
-MANY_S, MANY_THREADS = 30.0, 8  # how long their upload may take; by as many views at least
+MANY_S, MANY_THREADS = 30.0, 8  # maximum time for their upload; minimum number of views that upload
 BUCKET_EVERY_NS, MANY_EVERY_NS = 250_000_000, 500_000_000
 MOST_BUCKETS, MOST_REFUSALS = 200, 3
 
 
 def stem(bucket: Bucket, attempt: str) -> str:
-    """What the names of an attempt's own buckets begin with; at most 63 characters with a number of five digits behind
-    it."""
+    """Return the prefix of the names of an attempt's own buckets.
+
+    With a number of five digits, names have at most 63 characters.
+    """
     own = re.sub(r"[^a-z0-9-]", "-", attempt.lower())[:16]
     return f"{bucket.name[:-4].rstrip('-')[: 63 - len(own) - 8].rstrip('-')}-x{own}-"
 
 
 class Many:
-    """The keys of the long listing. `there`: acknowledged; `unknown`: their upload failed, so nothing is said of
-    them."""
+    """The keys of the long listing. `there`: acknowledged; `unknown`: the upload failed, so they are not judged."""
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -323,8 +330,10 @@ class Many:
         self.unknown: set[str] = set()
 
     def upload(self, views: list[View]) -> None:
-        """In parallel, one thread per view, until all are there or `MANY_S` is over. Not measured. With a page or less
-        nothing is tried."""
+        """Upload the keys in parallel, one thread per view, for at most `MANY_S`. Not measured.
+
+        If the first upload fails, nothing else is uploaded.
+        """
         end = time.monotonic() + MANY_S
         keys = [f"{self.prefix}{(i * 7919) % MANY:05d}" for i in range(MANY)]  # not in the order of the listing
         if views[0].first(keys[0], body(keys[0], 1, "many", MANY_BYTES)).state != OK:
@@ -356,8 +365,7 @@ class Many:
 
 
 class NamespaceWorker(Worker):
-    """A worker that also looks at the long listing (`many`) and, where `bucket_stem` is given, makes and deletes
-    buckets."""
+    """A worker that also checks the long listing (`many`) and, if `bucket_stem` is set, makes and deletes buckets."""
 
     many: Many | None = None
     bucket_stem = ""
@@ -365,8 +373,8 @@ class NamespaceWorker(Worker):
     def prepare(self, many: Many, bucket_stem: str) -> None:
         self.many, self.bucket_stem = many, bucket_stem
         self.next_many = self.next_bucket = self.many_turn = self.bucket_turn = self.refusals = 0
-        self.bucket_gone: list[set[str]] = [set() for _ in self.views]  # as `gone`, of buckets
-        self.buckets_left: set[str] = set()  # made, and not deleted as far as is known
+        self.bucket_gone: list[set[str]] = [set() for _ in self.views]  # like `gone`, for buckets
+        self.buckets_left: set[str] = set()  # buckets that were made and, as far as is known, not deleted
         self.asked = 0
 
     def round(self, n: int) -> None:
@@ -385,7 +393,7 @@ class NamespaceWorker(Worker):
         super().round(n)
 
     def list_many(self, many: Many) -> None:
-        """The listing of many pages: complete, nothing twice? All keys were put through front-end 0."""
+        """Check the listing of many pages for missing and repeated keys. All keys were put through front-end 0."""
         view = self.many_turn % len(self.views)
         self.many_turn += 1
         story = f"put through front-end 0, listed through {view}"
@@ -393,12 +401,12 @@ class NamespaceWorker(Worker):
         self.look("listing_complete", view == 0, many.prefix, ask, many.wrong, None, story)
 
     def bucket_round(self) -> None:
-        """One bucket: made, used, listed; deleted, gone, not listed; and one of all that are listed: is it there?"""
+        """Make, use, list and delete one bucket; then check that one of all listed buckets exists."""
         n = self.bucket_turn
         self.bucket_turn += 1
         writer, reader, same = self.front_ends(n)
         name = f"{self.bucket_stem}{n:05d}"
-        how = f"through front-end {writer}, looked at through {reader}"
+        how = f"through front-end {writer}, read through {reader}"
         self.buckets_left.add(name)
         made = self.ask("MAKE_BUCKET", name, writer)
         if not self.known("bucket_usable", same, made):
@@ -415,7 +423,7 @@ class NamespaceWorker(Worker):
         self.bucket_end(name, writer, reader)
 
     def bucket_end(self, name: str, writer: int, reader: int) -> None:
-        same, how = writer == reader, f"bucket deleted through front-end {writer}, looked at through {reader}"
+        same, how = writer == reader, f"bucket deleted through front-end {writer}, read through {reader}"
         dropped = self.ask("DELETE_BUCKET", name, writer)
         if not self.known("bucket_gone", same, dropped):
             return
@@ -432,7 +440,7 @@ class NamespaceWorker(Worker):
     def list_buckets(
         self, scenario: str, name: str, writer: int, reader: int, wrong: Wrong, since: Seen, story: str
     ) -> tuple[Seen, str]:
-        """A list of all buckets: what does it say of `name`, does it show again what was gone?"""
+        """Check a list of all buckets: it must be right about `name`, and not list deleted buckets again."""
         ask, same = partial(self.ask, "LIST_BUCKETS", "", reader), writer == reader
         seen = ask()
         if not self.known(scenario, same, seen):
@@ -442,8 +450,10 @@ class NamespaceWorker(Worker):
         return seen, verdict
 
     def listed_exists(self, seen: Seen, view: int) -> None:
-        """One of the listed buckets in turn, whosever it is: does it exist? Read only. A bucket that somebody deletes
-        meanwhile is no longer listed when it is asked for again, and is then no anomaly."""
+        """Check that one of the listed buckets, in turn and of any owner, exists. Read only.
+
+        A bucket that someone else deletes meanwhile is not listed when the list is repeated, and is not an anomaly.
+        """
         listed = sorted(name for name in seen.names if not name.startswith(self.bucket_stem))
         if not listed:
             return
@@ -458,11 +468,11 @@ class NamespaceWorker(Worker):
                     return replace(head, state=again.state)
             return head
 
-        story = f"bucket listed through front-end {view}, looked at through {other}"
+        story = f"bucket listed through front-end {view}, read through {other}"
         self.look("listed_bucket_exists", view == other, name, ask, _not_there, None, story)
 
     def close(self) -> None:
-        """Delete the buckets that an end in the middle of a round left."""
+        """Delete the buckets that were left by an end in the middle of a round."""
         for name in self.buckets_left:
             self.views[0].drop_bucket(name)
 

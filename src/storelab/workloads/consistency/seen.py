@@ -1,4 +1,4 @@
-"""What a look at a store shows, bodies that identify themselves, and what the checkers of one client write down."""
+"""Answers of a store, bodies that identify themselves, and the records of the checks of one client."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ OK, ABSENT, FAILED = "ok", "absent", "failed"
 
 @dataclass(frozen=True)
 class Seen:
-    """One answer, times in UTC ns. state: `ok`; `absent`: the store says that this is not there; `failed`: nothing is
-    known.
+    """One answer, times in UTC ns.
 
-    names: of a listing, name -> bytes (0 for buckets); repeated: names that were listed twice; error, message: of a
-    failure or an absence, in the store's own words.
+    state: `ok`; `absent`: the store reports that the object does not exist; `failed`: the outcome is unknown. names: of
+    a listing, name -> bytes (0 for buckets); repeated: names that were listed twice; error, message: of a failure or an
+    absence, as reported by the store.
     """
 
     start_ns: int
@@ -34,30 +34,32 @@ class Seen:
     requests: int | None = None
 
     def done(self) -> "Seen":
-        """The answer to a write, which is not done where the store says that there is no such place."""
+        """Return the answer to a write, which failed if the store reports that the place does not exist."""
         return replace(self, state=FAILED) if self.state == ABSENT else self
 
     def gone(self) -> "Seen":
-        """The answer to a deletion, which is as good where there was nothing."""
+        """Return the answer to a deletion, which also succeeded if there was nothing to delete."""
         return replace(self, state=OK) if self.state == ABSENT else self
 
     def said(self) -> str:
-        """For evidence: status and words of the store."""
+        """Return status and error of the store, for evidence."""
         return " ".join(str(part) for part in (self.status or "", self.error or self.state) if part)
 
 
 def listed(entries: Iterable[tuple[str, int]]) -> dict[str, Any]:
-    """`names` and `repeated` of a listing of (name, bytes)."""
+    """Return `names` and `repeated` of a listing of (name, bytes)."""
     pairs = list(entries)
     counts = Counter(name for name, _ in pairs)
     return {"names": dict(pairs), "repeated": tuple(name for name, n in counts.items() if n > 1)}
 
 
 class View(ABC):
-    """One front-end as one thread sees it: keys lie below the point's bucket and its prefix. What goes wrong in the
-    store is in the answer; no method raises it."""
+    """One front-end, used by one thread. Keys are below the point's bucket and its prefix.
 
-    bucket = prefix = ""  # the point's bucket, and what stands in it before every key
+    Errors of the store are part of the answer; no method raises them.
+    """
+
+    bucket = prefix = ""  # the point's bucket, and the prefix of every key in it
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> Seen:
@@ -65,18 +67,18 @@ class View(ABC):
 
     @abstractmethod
     def get(self, key: str) -> Seen:
-        """The whole object, as `data`."""
+        """Read the whole object, as `data`."""
 
     @abstractmethod
     def delete(self, key: str) -> Seen:
-        """`ok` also where the store says that there was nothing."""
+        """Delete an object; `ok` also if the store reports that it does not exist."""
 
     @abstractmethod
     def listing(self, bucket: str, prefix: str, cut: int) -> Seen:
-        """All keys of a bucket that begin with `prefix`, every page, without their first `cut` characters."""
+        """List all keys of a bucket that begin with `prefix`, every page, without their first `cut` characters."""
 
     def list(self, prefix: str) -> Seen:
-        """All keys that begin with `prefix` (which ends in '/')."""
+        """List all keys that begin with `prefix` (which ends in '/')."""
         return self.listing(self.bucket, self.prefix + prefix, len(self.prefix))
 
     @abstractmethod
@@ -85,22 +87,22 @@ class View(ABC):
 
     @abstractmethod
     def drop_bucket(self, bucket: str) -> Seen:
-        """`ok` also where the store says that there is none."""
+        """Delete a bucket; `ok` also if the store reports that it does not exist."""
 
     @abstractmethod
     def head_bucket(self, bucket: str) -> Seen:
-        """`ok` also for a bucket that is there and of someone else."""
+        """Look up a bucket; `ok` also if it belongs to someone else."""
 
     def list_bucket(self, bucket: str) -> Seen:
-        """What is in a bucket other than the point's."""
+        """List the content of a bucket other than the point's."""
         return self.listing(bucket, "", 0)
 
     @abstractmethod
     def bucket_names(self) -> Seen:
-        """All buckets of the account, as `names`."""
+        """List all buckets of the account, as `names`."""
 
     def first(self, key: str, body: bytes) -> Seen:
-        """A `put` where the folder of the key may not be there yet."""
+        """Write an object whose folder may not exist yet."""
         return self.put(key, body)
 
     def close(self) -> None:
@@ -108,13 +110,13 @@ class View(ABC):
 
 
 def body(key: str, version: int, nonce: str, size: int) -> bytes:
-    """`size` bytes that repeat one line with key, version and nonce: any mixture of two bodies shows."""
+    """Return `size` bytes that repeat one line with key, version and nonce, so that mixtures of bodies are noticed."""
     line = f"storelab {key} version {version} {nonce}\n".encode()
     return (line * (size // len(line) + 1))[:size]
 
 
 def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
-    """(key, version, nonce) of a whole body of `size` bytes; None where it is none, or not whole."""
+    """Return (key, version, nonce) of a complete body of `size` bytes; None for anything else."""
     parts = data.partition(b"\n")[0].decode("utf-8", "replace").split(" ")
     if len(parts) != 5 or parts[0] != "storelab" or parts[2] != "version" or not parts[3].isdigit():
         return None
@@ -123,14 +125,14 @@ def recognise(data: bytes, size: int) -> tuple[str, int, str] | None:
 
 
 def difference(seen: Seen, key: str, version: int, expected: bytes) -> str | None:
-    """What is wrong with an answer that should be `expected`; None where nothing is."""
+    """Return what is wrong with an answer that must be `expected`; None if it is right."""
     if seen.state == ABSENT:
-        return f"is not there ({seen.said()})"
+        return f"does not exist ({seen.said()})"
     if seen.data == expected:
         return None
     found = recognise(seen.data or b"", len(expected))
     if found is None:
-        return f"is no body that was written ({len(seen.data or b'')} B instead of {len(expected)} B)"
+        return f"is not a body that was written ({len(seen.data or b'')} B instead of {len(expected)} B)"
     if found[0] != key:
         return f"is the content of another key, {found[0]}"
     return (
@@ -151,7 +153,7 @@ OBJECTS = (
     "comes_back_listed",
     "listing_works",
 )
-ONCE = (  # looked at by one worker of the point only
+ONCE = (  # checked by only one worker of the point
     "listing_complete",
     "bucket_usable",
     "bucket_listed",
@@ -163,16 +165,15 @@ ONCE = (  # looked at by one worker of the point only
 # Columns of the rows of operations and anomalies.
 OPERATION = ("worker", "op", "object", "bytes", "requests", "start_ns", "end_ns", "status", "error")
 ANOMALY = ("scenario", "key", "same_front_end", "start_ns", "lasted_ns", "watched_ns", "evidence")
-MOST_ROWS = 20_000  # anomalies that are written down one by one; further ones are counted
+MOST_ROWS = 20_000  # anomalies that are recorded individually; further ones are only counted
 
 
 class TimeUp(Exception):
-    """The deadline is over: what came later is neither recorded nor judged."""
+    """The deadline is over; later answers are neither recorded nor judged."""
 
 
 class Ledger:
-    """`scenarios`: names that this client tries; `front_ends`: with one, there is no other front-end to look
-    through."""
+    """The records of one client. `scenarios`: names that it tries; `front_ends`: number of front-ends."""
 
     def __init__(self, client: int, limits: dict[str, Any], clients: int, scenarios: tuple[str, ...], front_ends: int):
         self.client, self.deadline_ns = client, 0
@@ -183,12 +184,12 @@ class Ledger:
         self.counts = {(s, same): {"tried": 0, "anomalies": 0, "errors": 0} for s in scenarios for same in modes}
         self.messages: dict[str, str] = {}
         self.moved = self.uploaded = self.requests = self.failed = self.cut_off = 0
-        self.over = threading.Event()  # every worker ends as soon as it sees this
+        self.over = threading.Event()  # ends every worker
         self._flow = Guard({**limits, "room_bytes": None}, clients)
         self._room = Guard({"room_bytes": limits.get("room_bytes"), "error_fraction": 1.0}, clients)
 
     def operation(self, worker: int, op: str, key: str, size_bytes: int, seen: Seen) -> None:
-        """One row of `records.OPS`. Raises TimeUp for what ended after the deadline, LimitExceeded."""
+        """Add one row of `records.OPS`. Raises TimeUp for an end after the deadline, LimitExceeded."""
         error = seen.error or seen.state if seen.state == FAILED else None
         with self.lock:
             if seen.end_ns > self.deadline_ns or self.over.is_set():
@@ -207,16 +208,14 @@ class Ledger:
             self._room.observe(seen.end_ns, self.uploaded, 0, 0, 0)
 
     def count(self, scenario: str, same: bool, what: str) -> None:
-        """`tried`: the answer told something; `anomalies`: it was wrong; `errors`: the look, or the write before it,
-        failed, which says nothing."""
+        """Count a try. `tried`: the answer was usable; `anomalies`: it was wrong; `errors`: a read or write failed."""
         with self.lock:
             self.counts.setdefault((scenario, same), {"tried": 0, "anomalies": 0, "errors": 0})[what] += 1
 
     def anomaly(
         self, scenario: str, same: bool, key: str, since_ns: int, lasted_ns: int | None, watched_ns: int, evidence: str
     ) -> None:
-        """A try that was answered wrongly. lasted_ns: until it was right, None where it never was while it was
-        watched."""
+        """Add a try with a wrong answer. lasted_ns: time until it was right, None if it never was while watched."""
         with self.lock:
             self.count(scenario, same, "tried")
             self.count(scenario, same, "anomalies")
@@ -230,12 +229,12 @@ class Ledger:
         return sum(c[what] for c in self.counts.values())
 
     def ops(self) -> dict[str, Any]:
-        """Columns of `records.OPS`."""
+        """Return columns of `records.OPS`."""
         n = len(self.rows)
         return {"client": [self.client] * n, "count": [1] * n} | _columns(OPERATION, self.rows)
 
     def tables(self) -> dict[str, dict[str, Any]]:
-        """Columns of `records.ANOMALIES` and `records.SCENARIOS`."""
+        """Return columns of `records.ANOMALIES` and `records.SCENARIOS`."""
         counts = self.counts
         return {
             "anomalies": {"client": [self.client] * len(self.anomalies)} | _columns(ANOMALY, self.anomalies),

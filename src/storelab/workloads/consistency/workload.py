@@ -1,5 +1,7 @@
-"""`consistency`: is what a store answers true, under load and through several front-ends? (experiment 10: a listed
-bucket that "does not exist", listings that fail again and again, deleted objects that come back.)
+"""`consistency`: a check of the store's answers under load and through several front-ends.
+
+Experiment 10 found a listed bucket that "does not exist", listings that failed repeatedly, and deleted objects that
+came back.
 """
 
 import re
@@ -23,17 +25,17 @@ if TYPE_CHECKING:  # a client process must start fast
 
 
 def drop_left(store: Store, account: int, stems: list[str]) -> None:
-    """Delete the buckets whose names begin so; they bear the random id of an attempt, and no object was ever put into
-    them.
+    """Delete the buckets whose names begin with one of `stems`.
 
-    Raises MeasurementFailed where the store refuses, as it does for a bucket that is not empty.
+    Their names have the random id of an attempt, and no object was ever put into them. Raises MeasurementFailed if the
+    store refuses, as it does for a bucket that is not empty.
     """
     if not stems:
         return
     access = store.access(account)
     for name in access.bucket_names():
         if name.startswith(tuple(stems)):
-            with suppress(NoSuchBucket):  # listed, and gone: some stores do that
+            with suppress(NoSuchBucket):  # listed but already gone, which happens in some stores
                 access.drop_bucket(name)
 
 
@@ -46,23 +48,22 @@ class Consistency(Workload):
         ]
 
     def before(self, config: "Config", store: Store, point: Point, job: "GangJob") -> None:
-        """Make the bucket; note what this attempt's own buckets will be called, and remove those that a crash left."""
+        """Make the bucket; note the names of this attempt's own buckets, and remove those that a crash left."""
         from storelab.core import records
 
         places = job.buckets
         buckets.prepare(config, store, places)
         note = config.campaign_dir / "work" / f"made-buckets-{store.name}.json"
-        mend = "remove it; buckets that it names stay in the store"
-        old = records.read_as(note, list[str], mend) if note.exists() else []
+        hint = "remove it; buckets that it names stay in the store"
+        old = records.read_as(note, list[str], hint) if note.exists() else []
         if not places[0].prefix:
-            # Noted first: a crash leaves nothing unknown behind.
+            # Noted first, so that no unknown buckets are left after a crash.
             records.write_json(note, [*old, stem(places[0], job.attempt)])
             drop_left(store, places[0].account, old)
             records.write_json(note, [stem(places[0], job.attempt)])
 
     def after(self, store: Store, point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
-        """Remove what is left of this attempt's own buckets. The clients judged what they saw: nothing more is
-        checked."""
+        """Remove the remaining own buckets of this attempt. The clients have already judged the answers."""
         place = job.buckets[0]
         if not place.prefix:
             drop_left(store, place.account, [stem(place, job.attempt)])
@@ -76,9 +77,9 @@ CONSISTENCY = Consistency(
         replace(axes.OBJECT_SIZE, minimum=256),
         axes.CLIENTS,
         axes.WORKERS,
-        replace(axes.FRONT_ENDS, help="Front-ends used; every client writes and looks through all of them."),
+        replace(axes.FRONT_ENDS, help="Front-ends used; every client writes and reads through all of them."),
         *axes.DEPLOYMENT,
     ),
-    "Read-after-write, listings, deletions, buckets: every answer judged, anomalies over tries.",
+    "Read-after-write, listings, deletions, buckets: every answer is judged; anomalies per tries.",
     direction="write",
 )

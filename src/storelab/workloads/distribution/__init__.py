@@ -1,5 +1,7 @@
-"""Distribution of software: a release is published day by day (`publish`), copied to a second store (`replicate`), and
-what only its older days need is deleted (`collect_garbage`).
+"""Distribution of software.
+
+A release is published day by day (`publish`) and copied to a second store (`replicate`). Objects that only its older
+days need are deleted (`collect_garbage`). Applications are started from it (`launch`).
 
 May import: what `workloads` may.
 """

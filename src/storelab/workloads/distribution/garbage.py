@@ -1,12 +1,13 @@
-"""Collection of garbage: what no root catalog that is kept needs is found by the catalogs only, and deleted.
+"""Garbage collection: objects that no kept root catalog needs are found by the catalogs only, and deleted.
 
-`Collector` marks, then sweeps, as CernVM-FS 2.12.0 does it (`garbage_collector_impl.h`): the roots that are kept are
-walked, and all that they need is alive. Then the other roots of the reflog are walked: what they name and is not alive
-is dead. The reflog without these roots comes last; the manifest stays. A collection that was interrupted goes on when
-it is run again: data go first, then catalogs from below, so that what is still there can be found until it is gone.
+`Collector` marks, then sweeps, as CernVM-FS 2.12.0 does (`garbage_collector_impl.h`). First the kept roots are walked,
+and all objects that they need are alive. Then the other roots of the reflog are walked: objects that they name and that
+are not alive are dead. Finally the reflog is written without these roots; the manifest stays. An interrupted collection
+continues when it is run again: data are deleted first, then catalogs from the lowest level up, so that remaining
+objects can be found until they are gone.
 
-The client is one process, which collects until all is collected or the deadline comes. A collection that fails is run
-again, as users run the tool again. Before it starts, the coordinator makes the days of a release and uploads them.
+The client is one process, which collects until all is collected or the deadline is reached. A failed collection is run
+again, as users do with the tool. Before it starts, the coordinator makes the days of a release and uploads them.
 """
 
 import itertools
@@ -32,7 +33,7 @@ from storelab.workloads.distribution.stratum import ONE, SEVERAL, Stratum, sprea
 from storelab.workloads.staging import upload
 from storelab.workloads.staging.stage import DAYS_BYTES
 
-MOST_OBJECTS = 20_000  # that are made before they are uploaded
+MOST_OBJECTS = 20_000  # maximum number of objects that are made before they are uploaded
 
 
 def stage_days(
@@ -47,7 +48,7 @@ def stage_days(
 ) -> proof.Staged:
     """Make and upload the first `count` days, reflog and manifest last, and walk the last `keep` of them in the store.
 
-    prefix: before the repository's name; note(bytes, objects): called before so much is uploaded. Raises UserError,
+    prefix: before the repository's name; note(bytes, objects): called before each upload. Raises UserError,
     MeasurementFailed.
     """
     release, objects, roots = Release(settings), dict[str, int](), []
@@ -76,11 +77,11 @@ def stage_days(
 def _upload(
     store: Store, bucket: Bucket, prefix: str, made: list[Day], last: bool, note: Callable[[int, int], None]
 ) -> dict[str, int]:
-    """Upload what is new on these days; of the last one reflog and manifest, too. Returns key -> bytes without them."""
+    """Upload the new objects of these days, reflog and manifest of the last one; return key -> bytes without these."""
     every = [(item, day.path(item)) for day in made for item in day.objects() if names.parts(item.key)]
     note(sum(item.bytes for item, _ in every), len(every))
-    told = f"days {made[0].n} to {made[-1].n} of a release"
-    upload.put_items(store, told, [(bucket, prefix + item.key, path) for item, path in every])
+    name = f"days {made[0].n} to {made[-1].n} of a release"
+    upload.put_items(store, name, [(bucket, prefix + item.key, path) for item, path in every])
     if last:
         own = [item for item in made[-1].objects() if names.parts(item.key) is None]
         upload.put_items(store, "its manifest", [(bucket, prefix + item.key, made[-1].path(item)) for item in own])
@@ -88,12 +89,12 @@ def _upload(
 
 
 class NotWhole(MeasurementFailed):
-    """A root that is to be kept lacks something: nothing may be deleted."""
+    """A root that must be kept is incomplete: nothing may be deleted."""
 
 
 @dataclass
 class Found:
-    """What a collection found: roots, objects (catalogs among them). marked_ns: when all that is alive was known."""
+    """The result of a collection: roots, objects (including catalogs). marked_ns: end of the marking."""
 
     kept: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
@@ -103,23 +104,26 @@ class Found:
 
 
 class Collector:
-    """keep: so many roots stay, from that of the manifest back; newer ones, of a publication that was interrupted, stay
-    too. workers: requests in flight; batch: objects of one request."""
+    """A garbage collector.
+
+    keep: number of roots that stay, counted back from that of the manifest. Newer ones, of an interrupted publication,
+    stay too. workers: requests in flight; batch: objects per request.
+    """
 
     def __init__(self, stratum: Stratum, repository: str, keep: int, workers: int, batch: int = 1):
         self.stratum, self.repository, self.keep = stratum, repository, keep
         self.workers, self.batch = workers, batch
         self.found = Found()
-        self._levels: list[list[str]] = []  # dead catalogs, by how far they are below their root
+        self._levels: list[list[str]] = []  # dead catalogs, by their depth below the root
 
     def run(self) -> Found:
-        """Mark and sweep. Raises Failed (a request; run it again), NotWhole, Other, OutOfTime."""
+        """Mark and sweep. Raises Failed (a request; may be run again), NotWhole, Other, OutOfTime."""
         self.found, self._levels = Found(), []
         log = self._choose()
         self._mark()
         if not self.found.dropped:
             return self.found
-        with closing(self._dead_data()) as data:  # it holds an SQLite file, which its own thread wants to close
+        with closing(self._dead_data()) as data:  # it uses an SQLite file, which its own thread must close
             self._sweep(data, self.workers)
         for level in reversed(self._levels):
             self._sweep(level, min(self.workers, len(level)))
@@ -128,12 +132,12 @@ class Collector:
         return self.found
 
     def _choose(self) -> bytes:
-        """Which roots are kept, and which are not; returns the reflog."""
+        """Choose the roots to keep and to drop; return the reflog."""
         where = self.stratum.endpoint.url
         try:
             fields = names.manifest_fields(self.stratum.get(f"{self.repository}/{names.MANIFEST}"))
             if fields["N"] != self.repository:
-                raise Other(f"{where}: the stratum holds the repository {fields['N']!r}, not {self.repository!r}")
+                raise Other(f"{where}: the stratum has the repository {fields['N']!r}, not {self.repository!r}")
             log = self.stratum.get(f"{self.repository}/{names.REFLOG}")
             roots = catalogs.reflog_roots(log)
         except (LookupError, OSError, ValueError) as error:
@@ -152,12 +156,14 @@ class Collector:
                     alive.add(key)
         except (LookupError, OSError, ValueError) as error:
             where = self.stratum.endpoint.url
-            raise NotWhole(f"{where}: a root that is kept is not whole, nothing is deleted: {error}") from None
+            raise NotWhole(f"{where}: a root that is kept is incomplete, nothing is deleted: {error}") from None
         self.found.marked_ns = clock.now_ns()
 
     def _dead_data(self) -> Generator[str]:
-        """Dead files and chunks, each once, while the dropped roots are walked level by level. What an earlier
-        collection deleted is passed by: a catalog goes after all that it names."""
+        """Yield dead files and chunks, each once, while the dropped roots are walked level by level.
+
+        Catalogs that an earlier collection deleted are skipped: a catalog is deleted after all objects that it names.
+        """
         alive, asked = self.found.alive, set[str]()
         level = [names.key(self.repository, root, names.CATALOG) for root in self.found.dropped]
         seen = {*level}
@@ -193,12 +199,12 @@ class Collector:
 
 
 COLLECTED = "collected"  # state of a collection
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # before a collection that failed is run again: twice the last one's
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # before a failed collection is run again; doubled each time
 COUNTED = ("deletes", "requests", "gets", "retries", "failures")
 
 
 class CollectClient(PublishClient):
-    """Collects the garbage of a repository in the point's store."""
+    """A client that collects the garbage of a repository in the point's store."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -219,7 +225,7 @@ class CollectClient(PublishClient):
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def once(self, number: int) -> str:
-        """Collect, and keep its row; returns the state."""
+        """Collect once, keep the row, and return the state."""
         log, begin = self.zero.log, clock.now_ns()
         log.begin()
         state, reason, _ = outcome(self.collector.run, COLLECTED)
@@ -234,12 +240,12 @@ class CollectClient(PublishClient):
     def result(self) -> Result:
         states, reasons = self.rows["state"], self.rows["reason"]
         done = COLLECTED in states
-        told = f"{len(states)} tries, {sum(self.rows['deletes'])} deletions"
+        tries = f"{len(states)} tries, {sum(self.rows['deletes'])} deletions"
         late = "" if done else f"; {reasons[-1] if reasons else 'none began'}: raise `duration` if it was late"
         requests = {"GET": 1, "PUT": 1, ONE: 1, SEVERAL: 1}
-        check = Check("collected", done, told + late)
+        check = Check("collected", done, tries + late)
         return self.reported(check, {"batch": self.axes["batch"]}, requests, {"collections": self.rows})
 
 
 class ObstoreCollectClient(CollectClient, ObstorePublishClient):
-    """By the library obstore."""
+    """A collecting client by the library obstore."""

@@ -1,14 +1,14 @@
-"""A client of `launch`: an application starts again and again, and reads its files by manifest and catalogs.
+"""A client of `launch`: an application starts repeatedly, and reads its files by manifest and catalogs.
 
-Every object is fetched by an unsigned GET and checked by its SHA-1, and unpacked, as clients of CernVM-FS do it; a
-request that fails is not sent again: its start has failed. What the client keeps costs a look into memory, and neither
-disk nor unpacking. No botocore is imported, for many clients start at once.
+Every object is fetched by an unsigned GET, checked by its SHA-1 and unpacked, as clients of CernVM-FS do it. A failed
+request is not repeated; its start has failed. Objects that the client keeps cost a memory lookup, and neither disk nor
+unpacking. botocore is not imported, because many clients start at once.
 
-The files of an application are drawn by seed from the catalogs of a repository. An application lives in one subtree: a
-catalog that has none below it, found from the root by drawing one of the nested catalogs again and again, in
-proportion to their size. Its files are read along a walk: the first is drawn evenly; each next one is, with
-probability NEAR, another file of the same folder, as long as there is one, else any other file of the subtree, evenly.
-A start reads the first n files of the walk; n is log-normal.
+The files of an application are drawn by seed from the catalogs of a repository. An application is in one subtree: a
+catalog without nested catalogs, found from the root by repeatedly drawing one of the nested catalogs, in proportion to
+their size. Its files are read along a walk. The first is drawn uniformly. Each next one is, with probability NEAR,
+another file of the same folder, as long as there is one; otherwise any other file of the subtree, drawn uniformly. A
+start reads the first n files of the walk; n is log-normal.
 """
 
 import hashlib
@@ -41,11 +41,11 @@ from storelab.stores.protocols import filesystems
 from storelab.workloads.probe.answers import Refuted
 from storelab.workloads.probe.plain_http import Connection
 
-NEAR = 0.7  # probability that the next file is one of the same folder
+NEAR = 0.7  # probability that the next file is in the same folder
 SIGMA = 0.25  # standard deviation of the logarithm of the number of files
-MOST = 3.0  # of the median: no start reads more
-TRIES = 50  # subtrees that are looked at, where they have no file
-Place = tuple[int, int]  # the two halves of the MD5 of a path, by which a catalog finds it
+MOST = 3.0  # maximum number of files of a start, in units of the median
+TRIES = 50  # maximum number of subtrees that are tried until one has files
+Place = tuple[int, int]  # the two halves of the MD5 of a path, which is the key in a catalog
 _FILES = """SELECT md5path_1, md5path_2, parent_1, parent_2 FROM catalog WHERE (flags & ?) = ?
   ORDER BY md5path_1, md5path_2"""
 _NESTED_CATALOGS = "SELECT CAST(path AS BLOB), sha1, size FROM nested_catalogs ORDER BY CAST(path AS BLOB)"
@@ -53,14 +53,14 @@ _NESTED_CATALOGS = "SELECT CAST(path AS BLOB), sha1, size FROM nested_catalogs O
 
 @dataclass(frozen=True)
 class Application:
-    """catalogs: paths of the nested catalogs that lead to it, the outermost first; files: its walk."""
+    """An application. catalogs: paths of the nested catalogs that lead to it, the outermost first; files: its walk."""
 
     catalogs: list[str]
     files: list[Place]
 
 
 def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number: int, start_files: int) -> Application:
-    """The application of this number in the repository of a root catalog. Raises LookupError where there is no file."""
+    """Return an application of the repository with this root catalog. Raises LookupError if there are no files."""
     rng = random.Random(derive_seed(seed, "application", number))
     for _ in range(TRIES):
         catalogs, files = _subtree(root, fetch, repository, rng)
@@ -72,7 +72,7 @@ def choose(root: str, fetch: catalogs.Fetch, repository: str, seed: int, number:
 def _subtree(
     digest: str, fetch: catalogs.Fetch, repository: str, rng: random.Random
 ) -> tuple[list[str], list[tuple[Place, Place]]]:
-    """(paths of nested catalogs, (file, folder) of all files in the last one)."""
+    """Return (paths of nested catalogs, (file, folder) of all files in the last one)."""
     paths: list[str] = []
     while True:
         key = names.key(repository, digest, names.CATALOG)
@@ -85,13 +85,13 @@ def _subtree(
 
 
 def files_of(db: sqlite3.Connection) -> list[tuple[Place, Place]]:
-    """(file, folder) of the regular files of a catalog."""
+    """Return (file, folder) of the regular files of a catalog."""
     rows = db.execute(_FILES, (REGULAR | SYMLINK, REGULAR))
     return [((a, b), (c, d)) for a, b, c, d in rows]
 
 
 def drawn(weights: list[int], at: float) -> int:
-    """Index of one of these, in proportion to its weight. at: in [0, 1)."""
+    """Return the index of one of these, in proportion to its weight. at: in [0, 1)."""
     left = at * sum(weights)
     for i, weight in enumerate(weights):
         left -= weight
@@ -101,7 +101,7 @@ def drawn(weights: list[int], at: float) -> int:
 
 
 class _Pool:
-    """Things of which any one can be taken out at once."""
+    """A collection with fast random access and removal."""
 
     def __init__(self, things: Iterable[Place]) -> None:
         self.things = list(things)
@@ -120,7 +120,7 @@ class _Pool:
 
 
 def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> list[Place]:
-    """The walk through these (file, folder), each file once, `most` at most."""
+    """Return the walk through these (file, folder), each file once, at most `most`."""
     folder_of = dict(files)
     folders: dict[Hashable, list[Place]] = {}
     for file, folder in files:
@@ -138,7 +138,7 @@ def walked(files: list[tuple[Place, Place]], rng: random.Random, most: int) -> l
 
 
 def start(seed: int, client: int, number: int, applications: int, start_files: int) -> tuple[int, int]:
-    """(application, files) of a client's start of this number."""
+    """Return (application, files) of a client's start with this number."""
     rng = random.Random(derive_seed(seed, "start", client, number))
     which = int(rng.random() * applications)
     z = NormalDist().inv_cdf(max(rng.random(), 1e-9))
@@ -156,11 +156,11 @@ _NESTED = "SELECT sha1 FROM nested_catalogs WHERE path = CAST(? AS TEXT)"
 
 
 class Broken(Exception):
-    """The start cannot go on."""
+    """The start cannot continue."""
 
 
 class OutOfTime(Exception):
-    """The deadline came."""
+    """The deadline was reached."""
 
 
 class LaunchClient(Client):
@@ -174,7 +174,7 @@ class LaunchClient(Client):
         self.url, self.proxy = job.extra["url"], job.extra["proxy"]
         parts = urlsplit(self.url)
         self.host = parts.netloc
-        self.path = self.url if self.proxy else parts.path  # a proxy wants to know of whom
+        self.path = self.url if self.proxy else parts.path  # a proxy needs the whole URL
         self.guard = Guard(job.limits, self.axes["clients"])
         self.warm = self.axes["client_cache"] == KEPT
         self.kept: set[str] = set()  # keys of files and chunks
@@ -202,30 +202,30 @@ class LaunchClient(Client):
                 time.sleep(min(PAUSE_S, max(0.0, (deadline_ns - clock.now_ns()) / 1e9)))
 
     def _launch(self, number: int) -> str:
-        """One start; returns its state. Its row has what it did until it ended."""
+        """Perform one start and return its state. Its row also has the work of an incomplete start."""
         seed, axes = self.job.point.seed, self.axes
         which, files = start(seed, self.job.client, number, axes["applications"], axes["start_files"])
         before, state, reason = dict(self.sums), WHOLE, None
-        told = {"files": 0, "raw_bytes": 0}
+        counts = {"files": 0, "raw_bytes": 0}
         begin = clock.now_ns()
         try:
-            self._read(self.applications[which], files, told)
+            self._read(self.applications[which], files, counts)
         except OutOfTime:
-            state, reason = CUT, "the deadline came"
+            state, reason = CUT, "the deadline was reached"
         except Broken as error:
             state, reason = FAILED, str(error)
         finally:
             if not self.warm:
                 self._forget()
         row = {"client": self.job.number, "launch": number, "application": which, "state": state, "reason": reason}
-        row |= {"begin_ns": begin, "end_ns": clock.now_ns()} | told
+        row |= {"begin_ns": begin, "end_ns": clock.now_ns()} | counts
         row |= {name: self.sums[name] - before[name] for name in ("objects", "gets", "bytes", "kept")}
         for name, column in self.rows.items():
             column.append(row[name])
         return state
 
-    def _read(self, application: Application, files: int, told: dict[str, int]) -> None:
-        """Manifest, catalogs on the way, files."""
+    def _read(self, application: Application, files: int, counts: dict[str, int]) -> None:
+        """Read the manifest, the catalogs on the way, and the files."""
         text = self._get(f"{self.repository}/{names.MANIFEST}")
         try:
             digest = names.manifest_fields(text)["C"]
@@ -238,17 +238,17 @@ class LaunchClient(Client):
                 raise Broken(f"no nested catalog at {path!r}")
             catalog = self._catalog(found[0])
         wanted = application.files[:files]
-        self._fetch_all(self._missing(self._keys(catalog, wanted, told)))
-        told["files"] = len(wanted)
+        self._fetch_all(self._missing(self._keys(catalog, wanted, counts)))
+        counts["files"] = len(wanted)
 
-    def _keys(self, catalog: sqlite3.Connection, wanted: list[Place], told: dict[str, int]) -> Iterator[str]:
-        """Objects of these files, in their order."""
+    def _keys(self, catalog: sqlite3.Connection, wanted: list[Place], counts: dict[str, int]) -> Iterator[str]:
+        """Yield the keys of the objects of these files, in their order."""
         for place in wanted:
             found = catalog.execute(_FILE, place).fetchone()
             if found is None:
-                raise Broken("a file is in no catalog")
+                raise Broken("a file is in none of the catalogs")
             digest, size = found
-            told["raw_bytes"] += size
+            counts["raw_bytes"] += size
             if digest is not None:
                 yield names.key(self.repository, digest.hex())
                 continue
@@ -256,7 +256,7 @@ class LaunchClient(Client):
                 yield names.key(self.repository, chunk.hex(), names.CHUNK)
 
     def _missing(self, keys: Iterator[str]) -> Iterator[str]:
-        """Each of these once that the client does not have."""
+        """Yield each of these keys once, without those that the client has."""
         asked: set[str] = set()
         for key in keys:
             if key in asked or key in self.kept:
@@ -297,7 +297,7 @@ class LaunchClient(Client):
         return db
 
     def _object(self, key: str, keep: bool = True) -> bytes:
-        """An object that is named by its content, unpacked. keep: note that it is there. Raises Broken, OutOfTime."""
+        """Return an object that is named by its content, unpacked. keep: remember it. Raises Broken, OutOfTime."""
         blob = self._get(key, (names.parts(key) or ("", ""))[0])
         try:
             data = zlib.decompress(blob)
@@ -308,7 +308,7 @@ class LaunchClient(Client):
         return data
 
     def _get(self, key: str, digest: str = "") -> bytes:
-        """One GET, compared with its name where that is a sum. Raises Broken, OutOfTime."""
+        """Send one GET, and compare the answer with its name if that is a checksum. Raises Broken, OutOfTime."""
         begin = clock.now_ns()
         if begin >= self.deadline_ns:
             raise OutOfTime
@@ -320,7 +320,7 @@ class LaunchClient(Client):
             if status != 200:
                 error = message = f"Http{status}"
             elif digest and hashlib.sha1(body).hexdigest() != digest:
-                error, message = MISMATCH, f"{len(body)} bytes with another SHA-1"
+                error, message = MISMATCH, f"{len(body)} bytes with a wrong SHA-1"
         except (OSError, HTTPException, Refuted) as problem:
             error, message = classify(problem)[0], said(problem)
         size = 0 if error else len(body)
@@ -331,7 +331,7 @@ class LaunchClient(Client):
         return body
 
     def _wire(self) -> tuple[int, Connection]:
-        """Number and connection of this thread."""
+        """Return number and connection of this thread."""
         if not hasattr(self.own, "wire"):
             self.own.number = next(self.numbers)
             url, endpoint = self.proxy or self.url, self.job.endpoint
@@ -361,7 +361,7 @@ class LaunchClient(Client):
                 self.guard.observe(end, s["bytes"], s["gets"], s["done"], s["failures"])
 
     def _forget(self) -> None:
-        """A cold client keeps nothing from start to start."""
+        """Drop everything: a cold client keeps nothing between starts."""
         self.kept.clear()
         while self.opened:
             self.opened.popitem()[1].close()
@@ -371,7 +371,7 @@ class LaunchClient(Client):
         wrong = self.ops["error"].count(MISMATCH)
         broken = f", {self.rows['state'].count(FAILED)} failed"
         reason = next((r for r, s in zip(self.rows["reason"], self.rows["state"], strict=True) if s == FAILED), "")
-        late = "" if whole or reason else "; the deadline came before the first was done: raise `duration`"
+        late = "" if whole or reason else "; the deadline was reached before the first was done: raise `duration`"
         ops = {"client": [self.job.number] * n, "count": [1] * n} | self.ops
         return Result(
             ops,
@@ -384,7 +384,7 @@ class LaunchClient(Client):
             },
             checks=[
                 Check("starts", bool(whole), f"{whole} whole{broken}{': ' * bool(reason)}{reason}{late}"),
-                Check("content", not wrong, f"{n - wrong} of {n} objects have the SHA-1 that their names say"),
+                Check("content", not wrong, f"{n - wrong} of {n} objects have the SHA-1 in their names"),
             ],
             connections={"max": len(self.wires), "samples": []},
             tables={"launches": self.rows},

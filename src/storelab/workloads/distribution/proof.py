@@ -1,7 +1,7 @@
-"""Proofs of a repository: of a stratum, and of a collection of garbage.
+"""Proofs of a repository: of a stratum, and of a garbage collection.
 
 Every catalog and object that the manifest of a stratum needs is read again, and compared with its name. After a
-collection, all that was alive before is read again, and of the dead nothing is left, then and a while later.
+collection, all live objects are read again, and no dead object may be left, both immediately and some time later.
 """
 
 import time
@@ -18,12 +18,12 @@ from storelab.stores.protocols.endpoint import Bucket
 
 THREADS, BLOCK = 8, 200  # readers; keys that each takes at a time
 MOST_SHOWN = 3
-LATER_S = 10.0  # until the dead are looked for once more
-MOST_ASKED = 5000  # dead objects that are asked for one by one, spread evenly over their names; all are listed
+LATER_S = 10.0  # time until the second check for dead objects
+MOST_ASKED = 5000  # maximum number of dead objects that are requested individually, evenly spread; all are listed
 
 
 def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
-    """Reads objects of a repository by key. It raises FileNotFoundError for one that is not there."""
+    """Return a function that reads objects by key. It raises FileNotFoundError for a missing object."""
 
     def fetch(key: str) -> bytes:
         data = access.read(bucket.name, bucket.prefix + prefix + key)
@@ -35,8 +35,10 @@ def reader(access: Access, bucket: Bucket, prefix: str) -> catalogs.Fetch:
 
 
 def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: Iterable[str] = ()) -> dict[str, Any]:
-    """The check of one stratum, as fields of `contract.Check`. day: the last one that was published to it, 0 for none;
-    sent: keys that were acknowledged, all of which are read too."""
+    """Return the check of one stratum, as fields of `contract.Check`.
+
+    day: the last day that was published to it, 0 for none; sent: acknowledged keys, all of which are read too.
+    """
     title = f"{name} whole"
     if not day:
         return asdict(Check(title, True, "no day was published"))
@@ -52,14 +54,14 @@ def stratum(name: str, fetch: catalogs.Fetch, repository: str, day: int, sent: I
     )
     problems = list(verified(fetch, every))
     if int(fields["S"]) != day:
-        problems.insert(0, f"the manifest names day {fields['S']}, published was day {day}")
-    told = f"{len(every)} objects read again, {len(needed)} of them named by the manifest of day {fields['S']}"
-    told += f"; {len(problems)} problems: {'; '.join(problems[:MOST_SHOWN])}" if problems else ""
-    return asdict(Check(title, not problems, told))
+        problems.insert(0, f"the manifest names day {fields['S']} instead of the published day {day}")
+    summary = f"{len(every)} objects read again, {len(needed)} of them named by the manifest of day {fields['S']}"
+    summary += f"; {len(problems)} problems: {'; '.join(problems[:MOST_SHOWN])}" if problems else ""
+    return asdict(Check(title, not problems, summary))
 
 
 def verified(fetch: catalogs.Fetch, keys: list[str]) -> Iterable[str]:
-    """The problems of all keys, by several readers."""
+    """Yield the problems of all keys, by several readers."""
     left = iter(keys)
     blocks = iter(lambda: list(islice(left, BLOCK)), [])
     with ThreadPoolExecutor(THREADS) as pool:
@@ -68,8 +70,10 @@ def verified(fetch: catalogs.Fetch, keys: list[str]) -> Iterable[str]:
 
 
 def last_day(rows: Mapping[str, list[Any]], number: int) -> int:
-    """The last day that a stratum has by the rows of `days`; 0 for none. What was replicated is the last day that
-    stratum 0 had then."""
+    """Return the last day that a stratum has according to the rows of `days`; 0 for none.
+
+    For stratum 1 it is the last day that stratum 0 had at the time of the replication.
+    """
     zero = one = 0
     for stratum_, day, state in zip(rows["stratum"], rows["day"], rows["state"], strict=True):
         if state == "published" and stratum_ == 0:
@@ -81,8 +85,11 @@ def last_day(rows: Mapping[str, list[Any]], number: int) -> int:
 
 @dataclass(frozen=True)
 class Staged:
-    """objects: key -> bytes of all that was uploaded, without reflog and manifest; roots: root catalog of each day;
-    alive: keys that the last days need, as many as were asked for."""
+    """The uploaded days of a release.
+
+    objects: key -> bytes of all uploads, without reflog and manifest; roots: root catalog of each day; alive: keys that
+    the last `keep` days need.
+    """
 
     objects: dict[str, int]
     roots: list[str]
@@ -101,11 +108,11 @@ def look(
     listed: Callable[[], Iterable[str]],
     later_s: float | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """(counts for the record, checks as fields of `contract.Check`). listed: keys of all objects of the repository.
+    """Return (counts for the record, checks as fields of `contract.Check`). listed: all keys of the repository.
 
-    alive, dead: objects; read: those that were read again, reflog and manifest too; lost: of these, missing or damaged;
-    lingering, left: dead ones that were listed or answered right afterwards, and a while later; others: objects in the
-    repository that nobody put there.
+    alive, dead: objects; read: objects that were read again, with reflog and manifest; lost: missing or damaged ones
+    among them; lingering, left: dead objects that were listed or answered immediately afterwards, and some time later;
+    others: foreign objects in the repository.
     """
     dead = staged.dead
     own = [f"{repository}/{name}" for name in (names.REFLOG, names.MANIFEST)]
@@ -127,23 +134,23 @@ def look(
         "left": len(left),
         "others": len(strangers | strangers_left),
     }
-    told = f"{counts['read']} objects read again, {len(problems)} problems"
-    gone = f"{len(dead)} dead objects: {len(seen)} still there right afterwards, {len(left)} a while later"
-    gone += f"; {counts['others']} objects that nobody put there" if counts["others"] else ""
+    summary = f"{counts['read']} objects read again, {len(problems)} problems"
+    gone = f"{len(dead)} dead objects: {len(seen)} still there immediately afterwards, {len(left)} some time later"
+    gone += f"; {counts['others']} foreign objects" if counts["others"] else ""
     return counts, [
-        asdict(Check("all alive", not problems, _with(told, problems))),
+        asdict(Check("all alive", not problems, _with(summary, problems))),
         asdict(Check("dead gone", not left and not counts["others"], _with(gone, sorted(left)))),
     ]
 
 
-def _with(told: str, examples: list[str]) -> str:
-    return f"{told}: {'; '.join(examples[:MOST_SHOWN])}" if examples else told
+def _with(summary: str, examples: list[str]) -> str:
+    return f"{summary}: {'; '.join(examples[:MOST_SHOWN])}" if examples else summary
 
 
 def _there(
     dead: set[str], asked: list[str], fetch: catalogs.Fetch, known: set[str], listed: Callable[[], Iterable[str]]
 ) -> tuple[set[str], set[str]]:
-    """(dead ones that are listed or answer, keys that are listed and not known)."""
+    """Return (dead objects that are listed or answer, listed keys that are not known)."""
     keys = set(listed())
 
     def answers(key: str) -> bool:
@@ -159,7 +166,7 @@ def _there(
 
 
 def _wrong_ends(staged: Staged, keep: int, repository: str, fetch: catalogs.Fetch) -> Iterable[str]:
-    """What is wrong with manifest and reflog: the last day, and the days that are kept."""
+    """Yield the problems of manifest and reflog: the last day, and the kept days."""
     try:
         fields = names.manifest_fields(fetch(f"{repository}/{names.MANIFEST}"))
         roots = catalogs.reflog_roots(fetch(f"{repository}/{names.REFLOG}"))

@@ -1,12 +1,12 @@
-"""Publishing and replication of a release, and the clients of `publish` and `replicate`: one process each.
+"""Publication and replication of a release, and the clients of `publish` and `replicate`: one process each.
 
-A day is published in groups: data, catalogs, reflog, manifest; each group is there before the next begins. Until the
-manifest is put, the repository is that of the last whole day; what is done again finds what is there. A day that failed
-stays in its folder, and the next publication sends what is missing of it, too. Making a day is not part of it.
+A day is published in groups: data, catalogs, reflog, manifest. Each group is complete before the next begins. Until the
+manifest is put, the repository is that of the last complete day; a repeated publication finds the existing objects. A
+failed day stays in its folder, and the next publication also sends its missing objects. Making a day is not included.
 
-A replication reads stratum 0 by its manifest and catalogs, and copies what stratum 1 lacks. A catalog is put when all
-that it names is there. So a catalog that is there stands for all below it: nothing of it is looked at again, and a
-replication that was interrupted goes on where it was. The manifest comes last.
+A replication reads stratum 0 by its manifest and catalogs, and copies the objects that stratum 1 lacks. A catalog is
+put after all objects that it names. An existing catalog therefore proves that all objects below it exist, so they are
+not checked again, and an interrupted replication continues where it stopped. The manifest comes last.
 """
 
 import importlib.metadata
@@ -37,8 +37,11 @@ CATALOG, REFLOG, MANIFEST = "catalog", "reflog", "manifest"
 
 
 def groups(days: Sequence[Day]) -> Iterator[Iterable[tuple[Day, Item]]]:
-    """What is sent for these days, the newest last: data, catalogs but the newest root, this root, reflog, manifest.
-    Reflog and manifest are those of the newest day alone."""
+    """Yield the objects of these days in the order of upload, the newest day last.
+
+    The groups are: data, catalogs except the newest root, this root, reflog, manifest. Reflog and manifest are only
+    those of the newest day.
+    """
     newest = days[-1]
 
     def of(*kinds: str) -> Iterator[tuple[Day, Item]]:
@@ -55,8 +58,10 @@ def groups(days: Sequence[Day]) -> Iterator[Iterable[tuple[Day, Item]]]:
 
 
 def publish(stratum: Stratum, days: Sequence[Day], workers: int) -> int:
-    """Send these days, the newest last; returns the number of objects that they have. Raises Failed, OutOfTime: the
-    manifest in the store is then still that of the last day that was published."""
+    """Send these days, the newest last; return the number of their objects.
+
+    Raises Failed, OutOfTime; the manifest in the store is then still that of the last published day.
+    """
     counted = itertools.count()
 
     def send(what: tuple[Day, Item], worker: int) -> None:
@@ -70,19 +75,22 @@ def publish(stratum: Stratum, days: Sequence[Day], workers: int) -> int:
 
 
 class Other(MeasurementFailed):
-    """Stratum 1 holds something else."""
+    """Stratum 1 has another repository or a newer revision."""
 
 
 class Replicator:
-    """source, target: strata; repository: its name. `known`: data that this process put, or saw, at the target: what a
-    changed catalog names again is not looked at again."""
+    """A replicator from `source` to `target` (strata) of the repository with this name.
+
+    `known`: data that this process put or saw at the target. They are not checked again if a changed catalog names
+    them.
+    """
 
     def __init__(self, source: Stratum, target: Stratum, repository: str, workers: int):
         self.source, self.target, self.repository, self.workers = source, target, repository, workers
         self.known: set[str] = set()
 
     def manifest(self, stratum: Stratum) -> tuple[bytes, dict[str, str]] | None:
-        """Bytes and fields; None where the stratum has none. Raises Failed."""
+        """Return bytes and fields; None if the stratum has no manifest. Raises Failed."""
         try:
             text = stratum.get(f"{self.repository}/{names.MANIFEST}")
         except FileNotFoundError:
@@ -93,8 +101,10 @@ class Replicator:
             raise Failed(f"{stratum.endpoint.url}: the manifest is damaged: {error}") from None
 
     def run(self) -> int | None:
-        """Copy what is missing; returns how many objects were looked at, None where stratum 1 is up to date, or stratum
-        0 has nothing yet. Raises Failed, Other, OutOfTime."""
+        """Copy missing objects; return the number of objects that were checked.
+
+        Returns None if stratum 1 is up to date, or if stratum 0 is empty. Raises Failed, Other, OutOfTime.
+        """
         here, there = self.manifest(self.source), self.manifest(self.target)
         if here is None:
             return None
@@ -119,12 +129,12 @@ class Replicator:
                     yield key
 
         try:
-            with closing(data()) as wanted:  # a walk holds an SQLite file, which wants to be closed by its own thread
+            with closing(data()) as wanted:  # the walk uses an SQLite file, which its own thread must close
                 spread(wanted, self._copy, max(1, self.workers - 1))  # one more connection walks
         except BaseException as error:
-            self.known.clear()  # nobody knows which of them arrived
+            self.known.clear()  # it is unknown which of them arrived
             if isinstance(error, (LookupError, OSError, ValueError)):
-                raise Failed(f"{self.source.endpoint.url}: stratum 0 is not whole: {error}") from None
+                raise Failed(f"{self.source.endpoint.url}: stratum 0 is incomplete: {error}") from None
             raise
         for key in self._from_below(blobs):
             self.target.put(key, blobs[key], always=True)
@@ -134,7 +144,7 @@ class Replicator:
         return looked + 2
 
     def _from_below(self, blobs: dict[str, bytes]) -> Iterator[str]:
-        """These catalogs, each behind all that it names: several may name the same one."""
+        """Return these catalogs, each after all catalogs that it names; several may name the same one."""
         below: dict[str, list[str]] = {key: [] for key in blobs}
         for key, named in below.items():
 
@@ -149,7 +159,7 @@ class Replicator:
         return iter(TopologicalSorter(below).static_order())
 
     def _there(self, catalog: str) -> bool:
-        """Whether the target has this catalog, and so all that it names."""
+        """Return True if the target has this catalog, and thus all objects that it names."""
         if self.target.there(catalog):
             self.target.log.skip()
             return True
@@ -162,31 +172,31 @@ class Replicator:
         self.target.put(key, self.source.get(key, worker), worker, always=True)
 
     def _same(self, mine: dict[str, str], theirs: dict[str, str]) -> None:
-        """Raises Other where the target's manifest is of another repository, or newer than the source's."""
+        """Raise Other if the target's manifest is of another repository, or newer than the source's."""
         where = self.target.endpoint.url
         if theirs.get("N") != mine.get("N"):
-            raise Other(f"{where}: stratum 1 holds the repository {theirs.get('N')!r}, not {mine.get('N')!r}")
+            raise Other(f"{where}: stratum 1 has the repository {theirs.get('N')!r}, not {mine.get('N')!r}")
         if int(theirs.get("S", 0)) > int(mine.get("S", 0)):
             raise Other(f"{where}: stratum 1 has revision {theirs['S']}, stratum 0 only {mine.get('S')}")
 
 
-BESIDE = "STORELAB_BESIDE_"  # begin of the variables that hold the keys of the second store
+BESIDE = "STORELAB_BESIDE_"  # prefix of the variables with the keys of the second store
 PUBLISHED, UNCHANGED, FAILED, CUT = "published", "unchanged", "failed", "cut"  # states of a day in a stratum
 COUNTED = ("stored", "bytes", "heads", "gets", "puts", "skipped", "retries", "failures")
 
 
 def outcome(act: Callable[[], Any], done: str) -> tuple[str, str | None, Any]:
-    """Return (state, reason, value) of `act`: the state `done`, or why it failed or was cut off."""
+    """Return (state, reason, value) of `act`: the state `done`, or the reason of a failure or of a late end."""
     try:
         return done, None, act()
     except Failed as error:
         return FAILED, str(error), None
     except OutOfTime:
-        return CUT, "the deadline came", None
+        return CUT, "the deadline was reached", None
 
 
 class PublishClient(Client):
-    """Publishes to the point's store."""
+    """A client that publishes to the point's store."""
 
     kind: ClassVar[type[Stratum]] = Stratum
 
@@ -197,7 +207,7 @@ class PublishClient(Client):
         self.expired = days_of(self.axes.get("expired", NOWHERE))
         self.folder = job.scratch / "release"
         self.rows: dict[str, list[Any]] = {name: [] for name in records.DAYS}
-        self.owed: list[Any] = []  # days that were made and are not yet published
+        self.owed: list[Any] = []  # days that were made and not yet published
         self.strata: list[Stratum] = []
         self.done = 0
 
@@ -232,15 +242,15 @@ class PublishClient(Client):
             self.done = n
 
     def one_day(self, n: int) -> bool:
-        """Make and publish a day; false where the deadline came."""
+        """Make and publish a day; return False after the deadline."""
         begun = clock.now_ns()
         self.owed.append(self.release.day(n, self.folder))
         prepared = clock.now_ns() - begun
         facts = self.owed[-1].facts
         self.zero.expired = n in self.expired
-        told = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"], "prepare_ns": prepared}
+        columns = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"], "prepare_ns": prepared}
         act = partial(publish, self.zero, self.owed, self.axes["workers"])
-        state = self.tried(n, 0, [self.zero], act, told)
+        state = self.tried(n, 0, [self.zero], act, columns)
         self.zero.expired = False
         if state == PUBLISHED:
             for day in self.owed:
@@ -249,17 +259,19 @@ class PublishClient(Client):
             self.zero.sent.clear()
         return state != CUT
 
-    def tried(self, n: int, number: int, strata: list[Stratum], act: Any, told: dict[str, Any]) -> str:
-        """Do what a day is for a stratum, and keep its row, with all that was asked of these; returns its state. act:
-        gives the objects, None for no change. What is asked on a day whose signature is expired on purpose is in its
-        row alone."""
+    def tried(self, n: int, number: int, strata: list[Stratum], act: Any, columns: dict[str, Any]) -> str:
+        """Do the work of a day for a stratum, keep its row with all requests to these strata, and return its state.
+
+        act: returns the objects, None for no change. If a day's signature is expired on purpose, its requests are only
+        in its row.
+        """
         for stratum in strata:
             stratum.log.begin(kept=not stratum.expired)
         begin = clock.now_ns()
         state, reason, objects = outcome(act, PUBLISHED)
         if state == PUBLISHED and objects is None:
             state = UNCHANGED
-        row = dict.fromkeys(self.rows) | told
+        row = dict.fromkeys(self.rows) | columns
         row |= {"client": self.job.number, "stratum": number, "day": n, "state": state, "reason": reason}
         row |= {"begin_ns": begin, "end_ns": clock.now_ns(), "objects": objects or 0}
         self.keep(row | self.counted(strata))
@@ -271,15 +283,15 @@ class PublishClient(Client):
             column.append(row[name])
 
     def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
-        """COUNTED since the day began; null where it is not known."""
+        """Return COUNTED since the day began; null if unknown."""
         return {name: sum(stratum.log.counts[name] for stratum in strata) for name in COUNTED}
 
     def all_done(self) -> Check:
         asked = self.axes["days"]
         states = [s for s, stratum in zip(self.rows["state"], self.rows["stratum"], strict=True) if not stratum]
-        told = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
-        late = "; the deadline came: raise `duration`" if self.done < asked else ""
-        return Check("days", self.done == asked, told + late)
+        done = f"{self.done} of {asked} days done, {states.count(FAILED)} of them failed"
+        late = "; the deadline was reached: raise `duration`" if self.done < asked else ""
+        return Check("days", self.done == asked, done + late)
 
     def result(self) -> Result:
         settings = {"head_before_put": self.pattern.head}
@@ -306,11 +318,11 @@ class PublishClient(Client):
         )
 
     def version(self) -> str:
-        """Of the engine."""
+        """Return the version of the engine."""
         return f"Python {platform.python_version()} http.client"
 
     def recorded(self) -> Stratum:
-        """The stratum in the point's store, whose operations are recorded one by one."""
+        """Return the stratum in the point's store, whose operations are recorded individually."""
         return self.zero
 
     def close(self) -> None:
@@ -320,7 +332,7 @@ class PublishClient(Client):
 
 
 class ObstorePublishClient(PublishClient):
-    """By the library obstore."""
+    """A publishing client by the library obstore."""
 
     kind = ObstoreStratum
 
@@ -329,7 +341,7 @@ class ObstorePublishClient(PublishClient):
 
 
 class ReplicateClient(PublishClient):
-    """Publishes to a second store, and replicates each day from there to the point's store."""
+    """A client that publishes to a second store, and replicates each day from there to the point's store."""
 
     def open(self) -> None:
 

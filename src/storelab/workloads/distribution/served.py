@@ -1,11 +1,10 @@
-"""The repository that clients of `launch` read, in the campaign's first bucket, and its way to clients without
-signatures.
+"""The repository that clients of `launch` read, in the campaign's first bucket, served without signatures.
 
 It is published once for all points with these settings, below `launch/<name>/`, with a mark that is written last.
 
-Clients of CernVM-FS read it without a signature. A store that knows no keys serves it as it is. In S3, a policy of the
-bucket opens what is below the repository, and nothing else, while a point is measured; storelab puts policies only on
-buckets that it made itself.
+Clients of CernVM-FS read it without a signature. A store without keys serves it directly. In S3, a policy of the bucket
+makes the repository, and nothing else, public while a point is measured. storelab puts policies only on buckets that it
+made itself.
 """
 
 import hashlib
@@ -40,12 +39,12 @@ from storelab.workloads.probe.plain_http import Connection, Reply, said
 from storelab.workloads.staging import buckets, stage, written
 
 THREADS = 8
-BLOCK = 500  # objects that are in memory at most, where there is no S3
+BLOCK = 500  # maximum number of objects in memory, for stores without S3
 MARK = ".staged"
 
 
 class Staged(NamedTuple):
-    """Where a repository lies: below a prefix in a bucket, with the root catalog that its manifest names."""
+    """A staged repository: below a prefix in a bucket, with the root catalog that its manifest names."""
 
     bucket: Bucket
     prefix: str
@@ -54,12 +53,12 @@ class Staged(NamedTuple):
 
 
 def name_of(release: dict[str, Any], days: int) -> str:
-    """By what is published."""
+    """Return a name that depends on the published content."""
     return hashlib.sha256(json.dumps([release, days], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def made(name: str, repository: str) -> list[Made]:
-    """What can lie there."""
+    """Return the possible objects of the repository."""
     begin = f"launch/{name}/"
     return [
         Made(objects_of(begin, repository), 1, MOST_BYTES),
@@ -68,7 +67,10 @@ def made(name: str, repository: str) -> list[Made]:
 
 
 def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> Staged:
-    """The repository is in the store, which is up. Raises UserError (read-only, no room), MeasurementFailed."""
+    """Make sure that the repository is in the store, which is up. Raises UserError, MeasurementFailed.
+
+    UserError: the store is read-only, or has no room.
+    """
     place, name = stage.buckets_of(config, store, 1)[0], name_of(release, days)
     prefix, repository = f"launch/{name}/", release["repository"]
     access = store.access(place.account)
@@ -96,8 +98,8 @@ def ensure(config: Config, store: Store, release: dict[str, Any], days: int) -> 
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     access.write(place.name, f"{place.prefix}{prefix}{MARK}", name.encode())
-    told = f"{objects} objects, {units.human_size(size)}"
-    stage.report(f"    staged the repository of {days} days in {store.name}: {told}")
+    size_text = f"{objects} objects, {units.human_size(size)}"
+    stage.report(f"    staged the repository of {days} days in {store.name}: {size_text}")
     return _found(store, place, prefix, repository)
 
 
@@ -108,7 +110,7 @@ def _found(store: Store, place: Bucket, prefix: str, repository: str) -> Staged:
 
 
 def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
-    """All objects of a day: with the headers of CernVM-FS where the store speaks S3."""
+    """Upload all objects of a day, with the headers of CernVM-FS if the store speaks S3."""
     if store.protocol == "s3":
         keys = store.credentials(place.account)
         with closing(Stratum(store.endpoints(1)[0], place, prefix, keys, PATTERNS[TUNED], Log(0))) as stratum:
@@ -125,12 +127,12 @@ def _send(store: Store, place: Bucket, prefix: str, day: Day) -> None:
                 one.result()
 
 
-SPREADS_S = 5.0  # rights may take so long until all of a store knows them
-_OPEN: set[tuple[str, str]] = set()  # URL of a store and bucket: a policy of this process lies on it
+SPREADS_S = 5.0  # maximum time until rights take effect in the whole store
+_OPEN: set[tuple[str, str]] = set()  # (URL of a store, bucket) with a policy of this process
 
 
 def url_of(endpoint: Endpoint, bucket: Bucket, prefix: str) -> str:
-    """URL of what lies below `prefix` in a bucket, without a '/' at its end."""
+    """Return the URL of `prefix` in a bucket, without a '/' at its end."""
     scheme, host, path, *_ = urlsplit(endpoint.url)
     below = quote(f"{bucket.prefix}{prefix}".strip("/"))
     if endpoint.protocol == "s3" and endpoint.addressing == "virtual":
@@ -144,7 +146,7 @@ def _connection(url: str, endpoint: Endpoint, timeout: float = 60.0) -> Connecti
 
 
 def asked(url: str, endpoint: Endpoint) -> str:
-    """What an unsigned GET of this URL is answered: '' where it is served."""
+    """Return the answer to an unsigned GET of this URL; '' if it is served."""
     with closing(_connection(url, endpoint, 10.0)) as wire:
         try:
             reply = wire.send("GET", urlsplit(url).path)
@@ -156,13 +158,13 @@ def asked(url: str, endpoint: Endpoint) -> str:
 class Opened:
     """A repository that is served without signatures until `close`.
 
-    Raises UserError where the store does not serve it. place: of the store in the configuration.
+    Raises UserError if the store does not serve it.
     """
 
     def __init__(
         self, store: Store, endpoint: Endpoint, bucket: Bucket, prefix: str, trial: str, what: str = "of `launch`"
     ):
-        """trial: key below the prefix, of an object that is there; what: which sweeps need it, for people."""
+        """trial: key, below the prefix, of an existing object; what: the sweeps that need it, for messages."""
         self.endpoint, self.bucket, self.own = endpoint, bucket, (endpoint.url, bucket.name)
         self.keys = store.credentials(bucket.account)
         self.url, self.policy = url_of(endpoint, bucket, prefix), False
@@ -179,18 +181,18 @@ class Opened:
             self.close()
             raise UserError(
                 f"stores.{store.name}",
-                f"cannot serve GETs without a signature ({why}), as clients of CernVM-FS ask",
-                f"leave the store out of sweeps {what}, or let everybody read its bucket",
+                f"cannot serve GETs without a signature ({why}), which clients of CernVM-FS send",
+                f"leave the store out of sweeps {what}, or make its bucket publicly readable",
             )
 
     def _open(self, prefix: str) -> str:
-        """Let everybody read below the prefix; why not, '' where it was done."""
+        """Make the prefix publicly readable; return the reason of a failure, or ''."""
         if self.bucket.prefix:
-            return "the bucket is not storelab's to open"
+            return "storelab did not make the bucket"
         if self.own in _OPEN:
-            return "another role has opened its bucket, which has one policy"
+            return "another role has made its bucket public, and a bucket has only one policy"
         assert self.keys is not None
-        for owner in (self.keys.access_key, None):  # most take no access key for a name
+        for owner in (self.keys.access_key, None):  # most servers do not accept an access key as a name
             reply = self._ask("PUT", signing.policy(self.bucket.name, prefix, owner))
             if reply.good:
                 self.policy = True
@@ -199,7 +201,7 @@ class Opened:
         return f"a policy of the bucket: {said(reply)}"
 
     def _ask(self, method: str, body: bytes | None = None) -> Reply:
-        """`?policy` of the bucket, signed. Raises MeasurementFailed where nothing is answered."""
+        """Send a signed request for `?policy` of the bucket. Raises MeasurementFailed without an answer."""
         assert self.keys is not None
         url, path = signing.place(self.endpoint, self.bucket.name)
         query, digest = {"policy": ""}, hashlib.sha256(body or b"").hexdigest()
@@ -211,7 +213,7 @@ class Opened:
                 raise MeasurementFailed(f"{self.endpoint.url}: {error} to {method} of a bucket's policy") from None
 
     def close(self) -> None:
-        """The policy goes, where this put one."""
+        """Remove the policy, if there is one."""
         if self.policy:
             self.policy = False
             _OPEN.discard(self.own)

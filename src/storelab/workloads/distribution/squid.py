@@ -1,7 +1,7 @@
-"""Squid in front of a store: one process on loopback, as nobody, with a bounded part of the memory and no disk at all.
+"""Squid in front of a store: one process on loopback, as user nobody, with bounded memory and without a disk cache.
 
-It ends with this process, even after kill -9. Its configuration is a file without a name, its log another; what it
-shares with itself on tmpfs goes when it is stopped, or, where it was killed, before the next one starts. May import:
+It ends with this process, even after kill -9. Its configuration and its log are anonymous files. Its files of shared
+memory on tmpfs are removed when it is stopped or, if it was killed, before the next one starts. May import:
 `stores`, `install`, `host`, `core`.
 """
 
@@ -21,13 +21,13 @@ from storelab.install import program
 from storelab.stores.managed import network
 
 ADDRESS, PORTS = "127.0.0.1", range(26500, 26600)
-MEMORY_MB, LARGEST_MB = 256, 64  # for objects; the largest of them that is kept
+MEMORY_MB, LARGEST_MB = 256, 64  # memory for objects; largest object that is kept
 UNPRIVILEGED = "nobody"
 READY_S, GRACE_S = 10.0, 5.0
-NAME, SHARED = "storelab", Path("/dev/shm")  # begin of its name, and of its files of shared memory
+NAME, SHARED = "storelab", Path("/dev/shm")  # prefix of its name, and folder of its shared memory
 COUNTERS = "/squid-internal-mgr/counters"
-# What an object's own headers do not say: data keep their names, so they stay fresh for three days; the manifest for a
-# minute. One request goes to the store where several clients ask for the same object at once.
+# Freshness that the objects' own headers do not define: data keep their names, so they stay fresh for three days; the
+# manifest for a minute. Simultaneous requests for the same object are sent to the store once.
 CONFIGURATION = """http_port {address}:{port}
 acl origin port {origin}
 acl reading method GET HEAD
@@ -55,7 +55,7 @@ max_filedescriptors 4096
 shutdown_lifetime 0 seconds
 """
 _LINE = re.compile(r"^([a-z_.]+) = ([0-9.]+)", re.MULTILINE)
-# Ours -> (Squid's counter, what it counts in).
+# Name in the record -> (Squid's counter, its unit).
 TOLD = {
     "requests": ("client_http.requests", 1),
     "hits": ("client_http.hits", 1),
@@ -69,12 +69,12 @@ TOLD = {
 
 
 def configuration(port: int, origin: int) -> str:
-    """origin: the port of the store, the only one that it asks."""
+    """Return the configuration. origin: port of the store, the only one that it may contact."""
     return CONFIGURATION.format(address=ADDRESS, port=port, origin=origin, memory=MEMORY_MB, largest=LARGEST_MB)
 
 
 def parsed(text: str) -> dict[str, int]:
-    """The page `counters` as TOLD says. Raises ValueError where one is missing."""
+    """Return the counters of TOLD from the page `counters`. Raises ValueError if one is missing."""
     found = {name: float(value) for name, value in _LINE.findall(text)}
     if missing := [name for name, _ in TOLD.values() if name not in found]:
         raise ValueError(f"no counter {missing[0]}")
@@ -82,31 +82,35 @@ def parsed(text: str) -> dict[str, int]:
 
 
 def between(first: dict[str, int], last: dict[str, int]) -> dict[str, int]:
-    """What was counted between two looks. The first look itself is counted after it was answered, as one request that
-    was no hit."""
+    """Return the counts between two readings.
+
+    The first reading counts itself, after it was answered, as one request that was not a hit.
+    """
     out = {name: last[name] - first[name] for name in first}
     return out | {"requests": out["requests"] - 1}
 
 
 def installed(place: str) -> Path:
-    """The program. Raises UserError that says how to install it. place: in the configuration."""
+    """Return the program. Raises UserError with the install command. place: in the configuration."""
     return program("squid", "squid", place)
 
 
 class Squid:
-    """A running Squid, empty at first, for the store at this URL. Raises UserError where it cannot be, or
-    MeasurementFailed where it does not start."""
+    """A running Squid, empty at first, for the store at this URL.
+
+    Raises UserError if it is not possible, or MeasurementFailed if it does not start.
+    """
 
     def __init__(self, origin: str, place: str):
         self.program, self.place = installed(place), place
         parts = urlsplit(origin)
         if parts.scheme != "http":
-            raise UserError(place, f"{parts.scheme} goes past an HTTP cache", "sweep scheme http, or http_cache none")
+            raise UserError(place, f"{parts.scheme} bypasses an HTTP cache", "sweep scheme http, or http_cache none")
         port = next((port for port in PORTS if network.free(ADDRESS, port)), None)
         if port is None:
-            raise UserError(place, f"ports {PORTS[0]} to {PORTS[-1]} are all taken", "stop what holds them")
+            raise UserError(place, f"all ports from {PORTS[0]} to {PORTS[-1]} are in use", "stop the other processes")
         self.port = port
-        for left in SHARED.glob(f"{NAME}{port}-*.shm"):  # nobody listens there
+        for left in SHARED.glob(f"{NAME}{port}-*.shm"):  # of a Squid that has ended
             left.unlink(missing_ok=True)
         self.log = os.memfd_create("squid.log")
         try:
@@ -126,14 +130,14 @@ class Squid:
         return f"http://{ADDRESS}:{self.port}"
 
     def _started(self, text: str) -> "subprocess.Popen[bytes]":
-        """As nobody where we are root; it may read a file without a name through /proc."""
+        """Start it as user nobody if we are root; it reads an anonymous file through /proc."""
         file = os.memfd_create("squid.conf")
         try:
             os.write(file, text.encode())
             user: dict[str, Any] = {}
             if os.geteuid() == 0:
-                of = pwd.getpwnam(UNPRIVILEGED)
-                user = {"user": of.pw_uid, "group": of.pw_gid, "extra_groups": []}
+                account = pwd.getpwnam(UNPRIVILEGED)
+                user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
             return subprocess.Popen(
                 [str(self.program), "-N", "-d1", "-n", f"{NAME}{self.port}", "-f", f"/proc/self/fd/{file}"],
                 stdin=subprocess.DEVNULL,
@@ -152,7 +156,7 @@ class Squid:
         end = time.monotonic() + READY_S
         while not network.answers(ADDRESS, self.port, COUNTERS):
             if self.process.poll() is not None or time.monotonic() > end:
-                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log says: {self._said()}")
+                raise MeasurementFailed(f"{self.place}: Squid is not usable; its log: {self._said()}")
             time.sleep(0.05)
 
     def _said(self) -> str:
@@ -160,14 +164,14 @@ class Squid:
         return " | ".join(line.strip() for line in lines if line.strip())[-300:] or "nothing"
 
     def counters(self) -> dict[str, int]:
-        """Since it started. Raises MeasurementFailed where it does not answer."""
+        """Return the counters since it started. Raises MeasurementFailed if it does not answer."""
         try:
             return parsed(network.get(ADDRESS, self.port, COUNTERS, 10.0)[1].decode(errors="replace"))
         except (OSError, HTTPException, ValueError) as error:
-            raise MeasurementFailed(f"{self.place}: Squid does not tell its counters: {error}") from None
+            raise MeasurementFailed(f"{self.place}: Squid does not report its counters: {error}") from None
 
     def told(self) -> dict[str, Any]:
-        """For the record: what it is, and what it counted since it was ready."""
+        """Return the facts for the record: version, settings, and counts since it was ready."""
         facts = {"name": "squid", "version": self.version(), "memory_mb": MEMORY_MB, "largest_mb": LARGEST_MB}
         return facts | between(self.first, self.counters())
 
@@ -176,7 +180,7 @@ class Squid:
         return found[1] if found else ""
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop it; may be called repeatedly."""
         processes.stop(self.process, GRACE_S)
         if self.log >= 0:
             os.close(self.log)

@@ -1,4 +1,4 @@
-"""A repository in one bucket, as the tool asks for it: HEAD, GET, PUT, DELETE, with retries, from several threads.
+"""A repository in one bucket, with the tool's requests: HEAD, GET, PUT, DELETE, with retries, from several threads.
 
 Every request is signed (version 4, with the SHA-256 of the payload). May import: `patterns`, `probe`, `engines`,
 `stores`, `datasets`, `core`.
@@ -30,40 +30,42 @@ from storelab.workloads.probe.plain_http import Connection, Reply, error_code, m
 
 TIMEOUT_S = 60.0
 RETRIES = 3
-AGAIN = (0, 500, 502, 503)  # statuses that are tried again; 0: no connection, or no answer
-LONGEST_WAIT_S = 0.1  # before a retry: a random time up to it
-WAITS = {  # as the record has it
+AGAIN = (0, 500, 502, 503)  # statuses that are retried; 0: no connection, or no answer
+LONGEST_WAIT_S = 0.1  # maximum of the random time before a retry
+WAITS = {  # as in the record
     "retries": RETRIES,
     "longest_wait_ms": 1000 * LONGEST_WAIT_S,
     "timeout_s": TIMEOUT_S,
     "signature": "version 4",
 }
 THROTTLED = 429
-THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # where no Retry-After is said; the longest that is heeded
+THROTTLED_S, LONGEST_THROTTLED_S = 0.25, 10.0  # default without Retry-After; maximum of Retry-After
 DAY_S = 86400
-WALKER = -1  # who asks beside the threads of `spread`: a connection of its own
+WALKER = -1  # user of a separate connection, in addition to the threads of `spread`
 _Item = TypeVar("_Item")
-AHEAD = 2  # items for each thread that wait their turn
+AHEAD = 2  # items per thread in the queue
 _END: Any = object()
-ONE, SEVERAL = "DELETE", "DELETE_MULTI"  # operations, as records name them
+ONE, SEVERAL = "DELETE", "DELETE_MULTI"  # names of operations in records
 COUNTED = {"HEAD": "heads", "GET": "gets", "PUT": "puts", ONE: "deletes", SEVERAL: "deletes"}  # operation -> its count
-BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # codes of keys that may be tried again
+BUSY = ("InternalError", "ServiceUnavailable", "SlowDown")  # error codes of keys that may be retried
 GONE = ("NoSuchKey",)
 _CODE = re.compile(rb"<Error>.*?<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>", re.DOTALL)
 HTTP_1_1 = 11
 
 
 class Failed(MeasurementFailed):
-    """A request failed for good, and with it the day, or the replication."""
+    """A request failed permanently, and with it the day, or the replication."""
 
 
 class OutOfTime(Exception):
-    """The deadline came in the middle of a day."""
+    """The deadline was reached in the middle of a day."""
 
 
 def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: int) -> None:
-    """Each item is done once, by one of so many threads: do(item, number of the thread). The first exception ends all,
-    and is raised. Items are taken here, a few ahead of what is done."""
+    """Call do(item, number of the thread) once for each item, in `workers` threads.
+
+    The first exception ends all threads, and is raised. Items are taken in this thread, a few in advance.
+    """
     ahead: queue.Queue[Any] = queue.Queue(AHEAD * workers)
     failure: list[BaseException] = []
 
@@ -93,7 +95,7 @@ def spread(items: Iterable[_Item], do: Callable[[_Item, int], None], workers: in
 
 
 class Log:
-    """Operations of one stratum as columns of `records.OPS`, and what they add up to since `begin`. Thread-safe."""
+    """Operations of one stratum as columns of `records.OPS`, and their sums since `begin`. Thread-safe."""
 
     def __init__(self, client: int, guard: Guard | None = None):
         self.client, self.guard = client, guard
@@ -106,7 +108,7 @@ class Log:
         self.lock = threading.Lock()
 
     def begin(self, kept: bool = True) -> None:
-        """A new day. kept: its operations are recorded one by one."""
+        """Begin a day. kept: its operations are recorded individually."""
         self.counts, self.kept = Counter(), kept
 
     def add(
@@ -120,11 +122,11 @@ class Log:
         status: int,
         why: str | None = None,
     ) -> None:
-        """An operation on so many keys that is over: done, or failed (why)."""
+        """Add a completed operation on several keys: successful, or failed (why)."""
         name = keys[0] if len(keys) == 1 else None
         row = (worker, op, name, len(keys), size, tries, *times, status, why)
         done = {"failures": 1} if why else {COUNTED[op]: len(keys), "operations": len(keys)}
-        if op == "PUT" and not why and names.parts(keys[0]) is not None:  # reflog and manifest take their own place
+        if op == "PUT" and not why and names.parts(keys[0]) is not None:  # reflog and manifest are overwritten
             done |= {"stored": 1, "bytes": size}
         with self.lock:
             if self.kept:
@@ -143,14 +145,16 @@ class Log:
             self.counts["skipped"] += 1
 
     def ops(self) -> dict[str, Any]:
-        """Columns of `records.OPS`."""
+        """Return columns of `records.OPS`."""
         n = len(self.columns["op"])
         return {"client": [self.client] * n, **self.columns}
 
 
 def judged(reply: Reply) -> Reply:
-    """The answer to a deletion of several objects. One of 200 that names a key which was not deleted has the status of
-    such an error instead: 503 where it may be tried again, else 403."""
+    """Return the answer to a deletion of several objects, with the status of errors in its body.
+
+    An answer 200 that names keys that were not deleted becomes 503 if they may be retried, otherwise 403.
+    """
     codes = [code.decode() for code in _CODE.findall(reply.body)] if reply.good else []
     left = [code for code in codes if code not in GONE]
     if not left:
@@ -159,9 +163,9 @@ def judged(reply: Reply) -> Reply:
 
 
 class Stratum:
-    """keys: of the account, None for a store without. prefix: what stands in the bucket before the repository's name.
+    """A repository in a bucket. keys: of the account, None for a store without keys; prefix: before its name.
 
-    `expired`: requests are signed as of the day before. `deadline_ns`: later than this no request begins.
+    `expired`: requests are signed as of the day before. `deadline_ns`: no request begins later.
     """
 
     def __init__(
@@ -182,23 +186,25 @@ class Stratum:
         self.wires: dict[int, Connection] = {}
         self.waiting = threading.Lock()
         self.expired = False
-        self.sent: set[str] = set()  # keys that were acknowledged since it was emptied
+        self.sent: set[str] = set()  # acknowledged keys since it was last cleared
         self.deadline_ns: int | None = None
 
     def there(self, key: str, worker: int = WALKER) -> bool:
-        """HEAD. Raises Failed, OutOfTime."""
+        """Return True if the object exists (HEAD). Raises Failed, OutOfTime."""
         return self._ask("HEAD", [key], worker).status != 404
 
     def get(self, key: str, worker: int = WALKER) -> bytes:
-        """Raises Failed, OutOfTime; FileNotFoundError where it is not there."""
+        """Return the object. Raises Failed, OutOfTime; FileNotFoundError if it does not exist."""
         reply = self._ask("GET", [key], worker)
         if reply.status == 404:
-            raise FileNotFoundError(f"{self.endpoint.url}: {key} is not there")
+            raise FileNotFoundError(f"{self.endpoint.url}: {key} does not exist")
         return reply.body
 
     def put(self, key: str, data: bytes, worker: int = WALKER, always: bool = False) -> None:
-        """Upload what is absent, by the pattern: it looks, or remembers. always: what keeps its name is sent again.
-        Raises Failed, OutOfTime."""
+        """Upload an object if it is missing; depending on the pattern it is looked up or remembered.
+
+        always: upload objects that keep their names in any case. Raises Failed, OutOfTime.
+        """
         if not always and (self.there(key, worker) if self.pattern.head else key in self.sent):
             self.log.skip()
             return
@@ -206,15 +212,15 @@ class Stratum:
         self.sent.add(key)
 
     def delete(self, keys: Sequence[str], worker: int = WALKER) -> None:
-        """One object by a DELETE, several by one request; what is not there is gone. Raises Failed, OutOfTime."""
+        """Delete one object by DELETE, several by one request; missing ones count as deleted. Raises as `put`."""
         self._ask(ONE if len(keys) == 1 else SEVERAL, keys, worker)
 
     def _ask(self, op: str, keys: Sequence[str], worker: int, data: bytes | None = None) -> Reply:
-        """One operation, with its retries. Raises Failed, OutOfTime."""
+        """Perform one operation, with its retries. Raises Failed, OutOfTime."""
         begun, tries, retries = clock.now_ns(), 0, 0
         while True:
             if self.pattern.waits_together:
-                with self.waiting:  # nobody waits for a retry
+                with self.waiting:  # wait while another thread waits for a retry
                     pass
             if self.deadline_ns is not None and clock.now_ns() >= self.deadline_ns:
                 raise OutOfTime
@@ -237,7 +243,7 @@ class Stratum:
                 raise Failed(f"{op} {keys[0]}: {message}")
 
     def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
-        """(reply or None, class of an error, words) of one request."""
+        """Send one request; return (reply or None, error class, message)."""
         query: Mapping[str, str] = {}
         if op == SEVERAL:
             data, query = signing.delete_body([self.prefix + key for key in keys]), {"delete": ""}
@@ -278,7 +284,7 @@ class Stratum:
 
 
 class ObstoreStratum(Stratum):
-    """Its keys are those in the environment."""
+    """A stratum by the library obstore, with the keys in the environment."""
 
     def __init__(self, *given: Any):
         super().__init__(*given)
@@ -286,8 +292,8 @@ class ObstoreStratum(Stratum):
 
         self.library = obstore
         self.store, self.several = (
-            s3_clients.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=alone)
-            for alone in (True, False)  # by itself it deletes even one object by the request for several
+            s3_clients.store(self.endpoint, self.bucket, {"timeout": f"{TIMEOUT_S:g}s"}, disable_bulk_delete=single)
+            for single in (True, False)  # by default it deletes even one object by the request for several
         )
 
     def _send(self, op: str, keys: Sequence[str], worker: int, data: bytes | None) -> tuple[Reply | None, str, str]:
@@ -306,7 +312,7 @@ class ObstoreStratum(Stratum):
             else:
                 body = bytes(self.library.get(self.store, path).bytes())
             return Reply(200, HTTPMessage(), body, HTTP_1_1), "", ""
-        except Exception as error:  # noqa: BLE001 - whatever the library raises, the request failed
+        except Exception as error:  # noqa: BLE001 - any error of the library is a failed request
             kind, status = classify(error)
             if isinstance(error, FileNotFoundError) and op != SEVERAL:
                 kind, status = "NotFound", 404

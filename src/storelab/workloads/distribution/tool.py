@@ -1,16 +1,16 @@
-"""Engine `cvmfs` of `publish`: the real publishing tool of CernVM-FS, `cvmfs_swissknife`, without a mount, on trees.
+"""Engine `cvmfs` of `publish`: CernVM-FS's own publishing tool, `cvmfs_swissknife`, on folder trees without a mount.
 
-`Runner` runs the program. It keeps a database of statistics in /var/spool/cvmfs and reads settings from /etc/cvmfs,
-whatever its options are: so it runs in a mount namespace with scratch folders in these places, and nothing of this
-machine is written or read. The keys of the store are in memory only. A repository has a master key, which signs the
-whitelist, and a certificate with a key, which signs the manifest; both are made for one attempt.
+`Runner` runs the program. The program always keeps a database of statistics in /var/spool/cvmfs and reads settings from
+/etc/cvmfs. It therefore runs in a mount namespace with scratch folders in these places, and nothing of this machine is
+written or read. The keys of the store are in memory only. A repository has a master key, which signs the whitelist, and
+a certificate with a key, which signs the manifest. Both are made for one attempt.
 
 `Repository` makes a repository and publishes to it: `create`, `upload`, then `sync` and `sign` for each day, as
-`cvmfs_server mkfs` and `publish` call the program, but for the mount: the tree of a day takes the place of the union,
-and a tree of names that of what was there.
+`cvmfs_server mkfs` and `publish` call the program, except for the mount. The tree of a day replaces the union, and a
+tree of names replaces the previous state.
 
-The program compresses, hashes and uploads in one go: the time of a day includes its preparation, so `prepare_ns` is
-null.
+The program compresses, hashes and uploads in one step. The time of a day therefore includes its preparation, and
+`prepare_ns` is null.
 """
 
 import hashlib
@@ -45,40 +45,40 @@ from storelab.workloads.distribution.stratum import WAITS, Failed, OutOfTime, St
 
 NAME = "cvmfs_swissknife"
 PLACE = "engine cvmfs"
-# $1: a folder in place of /var/spool; $2: an empty one in place of /etc/cvmfs, where there is one; $3: where a tmpfs
-# lies that nobody else sees and that ends with the namespace; $4: file descriptor of what is `s3.conf` there; $5: the
-# program. Its watchdog leaves a file in /tmp when it is killed: that is another one, unless something of it is there.
+# $1: a folder in place of /var/spool; $2: an empty one in place of /etc/cvmfs, if it exists; $3: mount point of a tmpfs
+# that is private and ends with the namespace; $4: file descriptor of the content of its `s3.conf`; $5: the program. Its
+# watchdog leaves a file in /tmp when it is killed. /tmp is therefore replaced, unless one of these paths is in it.
 _INSIDE = """
 umask 077 && mount --bind "$1" /var/spool && { [ ! -d /etc/cvmfs ] || mount --bind "$2" /etc/cvmfs; } &&
 mount -t tmpfs -o mode=0700,size=1m tmpfs "$3" && cat "/proc/self/fd/$4" > "$3/s3.conf" &&
 case "$3:$5" in /tmp/*|*:/tmp/*) ;; *) mount -t tmpfs -o mode=1777 tmpfs /tmp ;; esac && shift 4 && exec "$@"
 """
-_HIDDEN = ("AWS_", "STORELAB_")  # begins of variables that it must not see
+_HIDDEN = ("AWS_", "STORELAB_")  # prefixes of variables that the program must not see
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-_SAID_BYTES = 4000  # of its last words
-STATISTICS = ("-+", "stats")  # switch: it prints its counters when it is done
+_SAID_BYTES = 4000  # of the end of its output
+STATISTICS = ("-+", "stats")  # switch that prints its counters at the end
 
 
 def binary() -> Path:
-    """Path of the program. Raises UserError where it is missing, does not run, or cannot have a namespace."""
+    """Return the path of the program. Raises UserError if it is missing, does not run, or cannot have a namespace."""
     found = shutil.which(NAME)
     if found is None:
-        mend = "install cvmfs-server from CernVM-FS's own packages (docs/distribution.md), or sweep engine wire"
-        raise UserError(PLACE, f"{NAME} is not installed: it is not in PATH", mend)
+        hint = "install cvmfs-server from CernVM-FS's own packages (docs/distribution.md), or sweep engine wire"
+        raise UserError(PLACE, f"{NAME} is not installed: it is not in PATH", hint)
     program_version(Path(found))
     done = processes.ask([*_alone(), "true"])
     if done.returncode:
-        problem = f"{NAME} needs a mount namespace, and none can be made here ({processes.words(done)})"
+        problem = f"{NAME} needs a mount namespace, which cannot be made here ({processes.words(done)})"
         raise UserError(PLACE, problem, "use a host or a container that may make them, or sweep engine wire")
     return Path(found)
 
 
 def program_version(path: Path) -> str:
-    """As `2.12.0`. Raises UserError where it does not run."""
+    """Return the version, for example `2.12.0`. Raises UserError if the program does not run."""
     done = processes.ask([path, "version"])
     if done.returncode or not done.stdout.strip():
-        problem = f"{NAME} does not run here: {processes.words(done) or 'it says no version'}"
-        raise UserError(PLACE, problem, "install it anew, with its libraries")
+        problem = f"{NAME} does not run here: {processes.words(done) or 'it prints no version'}"
+        raise UserError(PLACE, problem, "install it again, with its libraries")
     return done.stdout.split()[0]
 
 
@@ -88,14 +88,15 @@ def _alone() -> tuple[str, ...]:
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What it inherits: nothing that holds a key, and no proxy."""
+    """Return the variables that the program inherits: none with a key, and no proxy."""
     return {k: v for k, v in environ.items() if not k.startswith(_HIDDEN) and k.lower() not in _PROXIES}
 
 
 class Runner:
-    """Runs commands of the program one after the other, until a deadline (`deadline_ns`, of `time.time_ns`; None: one
-    minute each). folder: on tmpfs, its own; config: file descriptor of the settings that the program finds at
-    `s3_conf`; hidden: words that no message repeats.
+    """A runner of commands of the program, one after the other, until a deadline.
+
+    deadline_ns: of `time.time_ns`; None: one minute for each command. folder: its own folder on tmpfs; config: file
+    descriptor of the settings that the program finds at `s3_conf`; hidden: words that are removed from messages.
     """
 
     LONGEST_S = 60.0
@@ -110,12 +111,12 @@ class Runner:
         self.deadline_ns: int | None = None
 
     def command(self, *words: str | Path) -> list[str]:
-        """The whole command line; it holds no secret."""
+        """Return the whole command line; it contains no secrets."""
         inside = ["sh", "-c", _INSIDE, "sh", self.spool, self.empty, self.private, self.config]
         return [str(word) for word in (*_alone(), *inside, self.path, *words)]
 
     def run(self, *words: str | Path) -> Counter[str]:
-        """Its counters. Raises Failed, OutOfTime: no process of it is left then."""
+        """Run a command and return its counters. Raises Failed, OutOfTime, after all its processes have ended."""
         left_s = self.LONGEST_S if self.deadline_ns is None else (self.deadline_ns - time.time_ns()) / 1e9
         if left_s <= 0:
             raise OutOfTime
@@ -139,40 +140,40 @@ class Runner:
             finally:
                 self._end(process)
         if status:
-            said = error.read_bytes() or out.read_bytes()
-            last = self.told(said[-_SAID_BYTES:].decode(errors="replace"))
+            printed = error.read_bytes() or out.read_bytes()
+            last = self.told(printed[-_SAID_BYTES:].decode(errors="replace"))
             raise Failed(f"{NAME} {words[0]}: status {status}: {last}")
         return counters(out.read_text(errors="replace"))
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Nothing of it runs any longer; its watchdog ends when it does."""
+        """Kill all its processes; its watchdog ends with them."""
         if process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def told(self, said: str) -> str:
-        """On one line, without a secret."""
+        """Return the text on one line, without secrets."""
         for word in self.hidden:
             said = said.replace(word, "***")
         return " ".join(said.split())[-300:]
 
 
 def counters(text: str) -> Counter[str]:
-    """What it prints at its end, as `publish.n_chunks_added|12|Number of new chunks added`, by name."""
+    """Return the counters from lines like `publish.n_chunks_added|12|Number of new chunks added`, by name."""
     found = (line.split("|", 2) for line in text.splitlines())
     return Counter({w[0]: int(w[1]) for w in found if len(w) == 3 and w[1].lstrip("-").isdigit()})
 
 
 VALID = timedelta(days=30)  # of whitelist and certificate
 BITS = 2048
-_PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and says them again without quotes
+_PLAIN = re.compile(r"[A-Za-z0-9/+=_.-]+")  # a shell reads the settings, and prints them again without quotes
 _INSTEAD = "sweep engine wire"
 
 
 @dataclass(frozen=True)
 class Made:
-    """Files of a repository's own keys: public part of the master key, certificate, its key; the signed whitelist."""
+    """Files of a repository's own keys: public part of the master key, certificate, its key, and signed whitelist."""
 
     public: Path
     certificate: Path
@@ -181,43 +182,43 @@ class Made:
 
 
 def settings(endpoint: Endpoint, bucket: Bucket, keys: Credentials | None, workers: int) -> dict[str, str]:
-    """Of `s3.conf`. All else is the program's default: HEAD before PUT, x-amz-acl, retries, time-outs.
+    """Return the settings for `s3.conf`. All others have the program's defaults (HEAD before PUT, x-amz-acl, retries).
 
-    Raises UserError where the program cannot speak with such a store.
+    Raises UserError if the program cannot use the store.
     """
     if keys is None:
         raise UserError(PLACE, "the store has no keys, and cvmfs_swissknife signs every upload", _INSTEAD)
     if keys.session_token:
-        raise UserError(PLACE, "cvmfs_swissknife takes no session token", f"give keys that last, or {_INSTEAD}")
+        raise UserError(PLACE, "cvmfs_swissknife takes no session token", f"use permanent keys, or {_INSTEAD}")
     parts = urlsplit(endpoint.url)
     if parts.scheme != "http" or parts.path.strip("/") or parts.hostname is None or ":" in parts.hostname:
-        problem = f"cvmfs_swissknife speaks HTTP here, to a name or an IPv4 address, and not {endpoint.url}"
+        problem = f"cvmfs_swissknife needs HTTP here, to a name or an IPv4 address, instead of {endpoint.url}"
         raise UserError(PLACE, problem, _INSTEAD)
-    told = {
+    values = {
         "CVMFS_S3_HOST": parts.hostname,
         "CVMFS_S3_PORT": str(parts.port or 80),
         "CVMFS_S3_ACCESS_KEY": keys.access_key,
         "CVMFS_S3_SECRET_KEY": keys.secret_key,
         "CVMFS_S3_BUCKET": bucket.name,
         "CVMFS_S3_DNS_BUCKETS": "false",
-        "CVMFS_S3_REGION": endpoint.region,  # and so signatures of version 4
+        "CVMFS_S3_REGION": endpoint.region,  # this selects signatures of version 4
         "CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS": str(workers),
     }
-    if odd := [name for name, value in told.items() if not _PLAIN.fullmatch(value)]:
-        raise UserError(PLACE, f"{odd[0]} has signs that cvmfs_swissknife cannot read", _INSTEAD)
-    return told
+    if odd := [name for name, value in values.items() if not _PLAIN.fullmatch(value)]:
+        raise UserError(PLACE, f"{odd[0]} has characters that cvmfs_swissknife cannot read", _INSTEAD)
+    return values
 
 
-def in_memory(told: Mapping[str, str]) -> int:
-    """A file descriptor of these settings as `s3.conf`, in a file that lies nowhere and ends with its processes."""
+def in_memory(values: Mapping[str, str]) -> int:
+    """Return a file descriptor of these settings as `s3.conf`, in an anonymous file that ends with its processes."""
     handle = os.memfd_create("s3.conf")
     os.fchmod(handle, 0o600)
-    os.write(handle, "".join(f"{name}={shlex.quote(value)}\n" for name, value in told.items()).encode())
+    os.write(handle, "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items()).encode())
     return handle
 
 
 def make_keys(folder: Path, repository: str, now: datetime | None = None) -> Made:
-    """New keys of a repository, and its whitelist, in an empty folder, for this user alone."""
+    """Make new keys and the whitelist of a repository in an empty folder, readable only by this user."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -254,9 +255,10 @@ def _certificate(key: Any, repository: str, now: datetime) -> Any:
 
 
 def whitelist(repository: str, certificate: bytes, now: datetime, master: Any) -> bytes:
-    """When it was made, when it ends, the repository, the certificate's fingerprint (it is DER), and the signature.
+    """Return the whitelist: time of creation, expiry, repository, fingerprint of the certificate (DER), and signature.
 
-    master: the private numbers of an RSA key. It signs the SHA-1, as 40 signs, without naming a hash (PKCS #1, type 1).
+    master: the private numbers of an RSA key. It signs the SHA-1, as 40 characters, without naming a hash (PKCS #1,
+    type 1).
     """
     stamps = (f"{at:%Y%m%d%H%M%S}" for at in (now, now + VALID))
     finger = hashlib.sha1(certificate).hexdigest().upper()
@@ -274,22 +276,24 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-_APART = ",@:"  # signs that the program takes lists apart by
-# Counters of the program. A chunk is an object of data: whole files, too.
+_APART = ",@:"  # characters at which the program splits lists
+# Counters of the program. A chunk is an object of data; whole files count too.
 CHUNKS, DUPLICATES, CATALOGS = "publish.n_chunks_added", "publish.n_chunks_duplicated", "publish.n_catalogs_added"
 BYTES, CATALOG_BYTES = "publish.sz_uploaded_bytes", "publish.sz_uploaded_catalog_bytes"
 GETS, GOT_BYTES = "download.n_requests", "download.sz_transferred_bytes"
 
 
 class Repository:
-    """One repository, below a prefix of a bucket. url: where anybody may read it; alias: its keys begin with it;
-    the folder of the runner lies on tmpfs."""
+    """One repository, below a prefix of a bucket.
+
+    url: publicly readable address; alias: prefix of its keys. The folder of the runner is on tmpfs.
+    """
 
     def __init__(self, runner: Runner, settings: Settings, url: str, alias: str, trees: Trees):
         self.runner, self.settings, self.url, self.trees = runner, settings, url, trees
         self.folder = runner.folder
         if set(str(self.folder)) & set(_APART):
-            problem = f"a folder whose name has one of {' '.join(_APART)} cannot be named to cvmfs_swissknife"
+            problem = f"cvmfs_swissknife cannot use a folder with one of {' '.join(_APART)} in its name"
             raise UserError("config.yaml: scratch", problem, "name another tmpfs")
         for name in ("temporary", "keys"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
@@ -297,10 +301,10 @@ class Repository:
         self.checksum = self.folder / "reflog.chksum"
         self.upstream = f"S3,{self.temporary},{alias}@{runner.s3_conf}"
         self.keys = make_keys(self.folder / "keys", settings.repository)
-        self.root = ""  # catalog that the manifest in the store names
+        self.root = ""  # catalog named by the manifest in the store
 
     def make(self) -> Counter[str]:
-        """An empty repository, with its whitelist. What the program counted."""
+        """Make an empty repository with its whitelist; return the program's counters."""
         name = self.settings.repository
         where = ("-o", self.manifest, "-t", self.temporary, "-r", self.upstream)
         spent = self.runner.run("create", *where, "-n", name, "-R", self.checksum, "-z")
@@ -308,8 +312,10 @@ class Repository:
         return spent + self._signed()
 
     def publish(self, day: int) -> Counter[str]:
-        """What `trees.changed` holds, as the revision `day`; the repository is made first where there is none. What the
-        program counted. Raises Failed, OutOfTime: the manifest in the store is then that of the day before."""
+        """Publish `trees.changed` as the revision `day`, and make the repository first if needed.
+
+        Returns the program's counters. Raises Failed, OutOfTime; the store then has the manifest of the previous day.
+        """
         spent = Counter[str]() if self.root else self.make()
         cut = self.settings.chunks
         spent += self.runner.run(
@@ -322,7 +328,7 @@ class Repository:
         return spent + self._signed()
 
     def _signed(self) -> Counter[str]:
-        """The manifest is signed and put, behind the reflog."""
+        """Sign and upload the manifest, after the reflog."""
         lines = self.manifest.read_text().splitlines()
         root = next(line[1:41] for line in lines if line.startswith("C"))  # as the manifest names it, not signed yet
         spent = self.runner.run(
@@ -341,29 +347,29 @@ OWN = 2  # objects of a day that the program does not count: reflog and manifest
 
 
 class ToolClient(PublishClient):
-    """One process of the program at a time."""
+    """A client that runs one process of the program at a time."""
 
     def __init__(self, job: Job):
         super().__init__(job)
         names = ("op", "object", "count", "bytes", "end_ns", "status", "error")
         self.ops: dict[str, list[Any]] = {name: [] for name in names}
-        self.spent: Counter[str] | None = None  # what the program counted on this day; None: it told nothing
-        self.stored = self.bytes = self.gets = 0  # of all days
+        self.spent: Counter[str] | None = None  # the program's counters of this day; None: it reported nothing
+        self.stored = self.bytes = self.gets = 0  # sums over all days
         self.messages: dict[str, str] = {}
         self.guard = Guard(job.limits, self.axes["clients"])
         self.config = -1
 
     def prepare(self) -> None:
         own, bucket = Credentials.found(os.environ), self.job.own_buckets[0]
-        told = settings(self.job.endpoint, bucket, own, self.axes["workers"])
+        values = settings(self.job.endpoint, bucket, own, self.axes["workers"])
         path = binary()
         self.told_version = program_version(path)
         self.settings = Settings.model_validate(self.job.point.fixed["release"])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.trees = Trees(self.settings, self.folder / "trees")
-        self.config = in_memory(told)
+        self.config = in_memory(values)
         (tool := self.folder / "tool").mkdir(mode=0o700)
-        name, hidden = self.settings.repository, [told[f"CVMFS_S3_{key}_KEY"] for key in ("ACCESS", "SECRET")]
+        name, hidden = self.settings.repository, [values[f"CVMFS_S3_{key}_KEY"] for key in ("ACCESS", "SECRET")]
         self.runner = Runner(path, tool, name, self.config, hidden)
         alias, url = f"{bucket.prefix}{put_prefix(self.job.attempt)}{name}", f"{self.job.extra['url']}/{name}"
         self.repository = Repository(self.runner, self.settings, url, alias, self.trees)
@@ -373,17 +379,19 @@ class ToolClient(PublishClient):
         super().run(start_ns, deadline_ns)
 
     def one_day(self, n: int) -> bool:
-        """Write the tree of a day and publish it, with those that failed before it; false where the deadline came."""
+        """Write the tree of a day and publish it, with days that failed before; return False after the deadline."""
         facts, self.spent = self.trees.add(n), None
-        told = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"]}
-        state = self.tried(n, 0, [], partial(self._publish, n), told)
+        columns = {"files": facts["new_files"], "raw_bytes": facts["raw_bytes"]}
+        state = self.tried(n, 0, [], partial(self._publish, n), columns)
         if state == PUBLISHED:
             self.trees.published()
         return state != CUT
 
     def _publish(self, n: int) -> int:
-        """Publishes a day, keeps what the program counted, and holds it against the limits, which come too late for
-        this day. Returns the number of its objects."""
+        """Publish a day, keep the program's counters, and check the limits; return the number of its objects.
+
+        The limits are checked too late for this day, and apply to the next one.
+        """
         try:
             self.spent = self.repository.publish(n)
         except Failed as error:
@@ -399,15 +407,17 @@ class ToolClient(PublishClient):
         return stored + (counted["skipped"] or 0) + OWN
 
     def _keep(self, op: str, count: int, size: int, end: int) -> None:
-        """A bin of a whole day, whose operations nobody timed."""
+        """Keep a bin of a whole day, whose operations were not timed individually."""
         for name, value in {"op": op, "count": count, "bytes": size, "end_ns": end, "status": 0}.items():
             self.ops[name].append(value)
         for name in ("object", "error"):
             self.ops[name].append(None)
 
     def counted(self, strata: list[Stratum]) -> dict[str, int | None]:
-        """What the program counts: uploads of data, chunks and catalogs, what was there already, downloads. It counts
-        no HEADs, retries and failures, nor anything where it fails."""
+        """Return the program's counts: uploads of data, chunks and catalogs, existing objects, downloads.
+
+        It counts no HEADs, retries and failures, and nothing if it fails.
+        """
         out: dict[str, int | None] = dict.fromkeys(COUNTED)
         if (spent := self.spent) is not None:
             stored = spent[CHUNKS] + spent[CATALOGS]
@@ -418,13 +428,13 @@ class ToolClient(PublishClient):
 
     def result(self) -> Result:
         n, workers = len(self.ops["op"]), self.axes["workers"]
-        told = {"workers": workers, "head_before_put": True, "x_amz_acl": "public-read", "union": "aufs"}
+        values = {"workers": workers, "head_before_put": True, "x_amz_acl": "public-read", "union": "aufs"}
         return Result(
             {"client": [self.job.number] * n, **self.ops},
             engine={
                 "name": self.axes["engine"],
                 "version": self.version(),
-                "settings": {**told, **WAITS, "day_includes_preparation": True},
+                "settings": {**values, **WAITS, "day_includes_preparation": True},
                 "requests_per_operation": {"GET": 1, "PUT": 2},
                 "errors": self.messages,
             },

@@ -1,9 +1,9 @@
 """Workloads of the distribution of software: `publish`, `replicate`, `collect_garbage` and `launch`.
 
 A nightly release is published day by day to stratum 0 and copied to stratum 1 on another store (experiment 14 of the
-evaluations, figure 15 of J. Phys. Conf. Ser. 664 022001). What only older days need is found and deleted, while other
-roles upload (experiment 15, figure 16). Clients start an application from a repository, again and again, and a cache
-may be between.
+evaluations, figure 15 of J. Phys. Conf. Ser. 664 022001). Objects that only older days need are found and deleted while
+other roles upload (experiment 15, figure 16). Clients start an application from a repository repeatedly, optionally
+through a cache.
 """
 
 from contextlib import suppress
@@ -33,22 +33,22 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.workloads.distribution.squid import Squid
 
 TOOL = "cvmfs"  # engine: the real tool
-TRIAL = ".cvmfstrial"  # object that is there only while it is tried whether anybody may read
-LEVEL = 6  # of zlib: the tool has no other
-MOST_LISTED = 60_000  # files of all applications that the clients are told of
+TRIAL = ".cvmfstrial"  # object that exists only during the test for public read access
+LEVEL = 6  # zlib level of the tool, which cannot be changed
+MOST_LISTED = 60_000  # maximum number of files of all applications in the job
 LOCAL = "local"  # kind of a launcher
 
 
 @dataclass
 class Attempt:
-    """What an attempt has open until `ended`, and what it found."""
+    """The open resources of an attempt until `ended`, and its findings."""
 
-    opened: "Opened | None" = None  # its repository, open to all
+    opened: "Opened | None" = None  # its repository, publicly readable
     cache: "Squid | None" = None
     cache_counts: dict[str, Any] = field(default_factory=dict)
     zero: Store | None = None  # its stratum 0
-    staged: "Staged | None" = None  # what was there before its collection
-    collection: dict[str, Any] | None = None  # what was seen afterwards
+    staged: "Staged | None" = None  # content before the collection
+    collection: dict[str, Any] | None = None  # observations afterwards
 
 
 _attempts: dict[str, Attempt] = {}
@@ -59,69 +59,69 @@ def _attempt(job: GangJob) -> Attempt:
 
 
 def _refuse_days(point: Point) -> None:
-    """Raise UserError where a point asks for more days than the release has."""
+    """Raise UserError if a point asks for more days than the release has."""
     from storelab.core.campaign.release import Release
 
     days, most = point.axes["days"], Release.model_validate(point.fixed["release"]).all_days
-    mend = "ask for fewer, or raise `release.days`"
-    refuse(point, ("days", days > most, f"{days} days, and the release has {most}", mend))
+    hint = "ask for fewer, or raise `release.days`"
+    refuse(point, ("days", days > most, f"{days} days are more than the {most} of the release", hint))
 
 
 class Distribution(Workload):
     def ended(self, job: GangJob) -> None:
-        """Stop the cache; the repository is no longer open to all."""
+        """Stop the cache, and end public access to the repository."""
         attempt = _attempts.pop(job.attempt, Attempt())
         if attempt.cache:
             attempt.cache.stop()
         if attempt.opened:
-            with suppress(MeasurementFailed):  # a store that is down has closed it as well as can be
+            with suppress(MeasurementFailed):  # a store that is down cannot be closed
                 attempt.opened.close()
 
 
 class Publish(Distribution):
-    number = 0  # of the stratum in the point's store
+    number = 0  # stratum in the point's store
 
     def one_release(self, point: Point) -> None:
-        """Raise UserError: more days than there are, or more clients than one."""
+        """Raise UserError for more days than the release has, or for several clients."""
         _refuse_days(point)
-        clients, mend = point.axes["clients"], "leave the axis out; `workers` are its connections"
-        refuse(point, ("clients", clients > 1, f"{clients} clients, and a repository has one publisher", mend))
+        clients, hint = point.axes["clients"], "leave the axis out; `workers` are its connections"
+        refuse(point, ("clients", clients > 1, f"{clients} clients, but a repository has one publisher", hint))
 
     def possible(self, point: Point) -> None:
         given = point.axes
         try:
             days_of(given["expired"])
         except ValueError:
-            mend = "write it like 22-25, or none"
-            refuse(point, ("expired", True, f"{given['expired']!r} is no day and no span of days", mend))
+            hint = "write it like 22-25, or none"
+            refuse(point, ("expired", True, f"{given['expired']!r} is not a day or a range of days", hint))
         self.one_release(point)
         own_way = given["engine"] == "obstore" and (given["pattern"] != TUNED or given["expired"] != NOWHERE)
-        problem = "obstore signs by itself, and sends no x-amz-acl"
+        problem = "obstore signs requests itself, and sends no x-amz-acl"
         refuse(point, ("engine", own_way, problem, "sweep `wire`, or pattern `tuned` without `expired`"))
         if given["engine"] == TOOL:
             self.by_the_tool(point)
         most = PATTERNS[given["pattern"]].most
-        problem = f"{given['workers']} connections, and pattern {given['pattern']} has {most} at most"
+        problem = f"{given['workers']} connections, but pattern {given['pattern']} has at most {most}"
         refuse(point, ("workers", bool(most and given["workers"] > most), problem, "sweep fewer, or pattern `tuned`"))
 
     def by_the_tool(self, point: Point) -> None:
-        """Raise UserError: what the real tool does not do, or was never asked to do here."""
+        """Raise UserError for values that the real tool does not support."""
         given = point.axes
         refuse(
             point,
-            ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has one way to ask", "sweep pattern `cvmfs`"),
+            ("pattern", given["pattern"] != CVMFS, "cvmfs_swissknife has only one pattern", "sweep pattern `cvmfs`"),
             ("expired", given["expired"] != NOWHERE, "cvmfs_swissknife signs with today's date", "sweep engine `wire`"),
-            ("scheme", given["scheme"] == "https", "cvmfs_swissknife speaks HTTP here", "sweep scheme http"),
+            ("scheme", given["scheme"] == "https", "cvmfs_swissknife uses HTTP here", "sweep scheme http"),
         )
         if (level := point.fixed["release"]["zlib_level"]) != LEVEL:
-            problem = f"{level}, and cvmfs_swissknife compresses at level {LEVEL}"
+            problem = f"{level}, but cvmfs_swissknife compresses at level {LEVEL}"
             raise UserError("release.zlib_level", problem, f"set it to {LEVEL}, or sweep engine `wire`")
 
     def makes(self, point: Point, attempt: str) -> list[Made]:
         return [Made(objects_of(put_prefix(attempt), point.fixed["release"]["repository"]), 1, MOST_BYTES)]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make the bucket. The real tool reads without a signature: for it, the attempt's prefix is opened to all."""
+        """Make the bucket. The real tool reads without a signature, so the attempt's prefix is made public for it."""
         places = job.buckets
         buckets.prepare(config, store, places)
         if point.axes["engine"] != TOOL:
@@ -140,7 +140,7 @@ class Publish(Distribution):
         job.extra = {"url": opened.url}
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Read again all that the manifest needs, and all that was acknowledged."""
+        """Read again all objects that the manifest needs, and all acknowledged objects."""
         return [self._proof(store, job.buckets[0], point, job, folder, self.number)]
 
     def _proof(
@@ -150,7 +150,7 @@ class Publish(Distribution):
 
         fetch = proof.reader(store.access(bucket.account), bucket, put_prefix(job.attempt))
         sent = []
-        if number == self.number:  # keys of uploads that the record says were done
+        if number == self.number:  # keys of uploads that succeeded according to the record
             table = records.read_table(sorted(folder.glob("ops.*.parquet")), ["object", "op", "error"])
             rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
             sent = [key for key, op, error in rows if error is None and op == "PUT" and key is not None]
@@ -167,15 +167,15 @@ class Replicate(Publish):
 
     def possible(self, point: Point) -> None:
         super().possible(point)
-        zero, both = self.beside(point), f"both strata lie on {point.store}"
+        zero, both = self.beside(point), f"both strata are on {point.store}"
         refuse(
             point,
-            ("stratum0", not zero, "no store is named to replicate from", "give another one of `stores`"),
+            ("stratum0", not zero, "no store to replicate from is named", "set another one of `stores`"),
             ("stratum0", zero == point.store, both, "name another store, or leave this one out"),
         )
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Make a bucket on stratum 0, too; what is about to be written there is noted first."""
+        """Make a bucket on stratum 0 too; the objects that will be written there are noted first."""
         from storelab.core.campaign.release import a_day
         from storelab.stores import all_stores
         from storelab.workloads.staging import left_over, stage, written
@@ -197,11 +197,11 @@ class Replicate(Publish):
         return [self._proof(zero, place, point, job, folder, 0), *super().after(store, point, job, folder)]
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
-        """Return `stratum0`: the second store, as `store` of the record describes the first."""
+        """Return `stratum0`: a description of the second store, in the format of `store` in the record."""
         zero = _attempt(job).zero
         assert zero is not None
-        told = {"name": zero.name, "kind": zero.settings.kind, "version": zero.version()}
-        return {"stratum0": told | {"on_this_host": zero.on_this_host(), "deployment": zero.deployment()}}
+        facts = {"name": zero.name, "kind": zero.settings.kind, "version": zero.version()}
+        return {"stratum0": facts | {"on_this_host": zero.on_this_host(), "deployment": zero.deployment()}}
 
 
 class CollectGarbage(Publish):
@@ -210,7 +210,7 @@ class CollectGarbage(Publish):
         given = point.axes
         keep, batch, untuned = given["keep"], given["batch"], given["pattern"] != TUNED
         many = f"{batch} objects are more than one request may delete"
-        one = f"{batch} objects in a request, and pattern {given['pattern']} deletes one in each"
+        one = f"{batch} objects per request, but pattern {given['pattern']} deletes one per request"
         none = f"{keep} of {given['days']} days are kept: nothing is garbage"
         obstore = given["engine"] == "obstore"
         refuse(
@@ -222,7 +222,7 @@ class CollectGarbage(Publish):
         )
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Publish the days, which is not measured. Raises UserError where the store deletes nothing."""
+        """Publish the days, which is not measured. Raises UserError if the store cannot delete."""
         from storelab.core.campaign.release import Release
         from storelab.host import scratch
         from storelab.workloads.distribution import garbage
@@ -237,7 +237,7 @@ class CollectGarbage(Publish):
         _attempt(job).staged = garbage.stage_days(store, bucket, prefix, settings, days, keep, folder, note)
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Path) -> list[dict[str, Any]]:
-        """Check that all that is alive is there, and whole, and nothing of the dead."""
+        """Check that all live objects are there and undamaged, and that all dead ones are gone."""
         from storelab.workloads.distribution import proof
 
         bucket, prefix, attempt = job.buckets[0], put_prefix(job.attempt), _attempt(job)
@@ -252,22 +252,22 @@ class CollectGarbage(Publish):
         return checks
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
-        """Return `collection`: what was alive and dead, and what was found of both."""
+        """Return `collection`: counts of live and dead objects, and the findings about them."""
         return {"collection": _attempt(job).collection}
 
 
 def _must_delete(store: Store, bucket: Bucket, prefix: str, repository: str) -> None:
-    """Raise UserError where an object that is put cannot be deleted."""
+    """Raise UserError if an uploaded object cannot be deleted."""
     access, key = store.access(bucket.account), f"{bucket.prefix}{prefix}{repository}/.cvmfspublished"
     access.write(bucket.name, key, b"to be deleted")
-    told = "the object is still there"
+    reason = "the object is still there"
     try:
         access.delete(bucket.name, [key])
         if access.read(bucket.name, key) is None:
             return
     except (AccessRefused, MeasurementFailed, UserError) as error:
-        told = str(error) or "403"
-    problem = f"deletes nothing, and garbage is to be collected there ({told})"
+        reason = str(error) or "403"
+    problem = f"cannot delete objects, and the workload collects garbage there ({reason})"
     raise UserError(f"stores.{store.name}", problem, "leave the sweep out, or the store")
 
 
@@ -278,13 +278,13 @@ class Launch(Distribution):
         _refuse_days(point)
         given = point.axes
         files = given["applications"] * given["start_files"] * launch.MOST
-        many = f"{given['applications']} applications of {given['start_files']} files are more than a gang is told"
+        many = f"{given['applications']} applications of {given['start_files']} files are too many for a job"
         secret = given["http_cache"] == SQUID and given["scheme"] == "https"
-        mend = "sweep scheme http, or http_cache none"
+        hint = "sweep scheme http, or http_cache none"
         refuse(
             point,
             ("applications", files > MOST_LISTED, many, f"keep their product below {MOST_LISTED / launch.MOST:.0f}"),
-            ("http_cache", secret, "https goes past an HTTP cache", mend),
+            ("http_cache", secret, "https bypasses an HTTP cache", hint),
         )
 
     def require(self, point: Point) -> None:
@@ -294,7 +294,7 @@ class Launch(Distribution):
             squid.installed(f"sweeps.{point.sweep}.axes.http_cache")
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Stage the repository and open it to all; choose the applications; start an empty cache in front."""
+        """Stage the repository and make it public; choose the applications; start an empty cache in front of it."""
         from storelab.workloads.distribution import launch, proof, served, squid
 
         given, release = point.axes, point.fixed["release"]
@@ -330,11 +330,11 @@ class Launch(Distribution):
         attempt.cache_counts = counts = attempt.cache.told()
         statuses = records.read_table(sorted(folder.glob("ops.*.parquet")), ["status"])["status"].to_pylist()
         sent = sum(status is not None and status > 0 for status in statuses)  # requests that were answered
-        told = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"
-        return [asdict(Check("through the cache", counts["requests"] >= sent, told))]
+        counted = f"{sent} requests sent, {counts['requests']} counted by the cache, {counts['hits']} of them hits"
+        return [asdict(Check("through the cache", counts["requests"] >= sent, counted))]
 
     def observe(self, store: Store, point: Point, job: GangJob, folder: Path) -> dict[str, Any]:
-        """Return the applications, and what the cache counted."""
+        """Return the applications, and the counts of the cache."""
         chosen = [{"catalogs": a["catalogs"], "files": len(a["files"])} for a in job.extra["applications"]]
         counts = _attempt(job).cache_counts
         return {"applications": chosen} | ({"http_cache": counts} if counts else {})
@@ -345,7 +345,7 @@ _AXES = (
     axes.DAYS,
     axes.EXPIRED,
     replace(axes.CLIENTS, help="A repository has one publisher: 1."),
-    replace(axes.WORKERS, default=16, help="Connections; of the pattern `cvmfs` at most 16."),
+    replace(axes.WORKERS, default=16, help="Connections; at most 16 with pattern `cvmfs`."),
 )
 PUBLISH = Publish(
     "publish",
@@ -353,20 +353,25 @@ PUBLISH = Publish(
         axes.engine(
             "publish",
             "wire",
-            "What asks: plain signed S3 requests; obstore, at less CPU; `cvmfs`: the real tool, cvmfs_swissknife.",
+            "What sends requests: `wire`, plain signed S3 requests; `obstore`, with less CPU; `cvmfs`, the real tool.",
         ),
         *_AXES,
         *axes.DEPLOYMENT,
     ),
-    "A nightly release of software (`release`), published day by day as CernVM-FS does.",
+    "A nightly release of software (`release`), published day by day as CernVM-FS does it.",
     direction="write",
     needs=("release",),
     finishes=True,
 )
 REPLICATE = Replicate(
     "replicate",
-    (axes.engine("replicate", "wire", "What asks: plain signed S3 requests."), axes.STRATUM0, *_AXES, *axes.DEPLOYMENT),
-    "The same, published to a second store and copied from there, day by day, by manifest and catalogs.",
+    (
+        axes.engine("replicate", "wire", "What sends the requests: plain signed S3 requests."),
+        axes.STRATUM0,
+        *_AXES,
+        *axes.DEPLOYMENT,
+    ),
+    "Like `publish`, to a second store, and copied from there day by day, by manifest and catalogs.",
     direction="write",
     needs=("release",),
     finishes=True,
@@ -374,19 +379,19 @@ REPLICATE = Replicate(
 COLLECT_GARBAGE = CollectGarbage(
     "collect_garbage",
     (
-        axes.engine("collect_garbage", "wire", "What asks: plain signed S3 requests, or obstore, at less CPU."),
+        axes.engine("collect_garbage", "wire", "What sends the requests: plain signed S3, or obstore, with less CPU."),
         replace(
             axes.PATTERN,
-            help="`cvmfs`: x-amz-acl on every request, and a retry holds up all others; `tuned`: neither.",
+            help="`cvmfs`: x-amz-acl on every request, and a retry delays all others; `tuned`: neither.",
         ),
-        replace(axes.DAYS, help="So many days of the release are published before it begins, which is not measured."),
+        replace(axes.DAYS, help="Number of days of the release that are published before, which is not measured."),
         axes.KEEP,
-        replace(axes.BATCH, help="1: a DELETE for each object; more: one DeleteObjects request for so many."),
+        replace(axes.BATCH, help="1: one DELETE per object; more: one DeleteObjects request per this many objects."),
         replace(axes.CLIENTS, help="A repository has one collector: 1."),
-        replace(axes.WORKERS, default=400, help="Requests in flight, each over a connection of its own."),
+        replace(axes.WORKERS, default=400, help="Requests in flight, each over its own connection."),
         *axes.DEPLOYMENT,
     ),
-    "What only older days of a release need is deleted, as CernVM-FS collects garbage; the days are published before.",
+    "Deletion of objects that only older days of a release need, as in CernVM-FS; the days are published before.",
     direction="write",
     needs=("release",),
     finishes=True,
@@ -394,17 +399,17 @@ COLLECT_GARBAGE = CollectGarbage(
 LAUNCH = Launch(
     "launch",
     (
-        axes.engine("launch", "wire", "What asks: plain unsigned GETs."),
-        replace(axes.DAYS, default=1, help="The release as it is after so many days is read."),
+        axes.engine("launch", "wire", "What sends the requests: plain unsigned GETs."),
+        replace(axes.DAYS, default=1, help="Number of days after which the release is read."),
         axes.START_FILES,
         axes.APPLICATIONS,
         axes.CLIENT_CACHE,
         axes.HTTP_CACHE,
         axes.CLIENTS,
-        replace(axes.WORKERS, default=1, help="GETs of files that a start has in flight; CernVM-FS has one."),
+        replace(axes.WORKERS, default=1, help="GETs of files that a start has in flight; CernVM-FS uses 1."),
         *axes.DEPLOYMENT,
     ),
-    "An application starts from a published release, again and again: manifest, catalogs, files; cold or warm, with or "
+    "Repeated starts of an application from a published release: manifest, catalogs, files; cold or warm, with or "
     "without an HTTP cache.",
     needs=("release",),
 )

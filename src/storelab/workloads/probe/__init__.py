@@ -1,4 +1,4 @@
-"""`probe`: what a store can do. One module of questions per protocol, asked one after the other.
+"""`probe`: the capabilities of a store. One module of questions per protocol, asked one after another.
 
 May import: what `workloads` may.
 """

@@ -1,6 +1,6 @@
-"""Answers to questions about a store, and how they are asked: one after another, none can end the probe.
+"""Answers to questions about a store, and how they are asked: one after another; no error ends the probe.
 
-The words and what they mean: `stores/base.py`.
+The answers are defined in `stores/base.py`.
 """
 
 import http.client
@@ -17,8 +17,9 @@ TIME_IS_UP = "the point's duration ended before"
 
 @dataclass(frozen=True)
 class Answer:
-    """answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`. Nothing
-    secret.
+    """An answer. answer: one of ANSWERS; evidence: one line that a reader can check; detail: facts for `run.json`.
+
+    It contains no secrets.
     """
 
     answer: str
@@ -27,25 +28,25 @@ class Answer:
 
 
 class Refuted(Exception):
-    """The store does not do it; the message is the evidence."""
+    """The store does not support it; the message is the evidence."""
 
     answer = NO
 
 
 class Otherwise(Refuted):
-    """The store does it, but not as defined."""
+    """The store supports it, but not as defined."""
 
     answer = DIFFERS
 
 
 class NotTried(Refuted):
-    """It could not be asked, or not all of it."""
+    """It could not be asked, or not completely."""
 
     answer = NOT_TRIED
 
 
 def demand(holds: bool, evidence: str, error: type[Refuted] = Refuted) -> None:
-    """Raises `error` with the evidence unless it holds."""
+    """Raise `error` with the evidence unless `holds` is true."""
     if not holds:
         raise error(evidence)
 
@@ -81,7 +82,7 @@ class Asked:
 
 
 def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) -> Asked:
-    """Ask one question. Whatever it raises is an answer; what `hide` lists is struck out of the evidence."""
+    """Ask one question. Any error becomes an answer; strings in `hide` are removed from the evidence."""
     begun = clock.now_ns()
     if begun >= deadline_ns:
         return Asked(check.topic, check.name, NOT_TRIED, TIME_IS_UP, begun, begun)
@@ -90,15 +91,15 @@ def ask(check: Check, context: Any, deadline_ns: int, hide: Iterable[str] = ()) 
     except Refuted as refuted:
         answer = Answer(refuted.answer, str(refuted))
     except TimeoutError:
-        answer = Answer(NO, "no answer came in time")
+        answer = Answer(NO, "no answer in time")
     except (OSError, http.client.HTTPException, ParseError) as error:
         answer = Answer(NO, f"{type(error).__name__}: {error}")
-    # A fault of the probe, or an answer that nobody foresaw: it says nothing of the store.
+    # A fault of the probe, or an unexpected answer: it shows nothing about the store.
     except Exception as error:  # noqa: BLE001
         answer = Answer(ERROR, f"{type(error).__name__}: {error}")
     ended = clock.now_ns()
     if ended >= deadline_ns and answer.answer in (NO, ERROR):
-        answer = Answer(NOT_TRIED, TIME_IS_UP)  # perhaps only cut off
+        answer = Answer(NOT_TRIED, TIME_IS_UP)  # may only have been cut off
     evidence = " ".join(answer.evidence.split())[:400]
     for secret in filter(None, hide):
         evidence = evidence.replace(secret, "***")

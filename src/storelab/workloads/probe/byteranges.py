@@ -1,5 +1,6 @@
-"""Questions that are asked alike over HTTP: ranges and connections of S3, WebDAV and WebHDFS; names and conditions of
-S3 and WebDAV (RFC 9110, 13 and 14); what davix makes of several ranges, where it is installed.
+"""Questions that several HTTP protocols share: ranges, connections, and (S3 and WebDAV) names and conditions.
+
+See RFC 9110, sections 13 and 14. Also the requests of davix for several ranges, if it is installed.
 
 Answers to ranges are read to the last byte. Every part's offset, length and bytes are compared with the known object. A
 server that answers with the whole object, the first range only, or other bytes is recognised; none of these ever counts
@@ -30,15 +31,15 @@ RIGHT, FIRST, SOME, WHOLE, ERROR, WRONG, MERGED = (
     "wrong bytes",
     "merged",
 )
-# Ignoring ranges is allowed and refusing them honest; an answer that claims to be partial and is not what was asked is
-# neither.
+# Ignoring ranges is allowed and refusing them is correct. An answer that claims to be partial, but is not the requested
+# one, is neither.
 ANSWER_OF = {RIGHT: YES, WHOLE: NO, ERROR: NO, FIRST: DIFFERS, SOME: DIFFERS, WRONG: DIFFERS, MERGED: DIFFERS}
 MOST_GAP = 128  # bytes between two ranges that a server may send as one (RFC 9110: less than the overhead of a part)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of the words above; evidence: what was seen; `answer` for the table."""
+    """A verdict. kind: one of the words above; evidence: the observation; `answer` for the table."""
 
     kind: str
     evidence: str
@@ -49,7 +50,7 @@ class Verdict:
 
 
 def spread(count: int, size: int) -> list[Range]:
-    """`count` ranges of 20 to 79 bytes over an object of `size` bytes, rising, too far apart to be merged."""
+    """Return `count` ranges of 20 to 79 bytes over an object of `size` bytes, ascending, too far apart to be merged."""
     step = size // count
     if step < 1000:
         raise ValueError(f"{count} ranges do not fit into {size} bytes")
@@ -57,11 +58,11 @@ def spread(count: int, size: int) -> list[Range]:
 
 
 def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]) -> Verdict:
-    """What the server did with a request for `ranges` of the object `data`. `headers`: names in lower case."""
+    """Judge the answer to a request for `ranges` of the object `data`. `headers`: names in lower case."""
     seen = f"{status}, {len(body)} bytes"
     if status not in (200, 206):
-        said = f"{status} {error_code(body)}".strip()
-        return Verdict(ERROR, f"{said}, no range was sent", {"status": status})
+        answer = f"{status} {error_code(body)}".strip()
+        return Verdict(ERROR, f"{answer}, no range was sent", {"status": status})
     mark = boundary(headers.get("content-type", ""))
     verdict = (
         _multipart(seen, body, mark, data, ranges)
@@ -70,7 +71,7 @@ def judge(status: int, headers: Mapping[str, str], body: bytes, data: bytes, ran
     )
     if verdict.kind == RIGHT and status == 200:
         return Verdict(
-            WRONG, f"the bytes asked for, but with status 200 instead of 206, {len(body)} bytes", verdict.detail
+            WRONG, f"the requested bytes, but with status 200 instead of 206, {len(body)} bytes", verdict.detail
         )
     return verdict
 
@@ -79,22 +80,22 @@ def _single(
     seen: str, status: int, headers: Mapping[str, str], body: bytes, data: bytes, ranges: Sequence[Range]
 ) -> Verdict:
     if body == data and not (len(ranges) == 1 and ranges[0] == (0, len(data) - 1) and status == 206):
-        return Verdict(WHOLE, f"{seen}, not one of them left out", {"status": status})
+        return Verdict(WHOLE, f"{seen}, none of them left out", {"status": status})
     place = content_range(headers.get("content-range"))
     if place is None:
         first, last = ranges[0]
         what = "of the first range" if body == data[first : last + 1] else "neither the object nor the first range"
-        told = headers.get("content-range")
-        return Verdict(WRONG, f"{seen}, {what}, {f'Content-Range {told!r} is none' if told else 'no Content-Range'}")
+        value = headers.get("content-range")
+        return Verdict(WRONG, f"{seen}, {what}, {f'invalid Content-Range {value!r}' if value else 'no Content-Range'}")
     first, last, total = place
     where = f"{seen}, Content-Range {first}-{last}"
     if len(body) != last - first + 1 or body != data[first : last + 1] or total not in (None, len(data)):
-        return Verdict(WRONG, f"{where}/{total}, but these are not its bytes")
+        return Verdict(WRONG, f"{where}/{total}, but with other bytes")
     if (first, last) == ranges[0]:
         return Verdict(RIGHT if len(ranges) == 1 else FIRST, where, {"status": status})
     if first <= ranges[0][0] and last >= ranges[-1][1]:
-        return Verdict(MERGED, f"{where}: one range around all that was asked", {"status": status})
-    return Verdict(WRONG, f"{where}, which was not asked")
+        return Verdict(MERGED, f"{where}: one range around all requested ones", {"status": status})
+    return Verdict(WRONG, f"{where}, which was not requested")
 
 
 def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[Range]) -> Verdict:
@@ -104,7 +105,7 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
         return Verdict(WRONG, f"{seen}, multipart/byteranges that cannot be read: {error}")
     for number, part in enumerate(parts, 1):
         if part.body != data[part.first : part.last + 1] or part.total not in (None, len(data)):
-            return Verdict(WRONG, f"{seen}, part {number} is not what stands at {part.first}-{part.last} of the object")
+            return Verdict(WRONG, f"{seen}, part {number} differs from {part.first}-{part.last} of the object")
     got = sorted((p.first, p.last) for p in parts)
     there = [any(first <= a and b <= last for first, last in _near(got, a)) for a, b in ranges]
     detail = {"parts": len(parts), "ranges": len(ranges), "bytes": len(body)}
@@ -113,16 +114,14 @@ def _multipart(seen: str, body: bytes, mark: str, data: bytes, ranges: Sequence[
         return Verdict(kind, f"{seen}, {sum(there)} of {len(ranges)} ranges in {len(parts)} parts", detail)
     asked, sent = sum(b - a + 1 for a, b in ranges), sum(len(p.body) for p in parts)
     if sent > asked + MOST_GAP * len(ranges):
-        return Verdict(
-            MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts where {asked} were asked", detail
-        )
+        return Verdict(MERGED, f"{seen}, {sent} bytes of the object in {len(parts)} parts instead of {asked}", detail)
     return Verdict(
         RIGHT, f"{seen}, {len(parts)} parts for {len(ranges)} ranges, every offset and byte compared", detail
     )
 
 
 def _near(got: Sequence[Range], first: int) -> list[Range]:
-    """The parts that can hold byte `first`: the last ones that begin at or before it."""
+    """Return the parts that can contain byte `first`: the last ones that begin at or before it."""
     at = bisect_right(got, (first, 1 << 62))
     return list(got[max(0, at - 4) : at])
 
@@ -147,17 +146,17 @@ def _ask(c: OverHttp, value: str, ranges: list[Range]) -> Answer:
 
 
 def unsatisfiable(c: OverHttp) -> Answer:
-    """416 and no data; the object's length is told in `Content-Range: bytes */N`."""
+    """Check for 416 without data; the object's length is in `Content-Range: bytes */N`."""
     reply = c.get_ranges(f"bytes={SIZE + 10}-{SIZE + 20}")
-    told = reply.headers.get("content-range", "")
+    length = reply.headers.get("content-range", "")
     demand(reply.status != 200 or reply.body != c.body, f"whole object: 200, {len(reply.body)} bytes")
     demand(reply.status == 416, f"{reply.status}, {len(reply.body)} bytes instead of 416", Otherwise)
-    length = f"Content-Range: {told}" if told else "no Content-Range tells the length"
-    return yes(f"416; {length}", length_told=told.replace(" ", "") == f"bytes*/{SIZE}")
+    shown = f"Content-Range: {length}" if length else "no Content-Range with the length"
+    return yes(f"416; {shown}", length_told=length.replace(" ", "") == f"bytes*/{SIZE}")
 
 
 def after(c: OverHttp) -> Answer:
-    """The whole object without a Range, byte by byte: no range request harmed it or its caches."""
+    """Check every byte of the whole object without a Range: range requests must not damage it or its caches."""
     reply = c.get_whole()
     demand(reply.holds(c.body), f"{reply.status}, {len(reply.body)} bytes, not the known object")
     return yes(f"200, {SIZE} bytes as written")
@@ -177,7 +176,7 @@ def keep_alive(c: OverHttp) -> Answer:
 def keep_alive_after_error(c: OverHttp) -> Answer:
     with closing(c.new_wire()) as wire:
         missing = c.get_missing(wire)
-        demand(not missing.good, f"what is not there is answered {missing.status}", Otherwise)
+        demand(not missing.good, f"a missing object is answered {missing.status}", Otherwise)
         again = c.get_small(wire)
         demand(again.good, f"the request after it answered {again.status}")
         demand(wire.opened == 1, f"closed by the server after {missing.status}")
@@ -185,7 +184,7 @@ def keep_alive_after_error(c: OverHttp) -> Answer:
 
 
 def https(c: OverHttp) -> Answer:
-    how = "a deployment with `scheme: https`, or an https endpoint, answers this"
+    how = "use a deployment with `scheme: https`, or an https endpoint"
     demand(c.wire.secure, f"the endpoint is http; {how}", NotTried)
     with closing(c.new_wire()) as wire:
         demand(c.get_small(wire).good, "a request failed")
@@ -195,7 +194,7 @@ def https(c: OverHttp) -> Answer:
 
 
 def unfit_names(c: ByKey) -> list[str]:
-    """Names with special characters that do not work, each with what was answered: written and read."""
+    """Return the names with special characters that cannot be written and read, each with the answer."""
     bad = []
     for name in NAMES:
         key = c.key(f"names-{name}")
@@ -206,28 +205,30 @@ def unfit_names(c: ByKey) -> list[str]:
 
 
 def names_work(bad: list[str]) -> Answer:
-    """What is told of `unfit_names`."""
+    """Return the answer for the result of `unfit_names`."""
     demand(len(bad) < len(NAMES), f"none of {len(NAMES)} names with special characters")
     demand(not bad, f"{len(NAMES) - len(bad)} of {len(NAMES)} names; not {', '.join(bad)}", Otherwise)
     return yes(f"{len(NAMES)} names with space, + = & % ' : @ and Unicode")
 
 
 def put_if_absent(c: ByKey) -> Answer:
-    """`If-None-Match: *`"""
+    """Check `If-None-Match: *`."""
     key, star = c.key("if-absent"), {"If-None-Match": "*"}
     first = c.send("PUT", key, body=SMALL, headers=star)
     demand(first.good, f"a new object is refused: {said(first)}")
     second = c.send("PUT", key, body=b"intruder", headers=star)
     demand(c.holds(key, SMALL), f"an existing object is overwritten ({said(second)})")
     demand(second.status == 412, f"not overwritten, but answered {said(second)} instead of 412", Otherwise)
-    return yes(f"new: {first.status}, existing: {said(second)}, its bytes untouched")
+    return yes(f"new: {first.status}, existing: {said(second)}, its bytes unchanged")
 
 
 def _conditional_get(c: ByKey, name: str, value: str, status: int) -> Answer:
-    """GET under a condition that fails for the known object: `status` and no byte of it. value: '' for what the object
-    itself bears."""
-    told = "etag" if name == "If-None-Match" else "last-modified"
-    value = value or c.send("HEAD", c.known).headers.get(told, "")
+    """Check a GET under a condition that fails for the known object: `status` without data.
+
+    value: '' for the value of the object itself.
+    """
+    header = "etag" if name == "If-None-Match" else "last-modified"
+    value = value or c.send("HEAD", c.known).headers.get(header, "")
     demand(bool(value), "no ETag or Last-Modified to ask with", NotTried)
     got = c.send("GET", c.known, headers={name: value})
     if got.holds(c.body):
@@ -241,7 +242,7 @@ DAVIX_RANGES = 10  # ranges
 
 
 def davix_vector(c: ByKey) -> Answer:
-    """One vector read; requests are counted as davix sends them, and every byte is compared."""
+    """Check one vector read; requests are counted when davix sends them, and every byte is compared."""
     try:
         program = Program(c.endpoint, TIMEOUT_S)
     except UserError as error:
@@ -257,9 +258,9 @@ def davix_vector(c: ByKey) -> Answer:
         right = all(part == c.body[first : last + 1] for part, (first, last) in zip(parts, ranges, strict=True))
         spent, seen = program.spent, facts([program.spent])
     demand(right, f"wrong bytes, in {spent.requests} requests", Otherwise)
-    told = " ".join(f"answered {status}" for status in seen["answers_to_several"])
-    said = f"{spent.requests} requests, {spent.several} of them for several ranges ({told or 'none'}), every byte right"
-    demand(spent.requests == spent.several == 1, said, Otherwise)
+    answers = " ".join(f"answered {status}" for status in seen["answers_to_several"])
+    sent = f"{spent.requests} requests, {spent.several} of them for several ranges ({answers or 'none'}), all right"
+    demand(spent.requests == spent.several == 1, sent, Otherwise)
     return yes("1 request, answered 206, every byte right", **seen)
 
 

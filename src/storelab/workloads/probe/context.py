@@ -1,5 +1,4 @@
-"""What the questions of every protocol share: the job, the known object, names that are free to use; over HTTP the
-connections too."""
+"""The common part of the questions of every protocol: the job, the known object, free names, connections over HTTP."""
 
 import random
 from abc import ABC, abstractmethod
@@ -11,28 +10,28 @@ from storelab.stores.protocols.filesystems import tls_context
 from storelab.workloads.probe.answers import demand
 from storelab.workloads.probe.plain_http import TIMEOUT_S, Connection, Reply, answered
 
-SIZE = 2_400_000  # bytes of the known object: 1500 ranges lie more than a kilobyte apart
-PREFIX = "probe/"  # below the bucket's own prefix: all that the probe writes, and all that is removed behind it
-IN_SPARES = ("in-it", "v", "public/a", "private/a")  # keys in buckets that the probe makes for itself
+SIZE = 2_400_000  # bytes of the known object: 1500 ranges are more than a kilobyte apart
+PREFIX = "probe/"  # below the bucket's own prefix: everything that the probe writes, and that is removed later
+IN_SPARES = ("in-it", "v", "public/a", "private/a")  # keys in buckets that the probe makes
 SMALL = b"one small object of the probe"
-LISTED = 1001  # objects in the folder that is listed: one more than a page of S3
+LISTED = 1001  # objects in the listed folder: one more than a page of S3
 
 
 def known_body(seed: int) -> bytes:
-    """The known object: random bytes, so that no two of its ranges are alike."""
+    """Return the known object: random bytes, so that all its ranges differ."""
     return random.Random(seed).randbytes(SIZE)
 
 
 def folder_of(attempt: str) -> str:
-    """What all keys of an attempt begin with, below the bucket's own prefix."""
+    """Return the prefix of all keys of an attempt, below the bucket's own prefix."""
     return f"{PREFIX}{attempt}/"
 
 
-KNOWN = "known"  # its name below `folder_of`; storelab's own access has put it there before the clients start
+KNOWN = "known"  # its name below `folder_of`; the coordinator writes it before the clients start
 
 
 class Context:
-    """One client's view. `extra`: what the coordinator found out before, see `probe/workload.py`."""
+    """The context of one client. `extra`: facts from the coordinator, see `probe/workload.py`."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -44,11 +43,11 @@ class Context:
         self.known = self.folder + KNOWN
 
     def key(self, name: str) -> str:
-        """The whole key of an object of this client."""
+        """Return the whole key of an object of this client."""
         return f"{self.folder}{self.job.client}/{name}"
 
     def secrets(self) -> list[str]:
-        """What must not stand in any evidence."""
+        """Return the strings that must not appear in any evidence."""
         return []
 
     def close(self) -> None:
@@ -56,14 +55,14 @@ class Context:
 
 
 def overwritten(c: Any, key: str) -> None:
-    """Write an object, and other bytes in its place. Raises Refuted."""
+    """Write an object, then other bytes in its place. Raises Refuted."""
     for body in (SMALL, SMALL[::-1]):
         c.put(key, body)
     demand(c.holds(key, SMALL[::-1]), "the first content is read after the second was written")
 
 
 class OverHttp(Context, ABC):
-    """Over HTTP; `wire` is the connection to the endpoint itself."""
+    """A context over HTTP; `wire` is the connection to the endpoint itself."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -71,33 +70,33 @@ class OverHttp(Context, ABC):
         self.wire = self.wire_to(self.endpoint.url)
 
     def new_wire(self, url: str = "", timeout: float = TIMEOUT_S) -> Connection:
-        """A connection of its own to a host, or to the endpoint, paced so that `limits.requests_per_s` holds."""
+        """Return a new connection to a host, or to the endpoint, paced to respect `limits.requests_per_s`."""
         most, clients = self.job.limits.get("requests_per_s"), self.job.point.axes["clients"]
         url = url or self.endpoint.url
         context = tls_context(self.endpoint) if url.startswith(("https", "swebhdfs")) else None
         return Connection(url, context, timeout, clients / most if most else 0.0)
 
     def wire_to(self, url: str) -> Connection:
-        """The connection to the host of a URL: buckets and data nodes may have hosts of their own."""
+        """Return the connection to the host of a URL: buckets and data nodes may have separate hosts."""
         if url not in self.wires:
             self.wires[url] = self.new_wire(url)
         return self.wires[url]
 
     @abstractmethod
     def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
-        """The known object with this Range header."""
+        """Request the known object with this Range header."""
 
     @abstractmethod
     def get_whole(self) -> Reply:
-        """The known object."""
+        """Request the known object."""
 
     def get_small(self, wire: Connection) -> Reply:
-        """A small request that succeeds."""
+        """Send a small request that succeeds."""
         return self.get_ranges("bytes=0-9", wire)
 
     @abstractmethod
     def get_missing(self, wire: Connection) -> Reply:
-        """An object that was never written."""
+        """Request an object that was never written."""
 
     def close(self) -> None:
         for wire in self.wires.values():
@@ -105,18 +104,18 @@ class OverHttp(Context, ABC):
 
 
 class ByKey(OverHttp):
-    """Over HTTP where a key is the path of an object, and GET and PUT move it: S3 and WebDAV."""
+    """A context over HTTP in which a key is the path of an object that GET and PUT move: S3 and WebDAV."""
 
     @abstractmethod
     def send(self, method: str, key: str, **options: Any) -> Reply:
-        """One request; the options are those of the protocol, `headers`, `body` and `wire` are always among them."""
+        """Send one request; the options depend on the protocol, and include `headers`, `body` and `wire`."""
 
     def put(self, key: str, body: bytes, **options: Any) -> Reply:
-        """Raises Refuted where it is not accepted."""
+        """Write an object. Raises Refuted if it is not accepted."""
         return answered(self.send("PUT", key, body=body, **options), "PUT")
 
     def holds(self, key: str, body: bytes, **options: Any) -> bool:
-        """Whether the object is there with exactly these bytes."""
+        """Return True if the object exists with exactly these bytes."""
         return self.send("GET", key, **options).holds(body)
 
     def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:

@@ -1,4 +1,4 @@
-"""Questions to a mounted file system: what analysis and CernVM-FS rely on and shared file systems differ in."""
+"""Questions to a mounted file system: properties that analysis and CernVM-FS need, and that file systems differ in."""
 
 import errno
 import fcntl
@@ -23,14 +23,14 @@ class Files(Context):
         self.own.mkdir(parents=True, exist_ok=True)
 
     def file(self, name: str) -> Path:
-        """A small file of this client."""
+        """Write a small file of this client and return its path."""
         path = self.own / name
         path.write_bytes(SMALL)
         return path
 
 
 def _tried(act: Callable[[], object]) -> str | None:
-    """None where it succeeds, else the name of the error."""
+    """Return None on success, else the name of the error."""
     try:
         act()
     except OSError as error:
@@ -39,20 +39,20 @@ def _tried(act: Callable[[], object]) -> str | None:
 
 
 def _preads(c: Files, count: int) -> Answer:
-    """As many reads at offsets of one open file; each is compared."""
+    """Check `count` reads at offsets of one open file."""
     ranges = byteranges.spread(count, len(c.body))
     with open(c.known_path, "rb") as f:
         wrong = [a for a, b in ranges if os.pread(f.fileno(), b - a + 1, a) != c.body[a : b + 1]]
-    demand(not wrong, f"{len(wrong)} of {count} are not what stands there, the first at {wrong[:1]}", Otherwise)
+    demand(not wrong, f"{len(wrong)} of {count} have wrong bytes, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} preads, every byte compared")
 
 
 def preadv(c: Files) -> Answer:
-    """One range into several buffers. POSIX has no read of several ranges in one call."""
+    """Check one range into several buffers. POSIX cannot read several ranges in one call."""
     buffers = [bytearray(n) for n in (100, 4096, 7)]
     with open(c.known_path, "rb") as f:
         got = os.preadv(f.fileno(), buffers, 5000)
-    demand(b"".join(buffers) == c.body[5000 : 5000 + 4203] and got == 4203, f"{got} bytes, other ones", Otherwise)
+    demand(b"".join(buffers) == c.body[5000 : 5000 + 4203] and got == 4203, f"{got} bytes, some wrong", Otherwise)
     return yes("preadv into 3 buffers")
 
 
@@ -64,19 +64,19 @@ def beyond(c: Files) -> Answer:
 
 
 def atomic_rename(c: Files) -> Answer:
-    """Over an existing file: a reader that has it open keeps the old bytes, a new one gets the new."""
+    """Check a rename over an existing file: open readers keep the old bytes, new ones get the new bytes."""
     new, old = c.own / "new", c.file("old")
     new.write_bytes(SMALL[::-1])
     with open(old, "rb") as f:
         new.rename(old)
         kept = f.read()
-    demand(old.read_bytes() == SMALL[::-1] and not new.exists(), "the new bytes do not stand under the old name")
+    demand(old.read_bytes() == SMALL[::-1] and not new.exists(), "the new bytes are not under the old name")
     demand(kept == SMALL, "a reader that had it open does not get the old bytes", Otherwise)
-    return yes("replaced in one step; who had it open reads the old bytes")
+    return yes("replaced in one step; a reader that had it open gets the old bytes")
 
 
 def append(c: Files) -> Answer:
-    """Two writers that append in turn lose nothing."""
+    """Check that two writers that append in turn lose nothing."""
     path = c.own / "append"
     with open(path, "ab", 0) as one, open(path, "ab", 0) as two:
         for i in range(50):
@@ -89,7 +89,7 @@ def hard_link(c: Files) -> Answer:
     path = c.file("link-source")
     failed = _tried(lambda: os.link(path, c.own / "link"))
     demand(failed is None, f"link: {failed}")
-    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but of another inode", Otherwise)
+    demand((c.own / "link").stat().st_ino == path.stat().st_ino, "made, but with another inode", Otherwise)
     return yes("same inode under two names")
 
 
@@ -99,14 +99,14 @@ def open_removed(c: Files) -> Answer:
         path.unlink()
         got = f.read()
     demand(got == SMALL, f"{len(got)} bytes", Otherwise)
-    return yes("still read by who has it open")
+    return yes("a process that has it open can still read it")
 
 
 def names(c: Files) -> Answer:
     tried = ("with space", "ümläut-日本", "a=b&c+d%e", "x" * 255)
     bad = [f"{n[:20]!r} {failed}" for n in tried if (failed := _tried(lambda n=n: (c.own / n).write_bytes(SMALL)))]
     listed = {p.name for p in c.own.iterdir()}
-    bad += [f"{n[:20]!r} not listed so" for n in tried if n not in listed and not bad]
+    bad += [f"{n[:20]!r} not listed" for n in tried if n not in listed and not bad]
     demand(not bad, f"not {', '.join(bad)}", Otherwise)
     return yes("space, Unicode, = & + %, 255 bytes")
 
@@ -117,20 +117,20 @@ def fsync(c: Files) -> Answer:
         f.flush()
         failed = _tried(lambda: os.fsync(f.fileno()))
     demand(failed is None, f"fsync: {failed}")
-    return yes("fsync accepted; that it reaches the disk is not seen from here")
+    return yes("fsync accepted; whether it reaches the disk cannot be seen here")
 
 
 def xattr(c: Files) -> Answer:
-    """Where a site keeps its checksums."""
+    """Check extended attributes, in which sites store checksums."""
     path = c.file("xattr")
     failed = _tried(lambda: os.setxattr(path, "user.storelab", b"17"))
     demand(failed is None, f"setxattr: {failed}")
-    demand(os.getxattr(path, "user.storelab") == b"17", "kept, but other bytes", Otherwise)
+    demand(os.getxattr(path, "user.storelab") == b"17", "kept, but with other bytes", Otherwise)
     return yes("user.* kept")
 
 
 def exclusive(c: Files) -> Answer:
-    """O_CREAT | O_EXCL"""
+    """Check O_CREAT | O_EXCL."""
     path = c.own / "exclusive"
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     failed = _tried(lambda: os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)))
@@ -140,7 +140,7 @@ def exclusive(c: Files) -> Answer:
 
 
 def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
-    """A lock of one process keeps another one out."""
+    """Check that a lock of one process excludes another one."""
     path = c.file("lock")
     with open(path, "r+b") as f:
         failed = _tried(lambda: lock(f.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB))
@@ -151,7 +151,7 @@ def _locked(c: Files, lock: Callable[[int, int], None]) -> Answer:
                 os._exit(1 if _tried(lambda: lock(other.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)) is None else 0)
         got = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     demand(got == 0, "two processes hold it at once")
-    return yes("keeps another process of this node out")
+    return yes("excludes another process of this node")
 
 
 def listing(c: Files) -> Answer:

@@ -1,6 +1,6 @@
-"""Questions to an HTTP door with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache.
+"""Questions to an HTTP server with WebDAV: nginx, XrdHttp, dCache, StoRM, Apache.
 
-RFC 9110 (HTTP), RFC 4918 (WebDAV), RFC 3230 (`Want-Digest`: the checksums that HEP asks for).
+RFC 9110 (HTTP), RFC 4918 (WebDAV), RFC 3230 (`Want-Digest`: the checksums that HEP uses).
 """
 
 import zlib
@@ -18,7 +18,7 @@ from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5
 
 
 class Http(ByKey):
-    """Keys are paths below the folder of the bucket; the client's own folder is made with its first key."""
+    """An HTTP context. Keys are paths below the bucket's folder; the client's folder is made with its first key."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -46,7 +46,7 @@ class Http(ByKey):
 
     @cached_property
     def own(self) -> str:
-        """The client's own folder."""
+        """Make and return the client's own folder."""
         folder = super().key("")
         self.send("MKCOL", folder)
         return folder
@@ -55,7 +55,7 @@ class Http(ByKey):
         return self.own + name
 
     def propfind(self, key: str, depth: str) -> list[str]:
-        """Decoded paths of a PROPFIND. Raises Refuted."""
+        """Return the decoded paths of a PROPFIND. Raises Refuted."""
         reply = answered(self.send("PROPFIND", key, {"Depth": depth}), "PROPFIND", 207)
         tags = (e for e in ElementTree.fromstring(reply.body).iter() if e.tag.rpartition("}")[2] == "href")
         return [unquote(urlsplit((e.text or "").strip()).path) for e in tags]
@@ -67,7 +67,7 @@ def put_get_head(c: Http) -> Answer:
     demand(got.holds(SMALL), f"GET answered {got.status} with {len(got.body)} bytes")
     demand(head.status == 200, f"HEAD answered {head.status}")
     length = head.headers.get("content-length")
-    demand(length == str(len(SMALL)), f"HEAD says {length} bytes", Otherwise)
+    demand(length == str(len(SMALL)), f"HEAD reports {length} bytes", Otherwise)
     demand(made.status == 201, f"a new file answers {made.status} instead of 201", Otherwise)
     return yes(f"201, 200, Accept-Ranges: {head.headers.get('accept-ranges', 'not sent')}")
 
@@ -86,7 +86,7 @@ def delete(c: Http) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
     gone = answered(c.send("DELETE", key), "DELETE")
-    demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, and the file is still read")
+    demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the file can still be read")
     return yes(f"{gone.status}, then 404")
 
 
@@ -102,17 +102,17 @@ def move(c: Http) -> Answer:
 
 
 def _moved(c: Http, method: str) -> tuple[Reply, str]:
-    """(answer to COPY or MOVE, key of the old file). Raises Refuted where the new one does not hold its bytes."""
+    """Return (answer to COPY or MOVE, key of the old file). Raises Refuted if the new file has other bytes."""
     old, new, scheme = c.key(f"{method}-source"), c.key(f"{method}-target"), "https" if c.wire.secure else "http"
     c.put(old, SMALL)
     to = {"Destination": f"{scheme}://{c.wire.host}{c.target(new)}", "Overwrite": "T"}
     reply = answered(c.send(method, old, to), method)
-    demand(c.holds(new, SMALL), f"{method} answered {reply.status}, but the new file does not hold the bytes")
+    demand(c.holds(new, SMALL), f"{method} answered {reply.status}, but the new file does not have the bytes")
     return reply, old
 
 
 def etag(c: Http) -> Answer:
-    """Another content of the same length has another ETag: what caches and conditional requests rest on."""
+    """Check that other content of the same length has another ETag, as caches and conditional requests need."""
     seen = []
     for body in (SMALL, SMALL[::-1]):
         c.put(c.key("etag"), body)
@@ -128,17 +128,17 @@ def _adler32(body: bytes) -> str:
 
 
 def _digest(c: Http, name: str, checksum: Callable[[bytes], str]) -> Answer:
-    """`Want-Digest` (RFC 3230), as XRootD, dCache and EOS answer it."""
-    told = ""
+    """Check `Want-Digest` (RFC 3230), as answered by XRootD, dCache and EOS."""
+    digest = ""
     for method in ("HEAD", "GET"):
         reply = answered(c.send(method, c.known, {"Want-Digest": name}), f"{method} with Want-Digest")
-        told = reply.headers.get("digest", "")
-        if told:
+        digest = reply.headers.get("digest", "")
+        if digest:
             break
-    demand(bool(told), "no Digest in the answer")
-    parts = (part.strip().partition("=") for part in told.split(","))
+    demand(bool(digest), "no Digest in the answer")
+    parts = (part.strip().partition("=") for part in digest.split(","))
     got = {kind.lower(): value for kind, _, value in parts}.get(name, "")
-    demand(bool(got), f"told as {told[:60]} instead", Otherwise)
+    demand(bool(got), f"returned as {digest[:60]} instead", Otherwise)
     wanted = checksum(c.body)
     demand(got.lower() == wanted.lower(), f"{got} instead of {wanted}", Otherwise)
     return yes(f"{name} {got}, the known object's")

@@ -1,7 +1,7 @@
-"""A plain HTTP client: one connection, one request, one answer as it came.
+"""A plain HTTP client: one connection, one request, one unchanged answer.
 
-It follows no redirect and tries nothing twice. It uses a connection again where the server keeps it open, and looks
-before each request whether the server has closed it, so an idle time-out is no failure.
+It does not follow redirects and does not retry. It uses a connection again if the server keeps it open, and checks
+before each request if the server has closed it, so that an idle time-out is not a failure.
 """
 
 import hashlib
@@ -23,14 +23,16 @@ from storelab.host import patience
 from storelab.workloads.probe.answers import Refuted, demand
 
 TIMEOUT_S = 60.0
-MOST_BYTES = 64_000_000  # of an answer: nothing that the probe asks for is larger
+MOST_BYTES = 64_000_000  # of an answer; the probe requests nothing larger
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,80})\s*</Code>")  # in the errors of S3
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. headers: `get` ignores upper and lower case, and gives the first of fields that come twice; version:
-    10 or 11."""
+    """One answer.
+
+    headers: `get` ignores case, and returns the first of repeated fields; version: 10 or 11.
+    """
 
     status: int
     headers: http.client.HTTPMessage
@@ -42,18 +44,18 @@ class Reply:
         return 200 <= self.status < 300
 
     def holds(self, body: bytes) -> bool:
-        """Whether this is a whole object with exactly these bytes."""
+        """Return True if this is a whole object with exactly these bytes."""
         return self.status == 200 and self.body == body
 
 
 def error_code(body: bytes) -> str:
-    """The error code in the body of an answer of S3, '' where there is none."""
+    """Return the error code in the body of an answer of S3, '' if there is none."""
     found = _CODE.search(body[:20_000])
     return found[1].decode() if found else ""
 
 
 def said(reply: Reply) -> str:
-    """Status and error code, for evidence. Never the message: some servers repeat keys in it."""
+    """Return status and error code, for evidence; never the message, because some servers repeat keys in it."""
     return f"{reply.status} {error_code(reply.body)}".strip()
 
 
@@ -62,38 +64,37 @@ def answered(
     what: str = "",
     status: int = 0,
     error: type[Refuted] = Refuted,
-    told: Callable[[Reply], str] = said,
+    describe: Callable[[Reply], str] = said,
 ) -> Reply:
-    """The reply itself where it has this status, or (0) tells of success. Raises `error`: `what` answered otherwise."""
-    demand(reply.status == status if status else reply.good, f"{what} answered {told(reply)}".lstrip(), error)
+    """Return the reply if it has this status or (0) is a success. Raises `error` with `what` and the answer."""
+    demand(reply.status == status if status else reply.good, f"{what} answered {describe(reply)}".lstrip(), error)
     return reply
 
 
 def _speaks(sock: socket.socket) -> bool:
-    """Whether there is something to read, or the other side is gone. `select` knows no file beyond the 1024th."""
+    """Return True if there is data to read, or if the peer closed. `select` does not support descriptors above 1023."""
     looked = select.poll()
     looked.register(sock, select.POLLIN)
     return bool(looked.poll(0))
 
 
 def md5_header(body: bytes) -> str:
-    """The MD5 of a body as HTTP sends it, in base 64."""
+    """Return the MD5 of a body in base 64, as HTTP sends it."""
     return b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
 
 
 class TooLong(Refuted):
-    """The server sends far more than was asked."""
+    """The server sends far more than was requested."""
 
 
 class Cut(Refuted):
-    """The connection ended before the answer did."""
+    """The connection ended before the answer was complete."""
 
 
 class Connection:
-    """Requests to one host over one connection at a time; not thread-safe. `pace_s`: shortest time between two
-    requests.
+    """Requests to one host over one connection at a time; not thread-safe. `pace_s`: minimum time between requests.
 
-    `send` raises OSError, ssl.SSLError, http.client.HTTPException, as they come; Cut, TooLong for a body that is none.
+    `send` raises OSError, ssl.SSLError and http.client.HTTPException unchanged; Cut, TooLong for an invalid body.
     """
 
     def __init__(
@@ -112,12 +113,12 @@ class Connection:
         self._last = 0.0
 
     def _open(self) -> http.client.HTTPConnection:
-        """The connection, or a new one where the server closed it (an idle one has nothing to read)."""
+        """Return the connection, or a new one if the server closed it (an idle one has nothing to read)."""
         sock = self._connection.sock if self._connection else None
         if sock is None or _speaks(sock):
             self.close()
             self._connection = connection = self.kind(self.name, self.port, timeout=self.timeout)
-            connection.auto_open = 0  # a connection is opened here or nowhere
+            connection.auto_open = 0  # connections are opened only here
             connection.connect()
             self.opened += 1
         return self._connection
@@ -125,14 +126,15 @@ class Connection:
     def send(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Reply:
-        """`target`: path and query as they stand in the request line. Only what HTTP needs is added to `headers`.
+        """Send one request. `target`: path and query as in the request line; only necessary headers are added.
 
-        A server may close a kept connection just when it is used again: what only reads is then asked once more, over
-        a new one (RFC 9112, 9.3.1)."""
+        A server may close a kept connection just when it is used again. Requests that only read are then repeated over
+        a new one (RFC 9112, 9.3.1).
+        """
         opened = self.opened
         try:
             return self._sent(method, target, headers or {}, body)
-        except ConnectionError:  # http.client's RemoteDisconnected is one
+        except ConnectionError:  # includes http.client's RemoteDisconnected
             if method not in ("GET", "HEAD") or self.opened != opened:
                 raise
         return self._sent(method, target, headers or {}, body)
@@ -146,7 +148,7 @@ class Connection:
             exchange = partial(self._exchanged, connection, method, target, headers, body)
             return patience.call(f"{method} {target}", exchange)
         except MeasurementFailed:
-            self._connection = None  # its thread still reads, and holds what `close` waits for
+            self._connection = None  # its thread still reads, and holds the lock that `close` needs
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
             raise TimeoutError(f"no answer within {patience.STALLED_S:.0f} s") from None
@@ -165,24 +167,24 @@ class Connection:
         try:
             connection.request(method, target, body, {"Host": self.host, **headers})
         except (BrokenPipeError, ConnectionResetError):
-            if not body:  # a server that refuses need not read the body: its answer may be there all the same
+            if not body:  # a server that refuses does not have to read the body; its answer may still be there
                 raise
         response = connection.getresponse()
         try:
             data = response.read(MOST_BYTES + 1)
         except http.client.IncompleteRead as error:
-            raise Cut(f"{response.status}, and its body broke off after {len(error.partial)} bytes") from None
+            raise Cut(f"{response.status}, but its body ended after {len(error.partial)} bytes") from None
         if len(data) > MOST_BYTES:
             raise TooLong(f"{method} answered {response.status} and more than {MOST_BYTES} bytes")
         if response.length:
-            said = len(data) + response.length
-            raise Cut(f"{response.status} announced {said} bytes, {len(data)} came")
+            announced = len(data) + response.length
+            raise Cut(f"{response.status} announced {announced} bytes, but sent {len(data)}")
         if connection.sock is None or response.will_close:
             self.close()
         return Reply(response.status, response.headers, data, response.version)
 
     def tls(self) -> tuple[str, str] | None:
-        """(version, cipher) of the open connection; None without TLS."""
+        """Return (version, cipher) of the open connection; None without TLS."""
         sock = self._connection.sock if self._connection else None
         return (sock.version() or "", (sock.cipher() or ("",))[0]) if isinstance(sock, ssl.SSLSocket) else None
 

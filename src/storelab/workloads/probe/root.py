@@ -1,6 +1,6 @@
-"""Questions to an XRootD door over root://, through XRootD's own Python bindings.
+"""Questions to an XRootD server over root://, through XRootD's own Python bindings.
 
-Vector reads are what ROOT sends: many ranges of one file in one request (`kXR_readv`).
+Vector reads are the requests that ROOT sends: many ranges of one file in one request (`kXR_readv`).
 """
 
 import zlib
@@ -21,8 +21,8 @@ from storelab.workloads.probe.answers import Answer, NotTried, Otherwise, Questi
 from storelab.workloads.probe.byteranges import MULTI
 from storelab.workloads.probe.context import LISTED, SMALL, Context, overwritten
 
-WRITERS = 64  # at once: a redirector lets whoever makes a file wait for a second or more
-TIMEOUT = 30  # seconds, also of what XRootD's own client sends without being told one
+WRITERS = 64  # at once: a redirector delays the creation of a file by a second or more
+TIMEOUT = 30  # seconds, also for requests that XRootD's own client sends without an explicit time-out
 
 
 class Root(Context):
@@ -36,45 +36,45 @@ class Root(Context):
         self.fs = client.FileSystem(self.door)
 
     def key(self, name: str) -> str:
-        """The whole path of a file of this client."""
+        """Return the whole path of a file of this client."""
         return self.base + super().key(name)
 
     def open(self, path: str, flags: int = 0) -> Any:
-        """An open file; without flags, to be read. Raises Refuted."""
+        """Open a file, by default for reading. Raises Refuted."""
         f = client.File()
         _ok(f.open(f"{self.door}/{path}", flags or OpenFlags.READ), "open")
         return f
 
     def put(self, path: str, body: bytes, exclusive: bool = False) -> None:
-        """A whole file. Raises Refuted."""
+        """Write a whole file. Raises Refuted."""
         f = self.open(path, (OpenFlags.NEW if exclusive else OpenFlags.DELETE) | OpenFlags.MAKEPATH)
         (status, _), (closed, _) = f.write(body), f.close()
         demand(status.ok and closed.ok, f"write: {said(closed if status.ok else status)}")
 
     def read(self, path: str, offset: int = 0, size: int = 0) -> bytes:
-        """These bytes; size 0: all. Raises Refuted."""
+        """Read these bytes; size 0: all. Raises Refuted."""
         with self.open(path) as f:
             return bytes(_ok(f.read(offset, size), "read"))
 
     def holds(self, path: str, body: bytes) -> bool:
-        """Whether the file has exactly these bytes. Raises Refuted where it cannot be read."""
+        """Return True if the file has exactly these bytes. Raises Refuted if it cannot be read."""
         return self.read(path) == body
 
     def chunks(self, f: Any, ranges: list[Range]) -> list[tuple[Range, bytes]]:
-        """One vector read of an open file: what came, with its first and last byte. Raises Refuted."""
+        """Send one vector read of an open file; return the chunks with first and last byte. Raises Refuted."""
         info = _ok(f.vector_read([(a, b - a + 1) for a, b in ranges]), f"{len(ranges)} chunks in one vector read")
         return [((k.offset, k.offset + k.length - 1), bytes(k.buffer)) for k in info.chunks]
 
 
 def _ok(answer: tuple[Any, Any], what: str) -> Any:
-    """What XRootD gave beside the status. Raises Refuted, naming `what`, where the status tells of a failure."""
+    """Return the value of an XRootD answer. Raises Refuted, with `what`, if its status is a failure."""
     status, value = answer
     demand(status.ok, f"{what}: {said(status)}")
     return value
 
 
 def said(status: Any) -> str:
-    """What XRootD says, in a line."""
+    """Return XRootD's message on one line."""
     return " ".join(str(status.message).split()).removeprefix("[ERROR] Server responded with an error: ")[:160]
 
 
@@ -91,18 +91,18 @@ def beyond(c: Root) -> Answer:
 
 
 def _vector(c: Root, count: int) -> Answer:
-    """One vector read; offset, length and bytes of every chunk compared."""
+    """Check one vector read, with offset, length and bytes of every chunk."""
     ranges = byteranges.spread(count, len(c.body))
     with c.open(c.base + c.known) as f:
         chunks = c.chunks(f, ranges)
     wrong = [r[0] for r, chunk in zip(ranges, chunks, strict=False) if chunk != (r, c.body[r[0] : r[1] + 1])]
     demand(len(chunks) == count, f"{len(chunks)} of {count} chunks", Otherwise)
-    demand(not wrong, f"{len(wrong)} of {count} chunks are not what stands there, the first at {wrong[:1]}", Otherwise)
+    demand(not wrong, f"{len(wrong)} of {count} chunks have wrong bytes, the first at {wrong[:1]}", Otherwise)
     return yes(f"{count} chunks in one vector read, every offset and byte compared")
 
 
 def config(c: Root, name: str) -> str:
-    """What the server says of itself; '' where it does not."""
+    """Return a value of the server's configuration; '' if it does not report it."""
     status, answer = c.fs.query(QueryCode.CONFIG, name)
     value = bytes(answer or b"").decode(errors="replace").strip("\0\n ") if status.ok else ""
     return "" if value == name else value
@@ -110,16 +110,16 @@ def config(c: Root, name: str) -> str:
 
 def bounds(c: Root) -> Answer:
     chunks, size = config(c, "readv_iov_max"), config(c, "readv_ior_max")
-    demand(bool(chunks), "the server does not tell readv_iov_max")
+    demand(bool(chunks), "the server does not report readv_iov_max")
     return yes(
         f"{chunks} chunks of at most {size or '?'} bytes in one request", readv_iov_max=chunks, readv_ior_max=size
     )
 
 
 def split(c: Root) -> Answer:
-    """1500 chunks as a reader has to send them where one vector read takes fewer."""
+    """Check 1500 chunks in several requests, for servers that take fewer in one vector read."""
     most = config(c, "readv_iov_max")
-    demand(most.isdigit(), "the server tells no bound", NotTried)
+    demand(most.isdigit(), "the server reports no limit", NotTried)
     ranges, step = byteranges.spread(1500, len(c.body)), min(1500, int(most))
     with c.open(c.base + c.known) as f:
         got = [chunk for i in range(0, 1500, step) for chunk in c.chunks(f, ranges[i : i + step])]
@@ -131,15 +131,15 @@ def split(c: Root) -> Answer:
 def put_get_head(c: Root) -> Answer:
     path = c.key("object")
     c.put(path, SMALL)
-    demand(c.holds(path, SMALL), "read back otherwise")
+    demand(c.holds(path, SMALL), "read back with other bytes")
     info = _ok(c.fs.stat(path), "stat")
-    demand(info.size == len(SMALL), f"stat says {info.size} bytes", Otherwise)
-    return yes(f"stat says {info.size} bytes")
+    demand(info.size == len(SMALL), f"stat reports {info.size} bytes", Otherwise)
+    return yes(f"stat reports {info.size} bytes")
 
 
 def missing(c: Root) -> Answer:
     status, _ = c.fs.stat(c.key("never-written"))
-    demand(not status.ok, "stat of what is not there succeeds", Otherwise)
+    demand(not status.ok, "stat of a missing file succeeds", Otherwise)
     demand(status.errno == 3011, f"{said(status)} instead of 'no such file' (3011)", Otherwise)
     return yes(said(status))
 
@@ -148,7 +148,7 @@ def delete(c: Root) -> Answer:
     path = c.key("delete")
     overwritten(c, path)
     _ok(c.fs.rm(path), "rm")
-    demand(not c.fs.stat(path)[0].ok, "removed, and still there")
+    demand(not c.fs.stat(path)[0].ok, "removed, but still there")
     return yes("gone")
 
 
@@ -156,12 +156,12 @@ def rename(c: Root) -> Answer:
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
     _ok(c.fs.mv(old, new), "mv")
-    demand(c.holds(new, SMALL), "renamed, but other bytes")
+    demand(c.holds(new, SMALL), "renamed, but with other bytes")
     return yes("mv")
 
 
 def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
-    """The server's own checksum of the known object."""
+    """Compare the server's own checksum of the known object."""
     wanted = f"{checksum(c.body):08x}"
     status, answer = c.fs.query(QueryCode.CHECKSUM, f"{c.base}{c.known}?cks.type={name}")
     demand(status.ok, f"{said(status)}")
@@ -172,7 +172,7 @@ def _checksum(c: Root, name: str, checksum: Callable[[bytes], int]) -> Answer:
 
 
 def crc32c(body: bytes) -> int:
-    """The polynomial of Castagnoli, which no library here has."""
+    """Return the CRC with the polynomial of Castagnoli, which none of the installed libraries has."""
     table, crc = list(range(256)), 0xFFFFFFFF
     for _ in range(8):
         table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
@@ -188,8 +188,8 @@ def exclusive(c: Root) -> Answer:
         c.put(path, b"intruder", exclusive=True)
     except Refuted as refused:
         demand(c.holds(path, SMALL), "refused, but its bytes are gone", Otherwise)
-        return yes(f"{refused}; its bytes untouched")
-    raise Refuted("a file that is there is made anew")
+        return yes(f"{refused}; its bytes unchanged")
+    raise Refuted("an existing file is created again")
 
 
 def listing(c: Root) -> Answer:
@@ -202,10 +202,10 @@ def listing(c: Root) -> Answer:
 
 
 def tpc(c: Root) -> Answer:
-    """What the server offers; no transfer is tried."""
+    """Check the server's configuration; no transfer is tried."""
     value = config(c, "tpc")
-    demand(value not in ("", "0"), f"the server's configuration says {value or 'nothing of it'}")
-    return yes(f"the server says tpc {value}")
+    demand(value not in ("", "0"), f"the server's configuration has {f'tpc {value}' if value else 'no entry tpc'}")
+    return yes(f"the server reports tpc {value}")
 
 
 QUESTIONS: Questions = {

@@ -1,8 +1,7 @@
-"""Parts of requests to S3: paths, bodies, and signatures by botocore's own signers. Nothing is sent but what is given
-here.
+"""Parts of requests to S3: paths, bodies, and signatures by botocore's own signers, without any additional headers.
 
-The caller may choose date and payload hash: a probe also sends requests that must be refused. Paths are those of the
-request line, percent-encoded already. What imports botocore is slow to start.
+The caller may choose date and payload hash, because a probe also sends requests that must be refused. Paths are those
+of the request line, already percent-encoded. Importing botocore is slow.
 """
 
 import json
@@ -20,24 +19,26 @@ from botocore.credentials import ReadOnlyCredentials
 from storelab.stores.protocols.endpoint import Credentials, Endpoint
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
-# What the definition asks for, beside all `x-amz-` headers; botocore would sign more.
+# Headers that the definition requires in addition to all `x-amz-` headers; botocore would sign more.
 SIGNED = ("host", "content-type", "content-md5")
 _AMAZON = re.compile(r"(^|\.)amazonaws\.com(\.cn)?\Z")
 
 
 def path_of(key: str) -> str:
-    """Percent-encoding of the definition: all but letters, digits and `-._~/`."""
+    """Return the percent-encoding of the definition: all but letters, digits and `-._~/`."""
     return quote(key, safe="/-._~")
 
 
 def query_of(parameters: Mapping[str, str]) -> str:
-    """Canonical query string, which is sent as it is."""
+    """Return the canonical query string, which is sent unchanged."""
     return "&".join(sorted(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in parameters.items()))
 
 
 def place(endpoint: Endpoint, bucket: str, key: str = "") -> tuple[str, str]:
-    """(URL of the host, path) of an object, of a bucket ('' as key) or of the service ('' as bucket too). With virtual
-    addressing each bucket has a host of its own."""
+    """Return (URL of the host, path) of an object, of a bucket ('' as key) or of the service ('' as bucket too).
+
+    With virtual addressing each bucket has a separate host.
+    """
     scheme, host, *_ = urlsplit(endpoint.url)
     if bucket and endpoint.addressing == "virtual":
         return f"{scheme}://{bucket}.{host}", f"/{path_of(key)}"
@@ -45,7 +46,7 @@ def place(endpoint: Endpoint, bucket: str, key: str = "") -> tuple[str, str]:
 
 
 def location(endpoint: Endpoint) -> bytes | None:
-    """Body of a request that makes a bucket: Amazon wants its region again where it is not the first one."""
+    """Return the body of a request that makes a bucket: Amazon needs its region, unless it is the default one."""
     if endpoint.region == "us-east-1" or not _AMAZON.search(urlsplit(endpoint.url).hostname or ""):
         return None
     text = f"<LocationConstraint>{endpoint.region}</LocationConstraint>"
@@ -53,14 +54,16 @@ def location(endpoint: Endpoint) -> bytes | None:
 
 
 def delete_body(keys: Iterable[str]) -> bytes:
-    """The body of a request of S3 that deletes several objects; the answer names only what was not deleted."""
+    """Return the body of a request that deletes several objects; the answer names only those not deleted."""
     objects = "".join(f"<Object><Key>{escape(key)}</Key></Object>" for key in keys)
     return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{objects}</Delete>'.encode()
 
 
 def policy(bucket: str, prefix: str, owner: str | None = None) -> bytes:
-    """A policy of a bucket: everybody may read below the prefix. owner: its access key, for servers (versitygw) whose
-    policy locks out whom it does not name."""
+    """Return a bucket policy that lets everybody read below the prefix.
+
+    owner: its access key, for servers (versitygw) whose policy locks out everybody that it does not name.
+    """
     objects = f"arn:aws:s3:::{bucket}/"
     public = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": [f"{objects}{prefix}*"]}
     statements = [public]
@@ -71,8 +74,9 @@ def policy(bucket: str, prefix: str, owner: str | None = None) -> bytes:
 
 
 class _Dated:
-    """Part of a signer. `when`: seconds since 1970 in place of the clock's; `claimed`: the payload's hash, in place
-    of what is measured.
+    """Mixin for signers.
+
+    `when`: seconds since 1970 instead of the current time; `claimed`: the payload's hash instead of a calculated one.
     """
 
     when: float | None = None
@@ -88,11 +92,11 @@ class _Dated:
 
 
 class _Header(_Dated, S3SigV4Auth):
-    """The signature stands in the headers."""
+    """A signer that puts the signature into the headers."""
 
 
 class _Query(_Dated, S3SigV4QueryAuth):
-    """The signature stands in the URL."""
+    """A signer that puts the signature into the URL."""
 
 
 def _known(keys: Credentials) -> Any:
@@ -110,10 +114,9 @@ def sign(
     region: str,
     when: float | None = None,
 ) -> dict[str, str]:
-    """`headers` with `Host`, date, payload hash and `Authorization` (version 4). `payload`: SHA-256 in hex, or
-    UNSIGNED.
+    """Return `headers` with `Host`, date, payload hash and `Authorization` (version 4).
 
-    Signed are the host, the type, the MD5 and all `x-amz-` headers.
+    `payload`: SHA-256 in hex, or UNSIGNED. The host, the type, the MD5 and all `x-amz-` headers are signed.
     """
     signed = {k: v for k, v in headers.items() if k.lower() in SIGNED or k.lower().startswith("x-amz-")}
     url = f"http://{host}{path}" + (f"?{query_of(query)}" if query else "")
@@ -132,7 +135,7 @@ def presign(
     expires: int,
     when: float | None = None,
 ) -> str:
-    """The query string that lets anybody do this for `expires` seconds from `when`; only the host header is signed."""
+    """Return the query string that allows this for `expires` seconds from `when`; only the host header is signed."""
     request = AWSRequest(method, f"http://{host}{path}", {"Host": host})
     signer = _Query(_known(keys), "s3", region, expires=expires)
     signer.when = when
@@ -141,7 +144,7 @@ def presign(
 
 
 def sign_v2(method: str, host: str, resource: str, keys: Credentials) -> dict[str, str]:
-    """Headers of an old signature (version 2) for a request without a body; `resource`: `/bucket/key`, encoded."""
+    """Return headers of a version 2 signature for a request without a body; `resource`: `/bucket/key`, encoded."""
     request = AWSRequest(method, f"http://{host}{resource}", {"Host": host})
     HmacV1Auth(_known(keys)).add_auth(request)
     return dict(request.headers)

@@ -1,6 +1,6 @@
-"""Questions to a WebHDFS. "WebHDFS REST API", Apache Hadoop.
+"""Questions to a WebHDFS. See "WebHDFS REST API", Apache Hadoop.
 
-The NameNode sends clients on to a DataNode; the probe goes there itself, each step one request.
+The NameNode redirects clients to a DataNode. The probe follows these redirects itself, with one request for each step.
 """
 
 import json
@@ -29,7 +29,7 @@ class WebHdfs(OverHttp):
         return path + "?" + urlencode({"op": op, **user, **parameters})
 
     def send(self, method: str, key: str, op: str, wire: Connection | None = None, **parameters: str) -> Reply:
-        """What the NameNode itself answers."""
+        """Return the answer of the NameNode itself."""
         return (wire or self.wire).send(method, self.target(key, op, **parameters))
 
     def at_node(
@@ -41,7 +41,7 @@ class WebHdfs(OverHttp):
         headers: dict[str, str] | None = None,
         **parameters: str,
     ) -> Reply:
-        """Two steps: the NameNode's redirect, then the DataNode's answer; the NameNode's where it sends nobody on."""
+        """Return the DataNode's answer after the NameNode's redirect; without a redirect the NameNode's answer."""
         first = self.send(method, key, op, **parameters)
         place = first.headers.get("location")
         if first.status not in (302, 303, 307) or not place:
@@ -52,11 +52,11 @@ class WebHdfs(OverHttp):
         return node.send(method, parts.path + "?" + parts.query, {**kind, **(headers or {})}, body)
 
     def put(self, key: str, body: bytes) -> Reply:
-        """Raises Refuted where it is not accepted."""
+        """Write a file. Raises Refuted if it is not accepted."""
         return _answered(self.at_node("PUT", key, "CREATE", body, overwrite="true"), "CREATE")
 
     def holds(self, key: str, body: bytes) -> bool:
-        """Whether the file is there with exactly these bytes."""
+        """Return True if the file exists with exactly these bytes."""
         return self.at_node("GET", key, "OPEN").holds(body)
 
     def get_ranges(self, value: str, wire: Connection | None = None) -> Reply:
@@ -72,49 +72,49 @@ class WebHdfs(OverHttp):
         return self.send("GET", self.key("never-written"), "GETFILESTATUS", wire)
 
 
-def _said(reply: Reply) -> str:
-    """Status and the exception's name."""
+def _described(reply: Reply) -> str:
+    """Return status and name of the exception."""
     try:
         return f"{reply.status} {json.loads(reply.body)['RemoteException']['exception']}"
     except (ValueError, KeyError, TypeError):
         return str(reply.status)
 
 
-_answered = partial(answered, told=_said)
+_answered = partial(answered, describe=_described)
 
 
 def offsets(c: WebHdfs) -> Answer:
-    """WebHDFS' own way to a part of a file: one request (two steps) for each range."""
+    """Check WebHDFS' own parameters for a part of a file: one request (two steps) per range."""
     for first, last in byteranges.spread(OFFSETS, len(c.body)):
         reply = c.at_node("GET", c.known, "OPEN", offset=str(first), length=str(last - first + 1))
         _answered(reply, status=200)
         demand(
             reply.body == c.body[first : last + 1], f"{len(reply.body)} bytes, not those at {first}-{last}", Otherwise
         )
-    return yes(f"{OFFSETS} ranges in as many requests of two steps, every byte compared", requests=2 * OFFSETS)
+    return yes(f"{OFFSETS} ranges in {OFFSETS} requests of two steps, every byte compared", requests=2 * OFFSETS)
 
 
 def put_get_head(c: WebHdfs) -> Answer:
     key = c.key("object")
     made = c.put(key, SMALL)
-    demand(c.holds(key, SMALL), "OPEN does not answer what was written")
+    demand(c.holds(key, SMALL), "OPEN does not return the written bytes")
     facts = json.loads(_answered(c.send("GET", key, "GETFILESTATUS"), "GETFILESTATUS", 200).body)["FileStatus"]
-    demand(facts["length"] == len(SMALL), f"GETFILESTATUS says {facts['length']} bytes", Otherwise)
+    demand(facts["length"] == len(SMALL), f"GETFILESTATUS reports {facts['length']} bytes", Otherwise)
     return yes(f"{made.status}, 200, {facts['replication']} copies, blocks of {facts['blockSize']} bytes")
 
 
 def missing(c: WebHdfs) -> Answer:
     reply = c.at_node("GET", c.key("never-written"), "OPEN")
-    demand(reply.status == 404, f"{_said(reply)} instead of 404", Otherwise)
-    return yes(_said(reply))
+    demand(reply.status == 404, f"{_described(reply)} instead of 404", Otherwise)
+    return yes(_described(reply))
 
 
 def delete(c: WebHdfs) -> Answer:
     key = c.key("delete")
     overwritten(c, key)
     gone = c.send("DELETE", key, "DELETE")
-    demand(gone.good and json.loads(gone.body).get("boolean") is True, f"DELETE answered {_said(gone)}")
-    demand(c.send("GET", key, "GETFILESTATUS").status == 404, "deleted, and still there")
+    demand(gone.good and json.loads(gone.body).get("boolean") is True, f"DELETE answered {_described(gone)}")
+    demand(c.send("GET", key, "GETFILESTATUS").status == 404, "deleted, but still there")
     return yes(f"{gone.status}, then 404")
 
 
@@ -122,7 +122,7 @@ def rename(c: WebHdfs) -> Answer:
     old, new = c.key("move-source"), c.key("move-target")
     c.put(old, SMALL)
     reply = c.send("PUT", old, "RENAME", destination=c.base + new)
-    demand(reply.good and json.loads(reply.body).get("boolean") is True, f"answered {_said(reply)}")
+    demand(reply.good and json.loads(reply.body).get("boolean") is True, f"answered {_described(reply)}")
     demand(c.holds(new, SMALL), "renamed, but not there")
     return yes(f"{reply.status}")
 
@@ -131,27 +131,27 @@ def append(c: WebHdfs) -> Answer:
     key = c.key("append")
     c.put(key, SMALL)
     reply = _answered(c.at_node("POST", key, "APPEND", b" and more"))
-    demand(c.holds(key, SMALL + b" and more"), "answered well, but not appended", Otherwise)
+    demand(c.holds(key, SMALL + b" and more"), "accepted, but not appended", Otherwise)
     return yes(f"{reply.status}")
 
 
 def checksum(c: WebHdfs) -> Answer:
-    """A checksum of checksums of blocks: it tells equal files of equal block sizes, and is no MD5 of the content."""
+    """Check the checksum of blocks' checksums, which depends on the block size and is not an MD5 of the content."""
     facts = json.loads(_answered(c.at_node("GET", c.known, "GETFILECHECKSUM"), status=200).body)["FileChecksum"]
     c.put(c.key("same"), c.body)
     again = json.loads(c.at_node("GET", c.key("same"), "GETFILECHECKSUM").body)["FileChecksum"]
-    demand(facts["bytes"] == again["bytes"], "another one for the same bytes", Otherwise)
+    demand(facts["bytes"] == again["bytes"], "a different one for the same bytes", Otherwise)
     return yes(f"{facts['algorithm']}, the same for the same bytes")
 
 
 def put_if_absent(c: WebHdfs) -> Answer:
-    """`overwrite=false`"""
+    """Check `overwrite=false`."""
     key = c.key("if-absent")
     c.put(key, SMALL)
     second = c.at_node("PUT", key, "CREATE", b"intruder", overwrite="false")
-    demand(c.holds(key, SMALL), f"an existing file is overwritten ({_said(second)})")
+    demand(c.holds(key, SMALL), f"an existing file is overwritten ({_described(second)})")
     demand(not second.good, f"not overwritten, but answered {second.status}", Otherwise)
-    return yes(f"overwrite=false: {_said(second)}, its bytes untouched")
+    return yes(f"overwrite=false: {_described(second)}, its bytes unchanged")
 
 
 def listing(c: WebHdfs) -> Answer:
@@ -166,11 +166,11 @@ def listing(c: WebHdfs) -> Answer:
 
 def pages(c: WebHdfs) -> Answer:
     reply = c.send("GET", c.key("many"), "LISTSTATUS_BATCH", startAfter="0099")
-    demand(reply.status != 404, "the folder is not there", NotTried)
+    demand(reply.status != 404, "the folder does not exist", NotTried)
     page = json.loads(_answered(reply, status=200).body)["DirectoryListing"]
     names = [f["pathSuffix"] for f in page["partialListing"]["FileStatuses"]["FileStatus"]]
-    demand(bool(names) and names[0] == "0100", f"startAfter is not obeyed: it begins with {names[:1]}", Otherwise)
-    return yes(f"LISTSTATUS_BATCH, {len(names)} behind the 100th, {page['remainingEntries']} remain")
+    demand(bool(names) and names[0] == "0100", f"startAfter is ignored: the page begins with {names[:1]}", Otherwise)
+    return yes(f"LISTSTATUS_BATCH, {len(names)} after the 100th, {page['remainingEntries']} remain")
 
 
 def recursive(c: WebHdfs) -> Answer:
@@ -179,7 +179,7 @@ def recursive(c: WebHdfs) -> Answer:
     plain = c.send("DELETE", folder, "DELETE")
     reply = _answered(c.send("DELETE", folder, "DELETE", recursive="true"), "recursive=true")
     demand(c.send("GET", folder, "GETFILESTATUS").status == 404, "still there")
-    return yes(f"{reply.status}; without recursive=true {_said(plain)}")
+    return yes(f"{reply.status}; without recursive=true {_described(plain)}")
 
 
 QUESTIONS: Questions = {

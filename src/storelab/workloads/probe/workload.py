@@ -1,9 +1,9 @@
 """`probe`: the capability table: what a store can do, each answer verified (evaluations 2012-2015, "S3 functions").
 
-Not a measurement of speed: a point has no rate, its answers are in `answers.<client>.parquet`. Ends when all is asked,
-at the latest at the deadline; what was not asked by then is `not tried`. A protocol is one module with `QUESTIONS` and
-`CONTEXT`, and one line here. A new question is a function and its entry in `QUESTIONS`; topic and name are its place in
-the capability table and never change.
+It does not measure speed: a point has no rate, and its answers are in `answers.<client>.parquet`. It ends after the
+last question, at the latest at the deadline; the remaining questions are `not tried`. A protocol is one module with
+`QUESTIONS` and `CONTEXT`, and one line here. A new question is a function and its entry in `QUESTIONS`. Topic and name
+are its place in the capability table and never change.
 """
 
 import importlib
@@ -29,40 +29,42 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.workloads.probe.answers import Check
 
 
-SPARE = 100_000  # number of the first bucket that the probe makes for itself: no sweep comes near
-MOST_BYTES = 64 * 10**6  # no object of the probe is longer
-SPECIAL = 3  # of them, beside those that are counted: one for short uses, one with versions, one that is public
+SPARE = 100_000  # number of the first bucket that the probe makes; sweeps have far fewer buckets
+MOST_BYTES = 64 * 10**6  # maximum size of an object of the probe
+SPECIAL = 3  # buckets in addition to the counted ones: one for short uses, one with versions, one that is public
 
 
-PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # -> module
+PROTOCOLS = {"s3": "s3", "http": "http", "webhdfs": "webhdfs", "file": "files", "root": "root"}  # protocol -> module
 
 
 def ask_administration(store: Store) -> list[Told]:
-    """Return an answer of the store's administration to each question, whatever the store. A tool that fails is an
-    `error`: it says nothing of what the system can do."""
+    """Return an answer of the store's administration to each question, for every store.
+
+    A failing tool gives an `error`, because it shows nothing about the system.
+    """
     without = f"storelab runs {store.settings.kind} without users"
     why = without if store.managed else "no administration that storelab may use"
     try:
         return store.administration() or [Told(name, NOT_TRIED, why) for name in QUESTIONS]
-    except Exception as error:  # noqa: BLE001  a question next to the probe itself
+    except Exception as error:  # noqa: BLE001  an error here must not end the probe
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
         return [Told(name, ERROR, why) for name in QUESTIONS]
 
 
 def _module(protocol: str) -> Any:
-    """Return the module of a protocol; it is imported only now, for some need libraries that others lack."""
+    """Return the module of a protocol. It is imported only here, because some need libraries that others do not."""
     return importlib.import_module(f"storelab.workloads.probe.{PROTOCOLS[protocol]}")
 
 
 def checks(protocol: str) -> "list[Check]":
-    """Return all questions of a protocol, in the order of asking."""
+    """Return all questions of a protocol, in their order."""
     from storelab.workloads.probe.answers import Check
 
     return [Check(topic, name, ask) for (topic, name), ask in _module(protocol).QUESTIONS.items()]
 
 
 class ProbeClient(Client):
-    """Asks one question after the other. Clients behind the first ask only what does not need buckets of their own."""
+    """A client that asks one question after another. Only the first client asks those that need separate buckets."""
 
     def prepare(self) -> None:
         self.checks = [
@@ -85,8 +87,10 @@ class ProbeClient(Client):
         from storelab.workloads.probe.answers import Asked
 
         now = clock.now_ns()
-        told = self.job.extra.get("administration", []) if self.job.client == 0 else []
-        self.asked += [Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in told]
+        administration = self.job.extra.get("administration", []) if self.job.client == 0 else []
+        self.asked += [
+            Asked("administration", t["check"], t["answer"], t["evidence"], now, now) for t in administration
+        ]
         n = len(self.asked)
         columns = {
             "client": [self.job.client] * n,
@@ -102,7 +106,7 @@ class ProbeClient(Client):
                 **{name: columns[name] for name in ("client", "start_ns", "end_ns")},
                 "op": ["PROBE"] * n,
                 "count": [1] * n,
-                "bytes": [0] * n,  # a probe moves bytes and has no throughput
+                "bytes": [0] * n,  # a probe moves bytes but has no throughput
                 "status": [0] * n,
             },
             engine={
@@ -113,7 +117,7 @@ class ProbeClient(Client):
                 "details": {f"{a.topic}: {a.check}": a.detail for a in self.asked if a.detail},
             },
             tables={"answers": columns},
-            checks=[contract.Check("asked", n == len(self.checks) + len(told), f"{n} questions")],
+            checks=[contract.Check("asked", n == len(self.checks) + len(administration), f"{n} questions")],
         )
 
     def close(self) -> None:
@@ -122,7 +126,7 @@ class ProbeClient(Client):
 
 
 def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
-    """{spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
+    """Return {spare_buckets, why_none}: names of buckets for the probe, all of the first account."""
 
     if store.protocol != "s3":
         return {"spare_buckets": [], "why_none": "the store has folders instead of buckets"}
@@ -139,8 +143,10 @@ def _spares(config: "Config", store: Store, point: Point) -> dict[str, Any]:
 
 
 def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int:
-    """Remove the objects of probes that are `ours`, and every bucket that a probe made, unless it holds something else;
-    returns the number of objects."""
+    """Remove the objects of probes that are `ours`, and the buckets that a probe made; return the number of objects.
+
+    Buckets with foreign content stay.
+    """
     from storelab.workloads.probe.context import PREFIX
 
     ways = buckets.accesses(store, places)
@@ -157,11 +163,11 @@ def tidy(store: Store, campaign: str, places: list[Bucket], ours: "Ours") -> int
 
 
 def _drop(access: "Access", bucket: Bucket, ours: "Ours") -> int:
-    """A marked bucket of the probe with what the probe put there, versions too."""
+    """Delete a marked bucket of the probe with the probe's objects, including versions."""
     from botocore.exceptions import ClientError
 
     if any(not ours(bucket.name, key, size) for key, size in buckets.list_keys(access, bucket)):
-        return 0  # of somebody else: `storelab clean` tells of it
+        return 0  # it has foreign objects: `storelab clean` reports them
     with suppress(ClientError):
         getattr(access, "way", access).s3.delete_bucket_policy(Bucket=bucket.name)  # only S3 has such buckets
     return buckets.drop(access, bucket, ours).objects
@@ -179,14 +185,16 @@ class Probe(Workload):
         ]
 
     def before(self, config: "Config", store: Store, point: Point, job: GangJob) -> None:
-        """Buckets, the known object in each, names that the probe may make buckets of, what the store's administration
-        tells."""
+        """Make the buckets, put the known object into each, and collect facts for the clients.
+
+        These are names of buckets that the probe may make, and the answers of the store's administration.
+        """
         from storelab.workloads.probe import context
 
         places = job.buckets
         buckets.prepare(config, store, places)
         ways = buckets.accesses(store, places)
-        tidy(store, config.name, places, written.noted(config, store))  # of an attempt that was killed
+        tidy(store, config.name, places, written.noted(config, store))  # remains of a killed attempt
         for place in places:
             ways[place.account].write(
                 place.name,
@@ -201,28 +209,27 @@ class Probe(Workload):
         }
 
     def after(self, store: Store, point: Point, job: GangJob, folder: Any) -> list[dict[str, Any]]:
-        """Remove what the probe left, and only that. That a store does not delete is an answer of the probe, no
-        failure of the point."""
+        """Remove only what the probe left. A store that cannot delete is an answer of the probe, not a failure."""
         try:
             ours = written.of_attempt(store, point, job.attempt, self.makes(point, job.attempt))
             left = tidy(store, job.extra["campaign"], job.buckets, ours)
             detail = f"{left} objects of the probe removed"
         except (UserError, MeasurementFailed) as error:
-            detail = f"not all could be removed, `storelab clean` tries again: {error}"
+            detail = f"not everything could be removed, `storelab clean` tries again: {error}"
         return [asdict(contract.Check("removed", True, detail))]
 
 
 PROBE = Probe(
     "probe",
     (
-        axes.engine("probe", "wire", "What asks: plain HTTP without an SDK; XRootD's own client; POSIX calls."),
+        axes.engine("probe", "wire", "What sends the requests: plain HTTP, XRootD's own client, or POSIX calls."),
         axes.MOST_BUCKETS,
         axes.CLIENTS,
         axes.FRONT_ENDS,
         axes.ACCOUNTS,
         *axes.DEPLOYMENT,
     ),
-    "What the store can do: every question of the capability table, each answer verified. No speed is measured.",
+    "Capabilities of the store: every question of the capability table, each answer verified. Speed is not measured.",
     direction="write",
     needs=("second_account",),
 )

@@ -1,13 +1,12 @@
-"""Engines of `events`: a job goes through its file in steps of consecutive events, by a cached file object or by the
-read planner.
+"""Engines of `events`: a job processes its file in steps of consecutive events, by a cached file object or the planner.
 
-The baskets last used stay with the reader (`datasets/root/reader.py`): needed bytes of a step are those of the baskets
-that it has to fetch. After as many steps as lead through the file once, a pass, the job goes on as if it had opened its
-next file: with an empty cache, and no basket; but the header is read once only.
+The last used baskets stay with the reader (`datasets/root/reader.py`). Needed bytes of a step are those of the baskets
+that it has to fetch. A pass is the number of steps that cover the file once. After a pass, the job continues as if it
+had opened its next file: with an empty cache and without baskets; only the header is read once.
 
 The file object is what a physicist gets from `fs.open(path, cache_type=…, block_size=…)`, on every protocol: a file of
-fsspec behind one of fsspec's own caches. Only the counting of requests is between the cache and the file object's
-`_fetch_range`, and the size is given, not asked for.
+fsspec with one of fsspec's own caches. There is only the counting of requests between the cache and the file object's
+`_fetch_range`, and the size is given instead of requested.
 """
 
 import contextlib
@@ -40,18 +39,18 @@ from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems, s3_clients
 from storelab.stores.protocols.endpoint import Bucket, Endpoint
 
-BLOCK = 2**20  # only to be no 0, which asks HTTP for a stream: the cache is made here
+BLOCK = 2**20  # any value but 0, which requests a stream from HTTP: the cache is made here
 
 
 def _whole(part: bytes, start: int, stop: int) -> bytes:
-    """The bytes that came. Raises WrongAnswer for another length than was asked."""
+    """Return the received bytes. Raises WrongAnswer if the length is not the requested one."""
     if len(part) != stop - start:
-        raise WrongAnswer(f"{len(part)} bytes came of {start} to {stop - 1}")
+        raise WrongAnswer(f"{len(part)} bytes received for {start} to {stop - 1}")
     return part
 
 
 class LocalFile(AbstractBufferedFile):
-    """A local file behind fsspec's caches, which fsspec itself gives to remote files only."""
+    """A local file with fsspec's caches, which fsspec provides for remote files only."""
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
@@ -67,8 +66,10 @@ class LocalFile(AbstractBufferedFile):
 
 
 class FileRanges:
-    """The requests of one file object, as a transport of the read planner; opened by `open()`, which sends what the
-    protocol's own opening sends."""
+    """The requests of one file object, as a transport of the read planner.
+
+    `open()` sends the same requests as the protocol's own opening.
+    """
 
     parallel = 1
 
@@ -78,18 +79,18 @@ class FileRanges:
         self.file: Any = None
 
     def open(self) -> Any:
-        """The file object, without a cache. Raises what the library raises."""
+        """Return the file object, without a cache. Raises the errors of the library."""
         if self.file is None:
             options = {"block_size": BLOCK, "cache_type": "none", "size": self.size}
             local = "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
             self.file = (
                 LocalFile(self.fs, self.path, "rb", **options) if local else self.fs.open(self.path, "rb", **options)
             )
-            self.file.details = {"name": self.path, "size": self.size, "type": "file"}  # else s3fs asks for them
+            self.file.details = {"name": self.path, "size": self.size, "type": "file"}  # otherwise s3fs requests them
         return self.file
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        """One request after the other. Raises what the library raises, or WrongAnswer for another length."""
+        """Send one request after the other. Raises the errors of the library, or WrongAnswer for a wrong length."""
         out = []
         for start, stop in zip(starts, stops, strict=True):
             self.requests += 1
@@ -98,15 +99,15 @@ class FileRanges:
 
     def close(self) -> None:
         if self.file is not None:
-            with contextlib.suppress(Exception):  # the measurement is over, whatever the server says
+            with contextlib.suppress(Exception):  # errors do not matter after the measurement
                 self.file.close()
 
 
 class CachedFile:
-    """Reads through a cache, one by one, as a transport of the read planner: `fetch()`.
+    """A transport of the read planner that reads through a cache, one range after another.
 
-    counted: around FileRanges; cache: its name in fsspec; read_ahead: bytes, the cache's block size. The cache sees
-    the file object's own fetch, counted, and bounded by the file's end.
+    counted: around FileRanges; cache: its name in fsspec; read_ahead: bytes, the cache's block size. The cache uses
+    the file object's own fetch, which is counted and limited by the end of the file.
     """
 
     parallel = 1
@@ -117,7 +118,7 @@ class CachedFile:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with an empty cache; `all` fills it at once. Raises as FileRanges."""
+        """Start with an empty cache; the cache `all` is filled at once. Raises the errors of FileRanges."""
         self.file.cache = caches[self.name](self.read_ahead, self._request, self.size)
 
     def _request(self, start: int, stop: int) -> bytes:
@@ -128,18 +129,20 @@ class CachedFile:
         return self.counted.requests
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[bytes]:
-        """Raises as FileRanges."""
+        """Read ranges one after another. Raises the errors of FileRanges."""
         return [self.read(start, stop) for start, stop in zip(starts, stops, strict=True)]
 
     def read(self, start: int, stop: int) -> bytes:
-        """These bytes, from the cache or the store. Raises as FileRanges."""
+        """Return these bytes, from the cache or the store. Raises the errors of FileRanges."""
         self.file.seek(start)
         return _whole(self.file.read(stop - start), start, stop)
 
 
 def ranges_of(endpoint: Endpoint, bucket: Bucket, key: str, size: int) -> planned.Counted:
-    """The counted requests of a file object of this object (key without the bucket's prefix), not opened yet. Raises
-    UserError where the environment holds no credentials."""
+    """Return the counted requests of a file object (key without the bucket's prefix), which is not opened yet.
+
+    Raises UserError if the environment has no credentials.
+    """
     if endpoint.protocol == "s3":
         s3_clients.keys()
     fs = filesystems.data(endpoint, os.environ, FileRanges.parallel)
@@ -151,15 +154,15 @@ KEEPS_BLOCKS = 32  # of fsspec's `blockcache`
 
 
 def pass_of(n_entries: int, step: int) -> int:
-    """Steps of a pass: as many as lead through the file once."""
+    """Return the number of steps that cover the file once."""
     return math.ceil(n_entries / step)
 
 
 def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) -> tuple[int, int]:
-    """Events [first, stop) of a job's step `number` through a file of n_entries.
+    """Return the events [first, stop) of a job's step `number` through a file of n_entries.
 
-    scan: one step after the other; the last of a pass ends with the file, the next begins anew. random: `step` events
-    at a place drawn evenly from all where so many are left, another for each step, in no order; seed: the job's.
+    scan: consecutive steps; the last one of a pass ends with the file, and the next one starts at its beginning.
+    random: `step` events at a uniformly drawn place for each step, independently; seed: the job's.
     """
     if navigation == "scan":
         first = step * (number % pass_of(n_entries, step))
@@ -169,13 +172,13 @@ def step_of(navigation: str, n_entries: int, step: int, seed: int, number: int) 
 
 
 class Steps(PlannedClient):
-    """What both engines share: the draw, the decoding, the counts. One read is one step."""
+    """The common part of both engines: draws, decoding, counts. One read is one step."""
 
     libraries = ("uproot", "numpy", "cramjam")
 
     def __init__(self, job: Job):
         super().__init__(job)
-        self.cold = False  # the file is opened once; what is cold is the store, before the start
+        self.cold = False  # the file is opened once; the store is cold, before the start
         self.once = objects.read_once(job)
 
     def connect(self, root: dict[str, Any]) -> None:
@@ -183,7 +186,7 @@ class Steps(PlannedClient):
         self.step, self.navigation = axes["step"], axes["navigation"]
         if self.step > self.entries:
             raise UserError(
-                "axes.step", f"{self.step} events are more than the file holds, {self.entries}", "sweep smaller steps"
+                "axes.step", f"{self.step} events are more than the {self.entries} of the file", "sweep smaller steps"
             )
         self.seed = derive_seed(self.job.point.seed, self.job.client)
         self.passes = 0  # begun
@@ -199,13 +202,13 @@ class Steps(PlannedClient):
         return self.once and number >= pass_of(self.entries, self.step)
 
     def begin_pass(self) -> None:
-        """The job begins its file, or the next."""
+        """Begin the file, or the next one."""
         self.passes += 1
         if self.opening is not None:
             self.steps.forget()
 
     def source(self) -> Any:
-        """The transport that the header is read through. Raises as `open_file()`."""
+        """Return the transport for the header. Raises the errors of `open_file()`."""
         return self.transport
 
     def open_file(self) -> None:
@@ -221,8 +224,10 @@ class Steps(PlannedClient):
 
     @abstractmethod
     def fetch(self, offset: np.ndarray, size: np.ndarray) -> tuple[list[np.ndarray], int, int, int]:
-        """Baskets at these places, ascending: their bytes, shapes (n,) uint8; requests and bytes asked for that; ns
-        spent on planning."""
+        """Read baskets at these places, ascending.
+
+        Returns their bytes, shapes (n,) uint8; the number of requests; the requested bytes; ns spent on planning.
+        """
 
     def selection(self, entries: np.ndarray) -> Done:
         stamps, first, stop = [clock.now_ns()], int(entries[0]), int(entries[-1]) + 1
@@ -247,7 +252,7 @@ class Steps(PlannedClient):
             self.steps.forget()
 
     def counts(self) -> Counts:
-        """Steps without a request are many and short: the connections are looked at only after requests."""
+        """Return the counters. They are read only after requests, because steps without one are many and short."""
         if self.seen is None or self.seen[0] != self.transport.requests:
             self.seen = self.transport.requests, self.transport.now()
         return self.seen[1]
@@ -280,10 +285,10 @@ class CachedEvents(Steps):
     def __init__(self, job: Job):
         super().__init__(job)
         self.cache, self.read_ahead = job.point.axes["cache"], job.point.axes["read_ahead"]
-        self.stale = False  # the cache holds what the last pass left
+        self.stale = False  # the cache has content of the previous pass
 
     def calibrate(self) -> None:
-        """There is nothing to plan."""
+        """Do nothing: this engine does not plan."""
 
     def connect(self, root: dict[str, Any]) -> None:
         super().connect(root)

@@ -1,17 +1,17 @@
-"""Workloads that read ROOT files again and again until the deadline: `read_volume`, `read_entries`, `replay`, `events`.
+"""Workloads that read ROOT files repeatedly until the deadline: `read_volume`, `read_entries`, `replay`, `events`.
 
 Experiment 11: "all entries; branches taken smallest to biggest until 100, 50, 1 % of the file's volume is reached".
 Experiment 12: "all branches; random entries until 100, 0.1, 0.001 % of the entries" (J. Phys. Conf. Ser. 664 022001).
-`read_entries` with all entries reads the same as `read_volume`. `replay` reads the ranges of a selection without ROOT:
-what the store can do (storage mode of these experiments).
+`read_entries` with all entries reads the same as `read_volume`. `replay` reads the ranges of a selection without ROOT,
+which shows what the store can do (storage mode of these experiments).
 
-`events`: jobs, each on its own file, process events until they are stopped together. Experiment 16, the storage
-laboratory of the HEPiX Storage Working Group (progress notes, September 2010): events processed are counted, and the
-MB/s into the nodes. There a job had many files; here it goes through its one again and again, each time with empty
-caches. Its CMS use case is a scan, almost serial; its ATLAS use case navigates at random.
+`events`: jobs, each on its own file, process events until they are stopped together. In experiment 16, the storage
+laboratory of the HEPiX Storage Working Group (progress notes, September 2010), processed events and the MB/s into the
+nodes were counted. There a job had many files; here it processes the same one repeatedly, each time with empty caches.
+Its CMS use case is an almost serial scan; its ATLAS use case navigates at random.
 
-Points of a sweep share links: the first measures them, those that differ only in what is read take them. They are kept
-in the campaign's folder `work/links`, by what decides a link. A doubtful one is measured again.
+Points of a sweep share links: the first one measures them, and those that differ only in the bytes to read use them.
+They are stored in the campaign's folder `work/links`, by the properties of a link. A doubtful one is measured again.
 """
 
 import hashlib
@@ -33,38 +33,38 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.stores.base import Store
 
 
-# At the end of each workload's axes, so that paths of older points stay what they are.
+# These are at the end of each workload's axes, so that paths of older points stay unchanged.
 BUCKETS = replace(
     axes.BUCKETS, help="Buckets with a copy of the file each; client i reads copy i mod n. 1: shared by all."
 )
 LATER = (axes.CODEC, BUCKETS, axes.THRIFT, axes.AMPLIFICATION, axes.TRANSPORT, axes.ACCESS)
-OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # behind these
+OF_READERS = (axes.HEADER, axes.CONNECTIONS, axes.SPLIT)  # after these
 READER = (
     "Reader and protocol: `uproot-s3fs` merges over a fixed gap; `planned`: storelab's read planner and "
     "decoder; `root`: ROOT itself; `davix`: davix's vector reads, and storelab's decoder."
 )
-# Axes that change which bytes are read, or how they are asked for, and not what a request takes.
+# Axes that change which bytes are read, or how they are requested, but not the cost of a request.
 OF_READS = (
     *("entry_fraction", "volume_fraction", "navigation", "step", "merge", "max_range_gap"),
     *("thrift", "max_amplification", "header", "access"),
 )
-KEPT_NS = 3600 * 10**9  # an older one may be of another day
+KEPT_NS = 3600 * 10**9  # maximum age of a link
 
 
 def measures_link(point: Point) -> bool:
-    """Whether the point's clients measure their link."""
+    """Return True if the point's clients measure their link."""
     return point.axes["engine"] == "planned" or "merge" in point.axes
 
 
 def tell_links(config: "Config", point: Point, job: "GangJob") -> None:
-    """Tell the clients the links of an earlier point, if there are; else where theirs are to be kept."""
+    """Give the clients the links of an earlier point if there are any, otherwise the path for their own."""
     if measures_link(point):
         path = links_file(config, point)
         job.extra["links"] = known_links(path, point.axes["clients"]) or {"kept": str(path)}
 
 
 def keep_links(point: Point, job: "GangJob", folder: Path) -> None:
-    """Keep what the clients of an attempt (its folder) measured, if all did, and none came out doubtful."""
+    """Keep the links that the clients of an attempt (its folder) measured, if all did and none is doubtful."""
     if not (path := job.extra.get("links", {}).get("kept")):
         return
     found = [records.read_json(folder / f"result.{i}")["engine"].get("link") for i in range(point.axes["clients"])]
@@ -74,14 +74,14 @@ def keep_links(point: Point, job: "GangJob", folder: Path) -> None:
 
 
 def links_file(config: "Config", point: Point) -> Path:
-    """The file of the links of all points of the sweep that differ from this one only in `OF_READS`."""
+    """Return the file with the links of all points of the sweep that differ from this one only in `OF_READS`."""
     axes = {name: value for name, value in point.axes.items() if name not in OF_READS}
     facts = json.dumps([point.store, point.workload, point.sweep, axes, point.dataset], sort_keys=True, default=str)
     return config.campaign_dir / "work" / "links" / f"{hashlib.sha256(facts.encode()).hexdigest()[:16]}.json"
 
 
 def known_links(path: Path, clients: int) -> dict[str, Any] | None:
-    """{"of": the point that measured, "links": by client}; None if there are none, of this hour, for all clients."""
+    """Return {"of": the point that measured, "links": by client}; None without recent links for all clients."""
     if not path.exists():
         return None
     try:
@@ -96,7 +96,7 @@ class Linked(Workload):
     """A workload whose clients may measure their links to the store."""
 
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
-        """Tell the clients the links that an earlier point of the sweep measured."""
+        """Give the clients the links that an earlier point of the sweep measured."""
         tell_links(config, point, job)
 
     def after(self, store: "Store", point: Point, job: "GangJob", folder: Path) -> list[dict[str, Any]]:
@@ -106,8 +106,7 @@ class Linked(Workload):
 
 class Reading(Linked):
     def before(self, config: "Config", store: "Store", point: Point, job: "GangJob") -> None:
-        """Of cold reads, also tell clients the folders of this machine with the store's data; they drop what is cached
-        of them."""
+        """Give clients of cold reads also the local folders with the store's data, which they drop from the cache."""
         super().before(config, store, point, job)
         if point.axes["access"] != "cold":
             return
@@ -119,12 +118,12 @@ class Reading(Linked):
 
 class Replay(Reading):
     def possible(self, point: Point) -> None:
-        """Raise UserError: planned requests have no fixed gap, a fixed gap neither thrift nor bound."""
+        """Raise UserError: planned requests have no fixed gap, a fixed gap has neither thrift nor bound."""
         merge, planned = point.axes["merge"], point.axes["merge"] == "planned"
-        mend = "sweep merge gap" if planned else "sweep merge planned"
+        hint = "sweep merge gap" if planned else "sweep merge planned"
         for axis in (axes.GAP,) if planned else (axes.THRIFT, axes.AMPLIFICATION):
             given = point.axes[axis.name] != axis.default
-            refuse(point, (axis.name, given, f"merge {merge} has no {axis.name}", mend))
+            refuse(point, (axis.name, given, f"merge {merge} has no {axis.name}", hint))
 
 
 READ_VOLUME = Reading(
@@ -165,7 +164,7 @@ READ_ENTRIES = Reading(
 REPLAY = Replay(
     "replay",
     (
-        axes.engine("replay", "obstore", "What moves the bytes: obstore (S3), or fsspec (all protocols)."),
+        axes.engine("replay", "obstore", "Library that moves the bytes: obstore (S3), or fsspec (all protocols)."),
         axes.SCALE,
         axes.ENTRIES,
         axes.VOLUME,
@@ -184,19 +183,19 @@ REPLAY = Replay(
 
 class Events(Linked):
     def possible(self, point: Point) -> None:
-        """Raise UserError: a job has its file for itself; a read-ahead belongs to a cache that has one."""
+        """Raise UserError: each job needs its own file; a read-ahead needs a cache that has one."""
         values = point.axes
-        few = f"{values['clients']} clients read a file of their own each, and there are {values['files']}"
+        few = f"{values['clients']} clients read one file each, but there are {values['files']}"
         entries = known.entries if (known := SCALES.get(values["scale"])) else values["step"]
-        short = f"file {values['scale']} holds {entries} events"
+        short = f"file {values['scale']} has {entries} events"
         cache, ahead = values["cache"], values["cache"] in AHEAD
         problem = f"cache {cache} reads ahead by 0 B" if ahead else f"cache {cache} does not read ahead"
-        mend = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
+        hint = "give a size, like 1 MiB" if ahead else f"leave it out, or sweep cache {' or '.join(AHEAD)}"
         refuse(
             point,
             ("files", values["clients"] > values["files"], few, "raise `files`, or sweep fewer clients"),
             ("step", values["step"] > entries, short, "make the step smaller"),
-            ("read_ahead", ahead != (values["read_ahead"] > 0), problem, mend),
+            ("read_ahead", ahead != (values["read_ahead"] > 0), problem, hint),
         )
 
 
@@ -225,13 +224,12 @@ EVENTS = Events(
         axes.CLIENTS_PER_NODE,
         replace(
             ACCESS,
-            help="`warm`: a job goes through its file again and again; `once`: once, and the run ends when all jobs "
-            "are through; `cold`: the same, after the store was started anew and the kernel dropped its files from "
-            "memory.",
+            help="`warm`: a job processes its file repeatedly; `once`: once, and the run ends when all jobs are done; "
+            "`cold`: like `once`, after the store was restarted and the kernel dropped its files from memory.",
         ),
     ),
     (
-        "Jobs on files of their own, stopped together: events processed, and bytes moved for each; scan or random "
+        "Jobs on separate files, stopped together: events processed, and bytes moved for each; scan or random "
         "navigation."
     ),
     dataset="root",

@@ -1,4 +1,4 @@
-"""Staging: a data set becomes objects in a store and a manifest; buckets; what uploads leave behind.
+"""Staging: data sets as objects in a store with a manifest; buckets; removal of uploaded objects.
 
 May import: `engines`, `stores`, `host`, `datasets`, `core`.
 """

@@ -1,7 +1,7 @@
 """Buckets and objects of a campaign: make, mark, list, delete.
 
-storelab writes only where its own marker object is, `<prefix>.storelab` with {campaign, created, writer}, and deletes
-below it only what it wrote itself (`written.py`). A bucket is reached through the account that owns it.
+storelab writes only below its own marker object, `<prefix>.storelab` with {campaign, created, writer}, and deletes only
+objects that it wrote itself (`written.py`). A bucket is reached through the account that owns it.
 """
 
 import itertools
@@ -43,14 +43,14 @@ OTHER_NAME = "use another campaign name or `prefix`"
 MAX_MARK = 10_000  # bytes of a marker object
 PROGRESS = 100_000  # entries of a listing after which a line is printed
 MAX_NAME = 200  # characters of a key in a message
-# Seconds before each look at what is left. The second look finds delete markers, the others what a server lists still.
+# Seconds before each new listing. The second one finds delete markers, the others entries that a server still lists.
 LOOKS = (0.0, 0.0, 0.2, 0.5, 1.0, 2.0, 4.0)
 NOT_DELETED = "the server acknowledged the deletion and still lists them"
 HIDING = "they hide versions that stay"
 
 
 def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
-    """Return storelab's mark of this bucket (or prefix): `campaign` and, if it names one, its `writer`; None without.
+    """Return storelab's mark of this bucket (or prefix): `campaign` and, if present, its `writer`; None without a mark.
 
     Raises NoSuchBucket, AccessRefused.
     """
@@ -65,7 +65,7 @@ def mark_of(access: Access, bucket: Bucket) -> dict[str, Any] | None:
 
 
 def marked(access: Access, bucket: Bucket) -> str | None:
-    """Return the campaign that this bucket (or prefix) is marked for; None without a marker. Raises as `mark_of`."""
+    """Return the campaign in the marker of this bucket (or prefix); None without a marker. Raises as `mark_of`."""
     mark = mark_of(access, bucket)
     return mark["campaign"] if mark else None
 
@@ -75,12 +75,12 @@ def _place(store: Store, bucket: Bucket) -> str:
 
 
 def accesses(store: Store, buckets: Sequence[Bucket]) -> dict[int, Access]:
-    """Account -> its access, of every account that owns one of `buckets`."""
+    """Return the access of every account that owns one of `buckets`, by account."""
     return {account: store.access(account) for account in sorted({b.account for b in buckets})}
 
 
 def present(ways: dict[int, Access], bucket: Bucket) -> bool:
-    """True if the bucket is there and bears a mark of storelab."""
+    """Return True if the bucket exists and has a mark of storelab."""
     try:
         return marked(ways[bucket.account], bucket) is not None
     except (NoSuchBucket, AccessRefused):
@@ -88,7 +88,7 @@ def present(ways: dict[int, Access], bucket: Bucket) -> bool:
 
 
 def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> bool:
-    """True if the bucket is there and ours, False if it is to be made. Raises UserError if it is of someone else."""
+    """Return True if the bucket exists and is ours, False if it must be made. Raises UserError if it is foreign."""
     place = _place(store, bucket)
     try:
         owner = marked(access, bucket)
@@ -99,32 +99,31 @@ def _examine(access: Access, store: Store, campaign: str, bucket: Bucket) -> boo
             return False
         raise UserError(
             f"stores.{store.name}",
-            f"NoSuchBucket: the bucket {bucket.name!r} is not there",
+            f"NoSuchBucket: the bucket {bucket.name!r} does not exist",
             "check the store's `bucket`",
         ) from None
     except AccessRefused:
         raise UserError(
-            place, "is of someone else (403)" if not bucket.prefix else "denies access (403)", OTHER_NAME
+            place, "belongs to someone else (403)" if not bucket.prefix else "denies access (403)", OTHER_NAME
         ) from None
     if owner is None:
         raise UserError(
-            place, "is of someone else: it bears no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours"
+            place, "belongs to someone else: it has no mark of storelab", f"{OTHER_NAME}, or remove it if it is yours"
         )
     if owner != campaign:
-        raise UserError(place, f"is of someone else: it is marked for the campaign {shown(owner)}", OTHER_NAME)
+        raise UserError(place, f"belongs to someone else: it is marked for the campaign {shown(owner)}", OTHER_NAME)
     return True
 
 
 def prepare(config: "Config", store: Store, places: Sequence[Bucket]) -> None:
-    """Make those of the campaign's buckets that are missing, marked as written by this storelab. Raises as `ensure`."""
+    """Make the missing buckets of the campaign, with the mark of this storelab. Raises as `ensure`."""
     ensure(store, config.name, places, written.writer(config, store))
 
 
 def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mapping[str, str] | None = None) -> None:
-    """Make and mark those of `buckets` that are missing, in parallel; nothing is written if one belongs to someone
-    else.
+    """Make and mark the missing ones of `buckets` in parallel. Nothing is written if one belongs to someone else.
 
-    Raises UserError (someone else's bucket; missing in a read-only store), MeasurementFailed.
+    Raises UserError (foreign bucket; missing bucket in a read-only store), MeasurementFailed.
     """
     mark = {"campaign": campaign, "created": datetime.now(UTC).isoformat(timespec="seconds")}
     mark |= {"writer": writer} if writer else {}
@@ -138,8 +137,8 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mappi
                 "is not staged, and the store is read-only",
                 "stage it with `read_only: false` first",
             )
-        # All buckets first, then all markers: SeaweedFS 4.48 locks up for good when a bucket is made while another
-        # gets its first object.
+        # All buckets first, then all markers: SeaweedFS 4.48 locks up permanently when a bucket is made while another
+        # one gets its first object.
         made: list[Bucket] = []
         marked_: list[Bucket] = []
         try:
@@ -154,7 +153,7 @@ def ensure(store: Store, campaign: str, buckets: Sequence[Bucket], writer: Mappi
         except BaseException:
             pool.shutdown(cancel_futures=True)
             for bucket in made:
-                if bucket not in marked_ and not bucket.prefix:  # this call made it, and nobody knows of it yet
+                if bucket not in marked_ and not bucket.prefix:  # made by this call, and not marked yet
                     with suppress(UserError, MeasurementFailed, NoSuchBucket, AccessRefused):
                         ways[bucket.account].drop_bucket(bucket.name)
             raise
@@ -172,7 +171,7 @@ def _make(access: Access, store: Store, bucket: Bucket) -> None:
     try:
         access.make_bucket(bucket.name)
     except BucketExists:
-        raise UserError(_place(store, bucket), "is of someone else: it appeared just now", OTHER_NAME) from None
+        raise UserError(_place(store, bucket), "belongs to someone else: it appeared just now", OTHER_NAME) from None
     except AccessRefused:
         raise _refused(store) from None
 
@@ -193,15 +192,21 @@ def _refused(store: Store) -> UserError:
 
 
 def list_keys(access: Access, bucket: Bucket, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """(key, bytes) of every object below `bucket.prefix + prefix`, in the server's order, without the marker; keys are
-    whole."""
+    """Yield (whole key, bytes) of every object below `bucket.prefix + prefix`, in the server's order.
+
+    The marker is left out.
+    """
     for key, size in access.keys(bucket.name, bucket.prefix + prefix):
         if key != bucket.prefix + MARKER:
             yield key, size
 
 
+def _counted(n: int, noun: str, several: str = "") -> str:
+    return f"{n} {noun if n == 1 else several or noun + 's'}"
+
+
 class Kept(NamedTuple):
-    """Entries of storelab's own that stay: why, how many, and the first of them."""
+    """Entries of storelab that could not be deleted: the reason, their number, and the first of them."""
 
     reason: str
     count: int
@@ -209,12 +214,13 @@ class Kept(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What was deleted, and what stays.
+    """The result of a deletion.
 
     Markers are not counted; prefixes in the one given bucket count as buckets.
     stays, first: number of entries that this storelab did not write, and the first of them. hidden: old versions,
-    delete markers and unfinished uploads that were deleted. kept: own entries that stay. left: buckets that stay.
-    unmarked: buckets with a name of the campaign and no mark, as a storelab leaves that was killed when it made them.
+    delete markers and unfinished uploads that were deleted. kept: storelab's entries that could not be deleted. left:
+    buckets that were not deleted. unmarked: buckets with a name of the campaign but no mark, which a storelab leaves
+    if it is killed while it makes them.
     """
 
     objects: int
@@ -243,39 +249,41 @@ class Removed(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether all that is known of storelab's own is gone."""
+        """Return True if no known entry of storelab is left."""
         return not any(k.count for k in self.kept)
 
     def told(self) -> str:
-        """Return what stays, '' where nothing does."""
+        """Return a description of the entries that were not deleted, '' if there are none."""
         out = []
         if self.stays:
-            out.append(f"{self.stays} objects that this storelab did not write stay, the first is {self.first}")
+            out.append(f"kept {_counted(self.stays, 'object')} not written by this storelab, the first is {self.first}")
         for k in self.kept:
-            number = f"{k.count} of storelab's own stay" if k.count else "some of storelab's own may stay"
-            out.append(f"{number} ({k.reason}), the first is {k.first}" if k.count else f"{number} ({k.reason})")
+            if k.count:
+                number = _counted(k.count, "own entry", "own entries")
+                out.append(f"could not delete {number} ({k.reason}), the first is {k.first}")
+            else:
+                out.append(f"some own entries may remain ({k.reason})")
         if self.left:
-            out.append(f"{len(self.left)} buckets stay with their marks, the first is {self.left[0]}")
+            out.append(f"kept {_counted(len(self.left), 'bucket')} with marks, the first is {self.left[0]}")
         if self.unmarked:
-            names = f"{len(self.unmarked)} buckets without a mark of storelab stay, the first is {self.unmarked[0]}"
-            out.append(f"{names}; remove them if they are yours")
+            number = f"{_counted(len(self.unmarked), 'bucket')} without a mark of storelab"
+            out.append(f"kept {number}, the first is {self.unmarked[0]}; remove them if they are yours")
         return "; ".join(out)
 
     def __str__(self) -> str:
         more = f", {self.hidden} old versions, delete markers and unfinished uploads" if self.hidden else ""
-        done = f"{self.objects} objects{more}, {self.buckets} buckets"
-        return f"{done}; {told}" if (told := self.told()) else done
+        done = f"{_counted(self.objects, 'object')}{more}, {_counted(self.buckets, 'bucket')}"
+        return f"{done}; {rest}" if (rest := self.told()) else done
 
 
 def plain(text: str) -> str:
-    """Return a name of someone else for a message of one line: as a literal where it has characters like line breaks,
-    and cut where it is long."""
+    """Return a foreign name for a message of one line: as a literal if it has special characters, cut if it is long."""
     return text if text.isprintable() and len(text) <= MAX_NAME else shown(text, MAX_NAME)
 
 
 @dataclass
 class _Purge:
-    """A deletion of entries of one bucket, with the counts of what was found and of what became of it."""
+    """A deletion of entries of one bucket, with counts of the entries found and of the results."""
 
     access: Access
     bucket: Bucket
@@ -283,16 +291,16 @@ class _Purge:
     ours: Callable[[Entry], bool]
     kinds: Counter[str] = field(default_factory=Counter)  # deleted, by kind
     refused: dict[Entry, str] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)  # keys of ours with versions that stay
+    held: set[str] = field(default_factory=set)  # our keys with versions that cannot be deleted
     unlisted: bool = False
-    waiting: bool = False  # delete markers are there, for the second look
+    waiting: bool = False  # there are delete markers for the second listing
     found: dict[str, tuple[int, Entry]] = field(
         default_factory=dict
-    )  # ours at the last look: number and first, by kind
+    )  # our entries in the last listing: number and first, by kind
     theirs: tuple[int, str] = (0, "")
 
     def run(self) -> Removed:
-        """Delete, and look again until nothing is left that can be deleted."""
+        """Delete, and list again until nothing is left that can be deleted."""
         try:
             for number, pause in enumerate(LOOKS):
                 time.sleep(pause)
@@ -308,7 +316,7 @@ class _Purge:
         return any(number for number, _ in self.found.values())
 
     def _look(self, delete: bool, markers: bool) -> None:
-        """List all; delete what is ours and was not refused. Delete markers go after the versions that they hide."""
+        """List all entries; delete ours unless refused. Delete markers go after the versions that they hide."""
         before, self.found, self.theirs = self.kinds.copy(), {}, (0, "")
         held: set[str] = set()
         tried: Counter[str] = Counter()
@@ -324,13 +332,13 @@ class _Purge:
                     self.refused |= refused
                     tried.subtract(e.kind for e in refused)
                 self.kinds = before + tried
-        # What was deleted before and is listed again was not deleted.
+        # Entries that were deleted before and are listed again were not really deleted.
         again = Counter({kind: number for kind, (number, _) in self.found.items()})
         self.kinds = Counter({kind: max(0, before[kind] - again[kind]) + tried[kind] for kind in {*before, *tried}})
         self.held = held | {e.key for e in self.refused if e.kind != UPLOAD}
 
     def _own(self, held: set[str], markers: bool) -> Iterator[Entry]:
-        """Yield what is to be deleted; count what is not ours."""
+        """Yield the entries to delete; count those that are not ours."""
         for number, entry in enumerate(self.access.entries(self.bucket.name, self.bucket.prefix + self.prefix), 1):
             if not number % PROGRESS:
                 _report(f"    bucket {self.bucket.name}: {number} entries listed, {self.theirs[0]} of others")
@@ -376,17 +384,17 @@ class _Purge:
 
 
 def delete_prefix(access: Access, bucket: Bucket, prefix: str = "", *, ours: Ours) -> Removed:
-    """Delete what is below `bucket.prefix + prefix` and `ours`, old versions and unfinished uploads too; the marker and
-    all others stay.
+    """Delete entries below `bucket.prefix + prefix` that are `ours`, with old versions and unfinished uploads.
 
-    Raises UserError without storelab's marker, MeasurementFailed where the server lists only a part.
+    The marker and foreign entries stay. Raises UserError without storelab's marker, MeasurementFailed if the server
+    lists only a part.
     """
     mark = bucket.prefix + MARKER
     with _denied(bucket):
         try:
             if marked(access, bucket) is None:
-                problem = "bears no mark of storelab: nothing is deleted"
-                raise UserError(f"bucket {bucket.name}", problem, "delete by hand what is yours")
+                problem = "has no mark of storelab: nothing is deleted"
+                raise UserError(f"bucket {bucket.name}", problem, "delete your objects by hand")
             return _Purge(access, bucket, prefix, lambda e: e.key != mark and ours(bucket.name, e.key, e.size)).run()
         except NoSuchBucket:
             return Removed(0)
@@ -394,7 +402,7 @@ def delete_prefix(access: Access, bucket: Bucket, prefix: str = "", *, ours: Our
 
 @contextmanager
 def _denied(bucket: Bucket) -> Iterator[None]:
-    """Raise UserError where the server denies access."""
+    """Raise UserError if the server denies access."""
     try:
         yield
     except AccessRefused:
@@ -403,10 +411,10 @@ def _denied(bucket: Bucket) -> Iterator[None]:
 
 
 def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Removed:
-    """Delete what is `ours`, the marker last, and the bucket, unless it is a prefix. Where something else is in it,
-    marker and bucket stay.
+    """Delete the entries that are `ours`, then the marker and, unless it is a prefix, the bucket.
 
-    foreign: who marked the bucket, if this storelab did not; then marker and bucket stay.
+    Marker and bucket stay if anything else is in the bucket. foreign: the writer of the mark, if it is another
+    storelab; then marker and bucket stay too.
 
     Raises as `delete_prefix`.
     """
@@ -434,7 +442,7 @@ def drop(access: Access, bucket: Bucket, ours: Ours, foreign: str = "") -> Remov
 def _candidates(access: Access, store: Store, campaign: str, account: int) -> Iterable[Bucket]:
     """Return the buckets (or prefixes) of this account that have the campaign's name.
 
-    A server may deny the list of all buckets, as MinIO does to an account that has none; then each is asked for.
+    A server may deny the list of all buckets, as MinIO does for an account without buckets. Then each one is requested.
     """
     first = store.bucket(campaign, 0, account)
     if first.prefix:
@@ -449,7 +457,7 @@ def _candidates(access: Access, store: Store, campaign: str, account: int) -> It
 
 
 def _there(access: Access, bucket: Bucket) -> bool:
-    """Raises AccessRefused."""
+    """Return True if the bucket exists. Raises AccessRefused."""
     try:
         marked(access, bucket)
         return True
@@ -458,7 +466,7 @@ def _there(access: Access, bucket: Bucket) -> bool:
 
 
 def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | None]]:
-    """Return the buckets (or prefixes) of all accounts that are named as the campaign's, with their marks, by name."""
+    """Return the buckets (or prefixes) of all accounts with a name of this campaign, with their marks, by name."""
     out: list[tuple[Bucket, dict[str, Any] | None]] = []
     for account in range(store.accounts()):
         access = store.access(account)
@@ -473,19 +481,18 @@ def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | N
 
 
 def own_buckets(store: Store, campaign: str) -> list[Bucket]:
-    """Return the buckets (or prefixes in the one given bucket) of all accounts that are marked for this campaign, by
-    name."""
+    """Return the buckets (or prefixes in the one given bucket) of all accounts with this campaign's mark, by name."""
     return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 
 
 def remove(
     store: Store, campaign: str, ours: Ours, foreign: Callable[[Mapping[str, Any]], str] = lambda _: ""
 ) -> Removed:
-    """Delete the campaign's objects and, but for the one given bucket, its buckets.
+    """Delete the campaign's objects and, except for the one given bucket, its buckets.
 
-    Touches only what is `ours` in places that have the campaign's marker. foreign: gives the name of the storelab that
-    wrote a mark, '' if it was this one; marks of others stay, with their buckets. Raises UserError for a read-only
-    store.
+    Only objects that are `ours`, in places with the campaign's marker, are deleted. foreign: returns the name of
+    another storelab that wrote a mark, '' for this one; foreign marks stay, with their buckets. Raises UserError for a
+    read-only store.
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
@@ -494,7 +501,7 @@ def remove(
     ways = accesses(store, [bucket for bucket, _ in own])
     unmarked = tuple(f"{bucket.name}/{bucket.prefix}".rstrip("/") for bucket, mark in named if not mark)
     gone, failed = Removed(0, unmarked=unmarked), []
-    for bucket, mark in own:  # a bucket that fails keeps no other from being removed
+    for bucket, mark in own:  # a failure in one bucket must not prevent removing the others
         try:
             gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))
         except MeasurementFailed as error:

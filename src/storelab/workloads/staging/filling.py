@@ -1,9 +1,9 @@
-"""How full a store is when a point begins (axis `fill`): objects of storelab's own fill it up to that level, or go.
+"""Fill level of a store when a point begins (axis `fill`): storelab's filler objects are added or deleted to reach it.
 
-The level is that of the store: staged data count as well; what earlier points left is removed first. What is left of
-its room is what the store says (`free_bytes`), so copies, parity and what it reserves for itself are in it. The filler
-lies in the campaign's first bucket, below `fill/`; it goes with the first point that asks for an emptier store, and at
-the campaign's end. May import: what `workloads` may.
+The level is that of the whole store: staged data count too, and remains of earlier points are removed first. The free
+room is the value that the store reports (`free_bytes`), so it includes copies, parity and reserved space. The filler is
+in the campaign's first bucket, below `fill/`. It is deleted by the first point that needs an emptier store, and at the
+campaign's end. May import: what `workloads` may.
 """
 
 import time
@@ -23,22 +23,22 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 PREFIX = "fill/"
-ATTEMPT = "fill"  # under which the objects are noted as storelab's
-MOST = 95  # percent; behind that stores refuse writes, or wait for room for ever
-OBJECT = 4_000_000  # bytes of an object, at most: what Ceph keeps in one piece
-FINEST = 400  # the capacity in objects, at least
-NEAR = 0.01  # of the capacity: how far from the level is good enough
-COARSE = 0.05  # of the capacity: where less is missing, what it costs does not matter
-ROUNDS, SETTLE_S = 8, 15.0  # of filling; until what a store says of its room stands still
+ATTEMPT = "fill"  # name under which the objects are noted as storelab's
+MOST = 95  # percent; above this stores refuse writes, or wait for room without end
+OBJECT = 4_000_000  # maximum bytes of an object: the size that Ceph stores in one piece
+FINEST = 400  # minimum number of objects that the capacity is divided into
+NEAR = 0.01  # tolerance of the level, as a fraction of the capacity
+COARSE = 0.05  # fraction of the capacity: below this, the cost of an object does not matter
+ROUNDS, SETTLE_S = 8, 15.0  # rounds of filling; maximum wait for a constant value of the free room
 
 
 def level(point: Point) -> int:
-    """Percent of its capacity that the store has in use when the point begins; 0: as it is."""
+    """Return the percentage of its capacity that the store uses when the point begins; 0: unchanged."""
     return int(point.axes.get("fill", 0))
 
 
 def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> None:
-    """Raises UserError where a store does not know how full it is, or may not be filled so."""
+    """Raise UserError if a store does not report its fill level, or may not be filled to the level."""
     for p in points:
         if not (wanted := level(p)):
             continue
@@ -53,29 +53,30 @@ def check(config: "Config", points: list[Point], stores: dict[str, Store]) -> No
         if capacity is None:
             raise UserError(
                 place,
-                f"store {p.store} (kind {settings.kind}) does not tell its capacity, or shares its disk with others",
-                "give it drives of its own (`drive_size`), a folder that is a file system of its own, or leave it out",
+                f"store {p.store} (kind {settings.kind}) does not report its capacity, or shares its disk with others",
+                "give it separate drives (`drive_size`) or a folder that is a separate file system, or leave it out",
             )
         if (needed := capacity * wanted // 100) > config.limits.stored_bytes:
-            told = f"{wanted} % of store {p.store} are {units.human_size(needed)}"
+            need = f"{wanted} % of store {p.store} are {units.human_size(needed)}"
             limit = f"the limit is {units.human_size(config.limits.stored_bytes)}"
-            raise UserError("limits.stored_bytes", f"{told}, {limit}", "raise the limit, or make the store smaller")
+            raise UserError("limits.stored_bytes", f"{need}, {limit}", "raise the limit, or make the store smaller")
 
 
 def there(config: "Config", store: Store) -> bool:
-    """Whether filler may be in the store."""
+    """Return True if filler may be in the store."""
     return left_over.filler_note(config, store.name).exists()
 
 
 def used_percent(store: Store) -> float | None:
-    """How full the store says it is; None where it does not tell."""
+    """Return how full the store reports to be, in percent; None if it does not report it."""
     capacity, free = store.capacity_bytes(), store.free_bytes()
     return None if not capacity or free is None else 100 * (1 - min(free, capacity) / capacity)
 
 
 def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> dict[str, Any] | None:
-    """Fill the store, which is up, to `wanted` percent, or empty it of filler; what the record says of it (`fill`),
-    None where there is nothing to do. keep: what earlier points left stays, for this one wants it.
+    """Fill the store, which is up, to `wanted` percent, or remove its filler; return `fill` of the record.
+
+    Returns None if there is nothing to do. keep: do not remove what earlier points left, because this point needs it.
 
     Raises UserError, MeasurementFailed.
     """
@@ -92,7 +93,7 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
     present = sorted(key for key, _ in buckets.list_keys(way, place, PREFIX)) if wanted else []
     if not wanted:
         _delete(store, way, place, [key for key, _ in buckets.list_keys(way, place, PREFIX)])
-    added, was, cost = 0, 0, 1.0  # cost: what the store takes for each byte that it was given
+    added, was, cost = 0, 0, 1.0  # cost: bytes that the store uses for each byte that was uploaded
     for step in range(ROUNDS if wanted else 0):
         free = _settled(store)
         missing = free - capacity * (100 - wanted) // 100
@@ -102,10 +103,10 @@ def ensure(config: "Config", store: Store, wanted: int, keep: bool = False) -> d
         if missing < 0:
             present, rest = present[: missing // size], present[missing // size :]
             if not rest:
-                break  # fuller without any filler
+                break  # too full even without filler
             _delete(store, way, place, rest)
         else:
-            # From below, and half of it to learn the cost: some stores give space back late.
+            # From below, and first only half of it, to learn the cost: some stores free space late.
             share = 1 / cost if added else 0.5 if missing > COARSE * capacity else 1.0
             count = max(1, int(missing * share) // size)
             added, was = count * size, free
@@ -127,8 +128,8 @@ def _reached(store: Store, wanted: int, capacity: int, size_bytes: int) -> dict[
     assert now is not None
     upload.report(f"    {store.name} is {now:.1f} % full, {units.human_size(size_bytes)} of it filler")
     if abs(now - wanted) > 2:
-        mend = "its other data take more" if now > wanted else "it was filled, and tells of less"
-        raise MeasurementFailed(f"{store.name} is {now:.1f} % full, and {wanted} % were asked: {mend}")
+        reason = "its other data take more" if now > wanted else "it was filled, but reports less"
+        raise MeasurementFailed(f"{store.name} is {now:.1f} % full instead of the requested {wanted} %: {reason}")
     return {"asked_percent": wanted, "begin_percent": now, "capacity_bytes": capacity, "filler_bytes": size_bytes}
 
 
@@ -139,15 +140,15 @@ def _delete(store: Store, way: Any, place: Any, keys: list[str]) -> None:
 
 
 def _settled(store: Store) -> int:
-    """What the store says of its room, when it says the same twice."""
+    """Return the store's free bytes when two readings agree."""
     last, end = -1, time.monotonic() + SETTLE_S
     while (now := store.free_bytes() or 0) != last and time.monotonic() < end:
         last = now
-        time.sleep(1.2)  # Ceph counts once a second
+        time.sleep(1.2)  # Ceph updates its count once a second
     return now
 
 
 def _write_down(config: "Config", store: Store, size_bytes: int) -> None:
-    """Noted before anything is uploaded: whoever comes next knows that it is there, and whose it is."""
+    """Note the filler before anything is uploaded, so that a later run knows that it is storelab's."""
     records.write_json(left_over.filler_note(config, store.name), {"bytes": size_bytes})
     written.note_made(config, store, ATTEMPT, [Made(rf"{PREFIX}\d{{8}}", 1, OBJECT)])

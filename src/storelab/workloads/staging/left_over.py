@@ -1,7 +1,7 @@
-"""What `put` points left in a store: counted, and removed outside of every measurement.
+"""Objects that `put` points left in a store: counted, and removed outside of every measurement.
 
-Not after each point: a store that deletes and compacts in the background would do so during the next one, and to wait
-until it is done takes seconds. The objects go when they come to `most`, and at the end of the campaign.
+They are not removed after each point: a store that deletes and compacts in the background would do so during the next
+point, and waiting takes seconds. They are removed when they reach `most` bytes, and at the end of the campaign.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ FEW_BYTES, MOST_BYTES, MOST_OBJECTS = 10**9, 4 * 10**9, 20_000
 
 @dataclass
 class _Uploads:
-    """What `uploads-<store>.json` holds; an older one lacks some of it."""
+    """The content of `uploads-<store>.json`; older files lack some fields."""
 
     bytes: int = 0
     objects: int = 0
@@ -30,7 +30,7 @@ class _Uploads:
 
 @dataclass
 class _Filled:
-    """What `filled-<store>.json` holds."""
+    """The content of `filled-<store>.json`."""
 
     bytes: int
 
@@ -40,32 +40,34 @@ def _note(config: "Config", store: str) -> Path:
 
 
 def left(config: "Config", store: str) -> dict[str, Any]:
-    """{bytes, objects, buckets, accounts} uploaded by points and not yet removed; `accounts`: all numbers of accounts
-    that points had."""
+    """Return {bytes, objects, buckets, accounts} that points uploaded and that were not yet removed.
+
+    `accounts` lists all numbers of accounts that points had.
+    """
     path = _note(config, store)
     nothing = {"bytes": 0, "objects": 0, "buckets": 0, "accounts": [1]}
     if not path.exists():
         return nothing
-    mend = "run `storelab clean`, which finds what was uploaded, and remove it"
-    return nothing | records.read_as(path, _Uploads, mend)
+    hint = "run `storelab clean`, which finds the uploaded objects, and remove it"
+    return nothing | records.read_as(path, _Uploads, hint)
 
 
 def filler_note(config: "Config", store: str) -> Path:
-    """Where `filling.py` notes what it put into a store."""
+    """Return the path of the file in which `filling.py` notes its objects in a store."""
     return config.campaign_dir / "work" / f"filled-{store}.json"
 
 
 def filler(config: "Config", store: str) -> int:
-    """Bytes of filler that may be in a store."""
+    """Return the bytes of filler that may be in a store."""
     path = filler_note(config, store)
     if not path.exists():
         return 0
-    mend = "run `storelab clean`, which removes the filler, and remove it"
-    return int(records.read_as(path, _Filled, mend)["bytes"])
+    hint = "run `storelab clean`, which removes the filler, and remove it"
+    return int(records.read_as(path, _Filled, hint)["bytes"])
 
 
 def add(config: "Config", store: str, point: Point, size_bytes: int, objects: int) -> None:
-    """Note what a point is about to leave, or has left."""
+    """Note the objects that a point is about to leave, or has left."""
     was = left(config, store)
     records.write_json(
         _note(config, store),
@@ -79,31 +81,40 @@ def add(config: "Config", store: str, point: Point, size_bytes: int, objects: in
 
 
 def room(config: "Config", store: Store, staged_bytes: int) -> int:
-    """Bytes that a point may still store: `limits.stored_bytes` less what is staged and left, and nine tenths of the
-    free disk."""
+    """Return the bytes that a point may still store.
+
+    This is the smaller of `limits.stored_bytes` minus staged and remaining bytes, and nine tenths of the free disk.
+    """
     bound = config.limits.stored_bytes - staged_bytes - left(config, store.name)["bytes"] - filler(config, store.name)
     free = store.free_bytes()
     return max(0, bound if free is None else min(bound, free * 9 // 10))
 
 
 def disk(store: Store, size_bytes: int) -> int | None:
-    """Bytes that a point may upload at all, overwritten ones too, as objects of this size; None where their space comes
-    back by itself, or the disk is not known."""
+    """Return the bytes that a point may upload in total, overwritten objects included, as objects of this size.
+
+    None if the store frees overwritten objects automatically, or if the disk is unknown.
+    """
     free = store.free_bytes() if store.keeps_overwritten(size_bytes) else None
     return None if free is None else free * 9 // 10
 
 
 def most(config: "Config", store: Store) -> int:
-    """Bytes that may be left: a twentieth of what the campaign may store, but at least FEW_BYTES where they are no more
-    than a quarter of it, at most MOST_BYTES; never more than a quarter of the free room, which in memory is little."""
+    """Return the maximum bytes that may be left in the store.
+
+    The limit is a twentieth of the bytes that the campaign may store, at most MOST_BYTES. It is at least FEW_BYTES if
+    these are not more than a quarter of it. It never exceeds a quarter of the free room, which is small in memory.
+    """
     allowed, free = config.limits.stored_bytes, store.free_bytes()
     usual = max(min(FEW_BYTES, allowed // 4), min(MOST_BYTES, allowed // 20))
     return usual if free is None else min(usual, free // 4)
 
 
 def remove(config: "Config", store: Store, always: bool = False) -> int:
-    """Remove them when they are many (or `always`), and give their space back; returns the number of objects
-    removed. What others put there stays, and is told."""
+    """Remove the objects if they are many (or `always`), free their space, and return the number of removed objects.
+
+    Foreign objects stay and are reported.
+    """
     was = left(config, store.name)
     many = was["objects"] >= MOST_OBJECTS or (was["buckets"] and was["bytes"] >= most(config, store))
     if not was["buckets"] or not (always or many):
@@ -117,9 +128,9 @@ def remove(config: "Config", store: Store, always: bool = False) -> int:
     for place in places:
         if buckets.present(ways, place):
             gone = gone.and_(buckets.delete_prefix(ways[place.account], place, PUT_PREFIX, ours=ours))
-    if told := gone.told():
-        stage.report(f"    {store.name}: {told}")
+    if rest := gone.told():
+        stage.report(f"    {store.name}: {rest}")
     store.reclaim()
-    if gone.complete:  # what cannot be deleted still counts
+    if gone.complete:  # objects that cannot be deleted still count
         _note(config, store.name).unlink(missing_ok=True)
     return gone.objects

@@ -1,9 +1,9 @@
-"""Staging: a data set -> objects in the store and a manifest. Staging twice moves nothing.
+"""Staging of data sets: objects in the store and a manifest. Staging a second time moves nothing.
 
-The proof that a data set is in a store is an object of storelab's own next to it, `<data set>/.staged`, which holds the
-SHA-256 of the manifest; it is written last. Of folders with many small keys, what is there stays, and the rest is
-uploaded in blocks: a staging that was interrupted goes on where it was, and memory is bounded however many keys there
-are. `Needs` is what a plan asks of a store and of tmpfs, staged or made before the clients start.
+The proof that a data set is in a store is an object of storelab next to it, `<data set>/.staged`, with the SHA-256 of
+the manifest. It is written last. In folders with many small keys, existing objects are kept and the others are uploaded
+in blocks. An interrupted staging therefore continues where it stopped, and memory is bounded for any number of keys.
+`Summary` has what a plan requires of a store and of tmpfs, staged or made before the clients start.
 """
 
 import json
@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 
-BLOCK = 50_000  # keys of a folder of many that are handed to s5cmd at a time
-MOST_OTHERS = 10**6  # objects that are not of a data set, listed among its own
-UNKNOWN_BYTES = 10**9  # of a file behind a URL, before it is there
+BLOCK = 50_000  # keys of a folder of many keys that are given to s5cmd at a time
+MOST_OTHERS = 10**6  # maximum number of foreign objects that are listed among those of a data set
+UNKNOWN_BYTES = 10**9  # assumed size of a file behind a URL before it is downloaded
 
 
 def manifest_path(config: "Config", store: str, dataset: dict[str, Any]) -> Path:
@@ -47,7 +47,7 @@ def manifest_path(config: "Config", store: str, dataset: dict[str, Any]) -> Path
 
 
 def dataset_bytes(dataset: dict[str, Any]) -> int:
-    """Bytes that a data set takes in a store; of a ROOT file an upper estimate before it is made."""
+    """Return the bytes that a data set takes in a store; for a ROOT file an upper estimate before it is made."""
     if dataset["kind"] != "root":
         return dataset["objects"] * dataset["object_size"]
     copies = root_copies(dataset)
@@ -58,13 +58,16 @@ def dataset_bytes(dataset: dict[str, Any]) -> int:
 
 
 def buckets_of(config: "Config", store: Store, count: int, accounts: int = 1) -> list[Bucket]:
-    """The first `count` buckets of the campaign; the accounts own them in turn, each numbers its own: points with more
-    accounts share theirs with those that have fewer."""
+    """Return the first `count` buckets of the campaign.
+
+    The accounts own them in turn, and each account numbers its own. Points with different numbers of accounts thus
+    share buckets.
+    """
     return [store.bucket(config.name, i // accounts, i % accounts) for i in range(count)]
 
 
 def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool = False) -> Path:
-    """Make sure that `dataset` lies in `store` (which is up); returns the manifest's path.
+    """Make sure that `dataset` is in `store` (which is up); return the manifest's path.
 
     Raises UserError (read-only store without it, no room, foreign bucket) and MeasurementFailed (upload incomplete).
     """
@@ -102,14 +105,16 @@ def ensure(config: "Config", store: Store, dataset: dict[str, Any], again: bool 
             upload.upload(store, places, manifest, files)
             _verify(ways, places, manifest)
         first.write(places[0].name, marker, digest)
-    beside = [path.with_name(name) for name in [manifest.get("root", {}).get("sidecar")] if name]
-    records.write_summed(path, manifest | {"files": records.file_entries(beside)})
+    extra = [path.with_name(name) for name in [manifest.get("root", {}).get("sidecar")] if name]
+    records.write_summed(path, manifest | {"files": records.file_entries(extra)})
     return path
 
 
 def _mark_of(manifest: dict[str, Any]) -> bytes:
-    """What proves in the store that the data set of a manifest lies there: SHA-256 of the manifest, without what only
-    guards its files here (a side-car is not the same everywhere)."""
+    """Return the proof in the store for the data set of a manifest: the SHA-256 of the manifest.
+
+    Checksums of local files are left out, because a side-car is not the same everywhere.
+    """
     kept = {k: v for k, v in manifest.items() if k not in ("files", *records.SUM_KEYS)}
     return records.sha256_of((json.dumps(kept, indent=1) + "\n").encode()).encode()
 
@@ -134,7 +139,7 @@ def _root(
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"], trying(path.name))
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
-        left_out = facts["unreadable"]  # the manifest has them all
+        left_out = facts["unreadable"]  # the manifest lists all of them
         first = next((f"; the first is {name}: {reason[:150]}" for name, reason in left_out.items()), "")
         report(f"    {path.name}: {facts['branches']} branches or fields, {len(left_out)} of them are left out{first}")
     else:
@@ -148,7 +153,7 @@ def _root(
 
 
 def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
-    """Return the path of the user's own file. Raises MeasurementFailed where a download moves nothing for 60 s."""
+    """Return the path of the user's own file. Raises MeasurementFailed if a download moves nothing for 60 s."""
     place = f"files.{dataset['scale']}.path"
     try:
         return patience.call(
@@ -162,7 +167,7 @@ def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
 
 
 def trying(name: str) -> Callable[[int], None]:
-    """Shows how far the trial of a file's branches is: `own_file.look`'s `step`."""
+    """Return a function that shows the progress of the trial of a file's branches: `own_file.look`'s `step`."""
     shown: list[Shown] = []
 
     def step(total: int) -> None:
@@ -176,8 +181,11 @@ def trying(name: str) -> Callable[[int], None]:
 def manifest_of(
     store: Store, dataset: dict[str, Any], places: list[Bucket], bodies: list[dict[str, Any]], objects: dict[str, Any]
 ) -> dict[str, Any]:
-    """The manifest of objects that lie in a store. bodies: size and SHA-256 of each content; objects: columns `key`,
-    `bucket` (number in `places`) and `body` (number in `bodies`)."""
+    """Return the manifest of objects in a store.
+
+    bodies: size and SHA-256 of each content; objects: columns `key`, `bucket` (number in `places`) and `body` (number
+    in `bodies`).
+    """
     return {
         "schema": 1,
         "dataset": dataset,
@@ -189,7 +197,7 @@ def manifest_of(
 
 
 def check_room(store: Store, size: int, what: str, lower: str) -> None:
-    """Raise UserError where the store has less room than `what` takes. lower: the setting that takes less."""
+    """Raise UserError if the store has less room than `what` takes. lower: the setting that reduces the size."""
     free = store.free_bytes()
     if free is not None and free < size:
         problem = f"{units.human_size(size)} of {what} do not fit into {units.human_size(free)} free"
@@ -197,14 +205,14 @@ def check_room(store: Store, size: int, what: str, lower: str) -> None:
 
 
 def _read(access: Access, bucket: Bucket, key: str) -> bytes | None:
-    """The object; None where it, its bucket, or the right to read it is missing: it is not staged by us."""
+    """Return the object; None if it, its bucket, or the right to read it is missing: then it is not staged by us."""
     with suppress(NoSuchBucket, AccessRefused):
         return access.read(bucket.name, key, 10 * written.STAGED_BYTES)
     return None
 
 
 def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]) -> None:
-    """Every object is listed with its size. Raises MeasurementFailed."""
+    """Check that every object is listed with its size. Raises MeasurementFailed."""
     columns = manifest["objects"]
     wanted = {
         (bucket, key): manifest["bodies"][body]["size"]
@@ -217,7 +225,7 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
             if (found := (index, key.removeprefix(place.prefix))) in wanted:
                 listed[found] = size
             elif (others := others + 1) > MOST_OTHERS:
-                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} other objects, and no end")
+                raise MeasurementFailed(f"staging: the store lists more than {MOST_OTHERS} foreign objects")
     for found, size in wanted.items():
         if (got := listed.get(found)) != size:
             raise MeasurementFailed(f"staging: the store lists {got} B for {found[1]} instead of {size} B")
@@ -226,7 +234,7 @@ def _verify(ways: dict[int, Any], places: list[Bucket], manifest: dict[str, Any]
 def stage_keys(
     store: Store, ways: Mapping[int, Access], places: list[Bucket], dataset: Mapping[str, Any], body: Path
 ) -> None:
-    """Every folder holds its keys and nothing else. Raises MeasurementFailed."""
+    """Upload the missing keys, so that every folder has its keys and nothing else. Raises MeasurementFailed."""
     there = [_there(ways[place.account], place, dataset) for place in places]
     missing = (
         (place, payload.keys_folder(dataset) + payload.key_name(dataset["keys"], dataset["depth"], n), body)
@@ -246,24 +254,24 @@ def stage_keys(
 
 
 def _there(access: Access, place: Bucket, dataset: Mapping[str, Any]) -> bytearray:
-    """For each number, 1 where its object is listed with its size. Raises MeasurementFailed for any other key."""
+    """Return, for each number, 1 if its object is listed with its size. Raises MeasurementFailed for foreign keys."""
     found, below = bytearray(dataset["keys"]), place.prefix + payload.keys_folder(dataset)
     for key, size in buckets.list_keys(access, place, payload.keys_folder(dataset)):
         n = payload.key_number(dataset["keys"], dataset["depth"], key.removeprefix(below))
         if n is None:
-            raise MeasurementFailed(f"staging: {place.name}/{key} lies among the keys of {dataset['name']}")
+            raise MeasurementFailed(f"staging: {place.name}/{key} is among the keys of {dataset['name']}")
         found[n] = size == dataset["object_size"]
     return found
 
 
-DAYS_BYTES = 64_000_000  # of days of a release that are made before they are uploaded, beside the last one
+DAYS_BYTES = 64_000_000  # days of a release that are made before they are uploaded, in addition to the last one
 
 
 @dataclass
 class Summary:
-    """What a plan asks of one store.
+    """The requirements of a plan for one store.
 
-    Only staged data are counted in bytes: how much clients upload until the deadline is not known before.
+    Only staged data are counted in bytes: the amount that clients upload until the deadline is not known in advance.
     """
 
     points: Counter[str] = field(default_factory=Counter)  # workload -> points
@@ -275,21 +283,21 @@ class Summary:
 
 
 def scratch_bytes(point: Point) -> int:
-    """Bytes of tmpfs that the clients of a point need at most, on one host.
+    """Return the maximum bytes of tmpfs that the clients of a point need on one host.
 
-    These are the bodies, and for downloads the ring and what is in flight.
+    These are the bodies and, for downloads, the ring and the objects in flight.
     """
-    if release := point.fixed.get("release"):  # a day, and what failed days before it left: three days in all
-        if CATALOGUE[point.axes["engine"]].through_files:  # as plain files, of which one more is spooled
+    if release := point.fixed.get("release"):  # a day, and the remains of failed days before it: three days in total
+        if CATALOGUE[point.axes["engine"]].through_files:  # as plain files, one more of which is spooled
             return 3 * a_night(release)
         return 3 * a_day(release)[1] + (DAYS_BYTES if point.workload == "collect_garbage" else 0)
     if "sizes" in point.fixed:
         return BODIES * mixes.largest(point.fixed["sizes"])
-    what = point.axes.get("operation", point.workload)  # of a calibration: its operation
+    what = point.axes.get("operation", point.workload)  # for a calibration: its operation
     if what not in ("put", "get", "get_range", "delete", "space", "write", "read"):
         return 0
     size = point.axes["object_size"]
-    engine = CATALOGUE.get(point.axes["engine"])  # none of a calibration without a server
+    engine = CATALOGUE.get(point.axes["engine"])  # None for a calibration without a server
     if engine and not engine.through_files:  # answers stay in memory
         return BODIES * size
     ring = point.axes["clients"] * (max(point.axes["workers"], BODIES) + BODIES + point.axes["workers"]) * size
@@ -297,7 +305,7 @@ def scratch_bytes(point: Point) -> int:
 
 
 def summarise(points: list[Point], store: str) -> Summary:
-    """Totals of the points of one store; a data set counts once."""
+    """Return the totals of the points of one store; a data set counts once."""
     out, own = Summary(), [p for p in points if p.store == store]
     for p in own:
         out.points[p.workload] += 1
@@ -313,7 +321,7 @@ def summarise(points: list[Point], store: str) -> Summary:
 
 
 def _made(point: Point) -> tuple[int, int]:
-    """(number, bytes) of the objects that are made for a point before its clients start."""
+    """Return (number, bytes) of the objects that are made for a point before its clients start."""
     parts = in_parts([point])
     own: list[tuple[int, float]] = [
         (q.fixed["objects"], q.axes["object_size"]) for q in parts if q.workload == "delete"
@@ -327,5 +335,5 @@ def _made(point: Point) -> tuple[int, int]:
 
 
 def in_parts(points: list[Point]) -> list[Point]:
-    """The points; in place of one with roles the points of its roles."""
+    """Return the points, with each point of several roles replaced by the points of its roles."""
     return [part.point for p in points for part in p.parts()]

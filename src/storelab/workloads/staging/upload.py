@@ -1,5 +1,7 @@
-"""Uploading the objects of a data set: where the store speaks S3 by s5cmd, or, many small ones, by storelab's own load
-generator if it is built, some thousand a second; else through fsspec.
+"""Upload of the objects of a data set.
+
+S3 stores are filled by s5cmd. Many small objects are uploaded by storelab's own load generator if it is built, some
+thousand per second. Other stores are filled through fsspec.
 """
 
 import json
@@ -27,14 +29,14 @@ from storelab.stores.protocols import environment
 from storelab.stores.protocols.endpoint import Bucket
 
 THREADS = 8
-MANY, SMALL = 1000, 10**6  # objects, and bytes of each, that loadgen uploads where it is built
-COPY_RATE = 10**7  # bytes/s: the least that a store copies inside; nothing moves through s5cmd meanwhile
+MANY, SMALL = 1000, 10**6  # minimum number, and maximum bytes, of objects for which loadgen is used if it is built
+COPY_RATE = 10**7  # bytes/s: minimum rate of copies inside a store, during which no data move through s5cmd
 MOST_IN_FLIGHT = 256 * 10**6  # bytes of bodies held by the threads
-BLOCK = 50_000  # objects that a process is told of
+BLOCK = 50_000  # objects given to one process
 WORKERS = 32
-ROUNDS = 3  # in which what failed is tried again
-LONGEST_S = 4 * 3600  # of a process, as the program bounds it
-SLOWEST = 10**7  # bytes/s: with fewer, objects in flight may take longer than the bound without progress
+ROUNDS = 3  # attempts for objects that failed
+LONGEST_S = 4 * 3600  # maximum duration of a process, set by the program
+SLOWEST = 10**7  # bytes/s: below this rate, objects in flight may take longer than the bound without progress
 
 
 class Item(NamedTuple):
@@ -47,7 +49,7 @@ class Item(NamedTuple):
 
 
 class Shown:
-    """Objects done (or what else `noun` says) and the time left, at most every two seconds."""
+    """A progress line with the objects (or `noun`) done and the time left, printed at most every two seconds."""
 
     def __init__(self, name: str, total: int, verb: str = "staging", noun: str = "objects"):
         self.name, self.total, self.done, self.verb, self.noun = name, total, 0, verb, noun
@@ -68,8 +70,10 @@ class Shown:
 
 
 def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: list[Path]) -> None:
-    """All objects of the manifest, several at a time, each by the account that owns its bucket. Raises
-    MeasurementFailed."""
+    """Upload all objects of the manifest, several at a time, each by the account that owns its bucket.
+
+    Raises MeasurementFailed.
+    """
     columns, name = manifest["objects"], manifest["dataset"]["name"]
     items = [
         (places[b], key, files[body])
@@ -87,9 +91,9 @@ def upload(store: Store, places: list[Bucket], manifest: dict[str, Any], files: 
 
 
 def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: float) -> None:
-    """Count what s5cmd says is done, until it ends. Raises MeasurementFailed where nothing moves any more.
+    """Count the objects that s5cmd reports as done, until it ends. Raises MeasurementFailed if nothing moves any more.
 
-    Something moves when an object is done, or the process reads or writes: a large object takes its time.
+    Something moves when an object is done, or when the process reads or writes: a large object takes time.
     """
     waiting = Patience(what, shown.state, lambda: proc.moved_bytes(run.pid), seconds)
     assert run.stdout
@@ -100,8 +104,10 @@ def _follow(run: "subprocess.Popen[bytes]", shown: Shown, what: str, seconds: fl
 
 
 def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], shown: Shown | None = None) -> None:
-    """Upload (bucket, key below its prefix, file) each by the account that owns the bucket. shown: progress over
-    several calls. Raises MeasurementFailed."""
+    """Upload (bucket, key below its prefix, file), each by the account that owns the bucket.
+
+    shown: progress over several calls. Raises MeasurementFailed.
+    """
     shown = shown or Shown(name, len(items))
     for account in sorted({bucket.account for bucket, _, _ in items}):
         mine = [item for item in items if item[0].account == account]
@@ -112,7 +118,7 @@ def put_items(store: Store, name: str, items: list[tuple[Bucket, str, Path]], sh
 
 
 def _many_and_small(items: list[tuple[Bucket, str, Path]]) -> bool:
-    """Where the work for each object counts, not its bytes."""
+    """Return True if the number of objects determines the time, and not their bytes."""
     files = {path for _, _, path in items}
     sizes = {path.stat().st_size for path in files}
     return len(items) >= MANY and len(sizes) == 1 and max(sizes) <= SMALL
@@ -126,8 +132,10 @@ def _by_loadgen(store: Store, items: list[tuple[Bucket, str, Path]], shown: Show
 
 
 def put_cut(store: Store, name: str, items: list[tuple[Bucket, str, int, int]], files: list[Path]) -> None:
-    """Upload (bucket, key below its prefix, number of a file, bytes): so much of that file's begin each. Raises
-    MeasurementFailed."""
+    """Upload (bucket, key below its prefix, number of a file, bytes): the first `bytes` bytes of that file.
+
+    Raises MeasurementFailed.
+    """
     shown = Shown(name, len(items))
     if loadgen_reaches(store):
         put_by_loadgen(store, name, [Item(*item) for item in items], files, shown.step)
@@ -148,7 +156,7 @@ def _by_access(store: Store, account: int, items: list[tuple[Bucket, str, Path]]
 
 
 def _in_threads(write: Callable[..., None], items: Sequence[tuple[Any, ...]], largest: int, shown: Shown) -> None:
-    """Call `write` for each item, by several threads, until one fails. Each access ends by itself what hangs."""
+    """Call `write` for each item in several threads, until one call fails. Each access has its own time-outs."""
     pool = ThreadPoolExecutor(max(1, min(THREADS, MOST_IN_FLIGHT // max(largest, 1))))
     try:
         for _ in pool.map(lambda item: write(*item), items):
@@ -175,7 +183,7 @@ def _by_s5cmd(store: Store, account: int, items: list[tuple[Bucket, str, Path]],
 def _copy_items(
     store: Store, source: tuple[Bucket, str, Path], items: list[tuple[Bucket, str, Path]], shown: Shown
 ) -> None:
-    """Copies made by the store itself (CopyObject)."""
+    """Copy the source inside the store (CopyObject)."""
     from storelab.engines import s5cmd
 
     bucket, key, _ = source
@@ -187,16 +195,16 @@ def _copy_items(
 
 
 def _run_s5cmd(store: Store, account: int, lines: list[str], shown: Shown, seconds: float = patience.STALLED_S) -> None:
-    """One `s5cmd run`, which ends with this process. seconds: in which something must move.
+    """Run `s5cmd run` once; it ends with this process. seconds: maximum time without progress.
 
-    Raises MeasurementFailed where a line fails, or nothing moves any more.
+    Raises MeasurementFailed if a line fails, or if nothing moves any more.
     """
     from storelab.engines import s5cmd
 
     endpoint, keys = store.endpoints(1)[0], store.credentials(account)
     assert keys is not None
     before = shown.done
-    # Files instead of pipes: nobody has to feed one while another is read.
+    # Files instead of pipes, so that no pipe has to be filled while another one is read.
     with TemporaryFile() as script, TemporaryFile() as errors:
         script.write(s5cmd.encoded("".join(lines)))
         script.seek(0)
@@ -234,27 +242,30 @@ def loadgen_reaches(store: Store) -> bool:
 def put_by_loadgen(
     store: Store, name: str, items: Sequence[Item], bodies: list[Path], step: Callable[[int], Any]
 ) -> None:
-    """Upload the items, each by the account that owns its bucket. bodies: files of one length, no shorter than what is
-    cut from them; step: is told how many more are done. Raises MeasurementFailed."""
+    """Upload the items, each by the account that owns its bucket. Raises MeasurementFailed.
+
+    bodies: files of the same length, at least as long as the largest item; step: called with the number of objects
+    done since the last call.
+    """
     for account in sorted({item.bucket.account for item in items}):
         mine = [item for item in items if item.bucket.account == account]
         for begin in range(0, len(mine), BLOCK):
-            left, said = mine[begin : begin + BLOCK], ""
+            left, reason = mine[begin : begin + BLOCK], ""
             for _ in range(ROUNDS):
-                left, said = _loadgen_round(store, name, account, left, bodies, step)
+                left, reason = _loadgen_round(store, name, account, left, bodies, step)
                 if not left:
                     break
             else:
                 raise MeasurementFailed(
-                    f"staging {name} into {store.name}: {len(left)} of {len(items)} objects failed, also when tried "
-                    f"{ROUNDS} times: {said}"
+                    f"staging {name} into {store.name}: {len(left)} of {len(items)} objects failed, after "
+                    f"{ROUNDS} attempts: {reason}"
                 )
 
 
 def _loadgen_round(
     store: Store, name: str, account: int, items: list[Item], bodies: list[Path], step: Callable[[int], Any]
 ) -> tuple[list[Item], str]:
-    """What of the items failed, and the first reason."""
+    """Return the items that failed, and the first reason."""
     keys = store.credentials(account)
     assert keys is not None
     places = sorted({item.bucket for item in items}, key=lambda b: (b.name, b.prefix))
@@ -287,8 +298,8 @@ def _loadgen_round(
             return [], ""
         table = records.read_table(ops, ["object", "error"])
         failed = set(table.filter(table["error"].is_valid())["object"].to_pylist())
-    said = next(iter(summary["messages"].values()), "nobody says why")
-    return [item for item in items if item.bucket.prefix + item.key in failed], said
+    reason = next(iter(summary["messages"].values()), "no reason was reported")
+    return [item for item in items if item.bucket.prefix + item.key in failed], reason
 
 
 def _run_loadgen(
@@ -298,9 +309,9 @@ def _run_loadgen(
     what: str = "staging",
     seconds: float = patience.STALLED_S,
 ) -> dict[str, Any]:
-    """One run of the program, followed to its end; its summary.
+    """Run the program once, follow it to its end, and return its summary.
 
-    Raises MeasurementFailed, also where no object is stored for `seconds`: errors are no progress.
+    Raises MeasurementFailed, also if no object is stored for `seconds`: errors do not count as progress.
     """
     run = subprocess.Popen(
         [loadgen.binary()],
@@ -317,15 +328,15 @@ def _run_loadgen(
         run.stdin.close()
         for line in patience.lines(run.stderr, waiting):
             try:
-                ((kind, told),) = json.loads(line).items()
+                ((kind, values),) = json.loads(line).items()
             except (ValueError, AttributeError):
                 other.append(line.decode(errors="replace").strip())
                 continue
-            if kind in ("progress", "summary") and (more := told["operations"] - done):
+            if kind in ("progress", "summary") and (more := values["operations"] - done):
                 step(more)
                 done += more
                 waiting.moved()
-            summary = told if kind == "summary" else summary
+            summary = values if kind == "summary" else summary
         status = run.wait(10)
     except BrokenPipeError:
         status = run.wait(10)

@@ -1,9 +1,9 @@
-"""Which objects in a store are storelab's: judged by notes of its own, never by where an object lies alone.
+"""The objects in a store that storelab wrote, according to its own notes and never only by their place.
 
-Before an attempt writes, it is noted which keys it can make and how long their objects are; before a data set is
-uploaded, its objects. Nothing is added to the requests that are measured. The notes lie beside the campaign and in the
-folder `state`, so that neither is missed where the other was removed. Only what fits a note is ever deleted: manifests
-and records are no notes, for another storelab may have written what they name.
+Before an attempt writes, the possible keys and lengths of its objects are noted; before a data set is uploaded, its
+objects. Nothing is added to the requests that are measured. The notes are stored both in the campaign's folder and in
+the folder `state`, so that one copy is enough. Only objects that fit a note are ever deleted. Manifests and records do
+not count as notes, because another storelab may have written the objects that they name.
 """
 
 import getpass
@@ -30,19 +30,21 @@ if TYPE_CHECKING:  # a client process must start fast
     from storelab.core.config import Config
 
 MARKER = ".storelab"  # the object that marks a bucket or a prefix as made by storelab
-_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"}, {"writer"})  # of a line of a note
-STAGED, STAGED_BYTES = ".staged", 64  # the proof beside a data set: a SHA-256
-_TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # of an upload to a folder that was killed
+_KEYS = ({"attempt", "clients", "made"}, {"dataset", "bodies", "buckets"}, {"writer"})  # keys of a line of a note
+STAGED, STAGED_BYTES = ".staged", 64  # the proof next to a data set: a SHA-256
+_TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.storelab-tmp\Z")  # suffix of a killed upload to a folder
 
 
 def root_copies(dataset: Mapping[str, Any]) -> int:
-    """How often the file of a data set of kind `root` lies in a store."""
+    """Return the number of copies of the file of a data set of kind `root` in a store."""
     return dataset["buckets"] * dataset.get("files", 1)
 
 
 def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Columns of the manifest: key (without the bucket's prefix), bucket index, body index. None of folders of many
-    keys, whose names follow from their numbers."""
+    """Return the columns of the manifest: key (without the bucket's prefix), bucket index, body index.
+
+    They are empty for folders of many keys, whose names follow from their numbers.
+    """
     if dataset["kind"] == "keys":
         return {"key": [], "bucket": [], "body": []}
     if dataset["kind"] == "payload":
@@ -57,19 +59,19 @@ def columns(dataset: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 class Written:
-    """What storelab wrote into a store for one campaign. Callable: `ours(bucket's name, whole key, bytes or None)`.
+    """The objects of one campaign that storelab wrote into a store.
 
-    Without a size only the name counts: unfinished uploads have none. An upload that was cut off leaves nothing in S3;
-    elsewhere it may leave a shorter file.
+    Callable: `ours(bucket's name, whole key, bytes or None)`. Without a size only the name counts, because unfinished
+    uploads have no size. An interrupted upload leaves nothing in S3; other stores may keep a shorter file.
     """
 
     def __init__(self, store: Store, lines: Iterable[Mapping[str, Any]] = ()):
         self.atomic = store.protocol == "s3"
         self.attempts: dict[str, tuple[int, list[Made]]] = {}
         self.objects: dict[tuple[str, str], set[int]] = {}
-        self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # of many keys, by bucket and whole name
+        self.folders: dict[tuple[str, str], Mapping[str, Any]] = {}  # folders of many keys, by bucket and whole name
         for line in lines:
-            with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError, re.error):  # it names nothing
+            with suppress(ValueError, KeyError, TypeError, IndexError, AttributeError, re.error):  # a damaged note
                 if "attempt" in line:
                     self.attempt(str(line["attempt"]), line["clients"] + 0, [_checked(*m) for m in line["made"]])
                 elif "dataset" in line:
@@ -81,7 +83,7 @@ class Written:
     def dataset(
         self, dataset: Mapping[str, Any], found: Mapping[str, list[Any]], bodies: list[int], places: list[list[str]]
     ) -> None:
-        """found: `columns`; bodies: bytes of each content; places: name and prefix of each bucket."""
+        """Add a data set. found: `columns`; bodies: bytes of each content; places: name and prefix of each bucket."""
         for key, b, body in zip(found["key"], found["bucket"], found["body"], strict=True):
             self.objects.setdefault((places[b][0], places[b][1] + key), set()).add(bodies[body])
         if dataset["kind"] == "keys":
@@ -97,7 +99,7 @@ class Written:
         return fits or any(self._made(name, bucket, whole, size, cut) for name in self._named(bucket, whole))
 
     def _of_folder(self, bucket: str, key: str) -> set[int]:
-        """The size of a key of a folder of many keys; none for any other."""
+        """Return the size of a key in a folder of many keys; an empty set for any other key."""
         for (name, folder), dataset in self.folders.items():
             if name == bucket and key.startswith(folder):
                 n = payload.key_number(dataset["keys"], dataset["depth"], key[len(folder) :])
@@ -105,7 +107,7 @@ class Written:
         return set()
 
     def _named(self, bucket: str, key: str) -> Iterator[str]:
-        """The attempts whose name stands in the key; of those that made buckets, all."""
+        """Return the attempts whose name is in the key, and all attempts that made buckets."""
         parts = set(key.split("/"))
         named = self.attempts.keys() & parts
         return (name for name, (_, made) in self.attempts.items() if name in named or any(m.bucket for m in made))
@@ -125,13 +127,13 @@ class Written:
 
 
 def _checked(key: str, least: int, most: int, bucket: str = "") -> Made:
-    """What an attempt can make, as a note names it. Raises ValueError, TypeError, re.error: damaged."""
+    """Return the objects of an attempt from a line of a note. Raises ValueError, TypeError, re.error if damaged."""
     re.compile(key), re.compile(bucket)
     return Made(key, least + 0, most + 0, bucket)
 
 
 def of_attempt(store: Store, point: Point, attempt: str, made: list[Made]) -> Written:
-    """What one attempt wrote."""
+    """Return the objects that one attempt wrote."""
     out = Written(store)
     out.attempt(attempt, point.axes.get("clients", 1), made)
     return out
@@ -158,7 +160,7 @@ def _sum(line: Mapping[str, Any]) -> str:
 
 
 def _half(path: Path) -> bool:
-    """Whether a kill left the last line without its end."""
+    """Return True if the last line has no end, because the process was killed."""
     with open(path, "rb") as f:
         size = f.seek(0, os.SEEK_END)
         f.seek(max(0, size - 1))
@@ -166,7 +168,7 @@ def _half(path: Path) -> bool:
 
 
 def note_attempt(config: "Config", store: Store, attempt: str, point: Point, made: list[Made]) -> None:
-    """An attempt is about to write."""
+    """Note an attempt that is about to write."""
     _note(config, store.name, _of_attempt(attempt, point.axes.get("clients", 1), made))
 
 
@@ -175,7 +177,7 @@ def _of_attempt(attempt: str, clients: int, made: list[Made]) -> dict[str, Any]:
 
 
 def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> None:
-    """Such objects are about to be made, outside of attempts; `name` stands in their keys. Noted once."""
+    """Note objects, with `name` in their keys, that are about to be made outside of attempts. Noted once."""
     line = _of_attempt(name, 1, made)
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
         _note(config, store.name, line)
@@ -184,7 +186,7 @@ def note_made(config: "Config", store: Store, name: str, made: list[Made]) -> No
 def note_dataset(
     config: "Config", store: Store, dataset: dict[str, Any], bodies: list[int], places: list[Bucket]
 ) -> None:
-    """A data set is about to be uploaded. bodies: bytes of each content."""
+    """Note a data set that is about to be uploaded. bodies: bytes of each content."""
     where = [[b.name, b.prefix] for b in places]
     line = {"dataset": dataset, "bodies": bodies, "buckets": where}
     if any(line not in list(_lines(path)) for path in _notes(config, store.name)):
@@ -192,12 +194,12 @@ def note_dataset(
 
 
 def noted(config: "Config", store: Store) -> Written:
-    """Return what the notes of the campaign name."""
+    """Return the objects in the notes of the campaign."""
     return Written(store, (line for path in _notes(config, store.name) for line in _lines(path)))
 
 
 def writer(config: "Config", store: Store) -> dict[str, str]:
-    """Return what names this storelab in its marks: user, host and results folder, and an id that is noted."""
+    """Return the identity of this storelab for its marks: user, host and results folder, and an id from the notes."""
     ids = _ids(config, store)
     if not ids:
         _note(config, store.name, {"writer": uuid.uuid4().hex})
@@ -206,9 +208,9 @@ def writer(config: "Config", store: Store) -> dict[str, str]:
 
 
 def foreign(config: "Config", store: Store, mark: Mapping[str, Any]) -> str:
-    """Return who wrote a mark, '' if it was this storelab, or an older one that named nobody.
+    """Return the writer of a mark; '' if it is this storelab, or an older version without a writer in its marks.
 
-    The id of the notes decides where results were moved, or another host of a cluster is used.
+    The id in the notes decides if the results were moved, or if another host of a cluster is used.
     """
     named = mark.get("writer")
     if not isinstance(named, dict) or named.get("id") in _ids(config, store):
@@ -233,10 +235,10 @@ def _ids(config: "Config", store: Store) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a note that are as they were written, without their sums, which older ones lack.
+    """Yield the undamaged lines of a note without their checksums, which older lines lack.
 
-    Half a line, left by a kill, was written before anything that it would name. A damaged one names nothing: what it
-    was about stays in the store, and the message on it says so.
+    An incomplete line, caused by a kill, was written before any of its objects. A damaged line is ignored: its objects
+    stay in the store, and a message is printed.
     """
     if not path.exists():
         return
@@ -249,6 +251,6 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
                 continue
         except (ValueError, RecursionError):
             if number == len(texts) or not text.endswith("}\n"):
-                continue  # half a line
-        told = f"storelab: {path}, line {number}: was altered; what it is about is not deleted"
-        print(told, file=sys.stderr, flush=True)
+                continue  # an incomplete line
+        message = f"storelab: {path}, line {number}: was altered; the objects that it describes are not deleted"
+        print(message, file=sys.stderr, flush=True)

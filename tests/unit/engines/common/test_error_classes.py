@@ -84,4 +84,4 @@ def test_exception_without_text_has_a_class():
             raise AttributeError
 
     assert classify(Unprintable()) == ("Unprintable", 0) and obstore(Unprintable()) == ("Unprintable", 0)
-    assert error_classes.said(Unprintable()) == "Unprintable, without words"
+    assert error_classes.said(Unprintable()) == "Unprintable, without a message"

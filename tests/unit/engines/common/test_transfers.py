@@ -47,7 +47,7 @@ def test_record_tells_the_share_of_answers_compared():
 def test_failed_run_names_endpoint_and_cause():
     for messages, words in (
         ({}, ("https://s3", "`duration`")),
-        ({"ConnectionRefused": "dial tcp: refused"}, ("https://s3", "nobody answers", "dial tcp: refused")),
+        ({"ConnectionRefused": "dial tcp: refused"}, ("https://s3", "no answer from", "dial tcp: refused")),
         ({"AccessDenied": ""}, ("https://s3", "AccessDenied")),
     ):
         (check,) = outcome(0, messages).checks

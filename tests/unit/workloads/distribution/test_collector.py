@@ -222,8 +222,8 @@ def test_nothing_is_deleted_from_a_damaged_repository(server, published):
         ({REFLOG: None}, NotWhole, "manifest or reflog"),
         ({REFLOG: b"no database"}, NotWhole, "the reflog is damaged"),
         ({REFLOG: catalogs.reflog(REPOSITORY, [(roots[0], 1)])}, NotWhole, "the reflog does not name the root"),
-        ({kept: None}, NotWhole, "not whole"),
-        ({kept: zlib.compress(b"no catalog")}, NotWhole, "not whole"),
+        ({kept: None}, NotWhole, "is incomplete"),
+        ({kept: zlib.compress(b"no catalog")}, NotWhole, "is incomplete"),
     ):
         before = changed(objects, change)
         server.objects = dict(before)
@@ -374,7 +374,7 @@ def test_client_without_enough_time_fails(server, published, tmp_path):
 def test_client_leaves_other_repositories_unchanged(server, published, tmp_path):
     fields = names.manifest_fields(published[0][MANIFEST]) | {"N": "other.example.org"}
     server.objects = below(published[0] | {MANIFEST: names.manifest_text(fields)})
-    with pytest.raises(MeasurementFailed, match="holds the repository 'other"):
+    with pytest.raises(MeasurementFailed, match="has the repository 'other"):
         run(server, tmp_path)
     assert not server.requests("DELETE", "POST", "PUT")
 
@@ -519,7 +519,7 @@ def test_impossible_points_are_refused():
     refused = (
         ({"keep": DAYS}, "keep", f"{DAYS} of {DAYS} days"),
         ({"keep": 9}, "keep", f"9 of {DAYS} days"),
-        ({"days": 7}, "days", "the release has 6"),
+        ({"days": 7}, "days", "the 6 of the release"),
         ({"clients": 2}, "clients", "2 clients"),
         ({"batch": 1001, "pattern": "tuned"}, "batch", "1001 objects"),
         ({"batch": 2}, "batch", "pattern cvmfs"),

@@ -276,7 +276,7 @@ def test_start_that_the_deadline_cuts_does_not_count(server, client_of, monkeypa
 
 def test_impossible_points_are_refused(release):
     refused = (
-        ({"days": 2}, "days", "the release has 1"),
+        ({"days": 2}, "days", "the 1 of the release"),
         ({"applications": 300, "start_files": 300}, "", "20000"),
         ({"http_cache": "squid", "scheme": "https"}, "http_cache", "https"),
     )
@@ -371,7 +371,7 @@ def test_bucket_is_opened_by_one_role(server):
     closed = Closed(server)
     one = opened(server)
     server.answer = lambda method, key: (403, {}) if "policy" not in key else (200, {})
-    with pytest.raises(UserError, match=r"another role has opened its bucket.*sweeps with it") as refused:
+    with pytest.raises(UserError, match=r"another role has made its bucket public.*sweeps with it") as refused:
         opened(server, "put/y/", what="with it")
     assert refused.value.place == "stores.s" and closed.policies == ["PUT"]
     server.answer = closed
@@ -410,7 +410,7 @@ def test_store_that_needs_signatures_is_refused(server):
     Closed(server, accepts=lambda _: False)
     for bucket, keys, words in (
         (Bucket("b"), KEYS, "a policy of the bucket: 400"),
-        (Bucket("b", "mine/"), KEYS, "not storelab's to open"),
+        (Bucket("b", "mine/"), KEYS, "storelab did not make the bucket"),
         (Bucket("b"), None, "403"),
     ):
         check_refused("stores.s: ", words, partial(opened, server, bucket=bucket, keys=keys))

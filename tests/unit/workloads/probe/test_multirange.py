@@ -198,7 +198,7 @@ def test_lying_server_is_caught():
 
 
 def test_broken_connection_is_a_no_and_not_used_again():
-    for mode, evidence in (("cut", "announced 500 bytes, 100 came"), ("hangs up", "RemoteDisconnected")):
+    for mode, evidence in (("cut", "announced 500 bytes, but sent 100"), ("hangs up", "RemoteDisconnected")):
         found = asked(mode)
         assert {found[n].answer for n in MULTI} == {"no"} and evidence in found[MULTI[0]].evidence
         assert mode == "hangs up" or found["after them, the object"].answer == "yes"

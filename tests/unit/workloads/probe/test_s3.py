@@ -121,8 +121,8 @@ def test_each_fault_is_found_out(ask):
     """Cases: a fault of the store, the question that sees it, the answer, and words of its evidence."""
     cases = (
         ("any signature", "signatures", "wrong secret refused", "no", "accepted: 200"),
-        ("URL for any method", "presigned", "other method refused", "no", "changed (PUT 200"),
-        ("writes what it refuses", "presigned", "other method refused", "no", "changed (PUT 403"),
+        ("URL for any method", "presigned", "other method refused", "no", "with a URL for GET (PUT 200"),
+        ("writes what it refuses", "presigned", "other method refused", "no", "with a URL for GET (PUT 403"),
         ("ACL of the whole bucket", "anonymous", "public object by ACL", "differs", "every object"),
         ("policy of the whole bucket", "anonymous", "public bucket by policy", "differs", "are public too"),
         ("no key in a policy", "anonymous", "public bucket by policy", "yes", "200 without keys"),

@@ -76,7 +76,7 @@ def test_versions_and_uploads_go_with_the_bucket():
                 gone = buckets.remove(store, "camp", anything)
                 assert gone == buckets.Removed(2, 1, hidden=hidden) and gone.complete, versioning
                 assert NAME not in server.buckets and not entries(bucket) and not server.uploads
-    assert str(gone) == "2 objects, 3 old versions, delete markers and unfinished uploads, 1 buckets"
+    assert str(gone) == "2 objects, 3 old versions, delete markers and unfinished uploads, 1 bucket"
 
 
 def test_versions_of_a_store_that_does_not_tell_are_found():
@@ -101,7 +101,7 @@ def test_protected_versions_are_counted_and_the_mark_stays():
             for _ in range(2):
                 gone = buckets.remove(store, "camp", anything)
                 assert counted(gone) == len(entries(bucket)) > 0 and not gone.complete, (case, gone)
-                assert reason in str(gone) and f"1 buckets stay with their marks, the first is {NAME}" in str(gone)
+                assert reason in str(gone) and f"kept 1 bucket with marks, the first is {NAME}" in str(gone)
                 assert buckets.own_buckets(store, "camp"), "the mark is still the newest version"
                 assert len(bucket.versions[MARK]) == 1
             if case in ("one object", "legal hold"):
@@ -118,7 +118,7 @@ def test_mark_alone_that_is_locked_keeps_the_bucket():
         bucket.versions[MARK][0].legal_hold = True
         gone = buckets.remove(store, "camp", anything)
         assert gone[:2] == (2, 0) and not entries(bucket) and NAME in server.buckets and not gone.complete
-        assert f"1 of storelab's own stay (the server refuses: AccessDenied), the first is {NAME}/.storelab" in str(
+        assert f"could not delete 1 own entry (the server refuses: AccessDenied), the first is {NAME}/.storelab" in str(
             gone
         )
 
@@ -282,7 +282,7 @@ def test_clean_leaves_what_another_storelab_staged(tmp_path):
         assert writer["results"] == first[0].results and writer.keys() == {"user", "host", "results", "id"}
         stage.ensure(*second, PAYLOAD)
         gone = deployment.clean(*second)
-        assert gone[:3] == (0, 0, 7) and "7 objects that this storelab did not write stay" in str(gone)
+        assert gone[:3] == (0, 0, 7) and "kept 7 objects not written by this storelab" in str(gone)
         assert f"{NAME} (marked by '" in str(gone) and first[0].results in str(gone)
         assert server.buckets[NAME].objects == staged
         stage.ensure(*second, PAYLOAD | {"name": "own"})
@@ -306,12 +306,14 @@ def test_clean_command_fails_where_own_objects_stay(tmp_path, monkeypatch):
         version.legal_hold = True
         code, out, err = in_process(tmp_path / "here", *given, "clean", "camp", "--yes")
         assert (
-            code == 1 and "d: removed 6 objects, 0 buckets; 1 of storelab's own stay" in out and "(legal hold)" in out
+            code == 1
+            and "d: removed 6 objects, 0 buckets; could not delete 1 own entry" in out
+            and "(legal hold)" in out
         )
         assert err == "storelab: d: not all that storelab wrote could be deleted\n"
         version.legal_hold = False
         code, out, err = in_process(tmp_path / "here", *given, "clean", "camp", "--yes")
-        assert (code, out, err) == (0, "d: removed 1 objects, 1 buckets\n", "") and NAME not in server.buckets
+        assert (code, out, err) == (0, "d: removed 1 object, 1 bucket\n", "") and NAME not in server.buckets
 
 
 def test_locked_uploads_still_count(tmp_path):
@@ -389,4 +391,4 @@ def test_bucket_without_a_mark_is_told():
         server.buckets[f"{NAME[:-1]}7"] = Bucket(FIRST.access_key)
         gone = buckets.remove(store, "camp", anything)
         assert gone.buckets == 1 and f"{NAME[:-1]}7" in server.buckets
-        assert f"1 buckets without a mark of storelab stay, the first is {NAME[:-1]}7" in str(gone)
+        assert f"kept 1 bucket without a mark of storelab, the first is {NAME[:-1]}7" in str(gone)

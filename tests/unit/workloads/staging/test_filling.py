@@ -75,7 +75,7 @@ def test_other_data_count_and_too_much_fails(site):
     found = filling.ensure(config, store, 50)
     assert found["begin_percent"] == pytest.approx(50, abs=1)
     assert found["filler_bytes"] == pytest.approx(0.2 * CAPACITY, rel=0.06)
-    with pytest.raises(MeasurementFailed, match=r"a is 30\.\d % full, and 10 % were asked"):
+    with pytest.raises(MeasurementFailed, match=r"a is 30\.\d % full instead of the requested 10 %"):
         filling.ensure(config, store, 10)
     assert not filler(store)
 

@@ -31,7 +31,7 @@ def test_points_with_same_keys_share_data_set():
 def test_impossible_axes_are_refused_by_place():
     for axes, place, text in (
         ({"keys": 10**6 + 1}, "keys", "1000001 keys are too many; at most 1000000"),
-        ({"page_size": 1001}, "page_size", "1001 keys; at most 1000"),
+        ({"page_size": 1001}, "page_size", "1001 keys per page are too many; at most 1000"),
         ({"keys": 1000, "prefix_depth": 3}, "prefix_depth", "1000 keys do not fill folders 3 levels deep; at most 2"),
         ({"keys": 10, "prefix_depth": 1}, "prefix_depth", "10 keys do not fill folders 1 levels deep; at most 0"),
     ):
@@ -88,7 +88,7 @@ def test_staging_goes_on_where_it_was(staged):
 def test_foreign_and_lost_keys_are_errors(staged, monkeypatch):
     run, shelf, _ = staged
     shelf.objects["mine/data/keys-100B-250x1-depth1/keys/1/205"] = 100
-    with pytest.raises(MeasurementFailed, match=r"keys/1/205 lies among the keys"):
+    with pytest.raises(MeasurementFailed, match=r"keys/1/205 is among the keys"):
         run()
     shelf.objects.clear()
     monkeypatch.setattr(upload, "put_items", lambda *_: None)

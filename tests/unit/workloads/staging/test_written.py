@@ -141,14 +141,14 @@ def test_clean_leaves_objects_of_others(config, store, capsys, lost):
     write(store, place.name, mine | theirs)
     assert left_over.remove(config, store, always=True) == 3
     message = capsys.readouterr().err
-    assert "4 objects that this storelab did not write stay, the first is storelab-camp-0000/put/" in message
+    assert "kept 4 objects not written by this storelab, the first is storelab-camp-0000/put/" in message
     assert theirs.items() <= left_in(store, place.name).items() and not mine.keys() & left_in(store, place.name).keys()
     stage.ensure(config, store, PAYLOAD)
     write(store, place.name, mine)  # uploads that came late, or of an attempt that was killed
     if lost != "nothing":
         shutil.rmtree(config.results if lost == "results" else config.state)
     gone = deployment.clean(config, store)
-    assert gone[:3] == (3 + 6 + 1, 1, 6) and "6 objects that this storelab did not write stay" in str(gone)
+    assert gone[:3] == (3 + 6 + 1, 1, 6) and "kept 6 objects not written by this storelab" in str(gone)
     assert left_in(store, place.name) == theirs | {".storelab": left_in(store, place.name)[".storelab"]}
     assert not (store.path / store.bucket("camp", 1).name).exists()
     assert deployment.clean(config, store)[:3] == (0, 0, 6), "and again"
@@ -218,7 +218,7 @@ def test_altered_line_of_a_note_names_nothing(config, store, capsys):
         first.write_bytes(was[:at] + bytes([was[at] ^ 2]) + was[at + 1 :])
         found = written.noted(config, store)
         assert not found.attempts or at == len(was) - 1, at
-    assert f"{first}, line 1: was altered; what it is about is not deleted" in capsys.readouterr().err
+    assert f"{first}, line 1: was altered; the objects that it describes are not deleted" in capsys.readouterr().err
     line = json.loads(was)
     line.pop("sum")
     first.write_text(json.dumps(line) + "\n")

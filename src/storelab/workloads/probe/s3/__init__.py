@@ -1,4 +1,4 @@
-"""The questions to an S3 store, in the order of asking: what takes long, or many buckets, comes last."""
+"""The questions to an S3 store, in their order: those that take long, or need many buckets, come last."""
 
 from storelab.workloads.probe.answers import Questions
 from storelab.workloads.probe.byteranges import CONNECTION, DAVIX, RANGES

@@ -1,7 +1,7 @@
-"""Questions to an S3 store about access and buckets: signatures, presigned URLs, anonymous readers, two accounts; how
-many buckets an account may have, what is in them, their versions.
+"""Questions to an S3 store about access and buckets: signatures, presigned URLs, anonymous readers, two accounts.
 
-Buckets that are made here are named by the coordinator, marked, and removed at the end of each question.
+Also the number of buckets of an account, their content and their versions. Buckets that are made here are named by the
+coordinator, marked, and removed at the end of each question.
 """
 
 import json
@@ -19,21 +19,21 @@ REFUSED = (400, 401, 403)
 
 
 def _refused(reply: Reply, what: str) -> str:
-    """Raises Refuted where it was let through, Otherwise where it failed for another reason; what was answered."""
+    """Return the answer to a refused request. Raises Refuted if it was accepted, Otherwise if it failed differently."""
     demand(not reply.good, f"{what} is accepted: {reply.status}")
     demand(reply.status in REFUSED, f"{what}: {said(reply)} instead of 403", Otherwise)
     return said(reply)
 
 
 def _signed_works(c: S3) -> None:
-    """A refusal proves something only where the right request is let through. Raises NotTried."""
+    """Check that the right request is accepted, because a refusal proves nothing otherwise. Raises NotTried."""
     reply = c.send("GET", c.known)
     demand(reply.holds(c.body), f"the right signature is refused too: {said(reply)}", NotTried)
 
 
 def _presigned_works(c: S3) -> None:
     reply = c.anonymous("GET", c.known, query=c.presigned("GET", c.known))
-    demand(reply.holds(c.body), f"a presigned URL as it should be is refused too: {said(reply)}", NotTried)
+    demand(reply.holds(c.body), f"a valid presigned URL is refused too: {said(reply)}", NotTried)
 
 
 def wrong_secret(c: S3) -> Answer:
@@ -51,7 +51,7 @@ def unknown_key(c: S3) -> Answer:
 
 
 def version_2(c: S3) -> Answer:
-    """The old signature: what CernVM-FS sends unless told otherwise."""
+    """Check the old signature, which CernVM-FS sends by default."""
     wire, path = c.place(c.known)
     resource = f"/{c.bucket.name}/{path_of(c.known)}"
     reply = wire.send("GET", path, sign_v2("GET", wire.host, resource, c.keys))
@@ -63,7 +63,7 @@ def version_2(c: S3) -> Answer:
 
 def presigned_get(c: S3) -> Answer:
     reply = answered(c.anonymous("GET", c.known, query=c.presigned("GET", c.known)), status=200)
-    demand(reply.body == c.body, f"200 with {len(reply.body)} other bytes")
+    demand(reply.body == c.body, f"200 with {len(reply.body)} wrong bytes")
     return yes(f"200, {len(reply.body)} bytes without keys")
 
 
@@ -75,7 +75,7 @@ def presigned_put(c: S3) -> Answer:
 
 
 def tampered(c: S3) -> Answer:
-    """The last digit of the signature changed, of a GET and of a PUT."""
+    """Check a GET and a PUT whose signature has a changed last digit."""
     _presigned_works(c)
     key = c.key("tampered")
 
@@ -101,7 +101,7 @@ def other_method(c: S3) -> Answer:
     written = c.anonymous("PUT", key, query=query, body=b"intruder")
     deleted = c.anonymous("DELETE", key, query=query)
     demand(
-        c.holds(key, SMALL), f"a URL for GET let the object be changed (PUT {said(written)}, DELETE {said(deleted)})"
+        c.holds(key, SMALL), f"the object was changed with a URL for GET (PUT {said(written)}, DELETE {said(deleted)})"
     )
     return yes(f"PUT {_refused(written, 'a PUT with a URL for GET')}, DELETE {_refused(deleted, 'a DELETE with it')}")
 
@@ -113,7 +113,7 @@ def expired(c: S3) -> Answer:
 
 
 def private(c: S3) -> Answer:
-    """Neither object nor listing nor upload without keys."""
+    """Check that object, listing and upload are refused without keys."""
     _signed_works(c)
     key = c.key("uninvited")
     got = c.anonymous("GET", c.known)
@@ -126,15 +126,15 @@ def private(c: S3) -> Answer:
 
 
 def missing(c: S3) -> Answer:
-    """Must not tell whether there is one: 403 as for a private object (CernVM-FS takes 403 for a failure)."""
+    """Check that the answer does not reveal if an object exists: 403 (CernVM-FS treats 403 as a failure)."""
     _signed_works(c)
     reply = c.anonymous("GET", c.key("never-written"))
-    demand(reply.status in REFUSED, f"{said(reply)}: tells that it is not there", Otherwise)
+    demand(reply.status in REFUSED, f"{said(reply)}: reveals that it does not exist", Otherwise)
     return yes(said(reply))
 
 
 def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) -> Reply:
-    """Anonymous GET, repeated for some seconds until it is let through: rights may spread late."""
+    """Send an anonymous GET, repeated for some seconds until it is accepted: rights may take effect late."""
     end = time.monotonic() + seconds
     while True:
         reply = c.anonymous("GET", key, bucket=bucket)
@@ -144,11 +144,11 @@ def _readable(c: S3, key: str, bucket: str | None = None, seconds: float = 5.0) 
 
 
 def public_acl(c: S3) -> Answer:
-    """`x-amz-acl: public-read` on the PUT: how CernVM-FS publishes."""
+    """Check `x-amz-acl: public-read` on the PUT, which CernVM-FS uses."""
     key, other = c.key("public"), c.stored("not-public")
     answered(c.send("PUT", key, body=SMALL, headers={"x-amz-acl": "public-read"}), "PUT with x-amz-acl")
     got = _readable(c, key, seconds=2.0)
-    demand(got.holds(SMALL), f"x-amz-acl is accepted, but without keys it is {said(got)}")
+    demand(got.holds(SMALL), f"x-amz-acl is accepted, but the answer without keys is {said(got)}")
     closed = c.anonymous("GET", other)
     demand(not closed.good, "now every object of the bucket is public", Otherwise)
     written = c.anonymous("PUT", key, body=b"intruder")
@@ -157,8 +157,10 @@ def public_acl(c: S3) -> Answer:
 
 
 def _policy(bucket: str, owner: str | None = None) -> bytes:
-    """Everybody may read below `public/`. owner: its access key, for servers (versitygw) whose policy locks out whom
-    it does not name."""
+    """Return a policy that lets everybody read below `public/`.
+
+    owner: its access key, for servers (versitygw) whose policy locks out everybody that it does not name.
+    """
     public = {
         "Effect": "Allow",
         "Principal": "*",
@@ -176,11 +178,11 @@ def public_policy(c: S3) -> Answer:
         c.put("public/a", SMALL, bucket=bucket)
         c.put("private/a", SMALL, bucket=bucket)
         reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket, c.keys.access_key), bucket=bucket)
-        if not reply.good:  # most do not take an access key for a name; they also let an owner keep its rights
+        if not reply.good:  # most servers do not accept an access key as a name; they let an owner keep its rights
             reply = c.send("PUT", query={"policy": ""}, body=_policy(bucket), bucket=bucket)
         answered(reply, "a bucket policy")
         got = _readable(c, "public/a", bucket)
-        demand(got.holds(SMALL), f"the policy is accepted, but without keys it is {said(got)}")
+        demand(got.holds(SMALL), f"the policy is accepted, but the answer without keys is {said(got)}")
         closed = c.anonymous("GET", "private/a", bucket=bucket)
         written = c.anonymous("PUT", "public/a", bucket=bucket, body=b"x")
         demand(not closed.good, "objects that the policy does not name are public too", Otherwise)
@@ -194,14 +196,14 @@ def public_policy(c: S3) -> Answer:
         c.drop_bucket(bucket)
 
 
-# Two accounts: the second one tries what is not its own, with keys that are good elsewhere.
+# Two accounts: the second one tries to access buckets of the first, with keys that are valid for its own.
 
 
 def second_usable(c: S3) -> Answer:
-    """Else all refusals below prove nothing."""
+    """Check the second account; otherwise all refusals below prove nothing."""
     bucket, name = c.other.name, f"{c.other.prefix}{c.key('own').removeprefix(c.bucket.prefix)}"
     answered(c.send("PUT", name, body=SMALL, bucket=bucket, keys=c.second), "PUT in its own bucket")
-    demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "what it wrote is not read back")
+    demand(c.holds(name, SMALL, bucket=bucket, keys=c.second), "its object cannot be read back")
     answered(c.send("DELETE", name, bucket=bucket, keys=c.second), "DELETE in its own bucket")
     return yes("writes, reads and deletes in its own bucket")
 
@@ -241,13 +243,13 @@ def buckets_not_shown(c: S3) -> Answer:
     reply = c.send("GET", bucket="", keys=c.second)
     answered(reply, "the second account's list of buckets", 200, Otherwise)
     names = [b.findtext("Name", "") for b in tree(reply).iter("Bucket")]
-    demand(c.bucket.name not in names, f"it sees the other's buckets ({len(names)} in all)")
+    demand(c.bucket.name not in names, f"it sees the other account's buckets ({len(names)} in total)")
     demand(own.name in names or bool(own.prefix), "it does not see its own bucket either", Otherwise)
     return yes(f"{len(names)} buckets, none of the first account")
 
 
 def _names(c: S3) -> list[str]:
-    """All buckets that this account sees, every page. Raises Refuted."""
+    """Return all buckets that this account sees, from every page. Raises Refuted."""
     out: list[str] = []
     query: dict[str, str] = {}
     for _ in range(200):
@@ -272,7 +274,7 @@ def life(c: S3) -> Answer:
     gone = c.send("GET", "anything", bucket=name)
     demand(
         error_code(gone.body) == "NoSuchBucket",
-        f"what is in a removed bucket answers {said(gone)} instead of NoSuchBucket",
+        f"a request to a removed bucket answers {said(gone)} instead of NoSuchBucket",
         Otherwise,
     )
     return yes(f"made, listed, HEAD {head.status}, removed {removed.status}")
@@ -293,8 +295,11 @@ def not_empty(c: S3) -> Answer:
 
 
 def per_account(c: S3) -> Answer:
-    """As many as the axis `most_buckets` asks, and `limits.buckets` allows; all are made before the first is marked:
-    SeaweedFS 4.48 locks up for good when a bucket is made while another gets its first object."""
+    """Make as many buckets as the axis `most_buckets` and `limits.buckets` allow.
+
+    All are made before the first is marked: SeaweedFS 4.48 locks up permanently when a bucket is made while another one
+    gets its first object.
+    """
     names, asked = c.spares()[1:-2], c.job.point.axes["most_buckets"]
     before, made, refusal = len(_names(c)), [], None
     try:
@@ -309,12 +314,12 @@ def per_account(c: S3) -> Answer:
         listed = set(_names(c))
     finally:
         left = [name for name in made if not c.drop_bucket(name).good]
-    demand(refusal is None, f"{len(made)} beside {before} others, {refusal}")
+    demand(refusal is None, f"{len(made)} in addition to {before} others, {refusal}")
     demand(set(made) <= listed, f"{len(made)} made, {len(listed & set(made))} of them listed", Otherwise)
     demand(not left, f"{len(made)} made, {len(left)} of them not removed again", Otherwise)
     bound = "the axis most_buckets" if len(made) >= asked else "limits.buckets"
     return yes(
-        f"{len(made)} made, listed and removed beside {before} others; no more were asked ({bound})",
+        f"{len(made)} made, listed and removed in addition to {before} others; no more were requested ({bound})",
         made=len(made),
         beside=before,
         asked=asked,
@@ -327,10 +332,10 @@ def versions(c: S3) -> Answer:
         body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
         reply = answered(c.send("PUT", query={"versioning": ""}, body=body, bucket=name), "switching it on")
         ids = [c.put("v", text, bucket=name).headers.get("x-amz-version-id", "") for text in (b"first", b"second")]
-        demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT tells no new version id")
-        demand(c.holds("v", b"second", bucket=name), "GET does not answer the newest", Otherwise)
+        demand(all(ids) and ids[0] != ids[1], f"switched on ({reply.status}), but PUT returns no new version id")
+        demand(c.holds("v", b"second", bucket=name), "GET does not return the newest", Otherwise)
         demand(
-            c.holds("v", b"first", query={"versionId": ids[0]}, bucket=name), "the old version is not read by its id"
+            c.holds("v", b"first", query={"versionId": ids[0]}, bucket=name), "the old version cannot be read by its id"
         )
         gone = c.send("DELETE", "v", bucket=name)
         now = c.send("GET", "v", bucket=name)
@@ -347,7 +352,7 @@ def versions(c: S3) -> Answer:
 
 
 def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
-    """(key, version id) of all versions and delete markers. Raises Refuted."""
+    """Return (key, version id) of all versions and delete markers. Raises Refuted."""
     reply = answered(c.send("GET", query={"versions": ""}, bucket=bucket), "the list of versions", 200)
     return [
         (entry.findtext("Key", ""), entry.findtext("VersionId", ""))
@@ -357,10 +362,10 @@ def _versions(c: S3, bucket: str) -> list[tuple[str, str]]:
 
 
 def _empty(c: S3, bucket: str) -> None:
-    """Every version of every object in a bucket of the probe's own, the mark last."""
+    """Delete every version of every object in a bucket of the probe, the mark last."""
     try:
         found = _versions(c, bucket)
-    except Exception:  # noqa: BLE001  no such list: then there is no more than the objects
+    except Exception:  # noqa: BLE001  without such a list there are only the objects
         found = []
     for key, version in sorted(found, key=lambda v: v[0] == MARKER) or [("v", ""), (MARKER, "")]:
         c.send("DELETE", key, query={"versionId": version} if version else {}, bucket=bucket)

@@ -1,5 +1,6 @@
-"""Questions to an S3 store about objects: content, metadata, names, ETag, checksums, conditions, copy; listings and
-their pages, multi-object delete, multipart upload.
+"""Questions to an S3 store about objects: content, metadata, names, ETag, checksums, conditions, copy.
+
+Also listings and their pages, multi-object delete and multipart upload.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ def put_get_head(c: S3) -> Answer:
     demand(head.status == 200, f"HEAD answered {head.status}")
     demand(
         head.headers.get("content-length") == str(len(SMALL)),
-        f"HEAD says {head.headers.get('content-length')} bytes",
+        f"HEAD reports {head.headers.get('content-length')} bytes",
         Otherwise,
     )
     kind = head.headers.get("content-type")
@@ -50,7 +51,7 @@ def metadata(c: S3) -> Answer:
 
 
 def names(c: S3) -> Answer:
-    """Written, read and listed under the same name."""
+    """Check that objects are written, read and listed under the same name."""
     bad = unfit_names(c)
     listed = {k for page in c.pages(c.key("names-")) for k in keys_in(page)}
     unlisted = [n for n in NAMES if c.key(f"names-{n}") not in listed and not any(repr(n) in b for b in bad)]
@@ -62,7 +63,7 @@ def delete(c: S3) -> Answer:
     overwritten(c, key)
     gone, twice = c.send("DELETE", key), c.send("DELETE", key)
     demand(gone.good, f"DELETE answered {said(gone)}")
-    demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, and the object is still read")
+    demand(c.send("GET", key).status == 404, f"DELETE answered {gone.status}, but the object can still be read")
     demand(twice.good, f"a second DELETE answered {said(twice)}", Otherwise)
     return yes(f"{gone.status}, then 404; a second DELETE {twice.status}")
 
@@ -72,11 +73,11 @@ def copy(c: S3) -> Answer:
     made = c.send("PUT", target, headers={"x-amz-copy-source": f"/{c.bucket.name}/{path_of(source)}"})
     demand(made.good and not error_code(made.body), f"answered {said(made)}")
     got = c.send("GET", target)
-    demand(got.body == SMALL, f"answered {made.status}, but the copy holds {len(got.body)} other bytes")
+    demand(got.body == SMALL, f"answered {made.status}, but the copy has {len(got.body)} other bytes")
     mark = tree(made).findtext("ETag", "")
     kept = got.headers.get("x-amz-meta-probe-run") == "kept"
     demand(mark.strip('"') == etag(got), f"the answer's ETag {mark} is not the copy's {etag(got)}", Otherwise)
-    demand(kept, "the metadata are not copied", Otherwise)
+    demand(kept, "the metadata were not copied", Otherwise)
     return yes(
         f"{made.status}, bytes and metadata equal; ETag "
         f"{'quoted' if mark.startswith(chr(34)) else 'without quotes'} in the answer"
@@ -84,7 +85,7 @@ def copy(c: S3) -> Answer:
 
 
 def etag_is_md5(c: S3) -> Answer:
-    """Of an object that was sent in one piece; told by PUT, GET, HEAD and the listing alike."""
+    """Check the ETag of an object that was sent in one piece, in PUT, GET, HEAD and the listing."""
     key, body = c.key("etag"), c.body[:10_000]
     seen = {"PUT": c.put(key, body).headers.get("etag")}
     seen |= {m: c.send(m, key).headers.get("etag") for m in ("GET", "HEAD")}
@@ -102,7 +103,7 @@ def etag_is_md5(c: S3) -> Answer:
 
 
 def _refused(c: S3, name: str, body: bytes, wrong: dict[str, str], what: str, payload: str | None = None) -> Answer:
-    """A body that does not fit what was said of it must be refused, and must not be stored."""
+    """Check that a body that does not match its header is refused and not stored."""
     key = c.key(name)
     reply = c.send("PUT", key, body=body, headers=wrong, payload=payload)
     stored = c.send("GET", key).status == 200
@@ -124,7 +125,7 @@ def payload_sha256(c: S3) -> Answer:
 
 
 def unsigned_payload(c: S3) -> Answer:
-    demand(c.holds(c.stored("unsigned", payload=UNSIGNED), SMALL), "stored otherwise")
+    demand(c.holds(c.stored("unsigned", payload=UNSIGNED), SMALL), "stored with other bytes")
     return yes("UNSIGNED-PAYLOAD accepted")
 
 
@@ -140,13 +141,13 @@ def crc_verified(c: S3) -> Answer:
 def crc_kept(c: S3) -> Answer:
     key = c.stored("crc", headers={"x-amz-checksum-crc32": _crc(SMALL)})
     got = c.send("HEAD", key, headers={"x-amz-checksum-mode": "ENABLED"}).headers.get("x-amz-checksum-crc32")
-    demand(got is not None, "accepted, but HEAD with x-amz-checksum-mode does not tell it")
-    demand(got == _crc(SMALL), f"told as {got} instead of {_crc(SMALL)}", Otherwise)
-    return yes("told by HEAD with x-amz-checksum-mode")
+    demand(got is not None, "accepted, but HEAD with x-amz-checksum-mode does not return it")
+    demand(got == _crc(SMALL), f"returned as {got} instead of {_crc(SMALL)}", Otherwise)
+    return yes("returned by HEAD with x-amz-checksum-mode")
 
 
 def put_if_match(c: S3) -> Answer:
-    """`If-Match: ETag`"""
+    """Check `If-Match: ETag`."""
     key = c.key("if-match")
     mark = c.put(key, SMALL).headers.get("etag", "")
     wrong = c.send("PUT", key, body=b"intruder", headers={"If-Match": f'"{md5(b"other")}"'})
@@ -155,25 +156,25 @@ def put_if_match(c: S3) -> Answer:
     right = c.send("PUT", key, body=SMALL[::-1], headers={"If-Match": mark})
     if not right.good:
         bare = c.send("PUT", key, body=SMALL[::-1], headers={"If-Match": mark.strip('"')})
-        how = f"as it was told ({said(right)}), taken without quotes" if bare.good else f"too: {said(right)}"
+        how = f"as returned ({said(right)}), accepted without quotes" if bare.good else f"too: {said(right)}"
         raise Otherwise(f"other ETag: {said(wrong)}; the object's own is refused {how}")
     demand(c.holds(key, SMALL[::-1]), "the right ETag is accepted, but the object is not replaced", Otherwise)
-    return yes(f"other ETag: {said(wrong)}, its bytes untouched; same: {right.status}")
+    return yes(f"other ETag: {said(wrong)}, its bytes unchanged; same: {right.status}")
 
 
-PART = 5 * 2**20  # bytes: the smallest part that is not the last
+PART = 5 * 2**20  # bytes: the minimum size of a part that is not the last one
 
 
 def _listed(c: S3, version: int, **more: str) -> Answer:
-    """All keys of the many, in the order of the pages."""
+    """Check that all of the many keys are listed, in the order of the pages."""
     wanted = sorted(c.many)
     found = [keys_in(page) for page in c.pages(c.key("list/"), version=version, **more)]
     names, lengths = [k for page in found for k in page], [len(page) for page in found]
     demand(set(names) == set(wanted), f"{len(set(names) & set(wanted))} of {MANY} keys in {len(lengths)} pages")
-    demand(len(names) == MANY, f"{len(names)} entries for {MANY} keys: some come twice", Otherwise)
+    demand(len(names) == MANY, f"{len(names)} entries for {MANY} keys: some are listed twice", Otherwise)
     demand(names == wanted, "every key, but not in the order of their bytes", Otherwise)
     most = int(more.get("max-keys", PAGE))
-    demand(max(lengths) <= most, f"a page of {max(lengths)} keys where {most} are the most", Otherwise)
+    demand(max(lengths) <= most, f"a page of {max(lengths)} keys instead of at most {most}", Otherwise)
     shown = ", ".join(map(str, lengths[:3])) + (f" … {lengths[-1]}" if len(lengths) > 3 else "")
     return yes(
         f"{MANY} keys in order, {len(lengths)} page{'s' if len(lengths) > 1 else ''} of {shown}", pages=len(lengths)
@@ -189,40 +190,40 @@ def small_pages(c: S3) -> Answer:
 def start_after(c: S3) -> Answer:
     names = sorted(c.many)
     found = [k for page in c.pages(c.key("list/"), **{"start-after": names[499]}) for k in keys_in(page)]
-    demand(found == names[500:], f"{len(found)} keys instead of the {MANY - 500} behind the 500th")
-    return yes(f"the {MANY - 500} keys behind the 500th")
+    demand(found == names[500:], f"{len(found)} keys instead of the {MANY - 500} after the 500th")
+    return yes(f"the {MANY - 500} keys after the 500th")
 
 
 def delimiter(c: S3) -> Answer:
-    """Folders of keys: the begins up to '/' instead of the keys below them."""
+    """Check that folders of keys, up to '/', are listed instead of the keys below them."""
     folders = sorted({k.rpartition("/")[0] + "/" for k in c.many})
     pages = list(c.pages(c.key("list/"), delimiter="/"))
     found = [p.findtext("Prefix", "") for page in pages for p in page.iter("CommonPrefixes")]
     keys = [k for page in pages for k in keys_in(page)]
     demand(
         sorted(found) == folders,
-        f"{len(set(found) & set(folders))} of {len(folders)} common prefixes, {len(keys)} keys beside them",
+        f"{len(set(found) & set(folders))} of {len(folders)} common prefixes, and {len(keys)} keys",
     )
-    demand(not keys, f"{len(folders)} common prefixes, but {len(keys)} keys beside them", Otherwise)
+    demand(not keys, f"{len(folders)} common prefixes, but also {len(keys)} keys", Otherwise)
     demand(found == folders, "the common prefixes are not in order", Otherwise)
     below = [k for page in c.pages(folders[0], delimiter="/") for k in keys_in(page)]
     demand(
         below == [k for k in sorted(c.many) if k.startswith(folders[0])],
-        "below one of them, its keys are not listed",
+        "the keys below one of them are not listed",
         Otherwise,
     )
     return yes(f"{len(folders)} common prefixes, {len(below)} keys below the first")
 
 
 def _gone(c: S3, names: list[str]) -> int:
-    """How many of the keys are there no more, by listing and by asking for the first and the last."""
+    """Return the number of deleted keys, by listing and by HEAD of the first and the last."""
     left = {k for page in c.pages(c.key("list/")) for k in keys_in(page)}
     left |= {k for k in (names[0], names[-1]) if c.send("HEAD", k).status != 404}
     return len([k for k in names if k not in left])
 
 
 def too_many(c: S3) -> Answer:
-    """Amazon takes 1000 and refuses more; some take any number. Both are told, neither is a fault."""
+    """Check 1001 keys. Amazon takes 1000 and refuses more; some servers take any number. Neither is a fault."""
     names = c.many
     reply = c.delete_many(names)
     gone = _gone(c, names)
@@ -230,7 +231,7 @@ def too_many(c: S3) -> Answer:
         c.forget_many()
     demand(reply.status != 200 or gone == MANY, f"answered 200, but only {gone} of {MANY} are gone", Otherwise)
     demand(reply.status == 200, f"refused with {said(reply)}, {gone} are gone")
-    return yes(f"{MANY} keys in one request are gone: no bound at {PAGE}")
+    return yes(f"{MANY} keys in one request are gone: no limit of {PAGE}")
 
 
 def thousand(c: S3) -> Answer:
@@ -244,7 +245,7 @@ def thousand(c: S3) -> Answer:
     return yes(f"{PAGE} keys in one request are gone")
 
 
-# Multipart upload: begun, filled, listed, completed; and given up.
+# Multipart upload: begun, filled, listed, completed; and aborted.
 
 
 def _begin(c: S3, key: str) -> str:
@@ -255,7 +256,7 @@ def _begin(c: S3, key: str) -> str:
 
 @contextmanager
 def _given_up(c: S3, key: str) -> Iterator[str]:
-    """The id of an upload that is aborted at the end."""
+    """Yield the id of an upload that is aborted at the end."""
     upload = _begin(c, key)
     try:
         yield upload
@@ -275,7 +276,7 @@ def _complete(c: S3, key: str, upload: str, marks: list[str]) -> Reply:
 
 
 def _completed(reply: Reply) -> None:
-    """A server that has begun to answer 200 can still tell of an error. Raises Refuted."""
+    """Raise Refuted for an error: a server can still report one after it began to answer 200."""
     demand(reply.status == 200 and not error_code(reply.body), f"completing answered {said(reply)}")
 
 
@@ -290,15 +291,15 @@ def upload(c: S3) -> Answer:
     demand(c.send("HEAD", key).status == 404, "the object is there before the upload is complete", Otherwise)
     _completed(_complete(c, key, begun, marks))
     got = c.send("GET", key)
-    demand(got.holds(body), f"GET answered {said(got)} with {len(got.body)} bytes, not what was sent")
+    demand(got.holds(body), f"GET answered {said(got)} with {len(got.body)} bytes, which differ from the upload")
     return yes(f"2 parts, {len(body)} bytes (CRC32 {zlib.crc32(got.body):08x}) as sent, ETag {etag(got)[-6:]}")
 
 
 def multipart_etag(c: S3) -> Answer:
-    """MD5 of the parts' MD5s, then '-' and their number: what clients verify an upload with."""
+    """Check the ETag: MD5 of the parts' MD5s, '-' and their number, which clients use to verify an upload."""
     body = _body(c)
     got = c.send("HEAD", c.key("multipart"))
-    demand(got.status == 200, "there is no object of parts", NotTried)
+    demand(got.status == 200, "the multipart object does not exist", NotTried)
     wanted = md5(bytes.fromhex(md5(body[:PART])) + bytes.fromhex(md5(body[PART:]))) + "-2"
     demand(etag(got) == wanted, f"{etag(got)} instead of {wanted}", Otherwise)
     return yes(f"MD5 of the MD5s, '-2': {wanted[-8:]}")
@@ -307,7 +308,7 @@ def multipart_etag(c: S3) -> Answer:
 def range_over_parts(c: S3) -> Answer:
     body, asked = _body(c), (PART - 1000, PART + 999)
     reply = c.send("GET", c.key("multipart"), headers={"Range": range_header([asked])})
-    demand(reply.status != 404, "there is no object of parts", NotTried)
+    demand(reply.status != 404, "the multipart object does not exist", NotTried)
     return byteranges.judge(reply.status, reply.headers, reply.body, body, [asked]).answer()
 
 
@@ -338,7 +339,7 @@ def uploads_listed(c: S3) -> Answer:
 
 
 def abort(c: S3) -> Answer:
-    """After it neither the parts nor the upload nor an object is there."""
+    """Check that neither the parts nor the upload nor an object exists after an abort."""
     key = c.key("abort")
     begun = _begin(c, key)
     mark = _part(c, key, begun, 1, c.body[:100_000])
@@ -363,7 +364,7 @@ def part_by_copy(c: S3) -> Answer:
         reply = c.send("PUT", key, query={"partNumber": "1", "uploadId": begun}, headers=headers)
         demand(reply.good and not error_code(reply.body), f"answered {said(reply)}")
         _completed(_complete(c, key, begun, [tree(reply).findtext("ETag", "")]))
-        demand(c.holds(key, c.body[1000:61000]), "the object does not hold the range that was copied", Otherwise)
+        demand(c.holds(key, c.body[1000:61000]), "the object does not have the range that was copied", Otherwise)
         return yes("60000 bytes of another object as a part")
 
 

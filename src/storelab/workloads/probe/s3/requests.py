@@ -1,4 +1,4 @@
-"""Requests to an S3 store, signed or not, as the probe sends them, and what its answers say."""
+"""Requests of the probe to an S3 store, signed or not, and functions that read their answers."""
 
 import hashlib
 import json
@@ -16,11 +16,11 @@ from storelab.workloads.probe.answers import NotTried, Refuted, demand
 from storelab.workloads.probe.context import SMALL, ByKey
 from storelab.workloads.probe.plain_http import Connection, Reply, answered, md5_header, said
 
-MARKER = ".storelab"  # as in staging/buckets.py: storelab made this bucket
-SECOND = "STORELAB_SECOND_"  # begin of the variables that hold another account's keys
+MARKER = ".storelab"  # as in staging/buckets.py: a bucket that storelab made
+SECOND = "STORELAB_SECOND_"  # prefix of the variables with another account's keys
 PAGE = 1000  # keys in one page of a listing, in one multi-object delete
 MANY = PAGE + 1
-WRITERS = 4  # connections that write them
+WRITERS = 4  # connections that write the many objects
 XML = {"Content-Type": "application/xml"}
 
 
@@ -33,7 +33,7 @@ def etag(reply: Reply) -> str:
 
 
 def tree(reply: Reply) -> ElementTree.Element:
-    """The XML of an answer, without name spaces. Raises ParseError."""
+    """Return the XML of an answer, without name spaces. Raises ParseError."""
     root = ElementTree.fromstring(reply.body)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
@@ -41,7 +41,7 @@ def tree(reply: Reply) -> ElementTree.Element:
 
 
 class S3(ByKey):
-    """`send` asks as this client's account unless told otherwise; keys are whole keys of the client's own bucket."""
+    """An S3 context. Requests use this client's account and bucket by default; keys are whole keys."""
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -53,7 +53,7 @@ class S3(ByKey):
 
     @cached_property
     def other(self) -> Bucket:
-        """The bucket of the second account. Raises NotTried."""
+        """Return the bucket of the second account. Raises NotTried."""
         found = next((b for b in self.job.buckets if b.account == 1 and self.job.account == 0), None)
         if not (found and self.second):
             raise NotTried(
@@ -68,8 +68,10 @@ class S3(ByKey):
     # Requests
 
     def place(self, key: str, bucket: str | None = None) -> tuple[Connection, str]:
-        """(connection, path) of an object, of a bucket ('' as key), or of the service ('' as bucket too); the bucket
-        is the client's own unless another is named."""
+        """Return (connection, path) of an object, of a bucket ('' as key), or of the service ('' as bucket too).
+
+        The default is the client's own bucket.
+        """
         url, path = signing.place(self.endpoint, self.bucket.name if bucket is None else bucket, key)
         return self.wire_to(url), path
 
@@ -86,7 +88,7 @@ class S3(ByKey):
         payload: str | None = None,
         wire: Connection | None = None,
     ) -> Reply:
-        """One signed request (version 4). `payload`: the SHA-256 that is claimed, where it is not the body's."""
+        """Send one signed request (version 4). `payload`: the claimed SHA-256, if it is not that of the body."""
         usual, path = self.place(key, bucket)
         digest, keys = payload or hashlib.sha256(body or b"").hexdigest(), keys or self.keys
         signed = signing.sign(method, usual.host, path, query or {}, headers or {}, digest, keys, self.endpoint.region)
@@ -95,17 +97,17 @@ class S3(ByKey):
     def anonymous(
         self, method: str, key: str = "", *, bucket: str | None = None, body: bytes | None = None, query: str = ""
     ) -> Reply:
-        """The same without any signature, but for one that stands in `query`."""
+        """Send the same request without a signature, except for one in `query`."""
         wire, path = self.place(key, bucket)
         return wire.send(method, path + (f"?{query}" if query else ""), None, body)
 
     def presigned(self, method: str, key: str, expires: int = 300, when: float | None = None) -> str:
-        """The query string of a URL that anybody may use."""
+        """Return the query string of a presigned URL."""
         wire, path = self.place(key)
         return signing.presign(method, wire.host, path, self.keys, self.endpoint.region, expires, when)
 
     def stored(self, name: str, **options: object) -> str:
-        """Write a small object; returns its whole key. Raises Refuted."""
+        """Write a small object and return its whole key. Raises Refuted."""
         key = self.key(name)
         self.put(key, SMALL, **options)
         return key
@@ -114,7 +116,7 @@ class S3(ByKey):
 
     @cached_property
     def many(self) -> list[str]:
-        """Keys of 1001 small objects below `list/`, ten to a folder. Raises Refuted."""
+        """Return the keys of 1001 small objects below `list/`, ten per folder. Raises Refuted."""
         names = [self.key(f"list/{i // 10:03d}/{i:04d}") for i in range(MANY)]
         writers = 1 if self.wire.pace_s else WRITERS
         with ThreadPoolExecutor(writers) as pool:
@@ -127,11 +129,11 @@ class S3(ByKey):
                 self.put(key, b"x", wire=wire)
 
     def forget_many(self) -> None:
-        """They are written anew when they are asked for again."""
+        """Forget the objects; they are written again when they are next needed."""
         self.__dict__.pop("many", None)
 
     def delete_many(self, names: list[str], bucket: str | None = None, keys: Credentials | None = None) -> Reply:
-        """One multi-object delete."""
+        """Send one multi-object delete."""
         body = signing.delete_body(names)
         headers = XML | {"Content-MD5": md5_header(body)}
         return self.send("POST", query={"delete": ""}, headers=headers, body=body, bucket=bucket, keys=keys)
@@ -139,7 +141,7 @@ class S3(ByKey):
     def pages(
         self, prefix: str, *, version: int = 2, bucket: str | None = None, **more: str
     ) -> Iterator[ElementTree.Element]:
-        """Every page of a listing, at most 200. Raises Refuted where one is refused, or none is the last."""
+        """Yield every page of a listing, at most 200. Raises Refuted if a page is refused, or if none is the last."""
         query = {"prefix": prefix, **more} | ({"list-type": "2"} if version == 2 else {})
         for _ in range(200):
             page = tree(answered(self.send("GET", query=query, bucket=bucket), "the listing", 200))
@@ -150,42 +152,44 @@ class S3(ByKey):
             mark = "continuation-token" if version == 2 else "marker"
             last = "" if version == 2 else max(names, default="")
             query[mark] = page.findtext("NextContinuationToken" if version == 2 else "NextMarker") or last
-            demand(bool(query[mark]), "a page that is not the last names no next one")
-        raise Refuted("the listing does not end: 200 pages came")
+            demand(bool(query[mark]), "a page that is not the last one has no token of the next one")
+        raise Refuted("the listing does not end after 200 pages")
 
-    # Buckets of the probe's own, bounded by what the coordinator named
+    # The probe's own buckets, limited to the names from the coordinator
 
     def spares(self) -> list[str]:
-        """Names that it may make buckets of: one for short uses, those that count how many there may be, two that are
-        switched (versioning, policy). Raises NotTried."""
+        """Return names of buckets that the probe may make. Raises NotTried.
+
+        The first is for short uses, the last two are for versioning and policy, and the others are counted.
+        """
         names = self.extra.get("spare_buckets") or []
         demand(bool(names), self.extra.get("why_none") or "storelab may not make buckets here", NotTried)
         demand(self.job.client == 0, "asked by client 0 only", NotTried)
         return list(names)
 
     def make_bucket(self, name: str) -> Reply:
-        """Make a bucket; it is the caller's to mark. Raises NotTried where there is one already."""
+        """Make a bucket, which the caller must mark. Raises NotTried if it exists already."""
         there = self.send("GET", MARKER, bucket=name)
         demand(
             said(there) == "404 NoSuchBucket",
-            f"a bucket of the probe's name is there already ({said(there)})",
+            f"a bucket with the probe's name exists already ({said(there)})",
             NotTried,
         )
         return self.send("PUT", bucket=name, body=signing.location(self.endpoint))
 
     def mark(self, name: str) -> None:
-        """Raises Refuted."""
+        """Write the mark of a bucket. Raises Refuted."""
         mark = {"campaign": self.extra["campaign"], "probe": self.job.attempt, "writer": self.extra.get("writer")}
         self.put(MARKER, json.dumps(mark).encode(), bucket=name)
 
     def own_bucket(self, name: str) -> str:
-        """Make and mark. Raises Refuted."""
+        """Make and mark a bucket. Raises Refuted."""
         answered(self.make_bucket(name), "making a bucket")
         self.mark(name)
         return name
 
     def drop_bucket(self, name: str) -> Reply:
-        """Remove the mark and the bucket, which must hold nothing else."""
+        """Remove the mark and the bucket, which must be empty otherwise."""
         self.send("DELETE", MARKER, bucket=name)
         return self.send("DELETE", bucket=name)
 
