@@ -272,9 +272,8 @@ def said(point: Point, workload: Workload, names: Collection[str] | None = None)
         for a in axes
         if (plain[a.name] in names if names else plain[a.name] in SAID_ALWAYS or point.axes[a.name] != a.default)
     ]
-    first = sorted(
-        wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS
-    )  # keep roles together
+    # Axes of roles come first, so that those of one role stay together.
+    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS)
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 

@@ -87,8 +87,7 @@ class Launcher(Closed):
         ge=1,
         description=(
             "Maximum number of nodes of a gang; default: those of the allocation. Required for HTCondor, and where "
-            "each "
-            "point is a separate Slurm job."
+            "each point is a separate Slurm job."
         ),
     )
     python: Text | None = Field(

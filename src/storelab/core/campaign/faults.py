@@ -1,7 +1,7 @@
 """Faults of a campaign: actions on a store's daemons, drives and links, each at its time in the run.
 
-For a point, `resolved` turns the configuration into a list of plain actions with times after the agreed start. The plan,
-`job.json` and the record have this form. May import: `config_types`, `errors`, `units`.
+For a point, `resolved` turns the configuration into a list of plain actions with times after the agreed start. The
+plan, `job.json` and the record have this form. May import: `config_types`, `errors`, `units`.
 """
 
 import re
