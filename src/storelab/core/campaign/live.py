@@ -58,7 +58,6 @@ def born(pid: int) -> int | None:
     except OSError:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
-    fields = told[told.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
