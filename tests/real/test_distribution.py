@@ -129,7 +129,7 @@ def test_point_without_enough_time_fails(campaign):
 @pytest.mark.parametrize(
     ("axes", "told"),
     [
-        ({"stratum0": "stratum-9"}, "no one defined the store 'stratum-9'"),
+        ({"stratum0": "stratum-9"}, "the store 'stratum-9' is not defined"),
         ({"stratum0": "stratum-1"}, "both strata lie on stratum-1"),
     ],
 )

@@ -195,7 +195,7 @@ def load(
     for name, claim in config.claims.items():
         for campaign in claim.campaigns:
             place = f"claims.{name}.campaigns"
-            known, problem = names_of_campaigns(main.parent), f"there is no campaign {campaign!r}"
+            known, problem = names_of_campaigns(main.parent), f"the campaign {campaign!r} does not exist"
             require_known(f"{_origin(place.split('.'), layers)}: {place}", campaign, known, problem, "one of:")
     return config
 

@@ -5,7 +5,7 @@ While a campaign is measured, a record is stored in its point's folder. Sealing 
 
 - `run.json`, `failed.json`, `plan.json` and the manifests contain their own (`records.with_sum`).
 - `run.json` and the manifests contain those of the Parquet files in the same folder.
-- `SHA256SUMS` contains those of every raw file and of its own lines.
+- `SHA256SUMS` contains those of every raw file, and one of its lines.
 - `SEAL`, which closes the campaign, contains that of `SHA256SUMS` and its own.
 
 Files of older versions lack some of these and can still be read.

@@ -1,7 +1,7 @@
 """Protect against folders and files that another user has prepared. Standard library and `errors` only.
 
 In a folder that everybody may write (`/tmp`, `/dev/shm`), another user can create a path that storelab uses, or a link
-of that name. storelab would then write to a place of that user's choice, with the rights of its own user.
+of that name. storelab would then write to a place of that user's choice, with its own rights.
 """
 
 import os

@@ -88,8 +88,8 @@ class Monitor:
     minute with the ns since the start, and memory and open files of clients and daemons (`client`, `server`); second:
     called once a second with the time (UTC ns) and the current use.
     `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. If the samples cannot be right
-    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and there are no
-    rows. The monitor never raises; `stop` may be called at any time.
+    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and `columns()`
+    is empty. The monitor never raises; `stop` may be called at any time.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class PageCache:
 
 
 def _data(descriptor: int, offset: int) -> int | None:
-    """Return where a file's data continue from this offset, because holes need no disk. None: there are no more."""
+    """Return where a file's data continue from this offset, because holes need no disk. None: nowhere."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

@@ -70,12 +70,12 @@ def own_traffic() -> float:
 
 
 def call(what: str, function: Callable[[], T]) -> T:
-    """Call the function in a thread and return its result. The thread is abandoned if there is no progress.
+    """Call the function in a thread and return its result. Without progress, the thread is abandoned.
 
     Raises
     ------
     MeasurementFailed
-        There was no progress for 60 s.
+        Nothing was transferred for 60 s.
     """
     out: list[tuple[bool, Any]] = []
     ended = threading.Event()

@@ -69,7 +69,7 @@ def _crash(lines: Iterable[str]) -> str:
 
 
 def log_lines(log: Path) -> list[str]:
-    """Return the non-empty lines of a program's log; [] if there is no log."""
+    """Return the non-empty lines of a program's log; [] without a log."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 

@@ -67,7 +67,7 @@ def weed(place: str, version: str = "") -> Path:
             )
         return own
     if version not in SEAWEEDFS:
-        raise UserError(place, f"there is no SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
+        raise UserError(place, f"storelab does not have SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
     path = _seaweedfs_folder(tools_folder(), version) / "bin" / "weed"
     if not path.exists():
         raise UserError(place, f"SeaweedFS {version} is not installed", "run `storelab install seaweedfs`")

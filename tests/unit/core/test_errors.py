@@ -20,9 +20,9 @@ HARMLESS = (
 
 def test_refusals_of_the_system_name_path_and_hint():
     for error, begin, hint in (
-        (OSError(28, "No space", "results/x"), "results/x: no space left on device", "make room"),
+        (OSError(28, "No space", "results/x"), "results/x: no space left on device", "free space"),
         (OSError(30, "", "a"), "a: read-only file system", "give a folder"),
-        (OSError("Error writing. Detail: [errno 28] No space left"), "a file: no space left on device", "make room"),
+        (OSError("Error writing. Detail: [errno 28] No space left"), "a file: no space left on device", "free space"),
         (ConnectionRefusedError(111, "refused"), "network: ", ""),
     ):
         message = str(of_system(error))

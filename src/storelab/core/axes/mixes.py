@@ -49,7 +49,7 @@ def meaning(axes: Mapping[str, Any], mixes: Mapping[str, Any], sizes: Mapping[st
         return {}
     known = BUILT_IN | dict(mixes)
     name, given = axes[MIX.name], axes[SIZES.name]
-    require_known(f"{place}.{MIX.name}", name, known, f"there is no mix {name!r}", "declared in `mixes`:")
+    require_known(f"{place}.{MIX.name}", name, known, f"{name!r} is not a mix", "declared in `mixes`:")
     if given in sizes:
         return {"mix": known[name], "sizes": sizes[given]}
     try:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from storelab.core.axes import clients, transfers
 from storelab.core.model import OF_ROLE, Axis, Workload
 
-NONE = "none"  # value of the axis `fault`: the store is left alone
+NONE = "none"  # value of the axis `fault`: the store is not disturbed
 # What each action undoes: an earlier fault of the same actor. A restart also replaces a hung daemon.
 UNDOES: Mapping[str, tuple[str, ...]] = {
     "resume": ("hang",),

@@ -66,7 +66,7 @@ def _several(value: Any) -> Any:
 
 def _fault_name(value: Any) -> Any:
     if value == NONE:
-        raise ValueError(f"{NONE!r} means that there is no fault; give this one another name")
+        raise ValueError(f"{NONE!r} means that the store is not disturbed; give this one another name")
     return value
 
 

@@ -184,17 +184,17 @@ class Release(Closed):
         return self.days or (len(self.tree.versions) if self.tree else 110)
 
 
-def a_night(told: Mapping[str, Any]) -> int:
+def a_night(release: Mapping[str, Any]) -> int:
     """Return the approximate maximum bytes of a night's files before compression, rounded up to pages of memory.
 
-    told: `Release.told()`.
+    release: settings of a point.
     """
-    files, stored = told["tree_files"], units.parse(told["bytes_a_day"], "size", "") / told["files_a_day"]
-    size: float = told["factor"] * files * (stored / SHRINKS + PAGE)
+    files, stored = release["tree_files"], units.parse(release["bytes_a_day"], "size", "") / release["files_a_day"]
+    size: float = release["factor"] * files * (stored / SHRINKS + PAGE)
     return round(size)
 
 
-def a_day(told: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the approximate (number, bytes) of the new files of a day. told: `Release.told()`."""
-    factor, size = told["factor"], units.parse(told["bytes_a_day"], "size", "")
-    return max(1, round(factor * told["files_a_day"])), round(factor * size)
+def a_day(release: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the approximate (number, bytes) of the new files of a day. release: settings of a point."""
+    factor, size = release["factor"], units.parse(release["bytes_a_day"], "size", "")
+    return max(1, round(factor * release["files_a_day"])), round(factor * size)

@@ -56,7 +56,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     for name, sweep in config.sweeps.items():
         place, own, several = f"sweeps.{name}", workload_of(name, sweep), None
         if not sweep.roles:
-            require_known(f"{place}.workload", own, workloads, f"there is no workload {own!r}", "one of:")
+            require_known(f"{place}.workload", own, workloads, f"the workload {own!r} does not exist", "one of:")
         workload = known[own]
         if not sweep.roles:
             buckets_filled(place, sweep, sweep, workload)

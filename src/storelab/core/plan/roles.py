@@ -32,7 +32,7 @@ def names(sweep: Sweep, role: str = "") -> list[str]:
 
 
 def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
-    """Return the rows of `together` in order, each as axis -> value; one empty row if there is no `together`.
+    """Return the rows of `together` in order, each as axis -> value; one empty row without `together`.
 
     Values of axes in `scaled_axes` are multiplied by `factor`. Raises UserError.
     """
@@ -98,7 +98,7 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
     out = {}
     for name, sweep in config.sweeps.items():
         for role, asked in sweep.roles.items():
-            problem = f"there is no workload {asked.workload!r} for a role"
+            problem = f"{asked.workload!r} is not a workload for a role"
             require_known(f"sweeps.{name}.roles.{role}.workload", asked.workload, known, problem, "one of:")
         if sweep.roles:
             out[f"{PREFIX}{name}"] = _workload(name, sweep, config, known)
