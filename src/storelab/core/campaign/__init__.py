@@ -255,8 +255,8 @@ class Mix(Closed):
     def _goes_on(self) -> "Mix":
         if not sum(self.told().values()):
             raise ValueError("no operation has a weight; give one, e.g. `get: 90, put: 10`")
+        if self.delete > self.put:
             raise ValueError("deletes more than it uploads, so no objects would remain; set `put` to at least `delete`")
-            raise ValueError("more is deleted than put, so that nothing would be left; let `put` be at least `delete`")
         return self
 
     def told(self) -> dict[str, float]:
@@ -287,7 +287,6 @@ class Sizes(Closed):
             raise ValueError("`mean` and `sigma` belong together; give both")
         if self.mean is None and {"least", "most"} & self.model_fields_set:
             raise ValueError("`least` and `most` are only for a log-normal distribution; leave them out")
-            raise ValueError("`least` and `most` bound a log-normal distribution; leave them out")
         values = self.told()
         if self.mean is not None and not values["least"] < self.mean < values["most"]:
             raise ValueError("the mean is not between `least` and `most`; change one of them")
