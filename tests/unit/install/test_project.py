@@ -137,7 +137,7 @@ def test_missing_project_files_are_reported(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="Snakefile does not exist"):
         project.init(tmp_path / "lab")
     program = golang.Program("loadgen", "m", "p", "", 0, own=tmp_path / "loadgen")
-    with pytest.raises(UserError, match="the sources of loadgen are not there"):
+    with pytest.raises(UserError, match="the sources of loadgen are missing"):
         golang.pinned(program)
 
 

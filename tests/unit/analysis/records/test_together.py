@@ -172,7 +172,7 @@ def test_buckets_of_a_row_are_filled_and_scaled_axes_known():
     sweep = {"workload": "get", "objects": 64, "together": rows}
     assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"
     assert refused(SWEEP | {"scaled_axes": ["workers"]}).endswith(
-        "no 'workers'; its axes: object_size, front_ends, clients"
+        "no axis 'workers'; its axes: object_size, front_ends, clients"
     )
 
 
