@@ -707,3 +707,24 @@ func TestErrorCodesHoldNoKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestCompletedReadsTheBody(t *testing.T) {
+	for body, class := range map[string]string{
+		`<CompleteMultipartUploadResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><ETag>"a-1"</ETag></CompleteMultipartUploadResult>`: "",
+		"<?xml version=\"1.0\"?><CompleteMultipartUploadResult/>":                                                                       "",
+		`<Error><Code>InternalError</Code></Error>`:                                                                                         "InternalError",
+		`<Error xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Code>InternalError</Code></Error>`:                                         "InternalError",
+		"":                               "WrongAnswer",
+		"  ":                             "WrongAnswer",
+		"<CompleteMultipartUploadResult": "WrongAnswer",
+		"<html></html>":                  "WrongAnswer",
+	} {
+		found := ""
+		if err := completed(answer{status: 200, body: []byte(body)}); err != nil {
+			found, _ = classify(err)
+		}
+		if found != class {
+			t.Errorf("%q: class %q, expected %q", body, found, class)
+		}
+	}
+}

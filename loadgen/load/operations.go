@@ -216,8 +216,8 @@ func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 		list.WriteString("</CompleteMultipartUpload>")
 		q := request{method: "POST", bucket: bucket, key: t.key, query: id, body: []byte(list.String())}
 		a, err = r.asked(l.main, &q, nil, true)
-		if err == nil && bytes.Contains(a.body, []byte("<Error>")) { // here a 200 may contain an error
-			err = refused(a)
+		if err == nil {
+			err = completed(a)
 		}
 		if err == nil {
 			return outcome{status: a.status}, nil
@@ -227,6 +227,20 @@ func (r *Run) putParts(l *lane, t *task, bucket string) (outcome, error) {
 		_, _ = l.main.exchange(&request{method: "DELETE", bucket: bucket, key: t.key, query: id}, nil, false)
 	}
 	return outcome{status: a.status}, err
+}
+
+// completed is nil if the answer says that an upload is complete: after a while, a server answers 200 and only then ends
+// the upload, so that the body may be an error, in any namespace, or break off.
+func completed(a answer) error {
+	var root struct{ XMLName xml.Name }
+	err := xml.Unmarshal(a.body, &root)
+	switch {
+	case root.XMLName.Local == "Error":
+		return refused(a)
+	case err != nil || root.XMLName.Local != "CompleteMultipartUploadResult":
+		return wrongf("WrongAnswer", "no CompleteMultipartUploadResult in the answer that ends a multipart upload")
+	}
+	return nil
 }
 
 func (r *Run) deleteMany(c *conn, t *task, bucket string) (outcome, error) {

@@ -12,7 +12,19 @@ def quiet(*_: object) -> None:
     os._exit(130)
 
 
-if (sys.argv[0].endswith("/storelab") or sys.orig_argv[1:3] == ["-m", "storelab"]) and signal.getsignal(
-    signal.SIGINT
-) == signal.default_int_handler:  # only for the command, not for a program that imports this package
+def use_utf8() -> None:
+    """Restart this command in UTF-8 mode if the locale has another encoding.
+
+    Configuration, records, file names and output are UTF-8. Child processes inherit the mode.
+    """
+    if sys.getfilesystemencoding().lower() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+
+
+# Only for commands, not for a program that imports this package.
+_COMMAND = sys.argv[0].endswith("/storelab") or sys.orig_argv[1:3] == ["-m", "storelab"]
+if _COMMAND or sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):  # the Snakefile also reads files
+    use_utf8()
+if _COMMAND and signal.getsignal(signal.SIGINT) == signal.default_int_handler:
     signal.signal(signal.SIGINT, quiet)

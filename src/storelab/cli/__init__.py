@@ -5,6 +5,7 @@ May import: every room; what a command needs is imported when it runs.
 
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -291,6 +292,7 @@ def main() -> None:
         if signal.getsignal(told) == signal.SIG_DFL:  # not under nohup
             signal.signal(told, lambda number, _: sys.exit(Exit(128 + number)))
     open_closed_streams()
+    escape_unprintable()
     gc.set_threshold(*GARBAGE)
     no_core_dumps()
     try:
@@ -315,6 +317,15 @@ def open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - the stream of this process
+
+
+def escape_unprintable() -> None:
+    """Escape what the encoding of standard output lacks, as Python does for standard error.
+
+    Otherwise a locale without UTF-8, or a file name that is not UTF-8, ends a command with a traceback.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def one_line(error: Exception) -> str:

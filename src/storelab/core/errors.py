@@ -68,6 +68,7 @@ def _one_line(text: str) -> str:
     return " ".join(plain.split())
 
 
+LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of flock, which have no path
 MENDS = {
     errno.ENOSPC: "free space on this disk",
     errno.EFBIG: "raise the limit of file sizes (ulimit -f)",
@@ -99,7 +100,10 @@ def of_system(error: OSError) -> UserError:
     place = next((str(p) for p in (error.filename, error.filename2) if isinstance(p, str | os.PathLike)), "")
     reason = os.strerror(number) if number else " ".join(str(error).split()) or type(error).__name__
     hint = MENDS.get(number, "check this path and its file system")
-    return UserError(cut(place) if place else "a file", reason[0].lower() + reason[1:], hint)
+    if not place and number in LOCKLESS:
+        hint = "put `results`, `state` and `scratch` on a file system with flock (NFS: start its lock service)"
+        return UserError("a lock of a file", reason[0].lower() + reason[1:], hint)
+    return UserError(cut(place) if place else "a file, or the output", reason[0].lower() + reason[1:], hint)
 
 
 def _number_in(text: str) -> int:

@@ -6,7 +6,6 @@ May import: numpy, uproot and fsspec in functions, `datasets.root`, `core`. A fi
 import contextlib
 import hashlib
 import os
-import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,14 +17,15 @@ from storelab.datasets.root.baskets import branches_of
 
 Step = Callable[[int], None]  # told of each branch that is tried next: the number of all
 TREES = ("TTree", "TNtuple", "TNtupleD")
+BLOCK = 2**20  # bytes of a download that are asked for at once
 _HEAD = 64  # bytes: magic, version, where the content begins and ends
 _LARGE = 1_000_000  # versions from it on have places of 8 bytes
 
 
-def fetch(source: str, folder: Path, place: str) -> Path:
+def fetch(source: str, folder: Path, place: str, most: int | None = None) -> Path:
     """A local path of the file; a URL is downloaded into `folder`, whole or not at all.
 
-    place: configuration key, for errors. Raises UserError.
+    place: configuration key, for errors; most: bytes of a download. Raises UserError.
     """
     findable(source, place)
     if "://" not in source:
@@ -38,9 +38,15 @@ def fetch(source: str, folder: Path, place: str) -> Path:
         return target
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
     try:
-        with fsspec.open(source, "rb") as remote, temporary.open("wb") as local:
-            shutil.copyfileobj(remote, local, 16 * 2**20)
+        with fsspec.open(source, "rb", expand=False) as remote, temporary.open("wb") as local:
+            while part := remote.read(BLOCK):
+                local.write(part)
+                if most is not None and local.tell() > most:
+                    problem = f"{source} is larger than `limits.stored_bytes` ({most} B)"
+                    raise UserError(place, problem, "check the address, or raise the limit")
         temporary.replace(target)
+    except UserError:
+        raise
     except Exception as error:  # noqa: BLE001 - a protocol's library may raise anything
         raise UserError(
             place,

@@ -227,7 +227,8 @@ class LoadgenGet(LoadgenClient):
 
     def checks(self) -> Sequence[Check]:
         compared, differ = self.summary["compared"], self.summary["differ"]
-        self.compared = compared // self.summary["requests_per_operation"][self.op]  # each part is compared by itself
+        parts = self.summary["requests_per_operation"][self.op]  # each is compared by itself
+        self.compared, self.differing = compared // parts, differ // parts
         same = payload.body_sums(self.files) == self.manifest["bodies"]
         return (
             Check(

@@ -72,6 +72,11 @@ def _remove(config: Config) -> None:
     for name in config.use_stores:
         try:
             removed = deployment.clean(config, stores[name])
+            bare = [bucket for bucket in removed.unmarked if "/" not in bucket]
+            for bucket in bare:  # made by a client that was stopped before it marked it: no other run has this name
+                stores[name].access(0).drop_bucket(bucket)
+            rest = tuple(bucket for bucket in removed.unmarked if bucket not in bare)
+            removed = removed._replace(buckets=removed.buckets + len(bare), unmarked=rest)
             report(f"    {name}: removed {removed}")
         except (UserError, MeasurementFailed) as error:
             first = stores[name].bucket(config.name, 0)

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,18 @@ URL = re.compile(r"https?://([^/?#@]+)/?")
 # Of a bucket, as S3 wants it (Amazon S3 User Guide, "General purpose bucket naming rules").
 BUCKET = re.compile(r"(?!.*\.\.)(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 ENDINGS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+
+
+class KeyProgram(subprocess.Popen[bytes]):
+    """The `credential_process` of a profile. It may ask for a code on the terminal, and has 60 s."""
+
+    def communicate(self, *_: Any, **__: Any) -> tuple[bytes, bytes]:
+        try:
+            return super().communicate(timeout=patience.STALLED_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            problem = f"the profile's `credential_process` does not end in {patience.STALLED_S:.0f} s"
+            raise UserError("stores", problem, "run it by hand; log in again") from None
 
 
 @dataclass(frozen=True)
@@ -211,12 +224,25 @@ class S3(External):
             raise UserError(self.place, "no credentials found", KEYS)
         try:
             session = botocore.session.Session(profile=profile)
+            providers = session.get_component("credential_provider")
             for asks_the_network in ("container-role", "iam-role"):
-                session.get_component("credential_provider").remove(asks_the_network)
+                providers.remove(asks_the_network)
+            providers.get_provider("custom-process")._popen = KeyProgram
             found = session.get_credentials()
             keys = found.get_frozen_credentials() if found else None
         except ERRORS as error:
             raise explain(error, self.place) from None
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            LookupError,
+            RuntimeError,
+        ) as error:  # not its text: it may hold keys
+            named = f"the keys of {profile or os.environ['AWS_PROFILE']!r} cannot be read"
+            kind = "they have expired" if "expired" in str(error) else type(error).__name__
+            mend = "log in again, or see what the profile's `credential_process` prints"
+            raise UserError(f"{self.place}.profile", f"{named} ({kind})", mend) from None
         if not keys or not keys.access_key:
             raise UserError(
                 f"{self.place}.profile", f"the profile {profile or os.environ['AWS_PROFILE']!r} holds no keys", KEYS

@@ -1,6 +1,7 @@
 """What a command loads: its own side, and no heavy package before it is needed."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -84,3 +85,25 @@ storelab.cli.main()
     for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
         done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, program], timeout=60)
         assert (done.returncode, (tmp_path / "record").read_text()) == (0, "True"), closed
+
+
+@pytest.mark.parametrize(
+    ("variables", "dot"),
+    [
+        ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "\u00b7"),
+        ({"PYTHONIOENCODING": "ascii"}, "\\xb7"),
+    ],
+)
+def test_output_in_ascii_has_no_traceback(tmp_path, variables, dot):
+    command = [sys.executable, "-m", "storelab", "--set", f"results={tmp_path}", "--set", "campaign=demo", "check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=os.environ | variables, timeout=300)
+    assert (done.returncode, done.stderr) == (0, b"") and dot in done.stdout.decode()
+
+
+def test_snakemake_reads_files_in_utf8(tmp_path):
+    variables = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for name, encoding in (("snakemake", "utf-8"), ("another", "ascii")):
+        (tmp_path / name).write_text("import storelab, sys; print(sys.getfilesystemencoding())\n")
+        command = [sys.executable, str(tmp_path / name)]
+        done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == encoding, name

@@ -41,3 +41,17 @@ def test_least_and_greatest_values():
         for value in refused:
             with pytest.raises(ValidationError, match=key):
                 model.model_validate(needed | {key: value})
+
+
+def test_url_of_a_file_holds_no_secret():
+    for path in ("https://x.org/a.root?download=1", "root://eos.cern.ch//a/b.root", "a:b@c?token", "s3://bucket/a#1"):
+        assert campaign.RootFile(path=path).path == path
+    for path in (
+        "https://user:word@x.org/a.root",
+        "https://x.org/a.root?X-Amz-Signature=abc",
+        "https://x.org/a.root?a=1&access_token=abc",
+        "root://x.org//a.root?authz=abc",
+        "simplecache::https://user:word@x.org/a.root",
+    ):
+        with pytest.raises(ValidationError, match="holds a password or a token"):
+            campaign.RootFile(path=path)

@@ -1,5 +1,7 @@
 """Errors: refusals of the system name the path, and nothing secret or harmful is printed."""
 
+import errno
+
 from storelab.core.errors import MeasurementFailed, UserError, of_system, said, text_of
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
@@ -22,7 +24,13 @@ def test_refusals_of_the_system_name_path_and_hint():
     for error, begin, hint in (
         (OSError(28, "No space", "results/x"), "results/x: no space left on device", "free space"),
         (OSError(30, "", "a"), "a: read-only file system", "give a folder"),
-        (OSError("Error writing. Detail: [errno 28] No space left"), "a file: no space left on device", "free space"),
+        (
+            OSError("Error writing. Detail: [errno 28] No space left"),
+            "a file, or the output: no space left on device",
+            "free space",
+        ),
+        (OSError(errno.ENOLCK, "x"), "a lock of a file: no locks available", "on a file system with flock"),
+        (OSError(errno.EOPNOTSUPP, "x", "f"), "f: operation not supported", "check this path"),
         (ConnectionRefusedError(111, "refused"), "network: ", ""),
     ):
         message = str(of_system(error))

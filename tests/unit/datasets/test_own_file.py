@@ -117,10 +117,14 @@ def test_url_is_downloaded_once(mine, tmp_path):
             url = f"http://127.0.0.1:{server.server_port}/mine.root"
             path = own_file.fetch(url, tmp_path / "kept", "files.mine.path")
             assert path.read_bytes() == mine.read_bytes() and asked
+            other = own_file.fetch(f"{url}?download=1", tmp_path / "other", "files.mine.path")  # as Zenodo writes them
+            assert other.read_bytes() == mine.read_bytes()
             n = len(asked)
             assert own_file.fetch(url, tmp_path / "kept", "files.mine.path") == path and len(asked) == n
             with pytest.raises(UserError, match=r"nothing.root cannot be read \(FileNotFoundError"):
                 own_file.fetch(url.replace("mine.root", "nothing.root"), tmp_path / "kept", "files.mine.path")
+            with pytest.raises(UserError, match=r"files.mine.path: .* is larger than `limits.stored_bytes` \(99 B\)"):
+                own_file.fetch(f"{url}?download=1", tmp_path / "kept", "files.mine.path", 99)
         finally:
             server.shutdown()
     assert list((tmp_path / "kept").iterdir()) == [path]

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from honest_s3 import FIRST, Bucket, Object, honest_s3
 from paths import ROOT
+from small_plan import configured, folders
 
 from storelab.cli import quick as command
 from storelab.core.errors import MeasurementFailed, UserError
 from storelab.core.model import NAME
 from storelab.measure import quick
+from storelab.stores import all_stores
 
 
 def test_store_name_comes_from_any_address():
@@ -118,3 +121,17 @@ def test_killed_quick_leaves_no_daemon_and_no_folder(tmp_path):
             time.sleep(0.05)
         assert not (tmp_path / how).exists()
         assert not process or not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def test_bucket_of_a_stopped_client_is_removed(monkeypatch, tmp_path, capsys):
+    """The probe makes a hundred buckets; Ctrl-C may come between making one and marking it."""
+    for name, value in FIRST.environ().items():
+        monkeypatch.setenv(name, value)
+    with honest_s3("any signature") as (url, server):
+        config = configured(stores={"a": {"kind": "s3", "endpoint": url}}, **folders(tmp_path))
+        store = all_stores(config)["a"]
+        for number, objects in ((7, {}), (8, {"thesis": Object(b"years")})):
+            server.buckets[store.bucket(config.name, number).name] = Bucket(FIRST.access_key, objects)
+        quick._remove(config)
+        left = [name for name in server.buckets if name.startswith("storelab-")]
+    assert left == [store.bucket(config.name, 8).name] and "thesis" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """External S3 stores: settings, credentials, and what else may answer at an endpoint."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from answer_server import answering
 from refusals import NONE, refusal
 
+from storelab.host import patience
 from storelab.stores import make
 from storelab.stores.protocols.endpoint import Bucket, Credentials
 from storelab.stores.s3 import Settings
@@ -231,3 +233,24 @@ def test_proxy_is_looked_at_before_anything_is_done(monkeypatch):
             store(endpoint="http://s3.example.org", proxy="environment").require
         )
         assert refusal(store(endpoint="http://s3.example.org").require) == NONE
+
+
+def test_program_that_gives_no_keys_is_named(keys, monkeypatch, tmp_path):
+    """Cases: what it prints or does, words of the message. What it prints may hold keys, and is not shown."""
+    monkeypatch.setattr(patience, "STALLED_S", 0.2)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    old = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "my-secret", "Expiration": "2020-01-01T00:00:00Z"}
+    program = tmp_path / "program"
+    for script, words in (
+        ("exec sleep 30", "does not end in 0 s"),
+        ("echo my-secret", "cannot be read (JSONDecodeError)"),
+        ("echo '[\"my-secret\"]'", "cannot be read (AttributeError)"),
+        ("printf '\\377my-secret'", "cannot be read (UnicodeDecodeError)"),
+        (f"echo '{json.dumps(old)}'", "cannot be read (they have expired)"),
+        (f"echo '{json.dumps(old | {'Expiration': 'my-secret'})}'", "cannot be read (ParserError)"),
+    ):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        (tmp_path / "config").write_text(f"[profile lab]\ncredential_process = {program}\n")
+        message = refusal(store(profile="lab").credentials)
+        assert words in message and "my-secret" not in message, message

@@ -4,6 +4,7 @@
 judged. May import: `axes`, `config_types`, `errors`, `figures`, `units`.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -231,6 +232,12 @@ class Sweep(Closed):
         return self
 
 
+# A password before the host, or a parameter such as X-Amz-Signature, token, authz.
+_SECRET_URL = re.compile(
+    r"(?is)\w[\w+.:-]*://(?:[^/?#]*:[^/?#]*@|.*[?&#][^=&]*(?:sig|token|key|pass|secret|cred|auth)[^=&]*=)"
+)
+
+
 class RootFile(Closed):
     """A ROOT file of the user, for the workloads that read ROOT files."""
 
@@ -240,6 +247,15 @@ class RootFile(Closed):
     tree: Text | None = Field(
         None, description="Name of the TTree or RNTuple; required if the file contains more than one."
     )
+
+    @field_validator("path")
+    @classmethod
+    def _no_secret(cls, path: str) -> str:
+        if _SECRET_URL.match(path):
+            raise ValueError(
+                "the URL holds a password or a token, which records would keep; download the file and give its path"
+            )
+        return path
 
 
 class Mix(Closed):

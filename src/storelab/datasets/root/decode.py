@@ -115,6 +115,8 @@ def packed_form(branch: Any) -> Form | None:
         packed = packing(native, str(branch.streamer.title))
     elif leaf.classname in _PACKED_LEAVES:
         name, _, kind = name.partition("/")
+        if re.match(r"[fd]\[[^\]]*,", name):  # older ROOT keeps only the type here, and the dimensions in the branch
+            name, kind = str(branch.title).partition("/")[0], name
         packed = packing(_PACKED_LEAVES[leaf.classname], kind)
     else:
         return None

@@ -27,6 +27,7 @@ class TransferClient(Client):
     op = ""
     process: subprocess.Popen | None = None  # of an engine that runs a program
     compared: int | None = None  # answers that were compared with the data set, where some were
+    differing = 0  # of them those that differed, where they count as failed operations
 
     def __init__(self, job: Job):
         super().__init__(job)
@@ -72,7 +73,8 @@ class TransferClient(Client):
         """good: operations without an error; requests: HTTP requests by operation; facts: more entries of `engine`."""
         self.messages = {kind: named(kind, text) for kind, text in self.messages.items()}
         if (n := self.compared) is not None:
-            share = f"; {n} of {good} answers were compared ({100 * n / max(1, good):.3g} %)"
+            came = good + self.differing
+            share = f"; {n} of {came} answers were compared ({100 * n / max(1, came):.3g} %)"
             checks = [replace(c, detail=c.detail + share) if c.name == "content" else c for c in checks]
             facts["compared"] = n
         engine = {

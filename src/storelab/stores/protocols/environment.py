@@ -18,7 +18,13 @@ FAMILIES = ("AWS_", "BOTO", "S3_", "FSSPEC", "DAVIX_")  # how names of dropped v
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")  # also dropped, in small or capital letters
 SINGLE = (
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE", "NETRC", "GODEBUG"),
+    *("GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GOTRACEBACK"),
     "REQUEST_METHOD",  # Go takes a process with this one for a CGI script
+)
+RUNTIMES = ("PYTHON", "TOKIO_", "RUST_", "MALLOC_")  # how variables begin that can slow a client down
+PYTHON_KEPT = (  # where things are, and how text is written
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONPLATLIBDIR", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
+    *("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8", "PYTHONIOENCODING"),
 )
 # Where the libraries would look for files of the user.
 FILES = {
@@ -33,13 +39,14 @@ PROXY = re.compile(r"https?://(?:[^@/\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]
 
 
 def explicit(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without the variables that redirect or change requests. Keys are dropped too."""
+    """Return `environ` without the variables that redirect, change or slow down requests. Keys are dropped too."""
     kept = {name: value for name, value in environ.items() if not _dropped(name)}
     return kept | FILES
 
 
 def _dropped(name: str) -> bool:
-    return name.startswith(FAMILIES) or name in SINGLE or name.lower() in (*PROXIES, "ftp_proxy")
+    slows = name.startswith(RUNTIMES) and name not in PYTHON_KEPT
+    return slows or name.startswith(FAMILIES) or name in SINGLE or name.lower() in (*PROXIES, "ftp_proxy")
 
 
 def client(environ: Mapping[str, str], endpoint: Endpoint, keys: Credentials | None) -> dict[str, str]:

@@ -166,7 +166,8 @@ class S3Access(Access):
                 raise self._incomplete(operation, query, "its pages repeat")
             firsts.update(marks[:1])
             for mark, entry in zip(marks, entries, strict=True):
-                if mark not in before:
+                if mark not in before:  # some servers list an entry twice in a page
+                    before.add(mark)
                     yield entry
             before, empty = set(marks), 0 if marks else empty + 1
             following = {parameter: page[name] for name, parameter in onward.items() if page.get(name)}
@@ -405,6 +406,9 @@ def explain(error: Exception, place: str, bucket: str = "") -> UserError | Measu
         case ReadTimeoutError():
             return MeasurementFailed(f"{place}: {host} took the request, but does not answer (time-out)")
         case ConnectionClosedError():
+            cause = str(getattr(error, "kwargs", {}).get("error", ""))
+            if "got more than" in cause:  # Python's HTTP client takes 100 header lines, of up to 65536 bytes
+                return MeasurementFailed(f"{place}: {host} answers with too many or too long header lines")
             return MeasurementFailed(f"{place}: {host} closed the connection without an answer (an https port?)")
         case ResponseParserError():
             return UserError(spot, "what answers there is no S3 server", "check address and port")

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import md5
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from storelab.stores.protocols.endpoint import Credentials, Endpoint, account_pr
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+MAX_ANSWER = 64 * 2**20  # bytes of an answer that is read whole; a page of 1000 keys has up to some MB
 _session_lock = threading.Lock()
 _session: Any = None  # of boto3
 
@@ -171,9 +172,44 @@ def client(
             config=config,
         )
     made.meta.events.register("before-sign.s3.DeleteObjects", _content_md5)
+    send = made._endpoint.http_session.send
+    made.meta.events.register("before-send.s3", lambda request, **_: _bounded(send, request))
     if read_only:
         made.meta.events.register("before-call.s3", _refuse_writes)
     return made
+
+
+def _bounded(send: Callable[[Any], Any], request: Any) -> Any:
+    """Send a request; read an answer that is no object here, because botocore reads it whole, whatever its size.
+
+    Raises
+    ------
+    BotoCoreError
+        The answer is longer than MAX_ANSWER, or breaks off.
+    """
+    import urllib3
+    from botocore.exceptions import ConnectionClosedError, HTTPClientError, ReadTimeoutError
+
+    class TooLong(HTTPClientError):
+        fmt = "the answer has no end: more than {size} MiB"
+
+    streamed, request.stream_output = request.stream_output, True
+    answer = send(request)
+    if streamed and answer.status_code < 300:
+        return answer
+    content = bytearray()
+    try:
+        for part in answer.raw.stream():
+            content += part
+            if len(content) > MAX_ANSWER:
+                answer.raw.close()
+                raise TooLong(size=MAX_ANSWER // 2**20)
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise ReadTimeoutError(endpoint_url=request.url, error=error) from None
+    except urllib3.exceptions.ProtocolError as error:
+        raise ConnectionClosedError(endpoint_url=request.url, error=error, request=request) from None
+    answer._content = bytes(content)
+    return answer
 
 
 def _content_md5(request: Any, **_: Any) -> None:

@@ -214,6 +214,7 @@ class Removed(NamedTuple):
     Markers are not counted; prefixes in the one given bucket count as buckets.
     stays, first: number of entries that this storelab did not write, and the first of them. hidden: old versions,
     delete markers and unfinished uploads that were deleted. kept: own entries that stay. left: buckets that stay.
+    unmarked: buckets with a name of the campaign and no mark, as a storelab leaves that was killed when it made them.
     """
 
     objects: int
@@ -223,6 +224,7 @@ class Removed(NamedTuple):
     hidden: int = 0
     kept: tuple[Kept, ...] = ()
     left: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
 
     def and_(self, other: "Removed") -> "Removed":
         kept = {k.reason: k for k in self.kept}
@@ -236,6 +238,7 @@ class Removed(NamedTuple):
             self.hidden + other.hidden,
             tuple(kept.values()),
             self.left + other.left,
+            self.unmarked + other.unmarked,
         )
 
     @property
@@ -253,6 +256,9 @@ class Removed(NamedTuple):
             out.append(f"{number} ({k.reason}), the first is {k.first}" if k.count else f"{number} ({k.reason})")
         if self.left:
             out.append(f"{len(self.left)} buckets stay with their marks, the first is {self.left[0]}")
+        if self.unmarked:
+            names = f"{len(self.unmarked)} buckets without a mark of storelab stay, the first is {self.unmarked[0]}"
+            out.append(f"{names}; remove them if they are yours")
         return "; ".join(out)
 
     def __str__(self) -> str:
@@ -451,9 +457,9 @@ def _there(access: Access, bucket: Bucket) -> bool:
         return False
 
 
-def _own(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any]]]:
-    """Return the buckets (or prefixes) of all accounts that are marked for this campaign, with their marks, by name."""
-    out: list[tuple[Bucket, dict[str, Any]]] = []
+def _named(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any] | None]]:
+    """Return the buckets (or prefixes) of all accounts that are named as the campaign's, with their marks, by name."""
+    out: list[tuple[Bucket, dict[str, Any] | None]] = []
     for account in range(store.accounts()):
         access = store.access(account)
         try:
@@ -462,14 +468,14 @@ def _own(store: Store, campaign: str) -> list[tuple[Bucket, dict[str, Any]]]:
                 marks = list(pool.map(lambda b, access=access: mark_of(access, b), found))
         except (NoSuchBucket, AccessRefused):
             raise _refused(store) from None
-        out += [(b, mark) for b, mark in zip(found, marks, strict=True) if mark and mark["campaign"] == campaign]
+        out += zip(found, marks, strict=True)
     return out
 
 
 def own_buckets(store: Store, campaign: str) -> list[Bucket]:
     """Return the buckets (or prefixes in the one given bucket) of all accounts that are marked for this campaign, by
     name."""
-    return [bucket for bucket, _ in _own(store, campaign)]
+    return [bucket for bucket, mark in _named(store, campaign) if mark and mark["campaign"] == campaign]
 
 
 def remove(
@@ -483,9 +489,11 @@ def remove(
     """
     if store.settings.read_only:
         raise UserError(f"stores.{store.name}", "is read-only: nothing is deleted", "set its `read_only` to false")
-    own = _own(store, campaign)
+    named = _named(store, campaign)
+    own = [(bucket, mark) for bucket, mark in named if mark and mark["campaign"] == campaign]
     ways = accesses(store, [bucket for bucket, _ in own])
-    gone, failed = Removed(0), []
+    unmarked = tuple(f"{bucket.name}/{bucket.prefix}".rstrip("/") for bucket, mark in named if not mark)
+    gone, failed = Removed(0, unmarked=unmarked), []
     for bucket, mark in own:  # a bucket that fails keeps no other from being removed
         try:
             gone = gone.and_(drop(ways[bucket.account], bucket, ours, foreign(mark)))

@@ -7,6 +7,7 @@ are. `Needs` is what a plan asks of a store and of tmpfs, staged or made before 
 """
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,7 +25,7 @@ from storelab.core.model import Point
 from storelab.datasets import own_file, payload
 from storelab.datasets.payload import BODIES
 from storelab.datasets.root import baskets, generated
-from storelab.host import scratch
+from storelab.host import patience, scratch
 from storelab.stores.base import Store
 from storelab.stores.protocols.access import Access, AccessRefused, NoSuchBucket
 from storelab.stores.protocols.endpoint import Bucket
@@ -129,7 +130,7 @@ def _root(
     folder.mkdir(parents=True, exist_ok=True)
     sidecar = folder / f"{dataset['name']}.baskets.parquet"
     if "file" in dataset:
-        path = own_file.fetch(dataset["file"], path.parent, f"files.{dataset['scale']}.path")
+        path = _fetched(config, dataset, path.parent)
         facts, table = own_file.look(path, dataset["scale"], dataset["tree"], trying(path.name))
         baskets.write(table, sidecar)
         root = {**facts, "sidecar": sidecar.name}
@@ -144,6 +145,20 @@ def _root(
     return manifest_of(store, dataset, places, [{"size": root["bytes"], "sha256": root["sha256"]}], objects) | {
         "root": root
     }, [path]
+
+
+def _fetched(config: "Config", dataset: dict[str, Any], folder: Path) -> Path:
+    """Return the path of the user's own file. Raises MeasurementFailed where a download moves nothing for 60 s."""
+    place = f"files.{dataset['scale']}.path"
+    try:
+        return patience.call(
+            f"{place}: downloading {dataset['file']}",
+            lambda: own_file.fetch(dataset["file"], folder, place, config.limits.stored_bytes),
+        )
+    except MeasurementFailed:
+        for left in folder.glob(f"*.{os.getpid()}.tmp"):
+            left.unlink()
+        raise
 
 
 def trying(name: str) -> Callable[[int], None]:

@@ -160,6 +160,22 @@ def test_rules_of_ranges_are_those_of_root():
         assert decode.packing(native, title) == expected, title
 
 
+def test_ranges_in_titles_of_older_root():
+    """Before ROOT 6.3x the title of a leaf is only its type; the dimensions are in the title of the branch."""
+    wide = decode.Packed("f8", 2**10 / 12.71, -2.71)
+    for kind, title, names, length, counter, expected in (
+        ("TLeafD32", "d[-2.71,10,10]", "x", 1, None, decode.Flat(np.dtype(">u4"), wide)),
+        ("TLeafD32", "d[-2.71,10,10]", "x[2][3]", 6, None, decode.Flat(np.dtype((">u4", (2, 3))), wide)),
+        ("TLeafD32", "d[-2.71,10,10]", "x[n][2]", 2, "n", decode.Lists(np.dtype((">u4", (2,))), packed=wide)),
+        ("TLeafF16", "f[0,0,14]", "x[n]", 1, "n", decode.Lists(np.dtype("V3"), packed=decode.Packed("f4", bits=14))),
+        ("TLeafF16", "f[2]", "f[2]", 2, None, decode.Flat(np.dtype(("V3", (2,))), decode.Packed("f4", bits=12))),
+    ):
+        members = {"fTitle": title, "fLen": length, "fLeafCount": counter}
+        leaf = SimpleNamespace(classname=kind, member=lambda name, members=members, **_: members[name])
+        branch = SimpleNamespace(branches=[], title=f"{names}/{title}", member=lambda _, leaf=leaf: [leaf])
+        assert decode.packed_form(branch) == expected, (title, names)
+
+
 def packed_truth(form: str, e: int) -> np.ndarray:
     """Return entry e by the formula of tests/data/root/README.md; form: l of lists, dimensions, + for `e + k`."""
     shape = tuple(int(d) for d in form if d.isdigit())

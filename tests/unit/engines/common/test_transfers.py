@@ -18,11 +18,11 @@ class Silent(TransferClient):
     def result(self): ...
 
 
-def outcome(good, messages, samples=(), checks=(), compared=None):
+def outcome(good, messages, samples=(), checks=(), compared=None, differing=0):
     one = object.__new__(Silent)
     one.workers, one.samples, one.messages = 2, list(samples), messages
     one.job = SimpleNamespace(endpoint=SimpleNamespace(url="https://s3"))
-    one.compared = compared
+    one.compared, one.differing = compared, differing
     return one.outcome({}, good, "1.0", {}, {}, list(checks))
 
 
@@ -40,6 +40,8 @@ def test_record_tells_the_share_of_answers_compared():
     assert result.engine["compared"] == 4
     assert [c.detail for c in result.checks[1:]] == ["4 of 4 right; 4 of 42 answers were compared (9.52 %)", "same"]
     assert "compared" not in outcome(42, {}, checks=checks).engine
+    wrong = outcome(10, {}, checks=checks, compared=40, differing=30)  # those that differ are no good operations
+    assert wrong.checks[1].detail.endswith("40 of 40 answers were compared (100 %)")
 
 
 def test_failed_run_names_endpoint_and_cause():

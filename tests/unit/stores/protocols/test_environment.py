@@ -39,6 +39,14 @@ def test_user_settings_would_change_requests(tmp_path):
         assert elsewhere.asked or not server.objects
 
 
+def test_user_settings_slow_no_client():
+    """PYTHONTRACEMALLOC=25 divided the rate of fsspec by 60; the record was valid, and named no reason."""
+    slow = {"PYTHONTRACEMALLOC", "PYTHONDEVMODE", "PYTHONASYNCIODEBUG", "PYTHONINSPECT", "PYTHONMALLOC"}
+    slow |= {"GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "TOKIO_WORKER_THREADS", "RUST_LOG", "MALLOC_PERTURB_"}
+    kept = {"PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "PATH", "HOME", "LD_LIBRARY_PATH"}
+    assert environment.explicit(dict.fromkeys(slow | kept, "1")).keys() == kept | environment.FILES.keys()
+
+
 PROXY = "http://user:secret@proxy.test:3128"
 
 

@@ -3,10 +3,12 @@
 import os
 
 import pytest
+from botocore.exceptions import HTTPClientError
 from honest_s3 import FIRST
+from probed import Handler, served
 from quirky_s3 import quirky
 
-from storelab.core.errors import UserError
+from storelab.core.errors import MeasurementFailed, UserError
 from storelab.engines.common.error_classes import classify, named
 from storelab.readplan.transports import WrongAnswer
 from storelab.stores.protocols import filesystems, s3_clients
@@ -86,3 +88,37 @@ def test_redirects_are_named_and_not_followed(serve):
     with pytest.raises(UserError, match=r"stores\.x: redirected"):
         S3Access(boto, "stores.x").read("b", "k")
     assert len(store.asked) == before
+
+
+def test_answer_without_end_is_refused(monkeypatch):
+    """A listing is read whole, and would fill the memory."""
+    monkeypatch.setattr(s3_clients, "MAX_ANSWER", 2**20)
+
+    class Endless(Handler):
+        def do_GET(self):
+            self.send_response(500 if "versions" in self.path else 200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for _ in range(100):  # 6.5 MB
+                self.wfile.write(b"10000\r\n" + bytes(65536) + b"\r\n")
+
+    with served(Endless) as url:
+        made = s3_clients.client(Endpoint(url), FIRST)
+        access = S3Access(made, "stores.x")
+        for ask in (lambda: list(access.keys("b")), lambda: made.list_object_versions(Bucket="b")):
+            with pytest.raises((MeasurementFailed, HTTPClientError), match="the answer has no end: more than 1 MiB"):
+                ask()
+
+
+def test_too_many_headers_are_named():
+    class Chatty(Handler):
+        def do_GET(self):
+            self.answer(200, b"", {f"x-{n}": "1" for n in range(200)})
+
+    class Long(Handler):
+        def do_GET(self):
+            self.answer(200, b"", {"x": "1" * 70_000})
+
+    for handler in (Chatty, Long):
+        with served(handler) as url, pytest.raises(MeasurementFailed, match="too many or too long header lines"):
+            S3Access(s3_clients.client(Endpoint(url), FIRST), "stores.x").bucket_names()

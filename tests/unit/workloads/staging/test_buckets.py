@@ -192,8 +192,8 @@ def test_one_bucket_that_fails_keeps_no_other(monkeypatch):
         assert NAME in server.buckets and f"{NAME[:-1]}1" not in server.buckets
 
 
-def test_pages_that_overlap_count_once():
-    pages = [["a", "b"], ["b", "c"], [], ["d"]]
+def test_entries_listed_twice_count_once():
+    pages = [["a", "b"], ["b", "c", "c"], [], ["d", "d"]]
 
     class Client:
         def list_objects_v2(self, ContinuationToken="0", **_):
@@ -380,3 +380,13 @@ def test_versioning_and_lock_are_told_before_writing(tmp_path, capsys):
             (note,) = check.retention(config, {"d": store})
             assert note.startswith(f"store d, bucket {NAME}: ") and words in note
     assert Retention().meaning() == "" and list(check.retention(config, {"d": store})) == [], "it is not reached"
+
+
+def test_bucket_without_a_mark_is_told():
+    """A storelab that is killed between making a bucket and marking it leaves one; it may also be of someone else."""
+    with laid_out() as (store, _, server):
+        server.uploads.clear()
+        server.buckets[f"{NAME[:-1]}7"] = Bucket(FIRST.access_key)
+        gone = buckets.remove(store, "camp", anything)
+        assert gone.buckets == 1 and f"{NAME[:-1]}7" in server.buckets
+        assert f"1 buckets without a mark of storelab stay, the first is {NAME[:-1]}7" in str(gone)

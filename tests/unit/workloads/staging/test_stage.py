@@ -1,10 +1,14 @@
 """A data set is staged once into a folder: again where it is gone or on request, and never by half."""
 
+import socket
+
+import ports
 import pytest
 import small_plan
 
 from storelab.core import records
 from storelab.core.errors import MeasurementFailed
+from storelab.host import patience
 from storelab.stores import all_stores
 from storelab.stores.protocols.files import FilesAccess
 from storelab.workloads.staging import stage
@@ -72,3 +76,13 @@ def test_incomplete_data_set_is_no_data_set(site, monkeypatch):
         assert not list(store.path.rglob(".staged")) and not stage.manifest_path(config, "a", DATASET).exists()
     stage.ensure(config, store, DATASET)
     assert len(contents(store)) == 6
+
+
+def test_download_that_stands_still_ends(site, monkeypatch, tmp_path):
+    config, _ = site
+    monkeypatch.setattr(patience, "STALLED_S", 0.3)
+    server = socket.create_server(("127.0.0.1", ports.block()))
+    file = {"scale": "mine", "file": f"http://127.0.0.1:{server.getsockname()[1]}/x.root"}
+    with server, pytest.raises(MeasurementFailed, match=r"files.mine.path: downloading http.*: nothing moved for 0 s"):
+        stage._fetched(config, file, tmp_path / "scratch")
+    assert list((tmp_path / "scratch").iterdir()) == []
