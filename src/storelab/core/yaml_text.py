@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in lines:
                     raise _mark(
-                        key, f"the key {shown(key.value)} is duplicate, first in line {lines[name]}", "remove one"
+                        key, f"the key {shown(key.value)} occurs twice, first in line {lines[name]}", "remove one"
                     )
                 lines[name] = line
         return node

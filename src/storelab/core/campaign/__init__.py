@@ -72,7 +72,7 @@ class Limits(Closed):
 
 
 class Launcher(Closed):
-    """How the clients of a point are started: on this host, or on the nodes of a batch system (docs/cluster.md)."""
+    """The way to start clients of a point: on this host, or on nodes of a batch system (docs/cluster.md)."""
 
     kind: Literal["local", "srun", "htcondor"] = Field(
         "local", description="`local`: on this host; `srun`: in a Slurm allocation; `htcondor`."
@@ -253,7 +253,7 @@ class RootFile(Closed):
     def _no_secret(cls, path: str) -> str:
         if _SECRET_URL.match(path):
             raise ValueError(
-                "the URL holds a password or a token, which records would keep; download the file and give its path"
+                "the URL contains a password or token, which records would include; download the file and give its path"
             )
         return path
 

@@ -95,7 +95,7 @@ def night_of(version: str) -> str:
 
 
 class Chunks(Closed):
-    """How big files are cut: where their content decides (CvmFS's xor32), within these limits."""
+    """The limits for chunks of big files, which are cut where the content decides (CvmFS's xor32)."""
 
     minimum: Size = Field(
         given("4 MiB"), description="Files up to this size stay whole; only the last chunk may be shorter."
