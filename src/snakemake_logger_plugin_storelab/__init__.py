@@ -1,7 +1,7 @@
-"""What Snakemake prints under the profiles of storelab: its errors, one line each, and nothing else.
+"""Snakemake logger for the profiles of storelab: it prints only Snakemake's own errors, one line each.
 
-`quiet: all` hides errors too. Snakemake finds this logger by the name of its package (`logger: storelab`). Errors of
-jobs are those of `storelab` commands, which print them.
+`quiet: all` would hide errors too. Snakemake finds this logger by the name of its package (`logger: storelab`). Errors
+of jobs are printed by the `storelab` commands that the jobs run.
 """
 
 import logging
@@ -11,11 +11,11 @@ from typing import Any
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-OWN = "/storelab/"  # in a traceback: a mistake of storelab, of which all lines are needed
+OWN = "/storelab/"  # in a traceback: a bug of storelab, which needs the whole traceback
 
 
 def line(text: str) -> str:
-    """Return an error of Snakemake in one line: of a traceback what it ends with."""
+    """Return an error of Snakemake in one line; of a traceback, the last line."""
     lines = [part.strip() for part in text.splitlines() if part.strip()]
     if not any(part.startswith("Traceback") for part in lines):
         return " ".join(lines)
@@ -28,11 +28,11 @@ class LogHandler(LogHandlerBase):
     writes_to_file, has_filter, has_formatter, needs_rulegraph = False, True, True, False
 
     def __post_init__(self) -> None:
-        self.failed = False  # a job did: what follows says that some job did
+        self.failed = False  # True after a job failed: later errors only repeat that some job failed
 
     @property
     def writes_to_stream(self) -> bool:
-        """Whether it replaces Snakemake's own output: not where the command line asks for more, or for a dry run."""
+        """Return True if it replaces Snakemake's output: not for a dry run or if more output is requested."""
         from snakemake.settings.enums import Quietness
 
         return Quietness.ALL in (self.common_settings.quiet or ()) and not self.common_settings.dryrun

@@ -1,4 +1,4 @@
-"""Command line (python -m storelab)."""
+"""Run the command line (python -m storelab)."""
 
 from storelab.cli import main
 

@@ -43,7 +43,7 @@ def test_full_disk_is_reported_on_one_line(tmp_path, site, engine, size):
     done = measured(tmp_path, site[engine], size)
     said = [line for line in done.stderr.splitlines() if line.startswith("storelab: ")]
     assert done.returncode in (1, 2) and len(said) == 1 and "Traceback" not in done.stderr, done.stderr
-    assert re.search(r"results/lab/\S+: no space left on device; make room on this disk", said[0]), said
+    assert re.search(r"results/lab/\S+: no space left on device; free space on this disk", said[0]), said
     assert not (tmp_path / "results/lab/raw" / site[engine]).exists(), "the other disk held all of it"
     projects.run(tmp_path, "measure", site[engine])
     assert json.loads((tmp_path / "results/lab/raw" / site[engine] / "run.json").read_text())["valid"]

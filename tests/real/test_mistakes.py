@@ -50,7 +50,7 @@ MISTAKES = [  # arguments, words of the one line
     (["--set", "limit.clients=1", "check"], "unknown key 'limit'; did you mean 'limits'?"),
     (["--set", "sweeps.up.duration=5", "check"], "5 is not a duration with its unit"),
     (["--set", "sweeps.up.axes.clients=[]", "check"], "the sweep has no value"),
-    (["--set", "use_stores=[nowhere]", "check"], "no one defined the store 'nowhere'"),
+    (["--set", "use_stores=[nowhere]", "check"], "the store 'nowhere' is not defined"),
     (["--set", "campaign=bnch", "check"], "did you mean 'bench'?"),
     (["up", "seawedfs"], "did you mean 'seaweedfs'?"),
     (["up"], "no store named"),

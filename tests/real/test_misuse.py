@@ -257,7 +257,10 @@ def disk(tmp_path):
 @pytest.mark.parametrize("state", [0, 1], ids=["full", "read-only"])
 def test_a_disk_that_takes_nothing_is_one_line(disk, state):
     folder, *states = disk
-    words = ("no space left on device; make room on this disk", "read-only file system; give a folder on a disk")[state]
+    words = (
+        "no space left on device; free space on this disk",
+        "read-only file system; give a folder on a writable disk",
+    )[state]
     at = ("--campaign-dir", str(folder / "c"))
     subprocess.run([str(BIN / "storelab"), "tables", *at], cwd=ROOT, check=True, capture_output=True)
     states[state]()

@@ -1,5 +1,5 @@
-"""The contract: what the measuring and the analysis side both rest on.
+"""The common basis of measuring and analysis.
 
-Here: errors, model (Point, Axis, Workload), declarations as pure data (axes, engines), units, clock, config, plan,
-calibration's agreement, records' schema. May import: nothing else of storelab.
+It contains errors, model (Point, Axis, Workload), declarations as pure data (axes, engines), units, clock, config,
+plan, calibration and the schema of records. It imports nothing else of storelab.
 """

@@ -1,8 +1,8 @@
-"""Calibration: what the clients could do at most, and the points that measure it (room `core`). Pure: no I/O, no clock.
+"""Calibration: the limits of the clients, and the points that measure them. Pure: no I/O, no clock.
 
-A point's ceiling is what the same engine, with the same objects, clients and workers, reaches against a server that
-does almost nothing. It is measured before the campaign and after it, so that a drift of the hosts is seen. Memory and
-tmpfs, which engines move bytes through, are measured once, before. See docs/calibration.md.
+The ceiling of a point is the throughput of the same engine, with the same objects, clients and workers, against a
+server that does almost nothing. It is measured before and after the campaign, which shows a drift of the hosts. Memory
+and tmpfs, through which engines move bytes, are measured once, before. See docs/calibration.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from storelab.core.config import Config
 
 WORKLOAD = "calibrate"
-STORE = "nullserver"  # the kind, and the name of the one that is there without being configured
+STORE = "nullserver"  # the kind, and the name of the store that is added automatically
 BEFORE, AFTER = "before", "after"
 NETWORK, MEMORY, TMPFS = "network", "memory", "tmpfs"
 OPERATIONS = ("put", "get", "get_range", "delete", "stat", "list")  # workloads that have a ceiling
@@ -37,21 +37,21 @@ TARGET = Axis(
     NETWORK,
     "Target",
     (
-        "`network`: the null server; `memory`: another place of memory; `tmpfs`: files in `scratch`; `disk`: files in "
+        "`network`: the null server; `memory`: another place in memory; `tmpfs`: files in `scratch`; `disk`: files in "
         "`state`."
     ),
     choices=(NETWORK, *LOCAL),
 )
-PHASE = Axis("phase", "text", BEFORE, "Phase", "First of the campaign, or last of it.", choices=(BEFORE, AFTER))
-_MOVING = axes.engine(OPERATIONS, "loadgen", "As in the operation's workload; `none` but for `network`.")
+PHASE = Axis("phase", "text", BEFORE, "Phase", "Before or after the campaign.", choices=(BEFORE, AFTER))
+_MOVING = axes.engine(OPERATIONS, "loadgen", "As in the operation's workload; `none` except for `network`.")
 AXES = (  # of the workload
     OPERATION,
     TARGET,
     PHASE,
     replace(_MOVING, choices=(*_MOVING.choices, "none")),
     axes.OBJECT_SIZE,
-    replace(axes.RANGE_SIZE, default=0, minimum=0, help="Of `get_range`; 0 B elsewhere."),
-    replace(axes.BATCH, help="Of `delete`."),
+    replace(axes.RANGE_SIZE, default=0, minimum=0, help="For `get_range`; 0 B otherwise."),
+    replace(axes.BATCH, help="For `delete`."),
     axes.CLIENTS,
     axes.WORKERS,
     axes.PART_SIZE,
@@ -59,25 +59,25 @@ AXES = (  # of the workload
     axes.SCHEME,
     axes.CLIENTS_PER_NODE,
     axes.PAYLOAD,
-    replace(axes.KEYS, default=0, minimum=0, help="Of `list`; 0 elsewhere."),
-    replace(axes.PAGE_SIZE, help="Of `list`, for loadgen."),
-    replace(axes.PREFIX_DEPTH, help="Of `list`."),
+    replace(axes.KEYS, default=0, minimum=0, help="For `list`; 0 otherwise."),
+    replace(axes.PAGE_SIZE, help="For `list` with loadgen."),
+    replace(axes.PREFIX_DEPTH, help="For `list`."),
 )
-# What a point and its ceiling must agree on. The operation is the point's workload; the scheme is in the settings of
+# Axes in which a point and its ceiling must be equal. The operation is the point's workload; the scheme is a setting of
 # its store.
 AGREE = tuple(a for a in AXES if a.ceiling)
 DECISIVE = tuple(a.name for a in AGREE if a not in (OPERATION, axes.SCHEME))
-# Least duration of a point; of one whose clients are on other hosts: their links may be slow.
+# Minimum duration of a point; of one whose clients are on other hosts, which may have slow links.
 SHORTEST_NS, BETWEEN_HOSTS_NS = 2 * 10**9, 10 * 10**9
-WARM_UP = 0.25  # the part of it that is cut
-ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts so many rounds of one object per worker at so many bytes/s of all
+WARM_UP = 0.25  # part of the duration that is cut
+ROUNDS, SLOW = 4, 5 * 10**8  # a point lasts this many rounds of one object per worker, at this total rate (bytes/s)
 LONGEST_NS = 60 * 10**9
-SLOW_KEYS = 2 * 10**5  # of all in a second, of listings
+SLOW_KEYS = 2 * 10**5  # total rate of listings, in keys/s
 MOVING_NOTHING = ("delete", "stat", "list")
 
 
 def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
-    """Whether clients speak https to this store (its settings), deployed as these axes say."""
+    """Return True if clients use https with this store (its settings), in the deployment that these axes define."""
     if (scheme := values.get("scheme", axes.SCHEME.default)) != axes.SCHEME.default:
         return bool(scheme == "https")
     endpoint = getattr(settings, "endpoint", "")
@@ -86,9 +86,9 @@ def encrypted(settings: Any, values: Mapping[str, Any]) -> bool:
 
 
 def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
-    """How long a point lasts, in ns: 2 s, 10 s through a network, or as long as large objects need for a few rounds.
+    """Return the duration of a point in ns: 2 s, 10 s through a network, or a few rounds of large objects.
 
-    No setting of a sweep changes it: a ceiling is a ceiling.
+    It does not depend on the sweep, so that all points with the same axes share one ceiling.
     """
     moved, slow = values["range_size"] or values["object_size"], SLOW
     if values.get("keys"):
@@ -98,7 +98,7 @@ def duration_ns(values: Mapping[str, Any], between_hosts: bool) -> int:
 
 
 def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, Workload]) -> list[Point]:
-    """The points that give the planned ones their ceilings, unnumbered; none if the configuration leaves them out."""
+    """Return the calibration points for the planned ones, unnumbered; [] if the configuration disables them."""
     if not config.calibrate or WORKLOAD not in workloads:
         return []
     workload, out = workloads[WORKLOAD], {}
@@ -114,7 +114,7 @@ def points(config: "Config", planned: Iterable[Point], workloads: Mapping[str, W
 
 
 def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, Any]]:
-    """Axes of the points against the null server; the same ones may come several times."""
+    """Yield axes of the points against the null server, possibly with repetitions."""
     for p in measured:
         scheme = {"scheme": "https"} if encrypted(config.stores[p.store], p.axes) else {}
         same = {name: p.axes[name] for name in DECISIVE if name in p.axes}
@@ -123,9 +123,9 @@ def _network(config: "Config", measured: Iterable[Point]) -> Iterable[dict[str, 
 
 
 def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
-    """Axes of the points without a server, with the most clients that a point has.
+    """Yield axes of the points without a server, with the largest number of clients of any point.
 
-    Memory by object size; files on tmpfs, where s5cmd writes its downloads and reads its uploads.
+    They measure memory by object size, and files on tmpfs, where s5cmd writes its downloads and reads its uploads.
     """
     most: dict[tuple[str, str, int], tuple[int, int]] = {}
     for p in measured:
@@ -142,7 +142,7 @@ def _local(measured: list[Point]) -> Iterable[dict[str, Any]]:
 
 
 def in_order(points: Iterable[Point]) -> tuple[list[Point], list[Point], list[Point]]:
-    """(points that come first, the others, those that come last)."""
+    """Return (points that come first, the others, points that come last)."""
     every = list(points)
     phase = {p.key: p.axes["phase"] if p.workload == WORKLOAD else "" for p in every}
     first, rest, last = ([p for p in every if phase[p.key] == wanted] for wanted in (BEFORE, "", AFTER))

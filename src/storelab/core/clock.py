@@ -1,7 +1,7 @@
-"""One clock for all records: UTC nanoseconds, wall clock read once at import, monotonic from there.
+"""One clock for all records: UTC in ns. The wall clock is read once at import; afterwards the clock is monotonic.
 
-On another host than the coordinator's, the difference of the two clocks is added (`gang/nodes.py` measures it), so
-that all times of a point are those of one clock.
+On other hosts, the difference to the coordinator's clock is added (`gang/nodes.py` measures it), so that all times of a
+point belong to one clock.
 """
 
 import os
@@ -9,24 +9,24 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-OFFSET = "STORELAB_CLOCK_OFFSET_NS"  # environment: what a process adds to its host's clock
+OFFSET = "STORELAB_CLOCK_OFFSET_NS"  # environment variable: ns that a process adds to its host's clock
 _WALL = time.time_ns() - time.monotonic_ns()
 _offset = int(os.environ.get(OFFSET, "0"))
 
 
 def now_ns() -> int:
-    """UTC nanoseconds that never jump: a step of the wall clock during a measurement does not reach the records."""
+    """Return UTC in ns without jumps: a step of the wall clock during a measurement has no effect."""
     return _WALL + _offset + time.monotonic_ns()
 
 
 def set_offset(ns: int) -> None:
-    """Add so many nanoseconds to this host's clock from now on, in this process."""
+    """Set the ns that this process adds to its host's clock from now on."""
     global _offset
     _offset = ns
 
 
 def wait_for(look: Callable[[], Any], seconds: float, pause_s: float) -> Any:
-    """What `look` returns, as soon as it is not empty, or after so many seconds; `pause_s` between two looks."""
+    """Call `look` every `pause_s` until its result is not empty or `seconds` have passed, and return the result."""
     limit = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < limit:
         time.sleep(pause_s)
@@ -34,6 +34,6 @@ def wait_for(look: Callable[[], Any], seconds: float, pause_s: float) -> Any:
 
 
 def sleep_until(t_ns: int) -> None:
-    """Sleep (no spinning) until `now_ns()` reaches `t_ns`; returns at once where that has passed."""
+    """Sleep (without spinning) until `now_ns()` reaches `t_ns`; return at once if that has passed."""
     while (left := t_ns - now_ns()) > 0:
         time.sleep(left / 1e9)

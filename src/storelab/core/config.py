@@ -1,7 +1,7 @@
-"""Config: typed, closed models; loading and merging; one clear line for every mistake.
+"""Config: typed, closed models; loading and merging; one clear line for every error.
 
-Merged key by key, the last one wins, lists are replaced: config.yaml < the campaign file < further config files <
---set. `docs/configuration.md` is generated from these models (`storelab docs`) and a test holds the two in step.
+Sources are merged key by key, and the last one wins; lists are replaced: config.yaml < the campaign file < further
+config files < --set. `docs/configuration.md` is generated from these models (`storelab docs`), which a test checks.
 """
 
 import functools
@@ -25,42 +25,43 @@ from storelab.core.figures import Figure
 class Config(Campaign):
     """The whole configuration: config.yaml with the campaign file merged over it.
 
-    Entries of `stores` stay as they are written; `stores/config.py` has the configuration that validates them.
+    Entries of `stores` are kept as they are written; the configuration in `stores/config.py` validates them.
     """
 
     campaign: str = Field(description="Campaign file: a name in `campaigns/`, or a path that ends in .yaml.")
     measure: Boolean = Field(
         False,
-        description="false: only rebuild tables, figures and paper from raw records; true: measure what is missing.",
+        description="false: rebuild tables, figures and paper from raw records; true: also measure missing points.",
     )
     stores: dict[Name, StoreEntry] = Field(min_length=1, description="Name: store (system under test).")
-    limits: Limits = Field(default_factory=Limits, description="Bounds that guard the stores.")
+    limits: Limits = Field(default_factory=Limits, description="Limits that protect the stores.")
     results: FolderPath = Field("results", description="Folder of all campaigns.")
     layout: Literal["article", "conference"] = Field(
         "article",
-        description="Of a paper of several campaigns: one column, or two as for conferences, see docs/paper.md.",
+        description="Layout of a paper about several campaigns: one column, or two columns; see docs/paper.md.",
     )
     state: FolderPath = Field(
-        ".storelab", description="Folder for state, data and logs of managed stores; on a disk of this machine."
+        ".storelab", description="Folder for state, data and logs of managed stores; on a local disk of this host."
     )
-    scratch: FolderPath = Field("/dev/shm", description="tmpfs for what clients read and write.")
+    scratch: FolderPath = Field("/dev/shm", description="tmpfs for files that clients read and write.")
     drop_caches: Boolean = Field(
         False,
         description=(
-            "Before cold accesses the kernel of this host drops all that it holds of files (root; all programs feel "
-            "it), not only the store's own, see docs/cold.md."
+            "Before cold accesses, drop the whole page cache of this host (needs root and slows all programs), not "
+            "only the pages of the store; see docs/cold.md."
         ),
     )
     launcher: Launcher = Field(default_factory=Launcher, description="How clients are started.")
     gang_timeout: Wait = Field(given("60 s"), description="How long the clients of a point wait for each other.")
     lead: Duration = Field(
-        given("200 ms"), description="Least time between the agreement and the start; what the agreement took is added."
+        given("200 ms"),
+        description="Minimum time between the agreement and the start; the duration of the agreement is added.",
     )
 
     @field_validator("stores", mode="before")
     @classmethod
     def _calibrated(cls, configured: Any, info: ValidationInfo) -> Any:
-        """Add the null server of a campaign that is calibrated, where the user has not configured one."""
+        """Add the null server to a campaign with calibration, unless the user has configured one."""
         if not info.data.get("calibrate") or not isinstance(configured, dict) or not configured:
             return configured
         if any(_kind(entry) == "nullserver" for entry in configured.values()):
@@ -73,7 +74,7 @@ class Config(Campaign):
 
     @classmethod
     def keys_of_store(cls, kind: str) -> list[str]:
-        """Return the keys that a store of this kind may have, as far as they are known here."""
+        """Return the keys that a store of this kind may have, as far as this class knows them."""
         return ["kind"]
 
     @property
@@ -104,12 +105,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise UserError(str(path), "holds no mapping of keys", "write `key: value` lines")
+        raise UserError(str(path), "is not a mapping of keys", "write `key: value` lines")
     return data
 
 
 def parse_set(items: Iterable[str]) -> dict[str, Any]:
-    """`a.b=value` (value in YAML) to a nested mapping. Raises UserError."""
+    """Convert `a.b=value` (value in YAML) to a nested mapping. Raises UserError."""
     out: dict[str, Any] = {}
     for item in items:
         key, eq, text = item.partition("=")
@@ -117,7 +118,7 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
             raise UserError("--set", f"{item!r} has no '='", "write --set key.key=value")
         parts = key.split(".")
         if not all(parts):
-            raise UserError("--set", f"{shown(key)} is no key", "write --set key.key=value")
+            raise UserError("--set", f"{shown(key)} is not a key", "write --set key.key=value")
         value = yaml_text.parse(text, f"--set {key}", one_line=True)
         for part in reversed(parts):
             value = {part: value}
@@ -126,29 +127,29 @@ def parse_set(items: Iterable[str]) -> dict[str, Any]:
 
 
 def campaign_path(campaign: Any, root: Path) -> Path:
-    """The campaign's file: a name is looked up in `campaigns/`. Raises UserError with the nearest names."""
+    """Return the campaign's file; a name is looked up in `campaigns/`. Raises UserError with similar names."""
     if not isinstance(campaign, str) or not campaign:
         raise UserError(
-            "campaign", f"{campaign!r} names no campaign", "give a name in campaigns/ or a path that ends in .yaml"
+            "campaign", f"{campaign!r} is not a campaign", "give a name in campaigns/ or a path that ends in .yaml"
         )
     path = root / campaign if campaign.endswith((".yaml", ".yml")) else root / "campaigns" / f"{campaign}.yaml"
     if not path.exists():
         known = names_of_campaigns(root)
         raise UserError(
             "campaign",
-            f"{shown(campaign)} is not there ({path.parent if path.parent.is_dir() else root})",
+            f"{shown(campaign)} does not exist ({path.parent if path.parent.is_dir() else root})",
             nearest(campaign, known),
         )
     return path
 
 
 def names_of_campaigns(root: Path) -> list[str]:
-    """Those of the campaign files beside config.yaml."""
+    """Return the names of the campaign files in the folder next to config.yaml."""
     return sorted(p.stem for p in (root / "campaigns").glob("*.yaml"))
 
 
-MOST_SHOWN = 80  # letters of a value or a key in a message
-SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values no message shows
+MOST_SHOWN = 80  # characters of a value or a key in a message
+SECRET = {"token", "secret", "secret_key", "password", "key", "access_key"}  # keys whose values must not be shown
 Layers = list[tuple[str, dict[str, Any]]]
 Model = TypeVar("Model", bound=BaseModel)
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -157,7 +158,7 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 def read_layers(
     main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None
 ) -> tuple[Layers, dict[str, Any]]:
-    """The files and overrides in the order of merging, with their names, and what they merge to. Raises UserError."""
+    """Return the named files and overrides in the order of merging, and the merged mapping. Raises UserError."""
     layers: Layers = [
         (str(main), read_yaml(main)),
         *((str(p), read_yaml(p)) for p in extra),
@@ -170,7 +171,7 @@ def read_layers(
 
 
 def merged(layers: Layers) -> dict[str, Any]:
-    """What the layers say together."""
+    """Return the layers merged into one mapping."""
     return functools.reduce(merge, (doc for _, doc in layers), {})
 
 
@@ -180,28 +181,30 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     model: type[ConfigT] = Config,  # type: ignore[assignment]
 ) -> ConfigT:
-    """Load and validate by this model. Raises UserError that names file, key, value and mend."""
+    """Load the configuration and validate it by this model. Raises UserError with file, key, value and hint."""
     config, layers = _validated(model, main, extra, overrides)
     used = config.use_stores
     for name in used:
-        problem = f"no one defined the store {name!r}"
+        problem = f"the store {name!r} is not defined"
         require_known(f"{_origin(['use_stores'], layers)}: use_stores", name, config.stores, problem, "defined:")
     for name, sweep in config.sweeps.items():
         for store in sweep.stores or ():
-            problem = f"{store!r} is none of the campaign's stores"
+            problem = f"{store!r} is not one of the campaign's stores"
             place = f"sweeps.{name}.stores"
             require_known(f"{_origin(place.split('.'), layers)}: {place}", store, used, problem, "used:")
     for name, claim in config.claims.items():
         for campaign in claim.campaigns:
             place = f"claims.{name}.campaigns"
-            known, problem = names_of_campaigns(main.parent), f"there is no campaign {campaign!r}"
+            known, problem = names_of_campaigns(main.parent), f"the campaign {campaign!r} does not exist"
             require_known(f"{_origin(place.split('.'), layers)}: {place}", campaign, known, problem, "one of:")
     return config
 
 
 def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, Any] | None = None) -> str | None:
-    """One line where the campaign file names stores of its own, and so does not measure one of config.yaml's
-    `use_stores`; else None. Who names stores in a further file or on the command line knows what he does."""
+    """Return a warning if the campaign file sets `use_stores` and so skips a store in that of config.yaml.
+
+    Return None otherwise, and if a further file or the command line sets `use_stores`, which is deliberate.
+    """
     (main_name, here), (campaign, there), *others = read_layers(main, extra, overrides)[0]
     mine, its = here.get("use_stores") or [], there.get("use_stores") or []
     mine = [str(name) for name in mine] if isinstance(mine, list) else [str(mine)]
@@ -216,7 +219,7 @@ def overruled(main: Path, extra: Iterable[Path] = (), overrides: Mapping[str, An
 
 
 class Rebuild(BaseModel):
-    """The part of the configuration that a rebuild from records needs: no store, no sweep."""
+    """The part of the configuration that a rebuild from records needs, without stores and sweeps."""
 
     name: Name
     measure: Boolean = False
@@ -230,8 +233,10 @@ def load_rebuild(
     overrides: Mapping[str, Any] | None = None,
     model: type[Config] = Config,
 ) -> Rebuild:
-    """Like `load`, for the analysis: records outlive the stores that they were measured on. Raises UserError, for a
-    key of a wrong name anywhere, too: `mesure=true` would rebuild in silence."""
+    """Load the configuration for the analysis, which does not need the stores of the records any more.
+
+    Raises UserError, also for an unknown key anywhere: `mesure=true` would silently only rebuild.
+    """
     light, layers = _validated(Rebuild, main, extra, overrides)
     try:
         model.model_validate(merged(layers))
@@ -242,7 +247,7 @@ def load_rebuild(
 
 
 def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
-    """The configuration as this model, and the layers that it was read from. files: as of `read_layers`."""
+    """Return the configuration as this model, and its layers. files: arguments of `read_layers`."""
     layers, data = read_layers(*files)
     try:
         return model.model_validate(data), layers
@@ -251,7 +256,7 @@ def _validated(model: type[Model], *files: Any) -> tuple[Model, Layers]:
 
 
 def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> UserError:
-    """Turn pydantic's first error into one line: the file that says it, the key, the value, the mend."""
+    """Turn pydantic's first error into one line: the file that has the key, the key, the value, the hint."""
     first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")  # an unknown key explains a missing one
     loc = [str(p) for p in first["loc"] if p != "[key]"]
     place = f"{_origin(loc, layers)}: {'.'.join(part if len(part) <= MOST_SHOWN else part[:20] + '…' for part in loc)}"
@@ -260,27 +265,27 @@ def explain(error: ValidationError, layers: Layers, model: type[BaseModel]) -> U
     if first["type"] == "missing":
         return UserError(place, f"{loc[-1]!r} is missing", "see docs/configuration.md")
     if first["type"] == "value_error":
-        problem, _, mend = str(first["ctx"]["error"]).partition("; ")
-        return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, mend)
+        problem, _, hint = str(first["ctx"]["error"]).partition("; ")
+        return UserError(f"{place}.kind" if loc[0] == "stores" and len(first["loc"]) == 2 else place, problem, hint)
     if first["type"] == "too_short":
         return UserError(place, "is empty", "give at least one")
-    told = json.dumps(first.get("input"), default=str)
-    told = "this" if set(loc) & SECRET else told if len(told) < MOST_SHOWN else told[: MOST_SHOWN - 3] + "..."
+    value = json.dumps(first.get("input"), default=str)
+    value = "this" if set(loc) & SECRET else value if len(value) < MOST_SHOWN else value[: MOST_SHOWN - 3] + "..."
     return UserError(
         place,
-        f"{told}: {first['msg'][0].lower() + first['msg'][1:]}",
+        f"{value}: {first['msg'][0].lower() + first['msg'][1:]}",
         "see docs/configuration.md",
     )
 
 
 def _origin(loc: list[str], layers: Layers) -> str:
-    """The last layer that holds the longest part of the key path."""
+    """Return the name of the last layer that has the longest part of the key path."""
     name, doc = max(reversed(layers), key=lambda layer: _depth(layer[1], loc))
     return name if _depth(doc, loc) else layers[0][0]
 
 
 def _depth(doc: Any, loc: list[str]) -> int:
-    """How many keys of the path the document holds."""
+    """Return how many keys of the path the document has."""
     inside = {str(key): value for key, value in doc.items()} if isinstance(doc, dict) else {}
     return 1 + _depth(inside[loc[0]], loc[1:]) if loc and loc[0] in inside else 0
 

@@ -22,8 +22,8 @@ from storelab.core.errors import UserError, shown
 from storelab.core.model import NAME, OF_ROLE
 
 _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
-MOST_NAME = 64  # signs of a name: it becomes part of paths
-MOST_PATH, MOST_PART = 1000, 255  # of a folder: Linux takes 4096 and 255 bytes, and more comes behind
+MOST_NAME = 64  # characters of a name, which becomes part of paths
+MOST_PATH, MOST_PART = 1000, 255  # of a folder: Linux allows 4096 and 255 bytes, and storelab appends to the path
 MOST_BYTES = 10**18
 MOST_NS = 30 * 86400 * 10**9  # a window or a wait
 LEAST_WAIT_NS = LEAST_WINDOW_NS = 10**6
@@ -36,7 +36,7 @@ def _unit(kind: str, value: Any) -> int:
         if kind == "duration" and number > MOST_NS:
             raise UserError("", f"{shown(value)} is too long", "give at most 30 d")
         if number > MOST_BYTES:
-            raise UserError("", f"{shown(value)} is more than any store holds", "ask for less")
+            raise UserError("", f"{shown(value)} is more than any store can hold", "give a smaller size")
         return number
     except UserError as error:
         raise ValueError(f"{error.problem}; {error.mend}") from None
@@ -46,7 +46,7 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise ValueError(f"{shown(value)} is not a name; use letters, digits, '.' and '-'")
     if len(value) > MOST_NAME:
-        raise ValueError(f"{shown(value)} has {len(value)} signs; a name has at most {MOST_NAME}")
+        raise ValueError(f"{shown(value)} has {len(value)} characters; a name has at most {MOST_NAME}")
     return value
 
 
@@ -55,25 +55,25 @@ def _sweep_name(value: Any) -> str:
 
 
 def given(text: str) -> Any:
-    """Return a default as a user would write it: the validators of its field read it."""
+    """Return a default value as a user would write it; the validators of its field parse it."""
     return text
 
 
 def _text(value: Any) -> str:
-    """Something to read or to open: not nothing, one line, no sign that no file or server knows."""
+    """Return a non-empty, printable, single-line text. Raises ValueError."""
     if value is None or (isinstance(value, str) and not value.strip()):
         raise ValueError(f"{shown(value or '')} is empty; give it a value")
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is no text; put it in quotes")
+        raise ValueError(f"{shown(value)} is not a text; put it in quotes")
     if not value.isprintable():
-        raise ValueError(f"{shown(value)} holds signs that cannot be printed; write plain text in one line")
+        raise ValueError(f"{shown(value)} has unprintable characters; write plain text in one line")
     return value
 
 
 def _host(value: Any) -> str:
     text = _text(value)
     if len(text) > 253 or not _HOST.fullmatch(text):
-        raise ValueError(f"{shown(text)} is no host name or address; write it like 127.0.0.1 or node1.example.org")
+        raise ValueError(f"{shown(text)} is not a host name or address; write it like 127.0.0.1 or node1.example.org")
     return text
 
 
@@ -83,16 +83,16 @@ def _path(value: Any) -> str:
         try:
             Path(text).expanduser()
         except RuntimeError:
-            raise ValueError(f"{shown(text)} begins with nobody's home folder; write the whole path") from None
+            raise ValueError(f"{shown(text)} begins with an unknown home folder; write the whole path") from None
     if len(text) > MOST_PATH:
-        raise ValueError(f"{shown(text)} has {len(text)} signs; a path has at most {MOST_PATH}")
+        raise ValueError(f"{shown(text)} has {len(text)} characters; a path has at most {MOST_PATH}")
     if bad := next((part for part in text.split("/") if len(part.encode()) > MOST_PART), None):
-        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; a folder's name has at most {MOST_PART}")
+        raise ValueError(f"{shown(bad)} has {len(bad.encode())} bytes; the name of a folder has at most {MOST_PART}")
     return text
 
 
 def _wait(value: Any) -> int:
-    """A time that something is waited for: none at all, and everything would fail."""
+    """Return a timeout in ns. Raises ValueError below 1 ms, with which every wait would fail."""
     if (ns := _unit("duration", value)) < LEAST_WAIT_NS:
         raise ValueError(f"{shown(value)} is too short; give at least 1 ms")
     return ns
@@ -100,7 +100,7 @@ def _wait(value: Any) -> int:
 
 def _window(value: Any) -> int:
     if (ns := _unit("duration", value)) < LEAST_WINDOW_NS:
-        raise ValueError(f"{shown(value)} is too short to measure in; give at least 1 ms, better 10 s")
+        raise ValueError(f"{shown(value)} is too short for a measurement; give at least 1 ms, better 10 s")
     return ns
 
 
@@ -112,19 +112,19 @@ def _bin(value: Any) -> int:
 
 def _role_name(value: Any) -> str:
     if OF_ROLE in _name(value):
-        raise ValueError(f"{shown(value)} is no name of a role; use letters, digits and '-'")
+        raise ValueError(f"{shown(value)} is not a name of a role; use letters, digits and '-'")
     return str(value)
 
 
 def _once(values: list[Any]) -> list[Any]:
-    """A list in which nothing is there twice."""
+    """Return the list if no value is listed twice. Raises ValueError."""
     if twice := next((v for i, v in enumerate(values) if v in values[:i]), None):
-        raise ValueError(f"{shown(twice)} is there twice; name it once")
+        raise ValueError(f"{shown(twice)} is listed twice; list it once")
     return values
 
 
 def _boolean(value: Any) -> bool:
-    """`--config measure=true` arrives as text, and the text "false" is true to Python: only exact booleans pass."""
+    """Return an exact boolean: `--config measure=true` arrives as text, and Python takes the text "false" for true."""
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
@@ -133,11 +133,11 @@ def _boolean(value: Any) -> bool:
 
 
 def at_least(least: str) -> AfterValidator:
-    """A bound of a size, such as `1 MiB`, for values of which less would be taken for none or for more."""
+    """Return a validator with a minimum size, such as `1 MiB`, for settings that misread smaller values."""
 
     def bounded(value: int | None) -> int | None:
         if value is not None and value < units.parse(least, "size", ""):
-            raise ValueError(f"{units.format_size(value)} is too little; give at least {least}")
+            raise ValueError(f"{units.format_size(value)} is too small; give at least {least}")
         return value
 
     return AfterValidator(bounded)
@@ -167,9 +167,9 @@ class Closed(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_boolean(cls, value: Any, info: ValidationInfo) -> Any:
-        """Pydantic takes `true` for the number 1."""
+        """Refuse booleans for other types, because pydantic takes `true` for the number 1."""
         if isinstance(value, bool) and not _takes_booleans(cls.model_fields[info.field_name or ""].annotation):
-            raise ValueError(f"{str(value).lower()} is no value for this key; see docs/configuration.md")
+            raise ValueError(f"{str(value).lower()} is not a value for this key; see docs/configuration.md")
         return value
 
 
@@ -181,36 +181,38 @@ def _takes_booleans(annotation: Any) -> bool:
     )
 
 
-MOST_ROWS = 1000  # of a histogram: each point of a plan keeps it
+MOST_ROWS = 1000  # of a histogram, because each point of a plan has a copy
 
 
 def _histogram(value: Any) -> dict[str, list[int]]:
-    """{size, count}: columns, by size. From a mapping of sizes to counts, or a CSV file with these two columns."""
+    """Return {size, count}, sorted by size, from a mapping of sizes to counts or a CSV file with these columns."""
     if isinstance(value, Mapping) and set(value) == {"size", "count"} and isinstance(value["size"], list):
-        return dict(value)  # is one already
-    rows = list(value.items()) if isinstance(value, Mapping) else _rows_of(_path(value))
+        return dict(value)  # it already has this form
+    rows = list(value.items()) if isinstance(value, Mapping) else _csv_rows(_path(value))
     if not rows or len(rows) > MOST_ROWS:
-        raise ValueError(f"{len(rows)} rows; give 1 to {MOST_ROWS}")
+        raise ValueError(f"a histogram of {len(rows)} rows is not possible; give 1 to {MOST_ROWS}")
     known: dict[int, int] = {}
     for size, count in rows:
         text = str(size).strip()
         if not str(count).strip().isascii() or not str(count).strip().isdigit() or int(count) > MOST_BYTES:
-            raise ValueError(f"{shown(count)} is no count; write whole numbers, 0 or more")
+            raise ValueError(f"{shown(count)} is not a count; write whole numbers, 0 or more")
         length = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _unit("size", text)
         known[length] = known.get(length, 0) + int(count)
     if not sum(known.values()):
-        raise ValueError("nothing is counted; give counts above 0")
+        raise ValueError("all counts are 0; give counts above 0")
     return {"size": sorted(known), "count": [known[size] for size in sorted(known)]}
 
 
-def _rows_of(name: str) -> list[list[str]]:
+def _csv_rows(name: str) -> list[list[str]]:
     try:
         with open(Path(name).expanduser(), newline="", encoding="utf-8") as f:
             rows = [[cell.strip() for cell in row] for row in csv.reader(f) if row and not row[0].startswith("#")]
     except (OSError, UnicodeDecodeError, csv.Error):
         raise ValueError(f"{shown(name)} cannot be read; give a CSV file with the columns size,count") from None
     if not rows or rows[0] != ["size", "count"] or any(len(row) != 2 for row in rows):
-        raise ValueError(f"{shown(name)} is no table of sizes; its first line is size,count, and each has two columns")
+        raise ValueError(
+            f"{shown(name)} is not a table of sizes; the first line must be size,count, and each line needs two columns"
+        )
     return rows[1:]
 
 
@@ -218,8 +220,8 @@ Histogram = Annotated[dict[str, list[int]], BeforeValidator(_histogram)]
 
 
 class StoreEntry(BaseModel):
-    """A store of the configuration as `core` knows it: its kind. The kind's own model checks the other keys, see
-    `stores/config.py`."""
+    """A configured store as `core` sees it: only its kind. The kind's model in `stores/config.py` checks the other
+    keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True, protected_namespaces=())
 

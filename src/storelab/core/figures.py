@@ -1,7 +1,7 @@
-"""Figures that a campaign declares for itself, and the metrics that they may show.
+"""Figures that a campaign declares, and the metrics that they may show.
 
-`Figure` is what a campaign file says; `resolved` checks it against the plan's axes and gives the form that
-plan.json carries.
+`Figure` is the content of a campaign file. `resolved` checks it against the plan's axes and returns the form of
+plan.json.
 """
 
 import re
@@ -28,7 +28,7 @@ _READS = {
     "decompress": ("decompress", "s_per_read", "Decompression of one read [s]"),
     "deserialise": ("deserialise", "s_per_read", "Deserialisation of one read [s]"),
 }
-# Table: metric as a campaign names it: (stem, unit of its columns, label of an axis).
+# Table: name of a metric in a campaign: (stem, unit of its columns, label of an axis).
 METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
     "throughput": {
         "throughput": ("throughput", "mb_per_s", "Throughput [MB/s]"),
@@ -74,7 +74,7 @@ METRICS: dict[str, dict[str, tuple[str, str, str]]] = {
         for state in ("put", "delete", "reclaim")
     },
 }
-COLUMNS = {"latency": ("op", "loop"), "roles": ("role", "phase")}  # of a table, beside the axes
+COLUMNS = {"latency": ("op", "loop"), "roles": ("role", "phase")}  # of a table, in addition to the axes
 EVERYWHERE = ("store", "workload")
 
 
@@ -86,44 +86,46 @@ Names = Annotated[list[str], BeforeValidator(_listed)]
 
 
 class Limit(Closed):
-    """A line to compare with."""
+    """A line for comparison."""
 
-    at: float = Field(description="Where it stands, in the unit of the metric.")
-    label: str = Field("", description="What it is.")
+    at: float = Field(description="Position, in the unit of the metric.")
+    label: str = Field("", description="Label of the line.")
 
 
 class Figure(Closed):
-    """A figure of the campaign's own: medians with their intervals, see docs/figures.md. Columns are axes, `store`
-    or `workload`."""
+    """A figure that the campaign declares: medians with their intervals, see docs/figures.md.
+
+    Columns are axes, `store` or `workload`.
+    """
 
     table: str = Field(
         description="Table in `tables/`: throughput, sparse, latency, roles, events, resources or space."
     )
-    x: str = Field(description="Column to draw against; one that holds names gives a line for each.")
-    y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels each.")
+    x: str = Field(description="Column on the x axis; a column of names gives one row for each.")
+    y: Names = Field(min_length=1, description="Metric of the table, or a list: one column of panels for each.")
     where: dict[str, Any] = Field(
         default_factory=dict,
-        description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; only such rows are drawn.",
+        description="Column: a value, a list, `least`, `most`, or a bound such as `>= 1 MB`; selects the drawn rows.",
     )
     hue: Names = Field(
         default_factory=list,
-        description="Columns that tell curves apart, before every axis that varies and stands nowhere else.",
+        description="Columns that distinguish curves; other varying axes that are not used elsewhere follow.",
     )
-    panels: Names = Field(default_factory=lambda: ["store"], description="Columns that tell panels apart.")
-    title: str = Field("", description="Title; default: what is drawn against what.")
-    caption: str = Field("", description="Begin of the caption; n, intervals and shared hosts are added.")
+    panels: Names = Field(default_factory=lambda: ["store"], description="Columns that distinguish panels.")
+    title: str = Field("", description="Title; default: the metric and the column on the x axis.")
+    caption: str = Field("", description="First part of the caption; n, intervals and shared hosts are added.")
     x_label: str = Field("", description="Label of the axis; default: the axis in words.")
-    y_label: str = Field("", description="Label of the metric with its unit; default: its own.")
+    y_label: str = Field("", description="Label of the metric with its unit; default: the one of the metric.")
     x_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the axis.")
     y_scale: Literal["auto", "linear", "log"] = Field("auto", description="Scale of the metric.")
     limits: list[Limit] = Field(
-        default_factory=list, description="Lines to compare with, such as the network's limit: `at`, `label`."
+        default_factory=list, description="Lines for comparison, such as the network's limit: `at`, `label`."
     )
 
 
 def _figure_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z]+(_[a-z]+)*", value):
-        raise ValueError(f"{value!r} is no name of a figure; use small letters and '_' between words")
+        raise ValueError(f"{value!r} is not a name of a figure; use small letters and '_' between words")
     return value
 
 
@@ -131,8 +133,10 @@ FigureName = Annotated[str, BeforeValidator(_figure_name)]
 
 
 def resolved(figures: Mapping[str, Figure], workloads: Iterable[Workload]) -> dict[str, Any]:
-    """The figures with columns instead of axes, and parsed values, as plan.json carries them. Raises UserError for
-    an unknown table, metric, column or workload."""
+    """Return the figures in the form of plan.json: with columns instead of axes, and with parsed values.
+
+    Raises UserError: unknown table, metric, column or workload.
+    """
     used = list(workloads)
     return {name: _resolved(f"figures.{name}", figure, used) for name, figure in figures.items()}
 
@@ -165,7 +169,7 @@ def _resolved(place: str, figure: Figure, workloads: list[Workload]) -> dict[str
 
 
 def bounded(axis: Axis, value: Any, place: str) -> Any:
-    """A value of an axis, parsed; also `least`, `most`, or a bound such as `>= 1 MB`. Raises UserError."""
+    """Return a parsed value of an axis; also `least`, `most`, or a bound such as `>= 1 MB`. Raises UserError."""
     if value in ("least", "most"):
         return value
     if isinstance(value, str) and (bound := re.fullmatch(r"(>=|<=|>|<) *(.+)", value)):
@@ -175,6 +179,6 @@ def bounded(axis: Axis, value: Any, place: str) -> Any:
 
 
 def known(place: str, name: Any, names: Iterable[str], what: str) -> str:
-    """The name, if it is one of these. Raises UserError."""
-    require_known(place, name, list(dict.fromkeys(names)), f"{name!r} is no {what}", "one of:")
+    """Return the name if it is one of `names`. Raises UserError."""
+    require_known(place, name, list(dict.fromkeys(names)), f"{name!r} is not a {what}", "one of:")
     return str(name)

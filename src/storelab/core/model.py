@@ -1,7 +1,7 @@
-"""The words of the house as frozen dataclasses (room `core`; standard library, `units` and `errors` only).
+"""The basic terms of storelab as frozen dataclasses. Imports only the standard library, `units` and `errors`.
 
 A *point* is a store, a workload, the value of every axis of that workload, and `rep`; its `key` is the path below
-`results/<campaign>/raw/`. Both sides of the cut (measuring and analysis) rest on these types.
+`results/<campaign>/raw/`. Both measuring and analysis depend on these types.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ OF_ROLE = "."  # between a role's name and its axis: `uploads.workers`
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a workload, and all that is known of it: `core/axes.py` declares each once.
+    """One axis of a workload with all its properties. `core/axes.py` declares each axis once.
 
     kind: `int`, `size` (bytes), `percent` (0 < value <= 100), `text`, or `place` (one of `choices`, or a size; without
     choices, a name that the campaign declares, or a size).
-    `default` is left out of paths, so that a new axis renames no old point. `minimum` bounds numbers; `choices` bound
-    `text`.
+    `default` is omitted from paths, so that a new axis does not rename existing points. `minimum` is for numbers,
+    `choices` for `text`.
     """
 
     name: str
@@ -38,17 +38,16 @@ class Axis:
     help: str
     minimum: int = 1
     choices: tuple[str, ...] = ()
-    # How it reads, see `analysis/parts/words.py`. heading: over a column; words: of a value, with `{}` for it (a size
-    # with its unit; counted where there is a `noun`: `2 clients`); values: those that read otherwise, '' for no word
-    # at all.
+    # Labels, see `analysis/parts/words.py`. heading: of a column; words: template of a value, with `{}` for it (a size
+    # with its unit; counted if there is a `noun`: `2 clients`); values: texts of special values, '' to omit the value.
     heading: str = ""
     words: str = ""
     noun: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
-    # What it is to others. setting: of a store, which this axis changes and so makes a deployment (`setting_values`:
-    # what its values become); ceiling: a point and its calibration must agree on it; load: how hard, over what and in
-    # which requests a store was asked, so that points which differ here alone tell of one limit; curve: speeds along
-    # it make a scaling curve with a knee; told: a verdict says it always.
+    # Meaning for other modules. setting: setting of a store that this axis changes, which makes it another deployment
+    # (`setting_values`: value of the axis -> value of the setting); ceiling: a point and its calibration must have the
+    # same value; load: only the load on the store changes, so points that differ only here share one limit; curve:
+    # throughput along it is a scaling curve with a knee; told: a verdict always names it.
     setting: str = ""
     setting_values: Mapping[str, Any] = field(default_factory=dict)
     ceiling: bool = False
@@ -57,13 +56,13 @@ class Axis:
     told: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """What `plan.json` keeps of it: the values that it may have, and its column in tables."""
+        """Return the properties that `plan.json` stores: the allowed values and the column in tables."""
         kept = ("name", "kind", "default", "label", "help", "minimum", "choices", "column")
         return {name: getattr(self, name) for name in kept}
 
     @property
     def column(self) -> str:
-        """Name of the axis in tables: the unit is part of it."""
+        """Return the name of the axis in tables, which includes the unit."""
         return {"size": f"{self.name}_bytes", "percent": f"{self.name}_percent"}.get(self.kind, self.name)
 
     def parse(self, value: Any, place: str) -> Any:
@@ -93,16 +92,16 @@ class Axis:
                 return units.format_size(units.parse(value, "size", place)).replace(" ", "")
             except UserError:
                 if not self.choices and NAME.match(text):
-                    return text  # of what the campaign declares
+                    return text  # a name that the campaign declares
                 raise UserError(
-                    place, f"{shown(text)} is no place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
+                    place, f"{shown(text)} is not a place", f"one of: {', '.join(self.choices)}, or a size like 1 MB"
                 ) from None
         if self.choices and text not in self.choices:
             raise UserError(place, f"{shown(text)} is not known", f"one of: {', '.join(self.choices)}")
         return text
 
     def text(self, value: Any) -> str:
-        """The value as it stands in a path: `[A-Za-z0-9.-]`, integers padded to four digits."""
+        """Return the value as part of a path: `[A-Za-z0-9.-]`, integers padded to four digits."""
         if self.kind == "size":
             return units.format_size(value).replace(" ", "")
         if self.kind == "int":
@@ -114,32 +113,32 @@ class Axis:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a workload declares to the plan: its axes in one order, the data set that it reads, what moves."""
+    """The declaration of a workload for the plan: its ordered axes, its data set, and the direction of transfers."""
 
     name: str
     axes: tuple[Axis, ...]
     help: str
     dataset: str | None = None  # `payload`, `root` or None: nothing is staged
     direction: str = "read"  # `read` or `write`: a read-only store refuses the latter
-    # What not every store can: `used_bytes`; `second_account`: client 0 gets its keys too; what the plan gives:
-    # `objects`, `release`.
+    # Requirements that not every store fulfils: `used_bytes`; `second_account` (client 0 gets its keys too). Values
+    # that the plan provides: `objects`, `release`.
     needs: tuple[str, ...] = ()
-    finishes: bool = False  # it ends when its work is done: its duration is the longest that it may take
+    finishes: bool = False  # it ends when its work is done; its duration is then the maximum
 
     def axis(self, name: str) -> Axis:
         return next(a for a in self.axes if a.name == name)
 
     def covers(self, kind: str) -> bool:
-        """Return whether it says something about stores of this kind."""
+        """Return True if the workload applies to stores of this kind."""
         return True
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the plan. `axes` holds every axis, defaults too; `fixed` what is no axis (durations in ns).
+    """One point of the plan. `axes` has every axis, including defaults; `fixed` other parameters (durations in ns).
 
-    `fixed["roles"]`, where it does several things at once: name, workload, begin_ns, end_ns, shares (axes of the point
-    that the workload has too), fixed (its own), and dataset where it reads one, of each role in order.
+    `fixed["roles"]` lists the roles of a point with several, in order. Each has name, workload, begin_ns, end_ns,
+    shares (axes of the point that its workload also has), fixed (of the role), and dataset if it reads one.
     """
 
     store: str
@@ -154,7 +153,7 @@ class Point:
     dataset: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As `plan.json`, `job.json` and the records have it; its values are not copied."""
+        """Return the form in `plan.json`, `job.json` and the records; values are not copied."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
@@ -162,21 +161,21 @@ class Point:
         return cls(**data)
 
     def identity(self) -> dict[str, Any]:
-        """Store, workload, axes and rep: a record is this point's if and only if these agree."""
+        """Return store, workload, axes and rep: a record belongs to this point if and only if these agree."""
         return {"store": self.store, "workload": self.workload, "axes": self.axes, "rep": self.rep}
 
     @property
     def clients(self) -> int:
-        """Clients of its gang, over all roles."""
+        """Return the number of clients of its gang, over all roles."""
         return sum(len(part.ranks) for part in self.parts())
 
     def parts(self) -> "list[Part]":
-        """Its roles in their order; of a point without roles itself, as the one part without a name."""
-        told = self.fixed.get("roles")
-        if told is None:
+        """Return the roles in their order; for a point without roles, one part without a name."""
+        roles = self.fixed.get("roles")
+        if roles is None:
             return [Part("", 0, self, 0, self.fixed.get("duration_ns", 0), range(self.axes.get("clients", 1)))]
         out: list[Part] = []
-        for number, role in enumerate(told):
+        for number, role in enumerate(roles):
             name, begin, end = role["name"], role["begin_ns"], role["end_ns"]
             head = f"{name}{OF_ROLE}"
             own = {axis.removeprefix(head): v for axis, v in self.axes.items() if axis.startswith(head)}
@@ -198,8 +197,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Part:
-    """A role of a point: its own point (an ordinary one of its workload, with plain axes; `sweep` is the place of the
-    role in the configuration), when it begins and ends after the start, the ranks of its clients in the gang."""
+    """A role of a point.
+
+    `point` is an ordinary point of the role's workload, with plain axes; its `sweep` is the path of the role in the
+    configuration. begin_ns, end_ns: after the start; ranks: of its clients in the gang.
+    """
 
     name: str
     number: int
@@ -209,27 +211,27 @@ class Part:
     ranks: range
 
     def attempt(self, attempt: str) -> str:
-        """Its own id of an attempt at the whole point: no two roles make the same keys."""
+        """Return the role's own id for an attempt at the whole point, so that no two roles create the same keys."""
         return f"{attempt}-{self.number}" if self.name else attempt
 
 
 @dataclass
 class Plan:
-    """The plan of a campaign: the content of `plan.json`, which is all that the analysis needs to know of it.
+    """The plan of a campaign: the content of `plan.json`, which is all that the analysis needs about the campaign.
 
     Fields that are None are left out of the file. Older plans lack some fields.
     """
 
     campaign: Facts  # name, title and the settings of the whole campaign
-    stores: dict[str, Facts]  # settings, without anything secret
+    stores: dict[str, Facts]  # settings without secrets
     limits: Facts
-    workloads: dict[str, Facts]  # name -> help, axes as `Axis.declared`, and roles where it has some
+    workloads: dict[str, Facts]  # name -> help, axes as `Axis.declared`, and roles if it has any
     points: list[Point]
     schema: int = PLAN_SCHEMA
-    figures: Facts | None = None  # of the campaign itself
+    figures: Facts | None = None  # those that the campaign declares
     claims: Facts | None = None
-    together: Facts | None = None  # sweep -> axes and rows that go together
-    software: dict[str, str] | None = None  # package -> version, of those that measure
+    together: Facts | None = None  # sweep -> axes that vary together, and their rows
+    software: dict[str, str] | None = None  # package that measures -> version
     file: str | None = None  # the campaign file
 
     def to_json(self) -> Facts:
@@ -244,34 +246,38 @@ class Plan:
 
 
 def point_key(store: str, workload: Workload, axes: dict[str, Any], rep: int) -> str:
-    """`<store>/<workload>/<axis~value_axis~value…_rep~n>`; axes that stand at their default are left out."""
+    """Return `<store>/<workload>/<axis~value_axis~value…_rep~n>`; axes at their default are omitted."""
     parts = [f"{a.name}~{a.text(axes[a.name])}" for a in workload.axes if axes[a.name] != a.default]
     return f"{store}/{workload.name}/{'_'.join([*parts, f'rep~{rep:03d}'])}"
 
 
 def accounts_of(client: int, clients: int, accounts: int) -> tuple[int, ...]:
-    """The accounts that a client uses, in turn: i mod n; where there are more accounts than clients, every c-th from
-    the i-th on, so that each account has one client."""
+    """Return the accounts that a client uses in turn.
+
+    Client i uses account i mod n. With more accounts than clients (c), it uses every c-th from the i-th on, so that
+    each account has one client.
+    """
     return tuple(range(client % accounts, accounts, clients))
 
 
-SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that people are told even at their default: with what, of what
+SAID_ALWAYS = ("engine", "object_size", "scale")  # axes that are shown even at their default
 
 
 def said(point: Point, workload: Workload, names: Collection[str] | None = None) -> list[str]:
-    """Axes of a point for people, `engine=s5cmd`: those off their default, engine and size always; or only `names`."""
+    """Return axes of a point for display, `engine=s5cmd`: those off their default, `SAID_ALWAYS`, or only `names`."""
     axes = [a for a in workload.axes if a.name in point.axes]
-    plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # of a role: without its name
+    plain = {a.name: a.name.rpartition(OF_ROLE)[2] for a in axes}  # without the name of the role
     wanted = [
         a
         for a in axes
         if (plain[a.name] in names if names else plain[a.name] in SAID_ALWAYS or point.axes[a.name] != a.default)
     ]
-    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS)  # roles whole
+    # Axes of roles come first, so that those of one role stay together.
+    first = sorted(wanted, key=lambda a: OF_ROLE not in a.name and plain[a.name] not in SAID_ALWAYS)
     return [f"{a.name.replace('_', ' ')}={a.text(point.axes[a.name])}" for a in first]
 
 
 def derive_seed(*parts: Any) -> int:
-    """A 63-bit seed that depends on all parts and on nothing else (SHA-256 of their text)."""
+    """Return a 63-bit seed that depends only on the parts (SHA-256 of their text)."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,7 +1,7 @@
 """Records: the contract between measuring and analysis. `docs/records.md` explains every column.
 
-Good file at a good path or nothing: temporary name, fsync, rename; `run.json` last. `core/evidence.py` says what proves
-that they are still what was measured.
+A file is either complete at its final path or absent: it is written to a temporary name, synced and renamed. `run.json`
+is written last. `core/evidence.py` checks that the files are still as they were measured.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a process that writes no table starts without
     import pyarrow as pa
 
 SCHEMA = 4  # 2: `intended_ns`, the monitor; invalid runs. 3: `endpoint`. 4: the monitor's `files`
-# The files' columns and their types: names that pyarrow knows, or those of `write_table`.
+# Columns of the files and their types: names that pyarrow knows, or those that `arrow_schema` defines.
 OPS = {
     "client": "int16",
     "worker": "int16",
@@ -90,8 +90,8 @@ LAUNCHES |= dict.fromkeys(_LAUNCH.split(), "int64")  # starts of an application
 _COLLECTION = "number begin_ns marked_ns end_ns kept dropped alive dead deletes requests gets retries failures"
 COLLECTIONS = {"client": "int16", "state": "string", "reason": "string"}
 COLLECTIONS |= dict.fromkeys(_COLLECTION.split(), "int64")  # of the garbage of a release
-# What the monitor saw, up to 5 times a second; counters since the boot of the host, or the begin of the process.
-# `what`: `host`, `client` (name: its number; its child processes included), `server` (a daemon of the store),
+# Samples of the monitor, up to 5 per second. Counters start at the boot of the host or at the start of the process.
+# `what`: `host`, `client` (`name` is its number; child processes are included), `server` (a daemon of the store),
 # `interface`.
 MONITOR = {
     "host": "string",
@@ -112,16 +112,16 @@ MONITOR = {
     "rx_packets": "int64",
     "tx_packets": "int64",
 }
-# Files beside `ops` that some workloads leave: `<name>.<client>.parquet`.
+# Files that some workloads write in addition to `ops`: `<name>.<client>.parquet`.
 TABLES = {"anomalies": ANOMALIES, "scenarios": SCENARIOS, "answers": ANSWERS, "days": DAYS}
 TABLES |= {"collections": COLLECTIONS, "launches": LAUNCHES, "monitor": MONITOR}
 FRONT_END_LINK = "fe{}"  # interface of a front-end of a testbed, by its number from 1
-HUNG = "Hung"  # error class of an operation that was given up when the drain was over; its `end_ns` says when that was
-FAILED, LATER = "failed.json", "later.json"  # a try that failed: without a record; of a point that has one
+HUNG = "Hung"  # error class of an operation that was abandoned at the end of the drain, which is its `end_ns`
+FAILED, LATER = "failed.json", "later.json"  # a failed attempt: of a point without a record; of a point with one
 AGAIN = "measured again by request"
 HEADS = ("run.json", FAILED, LATER)
-SUM_KEYS = ("summed", "sum")  # what `with_sum` adds
-_SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that bears a sum of its own
+SUM_KEYS = ("summed", "sum")  # keys that `with_sum` adds
+_SUM = re.compile(rb',\n "sum": "([0-9a-f]{64})"\n}\n\Z')  # the end of a file that contains its own checksum
 REPEATED = ("op", "object", "error", "client", "worker", "status", "count")  # columns of few values: as a dictionary
 
 
@@ -146,7 +146,7 @@ class Budget:
 
 @dataclass
 class RoleRecord:
-    """What one role of a point did. clients: their numbers."""
+    """The actions of one role of a point. clients: their numbers."""
 
     name: str
     workload: str
@@ -195,7 +195,7 @@ class RunRecord:
     durability: Facts | None = None
     fill: Facts | None = None
     servers: list[Facts] | None = None
-    earlier: list[Facts] | None = None  # tries before this one, see `tries`
+    earlier: list[Facts] | None = None  # attempts before this one, see `tries`
     files: dict[str, Facts] | None = None  # name -> {sha256, bytes}
 
     def to_json(self) -> Facts:
@@ -219,8 +219,10 @@ class RunRecord:
 
 
 def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
-    """Write a whole file or nothing: temporary name in the same folder, fsync, rename. `sync`: False for a file that
-    is soon moved or read, and lost without harm."""
+    """Write a file atomically: temporary name in the same folder, fsync, rename.
+
+    sync: False skips the fsync, for a file that is soon moved or read and whose loss does no harm.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -231,11 +233,11 @@ def write_atomic(path: Path, data: bytes, sync: bool = True) -> None:
                 os.fsync(f.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk is told without one
+        if error.filename in (None, str(temporary)):  # the error of a full disk has no file name
             error.filename = str(path)
         raise
     finally:
-        with contextlib.suppress(OSError):  # on a read-only disk there is none
+        with contextlib.suppress(OSError):  # a read-only disk has no temporary file
             temporary.unlink()
 
 
@@ -244,7 +246,10 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def with_sum(data: Mapping[str, Any]) -> bytes:
-    """`data` as JSON with a sum of its own: `summed` first, and last `sum`, the SHA-256 of the text without it."""
+    """Return `data` as JSON with its own checksum.
+
+    The first key is `summed`. The last one is `sum`, the SHA-256 of the text without it.
+    """
     plain = json.dumps(
         {"summed": True} | {k: v for k, v in data.items() if k not in SUM_KEYS}, indent=1, allow_nan=False
     )
@@ -253,12 +258,15 @@ def with_sum(data: Mapping[str, Any]) -> bytes:
 
 
 def write_summed(path: Path, data: Mapping[str, Any]) -> None:
-    """As `write_json`, with a sum of its own: any byte of the file that changes later is seen."""
+    """Write JSON with its own checksum, so that `damage` detects any later change of a byte."""
     write_atomic(path, with_sum(data))
 
 
 def damage(path: Path) -> str | None:
-    """What is wrong with a JSON file by itself; None where it is whole, or bears no sum (it is older than sums are)."""
+    """Return what is wrong with a JSON file.
+
+    Return None if it is intact or contains no checksum (old versions wrote none).
+    """
     try:
         return damage_of(path.read_bytes())
     except OSError as error:
@@ -266,28 +274,28 @@ def damage(path: Path) -> str | None:
 
 
 def damage_of(text: bytes) -> str | None:
-    """As `damage`, of the text of a file."""
+    """Return what is wrong with the text of a JSON file, as `damage` does."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         return "is not JSON: the file is damaged"
     if not isinstance(data, dict):
-        return "holds no mapping of keys: the file is damaged"
+        return "is not a mapping of keys: the file is damaged"
     found = _SUM.search(text)
     if found is None:
-        return "lost the sum of its own: the file is damaged" if "summed" in data else None
+        return "has lost its checksum: the file is damaged" if "summed" in data else None
     plain = text[: found.start()] + b"\n}\n"
     whole = sha256_of(plain) == found[1].decode()
-    return None if whole else "does not agree with its own sum: it was altered after it was written"
+    return None if whole else "does not match its checksum: it was changed after it was written"
 
 
 def as_json(data: Any) -> Any:
-    """`data` as it comes back from a JSON file (tuples become lists)."""
+    """Return `data` as a JSON file gives it back (tuples become lists)."""
     return json.loads(json.dumps(data))
 
 
 def read_json(path: Path) -> Any:
-    """Raises UserError where the file is missing or no JSON."""
+    """Read a JSON file. Raise UserError if it is missing or not JSON."""
     try:
         return json.loads(path.read_bytes())
     except OSError as error:
@@ -299,9 +307,9 @@ def read_json(path: Path) -> Any:
 
 
 def read_as(path: Path, kind: Any, mend: str) -> Any:
-    """Return what a note or a file of state holds, unchanged: JSON of this type, such as `list[int]` or a dataclass.
+    """Return the content of a JSON file after checking its type, such as `list[int]` or a dataclass.
 
-    mend: what to do without the file. Raises UserError: it cannot be read, is not JSON, or holds something else.
+    mend: hint for the error. Raises UserError: the file cannot be read, is not JSON, or has another type.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -311,7 +319,7 @@ def read_as(path: Path, kind: Any, mend: str) -> Any:
     except OSError as error:
         raise UserError(str(path), f"cannot be read ({error.strerror})", mend) from None
     except ValidationError as error:
-        first = error.errors()[0]  # without its input, which may be a key
+        first = error.errors()[0]  # not its input, which may be a secret key
         at = ".".join(map(str, first["loc"]))
         problem = f"{first['msg'][0].lower()}{first['msg'][1:]}"
         raise UserError(str(path), f"is damaged: {f'{at}: ' if at else ''}{problem}", mend) from None
@@ -319,9 +327,12 @@ def read_as(path: Path, kind: Any, mend: str) -> Any:
 
 
 def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any], sync: bool = True) -> None:
-    """Write columns (shape (n,) each) as Parquet, atomically. `kinds`: OPS or another declaration of this module; a
-    column of it that is missing is null. Times are delta-encoded: they take most of the room."""
-    import pyarrow as pa  # here: most commands write no table, and start faster without
+    """Write columns (shape (n,) each) as Parquet, atomically.
+
+    kinds: OPS or another declaration of this module; a column that is missing is null. Times are delta-encoded, because
+    they take most of the space.
+    """
+    import pyarrow as pa  # here, because most commands write no table and start faster without it
     import pyarrow.parquet as pq
 
     schema = arrow_schema(kinds)
@@ -339,7 +350,7 @@ def write_table(path: Path, kinds: Mapping[str, str], columns: Mapping[str, Any]
 
 
 def arrow_schema(kinds: Mapping[str, str]) -> "pa.Schema":
-    """The Arrow schema of a declaration of this module."""
+    """Return the Arrow schema of a declaration of this module."""
     import pyarrow as pa
 
     nested = {
@@ -351,9 +362,10 @@ def arrow_schema(kinds: Mapping[str, str]) -> "pa.Schema":
 
 
 def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = None) -> "pa.Table":
-    """Columns (default: all) of Parquet files, behind one another. Raises OSError, ValueError.
+    """Return columns (default: all) of Parquet files, concatenated. Raises OSError, ValueError.
 
-    `pyarrow.parquet.read_table` does the same, but loads Arrow's data sets first: a fifth of a second of CPU."""
+    `pyarrow.parquet.read_table` does the same, but first loads Arrow's data sets, which costs 0.2 s of CPU time.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -362,7 +374,7 @@ def read_table(files: Path | Sequence[Path], columns: Sequence[str] | None = Non
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
+    """Sync the entries of a folder to the disk."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(opened)
@@ -371,7 +383,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def move_in(source: Path, target: Path) -> None:
-    """Bring a file of the same file system to its place for good: fsync, rename."""
+    """Move a file to its final path on the same file system: fsync, rename."""
     with open(source, "rb") as f:
         os.fsync(f.fileno())
     os.replace(source, target)
@@ -387,14 +399,16 @@ def sha256(path: Path) -> str:
 
 
 def file_entries(files: Iterable[Path]) -> dict[str, dict[str, Any]]:
-    """Name -> {sha256, bytes}: what a head tells of the files beside it."""
+    """Return name -> {sha256, bytes} of files, as a head lists them."""
     return {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files}
 
 
 def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a record's `point` is the wanted one. Both lie at one key, which leaves axes at their default out: an
-    axis that one of them does not know (it came with a later version, maybe in the middle of a campaign) stands at its
-    default in the other."""
+    """Return True if a record's `point` is the wanted one.
+
+    Both have the same key, which omits axes at their default. If only one of them has an axis, the axis came with a
+    later version (maybe during the campaign) and has its default value in the other.
+    """
     shared = recorded["axes"].keys() & wanted["axes"].keys()
     return all(recorded[k] == wanted[k] for k in ("store", "workload", "rep")) and all(
         recorded["axes"][a] == wanted["axes"][a] for a in shared
@@ -402,9 +416,11 @@ def same_point(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def earlier(folder: Path, point: Mapping[str, Any], why: str = AGAIN) -> list[dict[str, Any]]:
-    """The tries of a point (its identity) that its folder tells of, oldest first: time_ns, outcome (`measured` or
-    `failed`), reason (of a measured one: `why` another follows). Whoever writes a new record keeps them in it: which
-    points were tried more than once is no secret."""
+    """Return the attempts to measure a point (given by its identity) that its folder records, oldest first.
+
+    Each has time_ns, outcome (`measured` or `failed`) and reason (of a measured one: `why` the next one followed). A
+    new record must include them, so that repeated attempts stay visible.
+    """
     texts = {}
     for name in HEADS:
         with contextlib.suppress(OSError):
@@ -415,25 +431,25 @@ def earlier(folder: Path, point: Mapping[str, Any], why: str = AGAIN) -> list[di
 def tries(
     texts: Mapping[str, bytes], point: Mapping[str, Any], why: str = "measured again by request"
 ) -> list[dict[str, Any]]:
-    """As `earlier`, from the texts of the files by their names."""
-    told: dict[tuple[int, str], dict[str, Any]] = {}
+    """Return the attempts to measure a point as `earlier` does, from the texts of the files by name."""
+    attempts: dict[tuple[int, str], dict[str, Any]] = {}
     for name in filter(texts.__contains__, HEADS):
         try:
             old = json.loads(texts[name])
             failed = name != "run.json"
             this = {"time_ns": old["time_ns" if failed else "start_ns"], "outcome": "failed" if failed else "measured"}
             tries = [*old.get("earlier", []), this | {"reason": old["reason"] if failed else why}]
-            told |= {(t["time_ns"], t["outcome"]): t for t in tries} if same_point(old["point"], point) else {}
-        except (ValueError, KeyError, TypeError, AttributeError):  # damaged: it tells nothing
+            attempts |= {(t["time_ns"], t["outcome"]): t for t in tries} if same_point(old["point"], point) else {}
+        except (ValueError, KeyError, TypeError, AttributeError):  # damaged
             continue
-    return [told[when] for when in sorted(told)]
+    return [attempts[when] for when in sorted(attempts)]
 
 
 def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = None) -> None:
-    """Write `run.json` last: its presence marks the point as done. `tables`: names of the record's Parquet files;
-    default: all that are there.
+    """Write `run.json` last: its presence marks the point as done.
 
-    A failure before it never stands beside it: it gets another name first, and goes when `run.json` tells of it.
+    tables: names of the record's Parquet files; default: all in the folder. An earlier `failed.json` is renamed first
+    and removed afterwards, because `run.json` lists that attempt. So both never exist together.
     """
     names = sorted(tables) if tables is not None else sorted(p.name for p in folder.glob("*.parquet"))
     files = file_entries(folder / name for name in names)
@@ -444,8 +460,8 @@ def finish(folder: Path, run: Mapping[str, Any], tables: Iterable[str] | None = 
 
 
 def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | None = None) -> None:
-    """A failed point leaves `failed.json` with the reason; beside a record, which stays, `later.json`."""
-    told = {
+    """Write `failed.json` with the reason, or `later.json` if the point has a record (which is kept)."""
+    failure = {
         "schema": SCHEMA,
         "point": asdict(point),
         "time_ns": time.time_ns(),
@@ -453,7 +469,7 @@ def fail(folder: Path, point: Point, reason: str, detail: Mapping[str, Any] | No
         "detail": redacted(detail or {}),
         "earlier": earlier(folder, asdict(point)),
     }
-    write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), told)
+    write_summed(folder / (LATER if (folder / "run.json").exists() else FAILED), failure)
 
 
 def sealed(raw: Path) -> bool:

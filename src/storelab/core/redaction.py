@@ -1,7 +1,7 @@
-"""Keys and tokens in texts: libraries and servers repeat them, and users paste them at the wrong place.
+"""Hide keys and tokens in texts: libraries and servers repeat them, and users paste them at the wrong place.
 
-What this process knows (keys of stores, variables of the environment) is hidden wherever a part of it is repeated; of
-other text, what looks like a key or a token. Standard library only.
+Known secrets (keys of stores, variables of the environment) are hidden wherever a part of them appears. In other text,
+anything that looks like a key or a token is hidden. Standard library only.
 """
 
 import html
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-PART = 12  # characters of a secret: a longer piece of it is hidden too, as of a message that was cut
-SHORTEST = 8  # of a secret: shorter ones are words
+PART = 12  # characters: any piece of a secret of at least this length is hidden, also in a message that was cut
+SHORTEST = 8  # characters: shorter secrets are not hidden, because they are ordinary words
 _NAMES = re.compile(r"SECRET_ACCESS_KEY\Z|SESSION_TOKEN\Z|(?:\A|_)(?:BEARER_TOKEN|TOKEN|PASSWORD|SECRET_KEY)\Z")
 
-# What looks like a key or a token.
+# Patterns of keys and tokens.
 _TOKENS = (
     re.compile(r"eyJ[\w-]{10,}(?:\.[\w-]*)*"),  # JSON Web Token
     re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
@@ -25,12 +25,12 @@ _TOKENS = (
 )
 _MIXED = tuple(map(re.compile, ("[0-9]", "[A-Z].*[A-Z].*[A-Z]", "[a-z].*[a-z].*[a-z]")))
 
-_parts: set[str] = set()  # all pieces of PART characters
-_short: set[str] = set()  # whole secrets that have no piece
+_parts: set[str] = set()  # all pieces of PART characters of known secrets
+_short: set[str] = set()  # known secrets that are shorter than PART
 
 
 def conceal(*secrets: str | None) -> None:
-    """Hide these values from now on, as they are and as URLs, JSON, HTML and XML write them."""
+    """Hide these values from now on, also in the encodings of URLs, JSON, HTML and XML."""
     for secret in secrets:
         if not secret or len(secret) < SHORTEST:
             continue
@@ -51,11 +51,12 @@ conceal_environment()
 
 
 def without_tokens(text: str) -> str:
-    """Return the text without known secrets, and without what looks like a key or a token."""
+    """Return the text without known secrets, and without anything that looks like a key or a token."""
 
     def hidden(found: re.Match[str]) -> str:
         word, sure = found[0], found[0].startswith(("eyJ", "AKIA", "ASIA"))
-        return f"(what looks like a token, {len(word)} signs)" if sure or all(p.search(word) for p in _MIXED) else word
+        token = sure or all(p.search(word) for p in _MIXED)
+        return f"(looks like a token, {len(word)} characters)" if token else word
 
     text = _without_known(text)
     for pattern in _TOKENS:
@@ -83,12 +84,12 @@ def _without_known(text: str) -> str:
 
 
 def holds_secret(text: str, unknown: bool = True) -> bool:
-    """Return whether a text repeats a known secret, or (unknown) has what looks like a key or a token."""
+    """Return True if a text contains a known secret, or (unknown) anything that looks like a key or a token."""
     return (without_tokens(text) if unknown else _without_known(text)) != text
 
 
 def redacted(data: Any) -> Any:
-    """Return the data, as JSON has them, with `without_tokens` of every text in them."""
+    """Return JSON data with `without_tokens` applied to every text."""
     if isinstance(data, str):
         return without_tokens(data) if len(data) >= SHORTEST else data
     if isinstance(data, Mapping):

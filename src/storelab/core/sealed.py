@@ -1,9 +1,9 @@
-"""Sealed records: what the folders of a closed campaign's points held, in few files.
+"""Sealed records: the contents of all point folders of a closed campaign, in few files.
 
-`runs.parquet` has a row for each file that a point had: `point` (its key), `file`, and its `text` (JSON, as it was
-written) or its number of `rows` (Parquet). `<table>.parquet` (`ops`, `reads`, `monitor` and so on) has the rows of all
-files `<table>.<client>.parquet`, after the columns `point` and `file`, and sorted by them. `SHA256SUMS.measured` keeps
-the sums of the files as they were measured. May import: `core`.
+`runs.parquet` has a row for each file that a point had: `point` (its key), `file`, and its `text` (JSON, unchanged) or
+its number of `rows` (Parquet). `<table>.parquet` (`ops`, `reads`, `monitor` and so on) has the rows of all files
+`<table>.<client>.parquet`, with the additional first columns `point` and `file`, and sorted by them.
+`SHA256SUMS.measured` has the checksums of the original files. May import: `core`.
 """
 
 import functools
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUNS, MEASURED_SUMS = "runs.parquet", "SHA256SUMS.measured"
-# Beside `raw/`: the new form while it is written, the old one until it is removed.
+# In the folder of `raw/`: the new form while it is written, the old one until it is removed.
 SEALING, MEASURED = "raw.sealing", "raw.measured"
-GROUP = 50_000  # rows of a row group at least, unless the table ends: what a damaged byte can cost
-UNREADABLE = (OSError, ValueError, NotImplementedError)  # what Arrow raises at a damaged file
+GROUP = 50_000  # minimum rows of a row group, except the last one: a damaged byte can make one group unreadable
+UNREADABLE = (OSError, ValueError, NotImplementedError)  # exceptions of Arrow for a damaged file
 RESTORE = "restore it: a sealed campaign does not change"
-LEVEL = 9  # of zstd: written once, read often
+LEVEL = 9  # of zstd: high, because files are written once and read often
 
 
 @dataclass(frozen=True)
 class Index:
-    """What `runs.parquet` has: key -> file -> text, and key -> file -> number of rows."""
+    """The content of `runs.parquet`: key -> file -> text, and key -> file -> number of rows."""
 
     texts: Mapping[str, Mapping[str, bytes]]
     rows: Mapping[str, Mapping[str, int]]
 
     @property
     def names(self) -> set[str]:
-        """Paths that the files had below `raw/`."""
+        """Return the paths that the files had below `raw/`."""
         return {f"{key}/{file}" for files in (self.texts, self.rows) for key, own in files.items() for file in own}
 
 
 def refuse_half_sealed(raw: Path) -> None:
-    """Raise UserError where a seal was killed between the renames of the two forms."""
+    """Raise UserError if sealing was interrupted between its two renames."""
     if not raw.exists() and raw.with_name(MEASURED).is_dir():
-        mend = f"run `storelab seal --campaign-dir {raw.parent}` again"
-        raise UserError(str(raw.parent), "was not sealed to the end", mend)
+        hint = f"run `storelab seal --campaign-dir {raw.parent}` again"
+        raise UserError(str(raw.parent), "sealing was interrupted", hint)
 
 
 def is_sealed_form(raw: Path) -> bool:
@@ -54,7 +54,7 @@ def is_sealed_form(raw: Path) -> bool:
 
 
 def index(raw: Path) -> Index:
-    """Return what `runs.parquet` has. Raises UserError: it cannot be read."""
+    """Return the content of `runs.parquet`. Raises UserError: it cannot be read."""
     path = raw / RUNS
     state = path.stat()
     return _index(path, state.st_mtime_ns, state.st_size)
@@ -77,14 +77,14 @@ def _index(path: Path, _mtime_ns: int, _size: int) -> Index:
 
 
 def tables(raw: Path) -> dict[str, Path]:
-    """Table -> its file, of those that are there."""
+    """Return table -> file for all tables that exist."""
     return {p.stem: p for p in sorted(raw.glob("*.parquet")) if p.name != RUNS}
 
 
 def write(raw: Path, files: Iterable[Path], target: Path) -> None:
     """Write the files of a campaign's `raw/` in the sealed form into the folder `target`, and compare all rows.
 
-    Plan and manifests are copied. Raises UserError: rows are not the same after they were written.
+    Plan and manifests are copied. Raises UserError: the written rows differ from the originals.
     """
     texts: list[tuple[str, str, Path]] = []
     parts: dict[str, list[tuple[str, str, Path]]] = defaultdict(list)
@@ -108,7 +108,7 @@ def write(raw: Path, files: Iterable[Path], target: Path) -> None:
 
 
 def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
-    """The declared columns of a table, then others that its files have."""
+    """Return the declared columns of a table, followed by others that its files have."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,7 +123,7 @@ def _schema(name: str, found: Iterable[Path]) -> "pa.Schema":
 
 
 def _write_table(path: Path, name: str, parts: list[tuple[str, str, Path]]) -> dict[tuple[str, str], int]:
-    """Write the rows of files behind one another; return the number of each. Raises UserError: they differ."""
+    """Write the concatenated rows of files and return the number of rows of each. Raises UserError: they differ."""
     schema = _schema(name, (source for *_, source in parts))
     numbers: dict[tuple[str, str], int] = {}
 
@@ -143,12 +143,12 @@ def _write_table(path: Path, name: str, parts: list[tuple[str, str, Path]]) -> d
     _write(path, schema, groups())
     for was, now in zip(groups(), row_groups(path), strict=True):
         if not was.equals(now):
-            raise UserError(str(path), "does not hold the rows that were measured", "free disk space? seal again")
+            raise UserError(str(path), "differs from the rows that were measured", "check the disk, then seal again")
     return numbers
 
 
 def _plain(table: "pa.Table", schema: "pa.Schema", key: str, file: str) -> "pa.Table":
-    """The rows of one file with all columns of the schema."""
+    """Return the rows of one file with all columns of the schema."""
     import pyarrow as pa
 
     n, own = len(table), {"point": key, "file": file}
@@ -164,7 +164,7 @@ def _plain(table: "pa.Table", schema: "pa.Schema", key: str, file: str) -> "pa.T
 
 
 def _write(path: Path, schema: "pa.Schema | Mapping[str, str]", groups: Iterable[Any]) -> None:
-    """Write tables (or columns) as one row group each, with a checksum of each page; on the disk when it returns."""
+    """Write and sync tables (or columns) as one row group each, with a checksum for each page."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -190,7 +190,7 @@ def _write(path: Path, schema: "pa.Schema | Mapping[str, str]", groups: Iterable
 
 
 def row_groups(path: Path) -> Iterator["pa.Table"]:
-    """The row groups of a file, one after another, their pages held against their checksums."""
+    """Yield the row groups of a file after verifying the checksums of their pages."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -199,13 +199,13 @@ def row_groups(path: Path) -> Iterator["pa.Table"]:
 
 
 def where_damaged(path: Path) -> str:
-    """Say which points' rows of a file cannot be read; empty where all can."""
+    """Return which points' rows of a file cannot be read; "" if all can."""
     import pyarrow.parquet as pq
 
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
     except UNREADABLE:
-        return "no row of it can be read"
+        return "none of its rows can be read"
     for number in range(file.num_row_groups):
         try:
             file.read_row_group(number)

@@ -1,4 +1,4 @@
-"""Units, spelled out: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s` to integers and back.
+"""Convert between integers and values with units: `100 MB`, `4 kB`, `1 MiB`, `10 s`, `1 Gbit/s`.
 
 MB = 10^6 bytes, MiB = 2^20 bytes (IEC 80000-13). Sizes are bytes, durations nanoseconds, rates bytes per second.
 """
@@ -25,13 +25,13 @@ KINDS = {
 }
 _NUMBER = re.compile(r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z/]+)\s*\Z")
 _EXACT = Context(prec=100)
-MOST = 10**24  # beyond all use; the axes and keys have bounds of their own
+MOST = 10**24  # larger than any sensible value; axes and keys have lower limits
 
 
 def parse(value: Any, kind: str, place: str) -> int:
     """Parse `value` as `size` (bytes), `duration` (ns) or `rate` (bytes/s).
 
-    Raises UserError: a unit is missing or not known. Units are never guessed.
+    Raises UserError: the unit is missing or not known. Units are never guessed.
     """
     table, example = KINDS[kind]
     match = _NUMBER.match(value) if isinstance(value, str) else None
@@ -47,7 +47,7 @@ def parse(value: Any, kind: str, place: str) -> int:
         )
     exact = _EXACT.multiply(Decimal(number), table[unit])
     if exact >= MOST:
-        raise UserError(place, f"{shown(value)} is more than can be counted", f"write it like {example}")
+        raise UserError(place, f"{shown(value)} is too large", f"write it like {example}")
     if exact != int(exact):
         raise UserError(
             place,
@@ -58,7 +58,8 @@ def parse(value: Any, kind: str, place: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Exact, in the largest unit that divides `n`, decimal ones first: 4000 -> `4 kB`, 4096 -> `4 KiB`."""
+    """Return the exact size in the largest unit that divides it, decimal units first: `4 kB` for 4000, `4 KiB` for
+    4096."""
     for table in (("PB", "TB", "GB", "MB", "kB"), ("TiB", "GiB", "MiB", "KiB")):
         for unit in table:
             if n and n % SIZE[unit] == 0:
@@ -67,7 +68,7 @@ def format_size(n: int) -> str:
 
 
 def human_size(n: float) -> str:
-    """Rounded, for people: `1.2 GB`."""
+    """Return a rounded size for display: `1.2 GB`."""
     for unit in ("PB", "TB", "GB", "MB", "kB"):
         if abs(n) >= SIZE[unit]:
             return f"{n / SIZE[unit]:.3g} {unit}"
@@ -75,7 +76,7 @@ def human_size(n: float) -> str:
 
 
 def human_duration(ns: float) -> str:
-    """Rounded, for people: `3 min 20 s`, `1 h 05 min`."""
+    """Return a rounded duration for display: `3 min 20 s`, `1 h 05 min`."""
     s = ns / 1e9
     if s < 60:
         return f"{s:.1f} s" if s < 10 else f"{s:.0f} s"

@@ -1,6 +1,6 @@
-"""Read YAML as users write it: a mistake is one line with its place.
+"""Read YAML as users write it, with errors on one line that has the place.
 
-Text that is not UTF-8, keys given twice, and numbers that YAML takes for others are refused. May import: `errors`.
+Text that is not UTF-8, duplicate keys, and ambiguous numbers are refused. May import: `errors`.
 """
 
 import re
@@ -13,7 +13,7 @@ from storelab.core.errors import UserError, shown
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """A SafeLoader that refuses keys given twice, and numbers that YAML 1.1 reads in another base."""
+    """A SafeLoader that refuses duplicate keys, and numbers that YAML 1.1 reads in another base."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -23,7 +23,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
                 line, name = key.start_mark.line + 1, (key.tag, key.value)
                 if name in lines:
                     raise _mark(
-                        key, f"the key {shown(key.value)} is there twice, first in line {lines[name]}", "remove one"
+                        key, f"the key {shown(key.value)} occurs twice, first in line {lines[name]}", "remove one"
                     )
                 lines[name] = line
         return node
@@ -33,11 +33,12 @@ _OTHER_NUMBER = re.compile(r"[-+]?(?:0[0-9_]+|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
-    """A number, unless YAML 1.1 takes it for another one than is written: `010` for 8, `1:30` for 90."""
+    """Return a number. Refuse it if YAML 1.1 reads another value than is written: `010` as 8, `1:30` as 90."""
     construct = loader.construct_yaml_int if node.tag.endswith(":int") else loader.construct_yaml_float
     if _OTHER_NUMBER.fullmatch(node.value):
-        mend = "write a time with its unit, such as 90 s" if ":" in node.value else "leave out the 0 in front"
-        raise _mark(node, f"{shown(node.value)} is {construct(node)} to YAML", f"{mend}, or quote it if it is text")
+        hint = "write a time with its unit, such as 90 s" if ":" in node.value else "omit the leading 0"
+        problem = f"YAML reads {shown(node.value)} as {construct(node)}"
+        raise _mark(node, problem, f"{hint}, or quote it if it is text")
     return construct(node)
 
 
@@ -46,7 +47,7 @@ for _tag in ("int", "float"):
 
 
 class _Refused(Exception):
-    """What the loader refuses: line, problem, mend."""
+    """Text that the loader refuses: line, problem, hint."""
 
     def __init__(self, line: int, problem: str, mend: str):
         super().__init__(problem)
@@ -58,7 +59,7 @@ def _mark(where: Any, problem: str, mend: str) -> _Refused:
 
 
 def parse(text: str, place: str, one_line: bool = False) -> Any:
-    """What the text says. place: for errors; `one_line`: it has no line numbers worth telling. Raises UserError."""
+    """Parse YAML text. place: for errors; one_line: omit line numbers in errors. Raises UserError."""
 
     def at(line: int) -> str:
         return place if one_line else f"{place}, line {line}"
@@ -73,29 +74,32 @@ def parse(text: str, place: str, one_line: bool = False) -> Any:
         raise UserError(at(error.line), error.problem, error.mend) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise UserError(at(line), f"the character {chr(error.character)!r} is no text", "write plain text") from None
+        raise UserError(
+            at(line), f"the character {chr(error.character)!r} is not allowed in text", "write plain text"
+        ) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or getattr(error, "context", None) or "syntax"
         where = at(mark.line + 1) if mark else place
-        raise UserError(where, f"is not YAML ({problem})", "write `key: value` lines; quote text with signs") from None
-    except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # of its numbers and dates
-        said = str(error).partition(";")[0]
-        raise UserError(place, f"holds a value that cannot be read ({said})", "quote it if it is text") from None
+        problem = f"is not YAML ({problem})"
+        raise UserError(where, problem, "write `key: value` lines; quote text with special characters") from None
+    except (ValueError, OverflowError, TypeError, AttributeError, LookupError) as error:  # in numbers and dates
+        message = str(error).partition(";")[0]
+        raise UserError(place, f"has a value that cannot be read ({message})", "quote it if it is text") from None
     except RecursionError:
-        raise UserError(place, "is nested too deep", "close the brackets") from None
+        raise UserError(place, "is nested too deeply", "close the brackets") from None
 
 
 def read(path: Path) -> Any:
-    """Return what a file holds. Raises UserError: it cannot be read, is not UTF-8, or is not YAML."""
-    mend = "give the path of a YAML file"
+    """Return the content of a YAML file. Raises UserError: it cannot be read, is not UTF-8, or is not YAML."""
+    hint = "give the path of a YAML file"
     try:
         if path.exists() and not path.is_file():
-            raise UserError(str(path), "cannot be read (it is no plain file)", mend)
+            raise UserError(str(path), "cannot be read (it is not a regular file)", hint)
         data = path.read_bytes()
     except (OSError, ValueError) as error:
         problem = f"cannot be read ({getattr(error, 'strerror', None) or error})"
-        raise UserError(shown_path(path), problem, mend) from None
+        raise UserError(shown_path(path), problem, hint) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -106,6 +110,6 @@ def read(path: Path) -> Any:
 
 
 def shown_path(path: Path, most: int = 120) -> str:
-    """A path in a message: cut where it is long."""
+    """Return a path for a message; a long one is cut."""
     text = str(path)
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""This machine: what the kernel says of it, the monitor, scratch folders, processes, page cache, environment.
+"""This host: state reported by the kernel, the monitor, scratch folders, processes, page cache, environment.
 
 May import: `core`.
 """

@@ -1,4 +1,4 @@
-"""Lines of progress on standard error, and the terminal where a user looks on. May import: `core`."""
+"""Progress lines on standard error, and the terminal of the user. May import: `core`."""
 
 import os
 import platform
@@ -9,8 +9,8 @@ from typing import TextIO
 
 from storelab.core.redaction import without_tokens
 
-NAMED = "STORELAB_TERMINAL"  # environment: `<host>:<path>` of the terminal where Snakemake runs
-giving_way: list[Callable[[], None]] = []  # called before a line is printed: what a terminal shows gives way to it
+NAMED = "STORELAB_TERMINAL"  # environment variable: `<host>:<path>` of the terminal of Snakemake
+giving_way: list[Callable[[], None]] = []  # called before a line is printed, to clear a live display on the terminal
 
 
 def report(line: str) -> None:
@@ -21,7 +21,7 @@ def report(line: str) -> None:
 
 
 def name_here(stream: TextIO) -> str:
-    """The terminal behind a stream, as NAMED has it; '' where it is none."""
+    """Return the terminal of a stream in the form of NAMED; '' if it is not a terminal."""
     try:
         return f"{platform.node()}:{os.ttyname(stream.fileno())}" if stream.isatty() else ""
     except OSError:
@@ -29,7 +29,7 @@ def name_here(stream: TextIO) -> str:
 
 
 def terminal() -> TextIO | None:
-    """The terminal to draw on: that of standard error, or Snakemake's; None in logs."""
+    """Return the terminal to draw on: that of standard error, or Snakemake's; None in logs."""
     if os.environ.get("TERM", "dumb") == "dumb":
         return None
     host, _, path = (name_here(sys.stderr) or os.environ.get(NAMED, "")).partition(":")
@@ -46,8 +46,8 @@ def terminal() -> TextIO | None:
 
 
 def _would_stop(number: int) -> bool:
-    """Whether the terminal stops a process that writes without being in front (`stty tostop`), and this one is not."""
+    """Return True if the terminal would stop this process for writing in the background (`stty tostop`)."""
     try:
         return bool(termios.tcgetattr(number)[3] & termios.TOSTOP) and os.tcgetpgrp(number) != os.getpgrp()
-    except (OSError, termios.error):  # not the terminal of this session: it stops nobody
+    except (OSError, termios.error):  # not the terminal of this session, which cannot stop this process
         return False

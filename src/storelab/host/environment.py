@@ -1,4 +1,4 @@
-"""The environment for every record and for the paper's appendix: versions, kernel, CPU, memory, capacity of links.
+"""Environment for records and for the paper's appendix: versions, kernel, CPU, memory, capacity of links.
 
 May import: `core`.
 """
@@ -20,14 +20,14 @@ from storelab.core.engines import PACKAGES
 from storelab.host.processes import ask
 
 INTERFACES = Path("/sys/class/net")
-PLACES = "/usr/sbin:/sbin"  # of `tc` and `ip`, which a user's PATH may leave out
-# Interfaces of hardware, or several of them together, have one of these files; veth, bridges and tunnels have none.
+PLACES = "/usr/sbin:/sbin"  # folders of `tc` and `ip`, which may be missing in a user's PATH
+# Hardware interfaces and bonds of them have one of these files; veth, bridges and tunnels do not.
 REAL = ("device", "bonding")
 
 
 @cache
 def packages() -> dict[str, str]:
-    """Versions of the packages that take part in a measurement; what is not installed is left out."""
+    """Return the versions of the installed packages that take part in a measurement."""
     out = {}
     for name in PACKAGES:
         try:
@@ -45,20 +45,22 @@ def cpu_model() -> str:
 
 
 def git_commit() -> str:
-    """Commit of the checkout that the package runs from, `-dirty` when it differs; '' outside of a checkout: the
-    environment of a wheel may lie in a repository of something else."""
+    """Return the commit of the checkout that the package runs from, with `-dirty` if it was changed.
+
+    Return '' outside of a checkout. Folders further up are not searched, because they may be another repository.
+    """
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return ""
     describe = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    # The checkout may be of another user, which git refuses otherwise. A program that it names is not started.
+    # git refuses a checkout of another user without safe.directory. fsmonitor could start a program of that user.
     own = ["-c", f"safe.directory={root}", "-c", "core.fsmonitor=false"]
     done = ask(["git", *own, "-C", root, *describe], 10)
     return "" if done.returncode else done.stdout.strip()
 
 
 def capture() -> dict[str, Any]:
-    """Versions, kernel, CPU, memory. No host name, user or path: those stay out of published records."""
+    """Return versions, kernel, CPU and memory, but no host name, user or path, because records are published."""
     return {
         "storelab": __version__,
         "git_commit": git_commit(),
@@ -81,13 +83,13 @@ def _distribution() -> str:
 
 
 def link_speeds() -> dict[str, int]:
-    """Return interface -> bits/s: its token bucket, else what its driver reports.
+    """Return interface -> bits/s: from its token bucket, otherwise from its driver.
 
-    What is not known is left out, never an error: a monitor must not end a measurement.
+    Unknown values are omitted and never an error, because a monitor must not end a measurement.
     """
     names = [path.name for path in INTERFACES.iterdir()] if INTERFACES.is_dir() else []
-    known = {name: speed for name in names if (speed := _of_driver(name))}
-    for rule in _asked("tc", "qdisc", "show"):
+    known = {name: speed for name in names if (speed := _driver_speed(name))}
+    for rule in _listed("tc", "qdisc", "show"):
         with suppress(KeyError, TypeError, ValueError):  # older programs write rates as text
             if rule["kind"] == "tbf" and rule["root"] and rule["dev"] != "lo":
                 bits = 8 * int(rule["options"]["rate"])
@@ -96,10 +98,10 @@ def link_speeds() -> dict[str, int]:
 
 
 def link_speeds_of(hosts: Sequence[str]) -> list[int | None]:
-    """Bits/s of the interface that has the address of each host (a name or an address); None for other machines."""
+    """Return the bits/s of the interface with the address of each host (name or address); None for other hosts."""
     interfaces = {
         address["local"]: link["ifname"]
-        for link in _asked("ip", "addr", "show")
+        for link in _listed("ip", "addr", "show")
         for address in link.get("addr_info", ())
         if "local" in address
     }
@@ -113,7 +115,7 @@ def _address(host: str) -> str:
     return ""
 
 
-def _of_driver(interface: str) -> int | None:
+def _driver_speed(interface: str) -> int | None:
     folder = INTERFACES / interface
     with suppress(OSError, ValueError):
         if any((folder / kind).exists() for kind in REAL) and (speed := int((folder / "speed").read_text())) > 0:
@@ -121,8 +123,8 @@ def _of_driver(interface: str) -> int | None:
     return None
 
 
-def _asked(program: str, *words: str) -> list[Mapping[str, Any]]:
-    """Return what `tc` or `ip` lists; nothing where it is missing or fails."""
+def _listed(program: str, *words: str) -> list[Mapping[str, Any]]:
+    """Return the output of `tc` or `ip`; [] if the program is missing or fails."""
     path = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{PLACES}")
     done = ask([path or program, "-j", *words], 5)
     with suppress(ValueError, TypeError):

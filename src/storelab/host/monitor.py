@@ -1,12 +1,12 @@
-"""The monitor of a point: what client, server and host used, sampled during the measurement. May import: `core`.
+"""The monitor of a point: samples of the resources that client, server and host use. May import: `core`.
 
-A thread samples from the agreed start to the deadline. Every 200 ms, in longer runs MOST_SAMPLES times: CPU and memory
-of the host, its TCP sockets (established, TIME_WAIT) and interfaces, CPU and memory of each client and each daemon of
-the store with all their child processes. Every second, because it costs more: new processes, open files of clients and
-daemons, the open sockets of the clients, sockets that are being opened or closed. Both are done less often if they
-would take more than their share of a core, as with very many processes or sockets: the monitor must not be the load.
-So is the third, which tells each second what is used (docs/live.md). Its own CPU time is in the record. See
-docs/resources.md.
+A thread samples from the agreed start to the deadline. Every 200 ms, or MOST_SAMPLES times in longer runs, it reads CPU
+and memory of the host, its TCP sockets (established, TIME_WAIT) and interfaces, and CPU and memory of each client and
+each daemon of the store with all their child processes. Every second, because it costs more, it reads new processes,
+open files of clients and daemons, open sockets of the clients, and sockets in transient states. Also every second, it
+reports the current use (docs/live.md). All three are done less often if they would take more than their share of a
+core, as with very many processes or sockets, so that the monitor does not disturb the measurement. Its own CPU time is
+in the record. See docs/resources.md.
 """
 
 import os
@@ -20,10 +20,10 @@ from storelab.core import clock, records
 from storelab.host import environment, proc
 
 PERIOD_NS, LOOK_NS, BEAT_NS = 200_000_000, 1_000_000_000, 60_000_000_000
-MOST_SAMPLES = 3600  # of a run: those of a day shall not fill the memory of the process that watches
-# Shares of one core; if they would take more, they come less often; below 1 % together.
+MOST_SAMPLES = 3600  # of a run; limits the memory of the monitoring process in runs of a day
+# Shares of one core, below 1 % together: samples, looks and reports that would take more come less often.
 SAMPLES, LOOKS, TELLS = 0.006, 0.0025, 0.001
-LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # a last sample so long after the deadline; a step of the wall clock
+LATE_NS, STEP_NS = 1_000_000_000, 1_000_000_000  # maximum delay of the last sample; maximum step of the wall clock
 NICS = ("rx_bytes", "tx_bytes", "rx_packets", "tx_packets")
 
 
@@ -31,7 +31,7 @@ Beat = Callable[[int, Mapping[str, tuple[int, int | None]]], None]
 
 
 class Used(NamedTuple):
-    """CPU seconds so far, and resident bytes; None where there is no such process on this host."""
+    """CPU seconds so far, and resident bytes; None if this host has no process of this kind."""
 
     host_s: float
     client_s: float | None = None
@@ -44,10 +44,10 @@ Second = Callable[[int, Used], None]
 
 
 class Tree:
-    """A process, its descendants, and the other processes of its session. Its CPU time never falls when one ends."""
+    """A process, its descendants, and the other processes of its session. Its CPU time includes ended processes."""
 
     def __init__(self, pid: int, before: "Tree | None" = None):
-        """before: the tree of the same daemon until it was started again; its CPU time still counts."""
+        """before: the tree of the same daemon before its restart, whose CPU time still counts."""
         self.pid, self.members = pid, {pid}
         self.now: dict[int, proc.Process] = {}
         self.ended = [0.0, 0.0]
@@ -57,11 +57,11 @@ class Tree:
             self.ended = [before.ended[0] + sum(p.user for p in last), before.ended[1] + sum(p.system for p in last)]
 
     def sample(self, files: proc.Files) -> tuple[float, float, int]:
-        """CPU user and system seconds since their start, and resident bytes now, over all members."""
+        """Return CPU user and system seconds since their start, and current resident bytes, over all members."""
         for pid in list(self.members):
             if found := proc.process(files, pid):
                 self.now[pid] = found
-            else:  # the CPU time that it had when last seen still counts
+            else:  # its last known CPU time still counts
                 self.members.discard(pid)
                 if last := self.now.pop(pid, None):
                     self.ended = [self.ended[0] + last.user, self.ended[1] + last.system]
@@ -70,26 +70,26 @@ class Tree:
         return self.ended[0] + sum(p.user for p in here), self.ended[1] + sum(p.system for p in here), self.rss
 
     def look(self) -> int | None:
-        """Open files of all members; None if they are not visible."""
+        """Return the number of open files of all members; None if they are not visible."""
         counts = [n for pid in self.members if (n := proc.opened(pid)) is not None]
         self.files = sum(counts) if counts else None
         return self.files
 
 
 def _wall() -> int:
-    """The wall clock over one that never steps, in ns."""
+    """Return the difference of the wall clock and a clock that never steps, in ns."""
     return time.time_ns() - time.monotonic_ns()
 
 
 class Monitor:
     """Call `start(t0_ns)` once the start is agreed, `stop()` after the clients; then read `summary`, `columns()`.
 
-    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients of this host; beat: called once a
-    minute with the ns since the start and, of clients and daemons (`client`, `server`), memory and open files; second:
-    called once a second with the time (UTC ns) and what is used.
-    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. Where the samples cannot be
-    right (this process was stopped, the clock stepped), it has the reason as `invalid`, no resources, and there are no
-    rows. It never raises; `stop` may be called at any time.
+    store_actors: daemon -> pid; client_pids: returns client -> pid of the clients on this host; beat: called once a
+    minute with the ns since the start, and memory and open files of clients and daemons (`client`, `server`); second:
+    called once a second with the time (UTC ns) and the current use.
+    `summary` has the keys of `host` in run.json; it stays empty if no sample was taken. If the samples cannot be right
+    (this process was stopped, the clock stepped), it has the reason as `invalid` and no resources, and `columns()`
+    is empty. The monitor never raises; `stop` may be called at any time.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Monitor:
         self._thread.start()
 
     def moved(self, daemon: str, pid: int) -> None:
-        """A daemon of the store was started again."""
+        """Follow the new process of a daemon that was restarted."""
         self.actors = self.actors | {daemon: pid}
 
     def stop(self) -> None:
@@ -128,7 +128,7 @@ class Monitor:
             self._thread.join(5)
 
     def columns(self) -> dict[str, list[Any]]:
-        """Columns of records.MONITOR, shape (rows,) each; interfaces without traffic are left out."""
+        """Return the columns of records.MONITOR, shape (rows,) each; interfaces without traffic are omitted."""
         if "invalid" in self.summary:
             return {}
         counters: dict[str, set[tuple[Any, ...]]] = {}
@@ -142,7 +142,7 @@ class Monitor:
         files = proc.Files()
         try:
             begun = time.thread_time()
-            self._find()  # before the start, so that the first sample need not wait
+            self._find()  # before the start, so that the first sample is not late
             self._look()
             self._look_cost = time.thread_time() - begun
             if not self._stop.wait(max(0, t0_ns - clock.now_ns()) / 1e9):
@@ -151,7 +151,7 @@ class Monitor:
             files.close()
 
     def _watch(self, files: proc.Files, t0_ns: int, deadline_ns: int) -> None:
-        """Sample on a grid from the start, last at the deadline; put off what would exceed its share of a core."""
+        """Sample on a grid from the start to the deadline; postpone work that would exceed its share of a core."""
         own, looked, samples, find_at, first = time.thread_time(), 0.0, 0, t0_ns + PERIOD_NS // 2, None
         beat_at, period, wall = t0_ns + BEAT_NS, self.period_ns, _wall()
         look_at = t0_ns + max(PERIOD_NS // 2, int(1e9 * self._look_cost / LOOKS))
@@ -175,12 +175,12 @@ class Monitor:
                 break
             if now >= beat_at:
                 beat_at = t0_ns - (t0_ns - now - BEAT_NS + LOOK_NS) // BEAT_NS * BEAT_NS  # at most once a minute
-                self._tell(now - t0_ns)
+                self._beat(now - t0_ns)
             due = max(
                 now + period // 2, t0_ns + int(1e9 * (spent + time.thread_time() - begun) / SAMPLES) - period // 2
             )
             due += (t0_ns - due) % period  # the next point on the grid
-            self._tell_until(min(due, deadline_ns), files, t0_ns)
+            self._report_until(min(due, deadline_ns), files, t0_ns)
             self._stop.wait(max(0, min(due, deadline_ns) - clock.now_ns()) / 1e9)
         self._summarise(first, last, spent + looked + self._second_cost, samples)
         late, step = last["ns"] - deadline_ns, _wall() - wall
@@ -189,7 +189,7 @@ class Monitor:
             self.summary = {"invalid": reason} | {name: self.summary[name] for name in kept}
 
     def _impossible(self, late_ns: int, step_ns: int) -> str:
-        """Why the resources cannot be those of the window, or ''. late_ns: last sample; step_ns: wall clock."""
+        """Return why the samples cannot be those of the window, or ''. late_ns: last sample; step_ns: wall clock."""
         seconds, most = self.summary["seconds"], self.summary["cores"] * self.summary["seconds"]
         if late_ns > LATE_NS + self.duration_ns // 20:
             return f"the last sample came {late_ns / 1e9:.1f} s after the deadline: the process was stopped"
@@ -200,13 +200,13 @@ class Monitor:
                 return f"{name} is {used:.1f} in {seconds:.1f} s on {self.summary['cores']} cores"
         return ""
 
-    def _tell_until(self, due_ns: int, files: proc.Files, t0_ns: int) -> None:
-        """Until the next sample is due, tell each second what is used; less often where that exceeds its share."""
+    def _report_until(self, due_ns: int, files: proc.Files, t0_ns: int) -> None:
+        """Report the current use each second, or less often to keep its share, until the next sample is due."""
         while self.second and self._second_at < due_ns:
             if self._stop.wait(max(0, self._second_at - clock.now_ns()) / 1e9):
                 return
             now, begun = clock.now_ns(), time.thread_time()
-            if now - self._used_ns > 2 * PERIOD_NS:  # in a long run, samples are far apart
+            if now - self._used_ns > 2 * PERIOD_NS:  # in a long run, the last sample is too old
                 trees = {who: tree.sample(files) for who, tree in self._trees.items()}
                 self._note_used(now, proc.cpu(files).busy, trees)
             self.second(self._used_ns, self._used)
@@ -215,15 +215,15 @@ class Monitor:
             self._second_at = max(grid, t0_ns + int(1e9 * self._second_cost / TELLS))
 
     def _note_used(self, now_ns: int, busy_s: float, trees: Mapping[tuple[str, str], tuple[float, float, int]]) -> None:
-        def of(kind: str) -> tuple[float | None, int | None]:
+        def total(kind: str) -> tuple[float | None, int | None]:
             own = [seen for (what, _), seen in trees.items() if what == kind]
             return (sum(u + s for u, s, _ in own), sum(rss for *_, rss in own)) if own else (None, None)
 
-        (client_s, client_rss), (server_s, server_rss) = of("client"), of("server")
+        (client_s, client_rss), (server_s, server_rss) = total("client"), total("server")
         self._used, self._used_ns = Used(busy_s, client_s, server_s, client_rss, server_rss), now_ns
 
-    def _tell(self, elapsed_ns: int) -> None:
-        """The heartbeat: memory and open files when last seen, of clients and of daemons."""
+    def _beat(self, elapsed_ns: int) -> None:
+        """Send the heartbeat: last known memory and open files of clients and daemons."""
         seen = {}
         for kind in ("client", "server"):
             trees = [tree for (what, _), tree in self._trees.items() if what == kind]
@@ -234,7 +234,7 @@ class Monitor:
             self.beat(elapsed_ns, seen)
 
     def _find(self) -> None:
-        """Find out which processes belong to whom. Only new ones are read: parent and session."""
+        """Assign processes to clients and daemons. Parent and session are read only for new ones."""
         roots = {("server", name): pid for name, pid in self.actors.items()}
         roots |= {("client", str(client)): pid for client, pid in self.client_pids().items()}
         for who, pid in roots.items():
@@ -253,7 +253,7 @@ class Monitor:
                 tree.members.add(pid)
 
     def _owner(self, pid: int, own: dict[int, Tree]) -> Tree | None:
-        """The tree of the nearest ancestor, or of the session's leader; a root belongs to itself only."""
+        """Return the tree of the nearest ancestor, or of the session's leader; a root belongs only to itself."""
         at = pid
         for _ in range(64):
             if at in own:
@@ -264,8 +264,10 @@ class Monitor:
         return own.get(self._born[pid][1])
 
     def _look(self) -> dict[tuple[str, str], tuple[int | None, int | None]]:
-        """The costly part: sockets in transient states. Returns who -> its open sockets (of clients) and files; None if
-        they are not visible."""
+        """Count sockets in transient states, open sockets of clients, and open files, which is costly.
+
+        Returns who -> (open sockets of a client, open files); None if they are not visible.
+        """
         self._changing = proc.changing()
         out: dict[tuple[str, str], tuple[int | None, int | None]] = {}
         for who, tree in self._trees.items():
@@ -276,11 +278,11 @@ class Monitor:
     def _sample(
         self, files: proc.Files, now: int, opened: dict[tuple[str, str], tuple[int | None, int | None]] | None
     ) -> dict[str, Any]:
-        """Add a row for the host, each process of interest and each interface. opened: of `_look()` if it just ran."""
+        """Add a row for the host, each process of interest and each interface. opened: from `_look()`, if just run."""
         cpu, nics, (established, begun) = proc.cpu(files), proc.interfaces(files), proc.tcp(files)
         syn = closing = None
         if self._changing is not None:
-            if established is not None:  # the kernel includes those closed by the peer
+            if established is not None:  # the kernel includes sockets that the peer has closed
                 established = max(0, established - self._changing[proc.CLOSE_WAIT])
             if opened is not None:
                 syn, closing = (sum(self._changing[s] for s in states) for states in (proc.OPENING, proc.SHUTTING))

@@ -1,7 +1,7 @@
-"""The kernel's page cache of files on this machine: drop it, and check that it is dropped. Standard library only.
+"""The kernel's page cache of files on this host: drop it, and check the result. Standard library only.
 
-This makes reads cold if a store's data are here. It needs the right to read the files. Mapped pages and pages that are
-not written yet stay.
+Dropping makes reads cold if a store's data are on this host. It requires the right to read the files. Mapped pages and
+unwritten pages are not dropped.
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from typing import Any
 
 from storelab.host import proc
 
-PLACES = 64  # checked, evenly over all bytes of the files
+PLACES = 64  # number of checked positions, evenly over all bytes of the files
 KERNEL = Path("/proc/sys/vm/drop_caches")
 ALL = b"3"  # pages, and the kernel's objects for folders and files
-TRIED = 2**20  # bytes that are read to see whether the kernel counts them
+TRIED = 2**20  # bytes that are read to test whether the kernel counts them
 
 
 class PageCache:
-    """folders: where the files are; empty (data elsewhere, or in memory): drops nothing, and `facts()` says so."""
+    """The cached pages of a store. folders: of its files; if empty (data elsewhere, in memory), it drops nothing."""
 
     def __init__(self, folders: Sequence[str]):
         self.folders = folders
@@ -29,7 +29,7 @@ class PageCache:
             os.sync()  # unwritten pages cannot be dropped
 
     def drop(self) -> None:
-        """Drop the cached pages of all files, then check places of them."""
+        """Drop the cached pages of all files, then check samples of them."""
         if not self.folders:
             return
         self.drops += 1
@@ -41,10 +41,10 @@ class PageCache:
         self.look(files)
 
     def look(self, files: Sequence[Path]) -> None:
-        """Count places of these files, evenly over all their bytes, that come without waiting for the disk."""
+        """Count positions in these files, evenly over all bytes, that can be read without waiting for the disk."""
         sizes = []
         for path in files:
-            with contextlib.suppress(OSError):  # it went meanwhile
+            with contextlib.suppress(OSError):  # it was removed in the meantime
                 sizes.append((path.stat().st_size, path))
         total, begin, place = sum(size for size, _ in sizes), 0, 0
         for size, path in sizes:
@@ -66,18 +66,18 @@ class PageCache:
 
     @property
     def still_cached(self) -> float | None:
-        """The part of the places that was cached after a drop; None: unknown."""
+        """Return the fraction of positions that was cached after a drop; None: unknown."""
         return self.cached / self.seen if self.seen else None
 
     def facts(self) -> dict[str, Any]:
-        """For records: how often dropped; the part of the files' places still cached afterwards (None: unknown)."""
+        """Return facts for records: number of drops, and the fraction still cached afterwards (None: unknown)."""
         if not self.folders:
             return {"dropped": 0, "why": "the store's data are not on disks of this machine"}
         return {"dropped": self.drops, "still_cached": self.still_cached}
 
 
 def _data(descriptor: int, offset: int) -> int | None:
-    """Where a file's data go on from here: a hole comes at once, cached or not. None: nowhere."""
+    """Return where a file's data continue from this offset, because holes need no disk. None: nowhere."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:
@@ -85,21 +85,21 @@ def _data(descriptor: int, offset: int) -> int | None:
 
 
 def may_drop_all() -> bool:
-    """Whether this process may tell the kernel to drop all that it holds of files: root, and no read-only /proc."""
+    """Return True if this process may drop the whole page cache: it is root, and /proc is writable."""
     return os.access(KERNEL, os.W_OK)
 
 
 def drop_all() -> None:
-    """The kernel drops all pages of files, and what it knows of folders and files. Raises OSError."""
+    """Drop the page cache of all files, and the kernel's data about folders and files. Raises OSError."""
     os.sync()
     with KERNEL.open("wb", buffering=0) as f:
         f.write(ALL)
 
 
 def counted(folder: Path) -> bool | None:
-    """Whether the kernel counts reads of files in this folder as reads of disks; None where that cannot be tried.
+    """Return True if the kernel counts reads of files in this folder as disk reads; None if that cannot be tested.
 
-    A file without a name is written, dropped from memory and read.
+    The test writes a file without a name, drops it from memory and reads it.
     """
     try:
         descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600)

@@ -1,7 +1,7 @@
-"""The bound on all that storelab does in a store outside of measurements: 60 s without progress end it.
+"""Time limit for all operations on a store outside of measurements: they end after 60 s without progress.
 
-Time-outs of libraries bound the silence between two packets only. A server that sends a byte now and then, or pages
-without end, would hold them for ever. Standard library and `host` only.
+Time-outs of libraries only limit the silence between two packets. A server that sends a byte now and then, or pages
+without end, could block them forever. Standard library and `host` only.
 """
 
 import os
@@ -15,21 +15,21 @@ from typing import IO, Any, TypeVar
 from storelab.core.errors import MeasurementFailed
 from storelab.host import console, proc
 
-STALLED_S = 60.0  # without progress
-TELL_S = 10.0  # between two lines that say so
-LOOK_S = 0.5  # between two looks
-BLOCK = 1000  # items that a thread hands over at once
-SOMETHING = 64_000  # bytes that a process reads or writes in addition to what keeps it alive
+STALLED_S = 60.0  # maximum time without progress
+TELL_S = 10.0  # between two messages about it
+LOOK_S = 0.5  # between two checks
+BLOCK = 1000  # items that a thread passes on at once
+SOMETHING = 64_000  # bytes of traffic that count as progress: more than a connection needs to stay open
 
 T = TypeVar("T")
-_told = [0.0]  # when a line was printed last, by whichever thread
-_traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # when this process's bytes were counted, and what they were
+_told = [0.0]  # time of the last message from any thread
+_traffic, _traffic_lock = [-LOOK_S, 0.0], threading.Lock()  # time and result of the last count of this process's bytes
 
 
 class Patience:
-    """The wait for one piece of work. `look` raises MeasurementFailed after `seconds` without progress.
+    """The wait for one operation. `look` raises MeasurementFailed after `seconds` without progress.
 
-    Progress is a call of `moved`, or 64 kB that `traffic` counts.
+    Progress is a call of `moved`, or 64 kB of `traffic`.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class Patience:
 
     def look(self) -> None:
         now = time.monotonic()
-        if self.traffic and abs((seen := self.traffic()) - self.bytes) >= SOMETHING:  # closed connections count down
+        if self.traffic and abs((seen := self.traffic()) - self.bytes) >= SOMETHING:  # closed connections reduce it
             self.bytes, self.last = seen, now
         state = f", {self.done()}" if self.done() else ""
         if (waited := now - self.last) >= self.seconds:
-            raise MeasurementFailed(f"{self.what}: nothing moved for {self.seconds:.0f} s{state}")
+            raise MeasurementFailed(f"{self.what}: no progress for {self.seconds:.0f} s{state}")
         if waited >= TELL_S and now - _told[0] >= TELL_S:
             _told[0] = now
             console.report(
-                f"    {self.what}: nothing moved for {waited:.0f} s{state}; it ends after {self.seconds:.0f} s"
+                f"    {self.what}: no progress for {waited:.0f} s{state}; it will be stopped after {self.seconds:.0f} s"
             )
 
 
 def own_traffic() -> float:
-    """Bytes that this process has moved, counted again after LOOK_S only: counting reads files too."""
+    """Return the bytes that this process has transferred, updated every LOOK_S, because counting also reads files."""
     with _traffic_lock:
         if (now := time.monotonic()) - _traffic[0] >= LOOK_S:
             _traffic[:] = now, proc.moved_bytes(os.getpid()) + proc.socket_bytes()
@@ -70,12 +70,12 @@ def own_traffic() -> float:
 
 
 def call(what: str, function: Callable[[], T]) -> T:
-    """Return what the function returns. It runs in a thread, which is left behind when nothing moves.
+    """Call the function in a thread and return its result. Without progress, the thread is abandoned.
 
     Raises
     ------
     MeasurementFailed
-        Nothing moved for 60 s.
+        Nothing was transferred for 60 s.
     """
     out: list[tuple[bool, Any]] = []
     ended = threading.Event()
@@ -97,11 +97,11 @@ def call(what: str, function: Callable[[], T]) -> T:
     try:
         raise value
     finally:
-        del value, out[:]  # no circle of exception and frame
+        del value, out[:]  # avoids a reference cycle of exception and frame
 
 
 def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """Yield from an iterator that runs in a thread as in `call`, and show how many came where it takes its time."""
+    """Yield from an iterator that runs in a thread as in `call`. If it is slow, report how many items came."""
     queue: Queue[tuple[str, Any]] = Queue(10)
     closed = threading.Event()
 
@@ -150,14 +150,16 @@ def stream(what: str, items: Callable[[], Iterator[T]]) -> Iterator[T]:
                 shown = now
                 console.report(f"    {what}: {came} so far")
             yield from value
-            patience.moved()  # the caller's own time does not count
+            patience.moved()  # excludes the caller's own time
     finally:
         closed.set()
 
 
 def lines(pipe: IO[bytes], patience: Patience) -> Iterator[bytes]:
-    """Yield the lines that a process prints, without their ends, until it closes the pipe; the caller says what is
-    progress."""
+    """Yield the lines that a process prints, without line ends, until it closes the pipe.
+
+    The caller reports progress to `patience`.
+    """
     rest = b""
     while True:
         if select.select([pipe], [], [], LOOK_S)[0]:

@@ -1,8 +1,8 @@
-"""What the Linux kernel says of a host and its processes, read as cheaply as possible. Standard library only.
+"""State of a host and its processes as the Linux kernel reports it, read at low cost. Standard library only.
 
-Plain reads of /proc through files that stay open, and the netlink interface sock_diag(7) for sockets by state. psutil
-costs ten times as much; /proc/net/tcp prints a line for every socket, including thousands in TIME_WAIT. What a kernel
-does not report is None, never an error: a monitor must not end a measurement.
+It reads /proc through files that stay open, and uses the netlink interface sock_diag(7) for sockets by state. psutil
+costs ten times as much. /proc/net/tcp prints a line for every socket, including thousands in TIME_WAIT. Values that a
+kernel does not report are None and never an error, because a monitor must not end a measurement.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 TICK, PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
-# Numbers of TCP states (include/net/tcp_states.h), and the bits by which a dump asks for them.
+# Numbers of TCP states (include/net/tcp_states.h), and the bit mask that selects them in a dump.
 SYN_SENT, SYN_RECV, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING = 2, 3, 4, 5, 8, 9, 11
 OPENING, SHUTTING = (SYN_SENT, SYN_RECV), (FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING)
 ASKED = sum(1 << s for s in (*OPENING, *SHUTTING))
@@ -22,7 +22,7 @@ _SOCK_DIAG_BY_FAMILY, _NLMSG_ERROR, _NLMSG_DONE, _REQUEST_DUMP = 20, 2, 3, 0x301
 
 
 class Cpu(NamedTuple):
-    """CPU seconds of the host since boot; `busy`: all but idle, waiting for disks, and guests (included in user)."""
+    """CPU seconds of the host since boot; `busy`: without idle, I/O wait, and guests (included in user)."""
 
     user: float
     system: float
@@ -30,7 +30,7 @@ class Cpu(NamedTuple):
 
 
 class Process(NamedTuple):
-    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent and session."""
+    """CPU seconds of a process since its start (all threads, without children), resident bytes, parent, session."""
 
     user: float
     system: float
@@ -40,14 +40,14 @@ class Process(NamedTuple):
 
 
 class Files:
-    """Files of /proc, of which up to `most` stay open: opening one costs as much as reading it. For one thread."""
+    """Files of /proc for one thread. Up to `most` stay open, because opening one costs as much as reading it."""
 
     def __init__(self, most: int = 256):
         self._open: dict[str, int] = {}
         self.most = most
 
     def read(self, path: str, size: int = 4096) -> bytes | None:
-        """The first `size` bytes; None if the file does not exist any more. Too large a buffer costs page faults."""
+        """Return the first `size` bytes; None if the file no longer exists. Large buffers cost page faults."""
         fd = self._open.get(path)
         try:
             if fd is None:
@@ -69,14 +69,14 @@ class Files:
 
 
 def cpu(files: Files) -> Cpu:
-    """From the first line of /proc/stat: user nice system idle iowait irq softirq steal …"""
+    """Return CPU times from the first line of /proc/stat: user nice system idle iowait irq softirq steal …"""
     data = files.read("/proc/stat", 512) or b"cpu 0 0 0 0 0 0 0 0\n"
     user, nice, system, _, _, irq, softirq, steal = (int(v) / TICK for v in data[: data.index(b"\n")].split()[1:9])
     return Cpu(user + nice, system + irq + softirq, user + nice + system + irq + softirq + steal)
 
 
 def memory_in_use(files: Files) -> int | None:
-    """MemTotal - MemAvailable in bytes: what swapping alone could free. Includes tmpfs, excludes disk caches."""
+    """Return MemTotal - MemAvailable in bytes: memory that only swapping can free (with tmpfs, without disk caches)."""
     data = files.read("/proc/meminfo", 256)
     if not data or b"MemAvailable:" not in data:
         return None
@@ -85,7 +85,7 @@ def memory_in_use(files: Files) -> int | None:
 
 
 def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
-    """Name -> (rx_bytes, tx_bytes, rx_packets, tx_packets) of this network namespace."""
+    """Return name -> (rx_bytes, tx_bytes, rx_packets, tx_packets) of this network namespace."""
     out = {}
     for line in (files.read("/proc/net/dev", 1 << 16) or b"").splitlines()[2:]:
         name, _, numbers = line.partition(b":")
@@ -95,9 +95,9 @@ def interfaces(files: Files) -> dict[str, tuple[int, int, int, int]]:
 
 
 def tcp(files: Files) -> tuple[int | None, int | None]:
-    """(sockets in ESTABLISHED or CLOSE_WAIT now, connections opened), IPv4 and IPv6, from /proc/net/snmp.
+    """Return (sockets in ESTABLISHED or CLOSE_WAIT, opened connections), IPv4 and IPv6, from /proc/net/snmp.
 
-    These are tcpCurrEstab (RFC 4022), and tcpActiveOpens of this network namespace since it began.
+    These are tcpCurrEstab (RFC 4022), and tcpActiveOpens since the start of this network namespace.
     """
     lines = [line.split() for line in (files.read("/proc/net/snmp") or b"").splitlines() if line.startswith(b"Tcp:")]
     if len(lines) != 2:
@@ -106,16 +106,16 @@ def tcp(files: Files) -> tuple[int | None, int | None]:
 
 
 def time_wait(files: Files) -> int | None:
-    """TCP sockets in TIME_WAIT, IPv4 and IPv6, from /proc/net/sockstat."""
+    """Return the number of TCP sockets in TIME_WAIT, IPv4 and IPv6, from /proc/net/sockstat."""
     words = (files.read("/proc/net/sockstat") or b"").split()
     return int(words[words.index(b"tw") + 1]) if b"tw" in words else None
 
 
 def changing() -> dict[int, int] | None:
-    """TCP state -> sockets, of OPENING and SHUTTING, in this network namespace, IPv4 and IPv6; None if unknown.
+    """Return TCP state -> sockets, for OPENING and SHUTTING, in this network namespace, IPv4 and IPv6; None if unknown.
 
-    The kernel walks its whole table, TIME_WAIT sockets too, but sends only the states asked for. An answer has the
-    family in its first byte, the state in its second.
+    The kernel goes through its whole table, including TIME_WAIT sockets, but sends only the requested states. In an
+    answer, the first byte is the family and the second the state.
     """
     out = dict.fromkeys((*OPENING, *SHUTTING), 0)
     try:
@@ -138,14 +138,14 @@ def _count(s: socket.socket, out: dict[int, int]) -> None:
             if kind == _NLMSG_DONE:
                 return
             if kind == _NLMSG_ERROR:
-                raise OSError("sock_diag refuses")
+                raise OSError("sock_diag refused the request")
             state = data[at + 17]
             out[state] = out.get(state, 0) + 1
             at += (length + 3) & ~3
 
 
 def process(files: Files, pid: int) -> Process | None:
-    """One process, None if it has ended. Its name may hold blanks and brackets: fields count from the last bracket."""
+    """Return one process, None if it has ended. Fields are counted from the last bracket, as its name may have some."""
     data = files.read(f"/proc/{pid}/stat")
     if not data:
         return None
@@ -154,34 +154,36 @@ def process(files: Files, pid: int) -> Process | None:
 
 
 def pids() -> set[int]:
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - Path makes an object of each
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}  # noqa: PTH208 - Path is slow
 
 
 def sockets(pid: int) -> int | None:
-    """Open sockets of a process, None if its files are not visible. Costs about 4 us for each open file."""
+    """Return the number of open sockets of a process, None if not visible. It takes about 4 us per open file."""
     folder, count = f"/proc/{pid}/fd", 0
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - Path makes an object of each
+        names = os.listdir(folder)  # noqa: PTH208 - Path creates an object for each
     except OSError:
         return None
     for name in names:
-        with suppress(OSError):  # closed meanwhile
+        with suppress(OSError):  # closed in the meantime
             count += os.readlink(f"{folder}/{name}").startswith("socket:")  # noqa: PTH115 - as above
     return count
 
 
 def opened(pid: int) -> int | None:
-    """Files that a process holds open, its sockets among them; None if that is not visible. Kernels from 6.2 on tell
-    the number as the size of the folder, others have it listed."""
+    """Return the number of open files of a process, including sockets; None if not visible.
+
+    From Linux 6.2 on, the size of the folder is this number; on older kernels the entries are counted.
+    """
     folder = f"/proc/{pid}/fd"
     try:
-        return os.stat(folder).st_size or len(os.listdir(folder))  # noqa: PTH116, PTH208 - Path makes an object of each
+        return os.stat(folder).st_size or len(os.listdir(folder))  # noqa: PTH116, PTH208 - as above
     except OSError:
         return None
 
 
 def moved_bytes(pid: int) -> int:
-    """Bytes that a process has read and written so far, through files and sockets alike; 0 if that is not visible."""
+    """Return the bytes that a process has read and written through files and sockets; 0 if not visible."""
     try:
         with open(f"/proc/{pid}/io") as f:
             return sum(int(line.split()[1]) for line in f if line.startswith(("rchar", "wchar")))
@@ -190,12 +192,14 @@ def moved_bytes(pid: int) -> int:
 
 
 def socket_bytes() -> int:
-    """Bytes that peers of this process's open TCP connections acknowledged or sent (tcp_info of linux/tcp.h), which
-    `moved_bytes` counts for programs in Go only. A connection that is closed no longer counts."""
+    """Return the bytes that peers of this process's open TCP connections acknowledged or sent (tcp_info).
+
+    `moved_bytes` includes these only for programs in Go. Closed connections do not count.
+    """
     total = 0
     with suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - Path makes an object of each
-            with suppress(OSError, struct.error):  # no TCP socket, or closed meanwhile
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - Path creates an object for each
+            with suppress(OSError, struct.error):  # not a TCP socket, or closed in the meantime
                 if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):  # noqa: PTH115 - as above
                     with socket.socket(fileno=os.dup(int(name))) as copy:
                         info = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136)
@@ -204,21 +208,23 @@ def socket_bytes() -> int:
 
 
 def disk_reads(pid: int) -> int | None:
-    """Bytes that a process made the kernel fetch from disks so far (`read_bytes`), without what its ended children
-    did; None if that is not visible. What comes from the page cache, or from memory, is not among them."""
+    """Return the bytes that the kernel read from disks for a process (`read_bytes`), without its ended children.
+
+    Reads from the page cache or from memory do not count. None if not visible.
+    """
     with suppress(OSError, ValueError), open(f"/proc/{pid}/io") as f:
         return next((int(line.split()[1]) for line in f if line.startswith("read_bytes")), None)
     return None
 
 
 def ephemeral_ports() -> int | None:
-    """How many local ports the kernel can use for connections."""
+    """Return how many local ports the kernel can use for connections."""
     bounds = _numbers("/proc/sys/net/ipv4/ip_local_port_range")
     return bounds[1] - bounds[0] + 1 if bounds else None
 
 
 def _numbers(path: str) -> list[int]:
-    """The whole numbers in a file of the kernel; none where it is missing or says something else."""
+    """Return the integers in a file of the kernel; [] if it is missing or has other content."""
     with suppress(OSError, ValueError):
         return [int(word) for word in Path(path).read_text().split()]
     return []

@@ -1,4 +1,4 @@
-"""Child processes: short commands and what they say, and children that never outlive their parent."""
+"""Child processes: short commands and their output, and children that end with their parent."""
 
 import ctypes
 import re
@@ -14,7 +14,7 @@ from typing import Any
 _CRASH = re.compile(r"(?:panic|fatal error|runtime): |SIG[A-Z]+: ")
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
-LATE, MISSING = 124, 127  # exit status of a command that did not answer in time, or could not be started
+LATE, MISSING = 124, 127  # exit status of a command that timed out, or could not be started
 
 
 def ask(
@@ -24,12 +24,13 @@ def ask(
     feed: str = "",
     **more: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short command and return its status and output. It reads `feed`; asked by the main thread, it ends with
-    this process.
+    """Run a short command and return its status and output.
 
-    environ: default: this process's; more: for `subprocess.run`. Raises nothing: the status is LATE if it does not end
-    within `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then says so.
+    If the main thread calls it, the command ends with this process. feed: its standard input; environ: default: that of
+    this process; more: for `subprocess.run`. It raises nothing: the status is LATE if the command does not end within
+    `timeout_s` seconds, and MISSING if it cannot be started; `stderr` then has the reason.
     """
+    # Only in the main thread: `preexec_fn` takes the lock of logging, which Ctrl-C can leave locked by the main thread.
     # A `preexec_fn` takes the lock of logging, which Ctrl-C can leave taken by the main thread: others would wait.
     main = threading.current_thread() is threading.main_thread()
     try:
@@ -51,44 +52,44 @@ def ask(
 
 
 def words(done: subprocess.CompletedProcess[str]) -> str:
-    """The end of what a command said, on one line: its errors, else its output; of a Go program that crashed why."""
+    """Return the end of a command's errors, or else of its output, on one line; for a crash in Go, its reason."""
     text = done.stderr or done.stdout
     return _crash(text.splitlines()) or " ".join(text.split())[-300:]
 
 
 def why_ended(lines: Iterable[str], count: int = 1) -> str:
-    """Return what a program that failed printed last, `count` lines; of a Go program that crashed why."""
+    """Return the last `count` lines of a failed program; for a crash in Go, its reason."""
     kept = [line.strip() for line in lines if line.strip()]
     return (_crash(kept) or " | ".join(kept[-count:]))[:500]
 
 
 def _crash(lines: Iterable[str]) -> str:
-    """Return the reason of a crash of a Go program, which comes before the stacks of its goroutines; "" without one."""
+    """Return the reason of a crash in Go, which precedes the stacks of the goroutines; "" if there is none."""
     return next((line.strip() for line in lines if _CRASH.match(line)), "")
 
 
 def log_lines(log: Path) -> list[str]:
-    """Lines of a program's log without the empty ones; none if there is no log."""
+    """Return the non-empty lines of a program's log; [] without a log."""
     text = log.read_text(errors="replace") if log.exists() else ""
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def die_with_parent(sig: int = signal.SIGKILL) -> Callable[[], None]:
-    """A `preexec_fn`: Linux sends `sig` to the child when its parent ends, even after kill -9 (prctl(2))."""
+    """Return a `preexec_fn` after which Linux sends `sig` to the child when its parent ends (prctl(2))."""
     return partial(_libc.prctl, _PR_SET_PDEATHSIG, sig, 0, 0, 0)
 
 
 def no_core_dumps() -> None:
-    """Let neither this process nor its children leave memory on a disk: they hold keys.
+    """Disable core dumps of this process and its children, because their memory contains keys.
 
-    The limit is 1 byte: with 0, the kernel still writes to a program (core(5)).
+    The limit is 1 byte, because with 0 the kernel would still pipe the dump to a program (core(5)).
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0 if most == 0 else 1, most))
 
 
 def stop(process: subprocess.Popen, grace_s: float = 5.0, sig: int = signal.SIGTERM) -> int:
-    """Signal, wait at most `grace_s` seconds, then kill; returns the exit status. Ended processes are left alone."""
+    """Signal a process, wait at most `grace_s` seconds, then kill it; return the exit status."""
     if process.poll() is None:
         process.send_signal(sig)
         try:

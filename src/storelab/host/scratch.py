@@ -1,5 +1,6 @@
-"""Folders of a host: the one on tmpfs that a user's campaigns share, which clients read and write, and on what file
-system a folder lies. May import: `core`.
+"""The folder on tmpfs that clients read and write and a user's campaigns share, and file systems of folders.
+
+May import: `core`.
 """
 
 import fcntl
@@ -14,13 +15,13 @@ from storelab.core.errors import UserError
 
 
 def existing(path: Path) -> Path:
-    """The path itself or the nearest folder above it that exists."""
+    """Return the path itself or the nearest folder above it that exists."""
     return next(p for p in (path, *path.parents) if p.exists())
 
 
 def filesystem(path: Path) -> str:
-    """Type of the file system that holds `path`, e.g. `ext4`; `?` if the system does not say."""
-    import psutil  # here: who plans only imports the stores, and psutil is slow to import
+    """Return the type of the file system that contains `path`, e.g. `ext4`; `?` if it is unknown."""
+    import psutil  # here, because it is slow to import and planning does not need it
 
     real = existing(path).resolve()
     fits = [p for p in psutil.disk_partitions(all=True) if real.is_relative_to(p.mountpoint)]
@@ -28,28 +29,30 @@ def filesystem(path: Path) -> str:
 
 
 def folder(base: str | Path) -> Path:
-    """storelab's folder in `base`, a tmpfs of this host. Raises UserError if `base` is not a folder, or another user
-    prepared it."""
+    """Return storelab's folder in `base`, a tmpfs of this host.
+
+    Raises UserError: `base` is not a folder, or another user prepared it.
+    """
     if not Path(base).is_dir():
-        raise UserError("config.yaml: scratch", f"{str(base)!r} is no folder", "name a tmpfs of this machine")
+        raise UserError("config.yaml: scratch", f"{str(base)!r} is not a folder", "give a tmpfs of this host")
     return folders.private(Path(base) / f"storelab-{os.getuid()}", "config.yaml: scratch")
 
 
 @contextmanager
 def using(base: str | Path) -> Iterator[Path]:
-    """Keep the folder while the block runs."""
+    """Protect the folder from `clear` while the block runs."""
     while True:
         path = folder(base) / ".used"
         with folders.lock_file(path) as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             if not path.exists() or path.stat().st_ino != os.fstat(lock.fileno()).st_ino:
-                continue  # it was removed just now
+                continue  # it was just removed
             yield path.parent
             return
 
 
 def clear(base: str | Path) -> bool:
-    """Remove the folder and all that clients keep there. Returns False, and keeps it, while any campaign uses it."""
+    """Remove the folder with all files of clients. Return False, and keep it, while any campaign uses it."""
     path = folder(base)
     with folders.lock_file(path / ".used") as lock:
         try:

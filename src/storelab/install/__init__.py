@@ -1,9 +1,9 @@
-"""`storelab install NAME`: what a store, a testbed or an engine needs. One file for each way of installing.
+"""`storelab install NAME`: install what a store, a testbed or an engine needs. One file for each way of installing.
 
-A recipe is a function of the tools folder that returns parts; a part knows whether it is there, says what it downloads
-and needs, and installs itself. The recipe of a store, or of an engine's own program, is next to it, the others are
-here; `stores/recipes.py` finds one by its name. Installing twice does nothing. Versions are pinned: Debian's by its
-release, others by version and hash. May import: `host`, `core`.
+A recipe is a function that takes the tools folder and returns parts. A part can check whether it is installed, describe
+its download and requirements, and install itself. The recipe of a store, or of an engine's own program, is next to it;
+the others are here. `stores/recipes.py` finds a recipe by its name. Installing twice does nothing. Versions are pinned:
+Debian packages by the release, others by version and hash. May import: `host`, `core`.
 """
 
 import os
@@ -19,7 +19,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Part:
-    """One thing to install. what: for people, with the version; needs: what is downloaded, and whether root must."""
+    """One thing to install. what: name with version, for display; needs: download size, and if root is needed."""
 
     what: str
     needs: str
@@ -31,15 +31,15 @@ SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
 def tools_folder() -> Path:
-    """Where programs go that are no Debian packages: STORELAB_TOOLS, else `storelab` in the user's cache folder."""
+    """Return the folder of installed programs: STORELAB_TOOLS, else `storelab` in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("STORELAB_TOOLS") or f"{cache}/storelab").expanduser().absolute()
 
 
 def program(name: str, kind: str, place: str) -> Path:
-    """Path of an installed program, looked for in the tools folder, then in PATH and where Debian keeps servers.
+    """Return the path of an installed program, from the tools folder, PATH, or Debian's folders of servers.
 
-    kind: what installs it. place: in the configuration, for messages. Raises UserError that says `storelab install …`.
+    kind: recipe that installs it. place: for messages. Raises UserError: it is not installed.
     """
     folders = [str(tools_folder() / "bin"), os.environ.get("PATH", ""), "/usr/local/bin:/usr/bin:/bin", *SERVERS]
     found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))

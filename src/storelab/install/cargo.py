@@ -1,7 +1,7 @@
-"""Building Rust programs from crates: as an ordinary user, with the Cargo of this machine.
+"""Build Rust programs from crates, as an ordinary user, with the Cargo of this host.
 
-A program is pinned by version and by the hash of its crate, which holds a Cargo.lock with the hash of every other one
-(`--locked`). What is compiled (some GB) goes when the build ends, or stays where CARGO_TARGET_DIR says; crates stay in
+A program is pinned by version and by the hash of its crate, which contains a Cargo.lock with the hashes of all others
+(`--locked`). Compiled files (some GB) are removed when the build ends, unless CARGO_TARGET_DIR is set; crates stay in
 Cargo's own folder. The binary and its stamp stay in `<tools>/bin`. May import: `host`, `core`.
 """
 
@@ -20,16 +20,16 @@ from storelab.host.processes import ask
 from storelab.install import Part, Progress
 from storelab.install.running import build_once, run, told
 
-HOME = "~/.cargo"  # where Rust's own installer puts Cargo, and Cargo its crates
+HOME = "~/.cargo"  # default folder of Cargo and its crates
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program of crates.
+    """A Rust program that is built from crates.
 
-    kind: of the store, also the name of crate and binary; sha256: of the crate; features: in place of its default
-    ones; least: Cargo's version at least; tools: (program, Debian's package) that its build needs besides; needs: for
-    people; room: bytes of disk while it is built.
+    kind: name of the store, the crate and the binary; sha256: of the crate; features: replace its default ones; least:
+    minimum version of Cargo; tools: (program, Debian package) that the build also needs; needs: requirements, for
+    display; room: bytes of disk during the build.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class Program:
     room: float
 
     def parts(self, tools: Path) -> list[Part]:
-        """The recipe of this program."""
+        """Return the recipe of this program."""
         return [
             Part(
                 f"{self.kind} {self.version}, built from source",
@@ -64,7 +64,7 @@ def _binary(program: Program, tools: Path) -> Path:
 
 
 def present(program: Program, tools: Path) -> bool:
-    """True if its binary is there and its stamp tells that it was built from today's pins."""
+    """Return True if the binary exists, and its stamp shows that it was built from the current pins."""
     binary = _binary(program, tools)
     with contextlib.suppress(UserError, OSError):
         return read_json(binary.with_suffix(".json")) == _wanted(program) | {"bytes": binary.stat().st_size}
@@ -76,36 +76,36 @@ def _home() -> Path:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """(1, 85, 0) of `cargo 1.85.0 (d73d2caf9 2024-12-31)`; () for what is no release."""
+    """Return (1, 85, 0) for `cargo 1.85.0 (d73d2caf9 2024-12-31)`; () for other texts."""
     found = re.match(r"(?:cargo )?(\d+)\.(\d+)\.(\d+)(?=\s|\Z)", version)
     return tuple(map(int, found.groups())) if found else ()
 
 
 def cargo_of(program: Program) -> Path:
-    """Cargo from PATH, or from where Rust's own installer puts it, if that is new enough.
+    """Return Cargo from PATH or from Rust's default folder, if it is new enough.
 
-    Raises UserError where neither is, or where something else is missing that the build needs.
+    Raises UserError: there is none, or another program that the build needs is missing.
     """
     least, own = ".".join(map(str, program.least)), _home() / "bin"
-    mend = f"install Rust {least} or newer"
+    hint = f"install Rust {least} or newer"
     found = list(filter(None, (shutil.which("cargo", path=path) for path in (os.environ.get("PATH", ""), str(own)))))
     if not found:
-        raise UserError("install", f"there is no cargo in PATH or {own}, which builds {program.kind}", mend)
+        raise UserError("install", f"there is no cargo in PATH or {own} to build {program.kind}", hint)
     versions = {path: numbers(told([path, "--version"], "cargo --version", 60)) for path in found}
     fit = [path for path, version in versions.items() if version >= program.least]
     if not fit:
-        has = ".".join(map(str, versions[found[0]])) or "no release"
-        raise UserError("install", f"{found[0]} is {has}, and {program.kind} needs {least}", mend)
+        has = ".".join(map(str, versions[found[0]])) or "unknown"
+        raise UserError("install", f"{found[0]} has version {has}, but {program.kind} needs {least}", hint)
     if missing := [package for name, package in program.tools if not shutil.which(name)]:
-        mend = f"apt-get install {' '.join(missing)}, or the like of it on another system"
-        raise UserError("install", f"the build of {program.kind} needs {' and '.join(missing)}", mend)
+        hint = f"apt-get install {' '.join(missing)}, or similar on another system"
+        raise UserError("install", f"the build of {program.kind} needs {' and '.join(missing)}", hint)
     return Path(fit[0])
 
 
 def install(program: Program, tools: Path, progress: Progress) -> None:
-    """Build and place it; nothing is placed when the build fails.
+    """Build and install a program; nothing is installed if the build fails.
 
-    Raises UserError (no Cargo, no room, tools folder not writable), MeasurementFailed where Cargo fails.
+    Raises UserError (no Cargo, too little disk space, tools folder not writable), MeasurementFailed: Cargo fails.
     """
     cargo = cargo_of(program)
     there = partial(present, program, tools)
@@ -123,7 +123,8 @@ def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: 
     binary, temporary = _binary(program, tools), tools / "bin" / f".{program.kind}.{os.getpid()}"
     progress(f"downloading and building with {cargo}")
     environ = {"CARGO_TARGET_DIR": str(scratch / "target")} | os.environ
-    environ["PATH"] = os.pathsep.join(filter(None, [str(cargo.parent), os.environ.get("PATH", "")]))  # rustc beside it
+    # rustc is in the same folder as cargo
+    environ["PATH"] = os.pathsep.join(filter(None, [str(cargo.parent), os.environ.get("PATH", "")]))
     command = [str(cargo), "install", program.kind, "--version", f"={program.version}", "--locked", "--no-track"]
     command += ["--no-default-features", "--features", ",".join(program.features), "--root", str(temporary)]
     try:
@@ -136,14 +137,14 @@ def _build(program: Program, cargo: Path, tools: Path, scratch: Path, progress: 
 
 
 def _check(program: Program, binary: Path) -> None:
-    """Raises MeasurementFailed where this was not built from the pinned crate, or does not run."""
+    """Raise MeasurementFailed if the binary was not built from the pinned crate, or does not run."""
     crates = _home().glob(f"registry/cache/*/{program.kind}-{program.version}.crate")
     if program.sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in crates}:
         raise MeasurementFailed(f"install: {program.kind} {program.version} is not the crate that storelab pins")
     done = ask([binary, "--version"], 60)
     if done.returncode or program.version not in done.stdout + done.stderr:
         raise MeasurementFailed(
-            f"install: the {program.kind} that was built is not {program.version}, or does not run here"
+            f"install: the built {program.kind} does not have version {program.version}, or does not run on this host"
         )
     with binary.open("rb") as f:
         os.fsync(f.fileno())

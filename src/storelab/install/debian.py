@@ -1,6 +1,6 @@
-"""Installing Debian packages, and a chroot with HTCondor. Services that they bring are not started.
+"""Install Debian packages, and a chroot with HTCondor. Services of these packages are not started.
 
-Pinned by the release: Debian 12 fixes bugs and changes no versions; records bear the exact version that measured.
+The release pins the versions: Debian 12 only fixes bugs. Records contain the exact versions.
 """
 
 import os
@@ -17,7 +17,7 @@ from storelab.host.processes import ask
 from storelab.install import Part, Progress
 from storelab.install.running import check_room, told
 
-# A server package would start its service where an init system runs; dpkg asks this program first, and 101 forbids it.
+# dpkg would start the service of a server package. It runs this program first, whose exit status 101 forbids that.
 POLICY = Path("/usr/sbin/policy-rc.d")
 FORBID = "#!/bin/sh\n# storelab: services of server packages are not started\nexit 101\n"
 
@@ -27,7 +27,7 @@ def installed(package: str) -> bool:
 
 
 def _root(*command: str) -> list[str]:
-    """The command as root. Raises UserError where that is not possible."""
+    """Return the command to run as root. Raises UserError: that is not possible."""
     if os.geteuid() == 0:
         return list(command)
     if shutil.which("sudo"):
@@ -44,12 +44,14 @@ def _apt(*arguments: str) -> None:
 
 
 def install(packages: Sequence[str], progress: Progress) -> None:
-    """Raises UserError without apt-get or root, MeasurementFailed where apt-get fails."""
+    """Install packages. Raises UserError without apt-get or root, MeasurementFailed if apt-get fails."""
     if not shutil.which("apt-get"):
         raise UserError(
-            "install", "there is no apt-get on this machine", f"install with its own packages: {' '.join(packages)}"
+            "install",
+            "there is no apt-get on this host",
+            f"install with the host's package manager: {' '.join(packages)}",
         )
-    progress("asking Debian's archive for its lists")
+    progress("updating the package lists of Debian")
     _apt("update")
     forbidden = POLICY.exists()
     if not forbidden:
@@ -65,13 +67,13 @@ def install(packages: Sequence[str], progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Packages:
-    """Debian packages that are installed together. needs: what is downloaded, for people."""
+    """Debian packages that are installed together. needs: size of the download, for display."""
 
     names: Sequence[str]
     needs: str
 
     def parts(self, tools: Path) -> list[Part]:
-        """The recipe of what these packages bring; nothing of them lies in the tools folder."""
+        """Return the recipe of these packages, which do not use the tools folder."""
         return [
             Part(
                 f"Debian packages {', '.join(self.names)}",
@@ -84,26 +86,26 @@ class Packages:
 
 slurm = Packages(
     ("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "iproute2", "iperf3"),
-    "for the testbed: some 40 packages, 20 MB to download",
+    "for the testbed: about 40 packages, 20 MB to download",
 ).parts
-squid = Packages(("squid",), "for `http_cache: squid`: some 8 packages, 4 MB to download").parts
+squid = Packages(("squid",), "for `http_cache: squid`: about 8 packages, 4 MB to download").parts
 
 
-# HTCondor for the testbed: a Debian 13 in a folder, since Debian 12 has no HTCondor. debootstrap makes it from the
-# mirror of the host's own apt sources, with the host's settings for downloads. It is renamed at the end: a half-built
-# one is never taken for a whole one. No daemon is started in it, and the host's files are not touched.
+# HTCondor for the testbed: a Debian 13 in a folder, because Debian 12 has no HTCondor. debootstrap creates it from the
+# mirror in the host's apt sources, with the host's settings for downloads. The folder is renamed at the end, so that an
+# incomplete one is not used. No daemon is started in it, and the host's files are not changed.
 CONDOR_RELEASE = "trixie"
 CONDOR_PACKAGES = ("condor", "minicondor", "python3", "procps")
-CONDOR_ROOM = 1.5e9  # bytes of disk while it is built
+CONDOR_ROOM = 1.5e9  # bytes of disk during the build
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-APT_SETTINGS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that go along
-CONDOR_USER = 64999  # user that HTCondor's daemons run as: it runs no jobs of root
-# Whatever ends a step, no process of it is left, nor a mount in the folder that is removed then.
+APT_SETTINGS = re.compile(r"Acquire::(https?|Check-|Retries|Force|Max-|Pipeline)")  # settings of apt that are copied
+CONDOR_USER = 64999  # user of HTCondor's daemons, which refuse to run jobs of root
+# However a step ends, no process of it remains, and no mount in the folder, which is then removed.
 ALONE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def condor_folder(tools: Path) -> Path:
-    """Of the chroot."""
+    """Return the folder of the chroot."""
     return tools / f"condor-{CONDOR_RELEASE}"
 
 
@@ -111,7 +113,7 @@ def condor(tools: Path) -> list[Part]:
     return [
         Part(
             f"HTCondor of Debian {CONDOR_RELEASE} in {condor_folder(tools)}",
-            "for the testbed: 400 MB on disk, one to two minutes; root, and a Debian or a relative of it",
+            "for the testbed: 400 MB on disk, one to two minutes; root, and Debian or a derivative",
             lambda: condor_present(tools),
             lambda progress: install_condor(tools, progress),
         )
@@ -125,22 +127,22 @@ def condor_present(tools: Path) -> bool:
 def install_condor(tools: Path, progress: Progress) -> None:
     """Build the chroot.
 
-    Raises UserError where storelab is not root, something else lies in its place, there is no debootstrap to be had, no
-    Debian mirror or no room; MeasurementFailed where a step fails.
+    Raises UserError: storelab is not root, its folder has other content, or debootstrap, a Debian mirror or disk space
+    is missing. Raises MeasurementFailed: a step fails.
     """
     if os.geteuid() != 0:
-        raise UserError("install", "a chroot is made by root alone", "run `storelab install condor` as root")
+        raise UserError("install", "only root can make a chroot", "run `storelab install condor` as root")
     if condor_folder(tools).exists():
         raise UserError(
             "install",
-            f"{condor_folder(tools)} is there, and holds no HTCondor",
-            "move it away: storelab removes nothing that it has not made",
+            f"{condor_folder(tools)} exists but does not contain HTCondor",
+            "move it away: storelab does not remove files that it has not created",
         )
     if shutil.which("debootstrap") is None:
         install(["debootstrap"], progress)
     url = mirror()
     tools.mkdir(parents=True, exist_ok=True)
-    check_room(tools, CONDOR_ROOM, f"the chroot takes {CONDOR_ROOM / 1e9:.1f} GB while it is built")
+    check_room(tools, CONDOR_ROOM, f"building the chroot needs {CONDOR_ROOM / 1e9:.1f} GB")
     with tempfile.TemporaryDirectory(prefix=".condor-", dir=tools, ignore_cleanup_errors=True) as work:
         root = Path(work, "root")
         _build_chroot(root, url, progress)
@@ -148,14 +150,14 @@ def install_condor(tools: Path, progress: Progress) -> None:
 
 
 def mirror() -> str:
-    """The Debian archive of the host's apt sources. Raises UserError: there is none."""
+    """Return the Debian archive in the host's apt sources. Raises UserError: there is none."""
     line = "$(REPO_URI) $(ORIGIN) $(LABEL) $(COMPONENT)"
     text = told(["apt-get", "indextargets", "--format", line, "Created-By: Packages"], "apt-get", 60)
     for words in map(str.split, text.splitlines()):
         if words[1:] == ["Debian", "Debian", "main"]:
             return words[0]
     raise UserError(
-        "install", "the apt sources of this machine name no Debian archive", "add one, and `apt-get update`"
+        "install", "the apt sources of this host have no Debian archive", "add one, and run `apt-get update`"
     )
 
 
@@ -183,7 +185,7 @@ def _build_chroot(root: Path, url: str, progress: Progress) -> None:
     policy.chmod(0o755)
     inside = [*ALONE, "chroot", str(root)]
     install = ["install", "-y", "--no-install-recommends", *CONDOR_PACKAGES]
-    for what, arguments in (("asking for", ["update"]), ("installing", install)):
+    for what, arguments in (("updating package lists for", ["update"]), ("installing", install)):
         progress(f"{what} {' '.join(CONDOR_PACKAGES)}")
         told([*inside, "apt-get", "-q", *arguments], "apt-get in the chroot", 1200, environ)
     user = f"useradd -u {CONDOR_USER} -g storelab -d /tmp -M storelab"

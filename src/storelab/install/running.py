@@ -1,4 +1,4 @@
-"""Running commands: one whose output is wanted; a long one, watched, and ended with all that it started.
+"""Run commands: short ones for their output, and long ones with progress, which end with all their child processes.
 
 May import: `host`, `core`.
 """
@@ -20,16 +20,16 @@ from storelab.core.errors import MeasurementFailed, UserError
 from storelab.host import processes
 from storelab.install import Progress
 
-LONGEST = 3600.0  # seconds for one command
-EVERY = 20.0  # seconds between two lines of progress
-DOWNLOADS = ("go: downloading", "Downloaded ")  # how lines begin in which Go and Cargo tell what they fetched
-MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # how lines begin in which apt, debootstrap, Maven and pip tell what failed
+LONGEST = 3600.0  # maximum seconds of one command
+EVERY = 20.0  # seconds between two progress lines
+DOWNLOADS = ("go: downloading", "Downloaded ")  # first words of lines in which Go and Cargo report downloads
+MARKS = ("E:", "W:", "[ERROR]", "ERROR")  # first words of lines in which apt, debootstrap, Maven and pip report errors
 
 
 def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str, str] | None = None) -> str:
-    """What a command prints. what: the command for people; seconds: how long it may take.
+    """Return the output of a command. what: name of the command, for messages; seconds: time limit.
 
-    Raises UserError where there is no such program, MeasurementFailed with the words of a command that fails.
+    Raises UserError: the program does not exist. Raises MeasurementFailed: the command fails (with its message).
     """
     try:
         done = subprocess.run(
@@ -43,11 +43,9 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
             preexec_fn=processes.die_with_parent(),
         )
     except FileNotFoundError:
-        raise UserError(
-            "install", f"there is no {command[0]} on this machine", "use a Debian, or a relative of it"
-        ) from None
+        raise UserError("install", f"there is no {command[0]} on this host", "use Debian or a derivative") from None
     except subprocess.TimeoutExpired:
-        raise MeasurementFailed(f"install: {what} was not done after {seconds / 60:.0f} min") from None
+        raise MeasurementFailed(f"install: {what} did not end within {seconds / 60:.0f} min") from None
     if done.returncode:
         lines = (done.stdout + done.stderr).split("\n")
         marked = sorted((line for line in lines if line.startswith(MARKS)), key=lambda line: line[:2]) or lines[-3:]
@@ -56,18 +54,18 @@ def told(command: Sequence[str], what: str, seconds: float, environ: Mapping[str
 
 
 def check_room(tools: Path, needed: float, what: str) -> None:
-    """Raises UserError where the tools folder has not `needed` bytes free. what: takes them, for people."""
+    """Raise UserError if the tools folder has less than `needed` bytes free. what: what needs them, for the message."""
     if (free := shutil.disk_usage(tools).free) < needed:
         raise UserError(
             "install",
             f"{tools} has {free / 1e9:.1f} GB free; {what}",
-            "make room, or name another folder in STORELAB_TOOLS",
+            "free some space, or set another folder in STORELAB_TOOLS",
         )
 
 
 @contextlib.contextmanager
 def alone(tools: Path, progress: Progress) -> Iterator[None]:
-    """One build at a time in a tools folder."""
+    """Allow only one build at a time in a tools folder."""
     with folders.lock_file(tools / "lock") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,32 +83,29 @@ def build_once(
     there: Callable[[], bool],
     build: Callable[[Path], None],
 ) -> None:
-    """Build one kind alone, in a folder that goes at the end, unless it is `there`: another install may have been
-    quicker.
+    """Build one kind, unless it is already `there`, in a scratch folder that is removed afterwards.
 
-    room: bytes of disk that the build takes. Raises UserError (no room, tools folder not writable), and what the build
-    raises.
+    Only one build runs at a time; another one may have installed the same kind meanwhile. room: bytes of disk that the
+    build needs. Raises UserError (too little disk space, tools folder not writable), and errors of the build.
     """
-    scratch = tools / "cache" / kind  # what a killed build left there is used again
+    scratch = tools / "cache" / kind  # files of an interrupted build are used again
     try:
         (tools / "bin").mkdir(parents=True, exist_ok=True)
         with alone(tools, progress), contextlib.ExitStack() as end:
             scratch.mkdir(parents=True, exist_ok=True)
             end.callback(shutil.rmtree, scratch, ignore_errors=True)
             if not there():
-                check_room(tools, room, f"the build takes {room / 1e9:.1f} GB")
+                check_room(tools, room, f"the build needs {room / 1e9:.1f} GB")
                 build(scratch)
     except OSError as error:
         where = error.filename or tools
-        raise UserError(
-            "install", f"{where}: {error.strerror}", "name a folder to write in with STORELAB_TOOLS"
-        ) from None
+        raise UserError("install", f"{where}: {error.strerror}", "set a writable folder in STORELAB_TOOLS") from None
 
 
 def pip(*arguments: str) -> None:
-    """`pip install` of what is pinned by hash; by uv where this Python has no pip, as in environments that uv makes.
+    """Run `pip install` for packages pinned by hash; use uv if this Python has no pip (as environments of uv).
 
-    Raises UserError where neither is there, MeasurementFailed.
+    Raises UserError: neither exists. Raises MeasurementFailed: the installation fails.
     """
     if importlib.util.find_spec("pip"):
         by = [sys.executable, "-m", "pip", "install"]
@@ -122,11 +117,11 @@ def pip(*arguments: str) -> None:
 
 
 def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: Path, progress: Progress) -> None:
-    """Run it quietly at low priority, telling now and then how far it is.
+    """Run a command at low priority without showing its output, and report progress from time to time.
 
     Raises MeasurementFailed with its last lines.
     """
-    begun = told = time.monotonic()
+    begun = reported = time.monotonic()
     nice = ["nice", "-n", "10"] if shutil.which("nice") else []
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -145,9 +140,9 @@ def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: P
                     raise MeasurementFailed(
                         f"install: {Path(command[0]).name} {command[1]} did not end within {LONGEST:g} s"
                     )
-                if time.monotonic() - told >= EVERY:
-                    told = time.monotonic()
-                    progress(f"{told - begun:.0f} s: {_so_far(log)}")
+                if time.monotonic() - reported >= EVERY:
+                    reported = time.monotonic()
+                    progress(f"{reported - begun:.0f} s: {_so_far(log)}")
                 time.sleep(0.2)
         finally:
             _end(child)
@@ -163,14 +158,14 @@ def run(command: Sequence[str], folder: Path, environ: Mapping[str, str], log: P
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """After Ctrl-C or a time-out: the command with all that it started."""
+    """End the command and all its child processes, after Ctrl-C or a time-out."""
     if child.poll() is not None:
         return
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(child.pid, signal.SIGINT)
         child.wait(5.0)
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(child.pid, signal.SIGKILL)  # the group outlives its leader
+        os.killpg(child.pid, signal.SIGKILL)  # the process group can outlive its leader
         child.wait(10.0)
 
 

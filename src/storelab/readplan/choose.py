@@ -1,11 +1,11 @@
-"""Which requests to send for a list of ranges. May import: numpy and `readplan.link` only.
+"""Choose the requests for a list of ranges. May import: numpy and `readplan.link` only.
 
-Merging two neighbours over a gap saves a request and costs the bytes of the gap. Of all ways to make m requests, the
-one that keeps the m - 1 largest gaps apart asks for the fewest bytes. So, if a byte costs the same in every request,
-the best plan is among n plans (n: runs of touching ranges). The search goes through these by the number of requests,
-or, of few runs, through all 2^(n - 1) or those near the best; each with every length at which long requests may be
-split. It costs all by their true lengths, with what others wait for (`thrift`), and drops those beyond the bound,
-before it takes the best.
+Merging two neighbours over a gap saves a request but transfers the bytes of the gap. Of all ways to make m requests,
+the one that does not merge over the m - 1 largest gaps transfers the fewest bytes. So, if a byte costs the same in
+every request, the best plan is one of n plans (n: runs of touching ranges). The search goes through these by the number
+of requests. For few runs, it also goes through all 2^(n - 1) plans, or those close to the best. Each is combined with
+every length at which long requests may be split. The search computes the cost of all plans from their true lengths,
+including the load on shared resources (`thrift`), drops those beyond the bound, and takes the best.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,27 +16,27 @@ import numpy as np
 
 from storelab.readplan.link import Link
 
-STEP = 1.08  # ratio of successive numbers of requests that are tried: the loss of time is far below that
-FEW = 64  # runs; up to so many, the ways near the best one are tried
+STEP = 1.08  # ratio of successive numbers of requests that are tried; the loss of time is far below 8 %
+FEW = 64  # runs; up to this number, plans close to the best one are tried
 
-Ways = tuple[list[np.ndarray], np.ndarray]  # cuts of k ways to merge; lengths of their requests (k, m), 0: none
-PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # a long request may be split at these: 1 to 32 MiB
-COARSE = 4  # of many runs: every how many of these lengths are tried with each gap, and all with the best
-EVERY = 10  # runs; up to so many, all ways to merge them are tried
-STEPS = 8  # a way to merge or to split is improved by one gap or split more or less, at most so many times
-LONG = 8  # requests, the longest, whose splits are changed one by one
-NEAR = 1.01  # most seconds, over those with equal parts, for a cut where a range begins
+Ways = tuple[list[np.ndarray], np.ndarray]  # cuts of k ways to merge; lengths of their requests (k, m), 0: no request
+PIECES = tuple(int(2 ** (20 + i / 4)) for i in range(21))  # lengths at which long requests may be split: 1 to 32 MiB
+COARSE = 4  # with many runs: only every fourth of these lengths is tried with each gap, and all with the best gap
+EVERY = 10  # runs; up to this number, all ways to merge them are tried
+STEPS = 8  # maximum number of improvements of a plan by merging or splitting once more or less
+LONG = 8  # number of longest requests whose splits are changed one by one
+NEAR = 1.01  # maximum time relative to equal parts, for splits at the start of a range
 
 
 class Runs:
-    """Ranges by offset, and the runs that touch or overlap: begins and ends, shape (r,); gaps, shape (r - 1,)."""
+    """Ranges sorted by offset, and runs of touching ranges: starts and stops, shape (r,); gaps, shape (r - 1,)."""
 
     def __init__(self, offsets: np.ndarray, sizes: np.ndarray):
         offsets, sizes = np.asarray(offsets, "i8"), np.asarray(sizes, "i8")
         if offsets.ndim != 1 or offsets.shape != sizes.shape:
-            raise ValueError(f"{offsets.shape} offsets and {sizes.shape} sizes: give one size for each offset")
+            raise ValueError(f"{offsets.shape} offsets and {sizes.shape} sizes differ; give one size for each offset")
         if len(offsets) and (offsets.min() < 0 or sizes.min() < 0):
-            raise ValueError("a range begins before the file, or is shorter than nothing")
+            raise ValueError("offsets and sizes must not be negative")
         order = np.argsort(offsets, kind="stable")
         order = order[sizes[order] > 0]
         self.begins = offsets[order]
@@ -48,11 +48,11 @@ class Runs:
         self.needed = int((self.stop - self.start).sum())
 
     def cuts(self, gap: int) -> np.ndarray:
-        """Numbers of the runs after which a request ends, if gaps of at most `gap` bytes are asked for as well."""
+        """Return the indices of runs after which a request ends, if gaps of at most `gap` bytes are merged."""
         return np.flatnonzero(self.gaps > gap)
 
     def merged(self, cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Starts and stops of the requests that end after these runs."""
+        """Return starts and stops of the requests that end after these runs."""
         return self.start[np.concatenate(([0], cuts + 1))], self.stop[np.concatenate((cuts, [len(self.stop) - 1]))]
 
     def way(self, gap: int) -> Ways:
@@ -61,7 +61,7 @@ class Runs:
         return [cuts], (stop - start)[None]
 
     def ways(self, ends: np.ndarray) -> Ways:
-        """ends: whether a request ends with a run, shape (k, runs - 1); it always ends with the last."""
+        """Return ways to merge. ends: True if a request ends with a run, shape (k, runs - 1)."""
         ends = np.concatenate((ends, np.ones((len(ends), 1), bool)), axis=1)
         begins = np.zeros(ends.shape, "i8")
         begins[:, 1:] = np.maximum.accumulate(np.where(ends[:, :-1], np.arange(1, ends.shape[1]), 0), axis=1)
@@ -69,19 +69,19 @@ class Runs:
         return [np.flatnonzero(row[:-1]) for row in ends], lengths[:, ends.any(0)]
 
     def every(self) -> Ways:
-        """All ways to merge."""
+        """Return all ways to merge."""
         n = len(self.gaps)
         return self.ways(np.arange(2**n)[:, None] >> np.arange(n) & 1 > 0)
 
     def near(self, cuts: np.ndarray) -> Ways:
-        """This way; of few runs also all that merge one gap more or less."""
+        """Return this way to merge; with few runs, also all that merge one gap more or less."""
         ends = np.zeros((1, len(self.gaps)), bool)
         ends[0, cuts] = True
         few = len(self.start) <= FEW
         return self.ways(np.concatenate((ends, ends ^ np.eye(len(self.gaps), dtype=bool))) if few else ends)
 
     def thresholds(self) -> np.ndarray:
-        """Gaps to try, ascending: 0, then all different ones if they are few, else by their rank in steps of STEP."""
+        """Return gaps to try, ascending: 0, then all different ones or, if there are many, one per STEP of rank."""
         found = np.unique(self.gaps)
         if len(found) > 128:
             counts = np.unique((STEP ** np.arange(np.log(len(self.gaps)) / np.log(STEP) + 1)).astype("i8"))
@@ -91,11 +91,11 @@ class Runs:
 
 @dataclass(frozen=True)
 class Requests:
-    """A plan. start, stop: shape (m,), ascending, disjoint: each request (or part of one) asks for bytes [start, stop).
+    """A plan. start, stop: shape (m,), ascending, disjoint: each request (or part of one) is for bytes [start, stop).
 
-    gap: the largest gap that was merged over, bytes; piece: the longest part of a request that was split (0: none
-    was); seconds: by the link model, of these very requests; wire_bytes: expected by it; needed_bytes: of the ranges,
-    each byte once.
+    gap: the largest merged gap in bytes; piece: the longest part of a request that was split (0: none was); seconds: of
+    these requests according to the link model; wire_bytes: expected by the model; needed_bytes: of the ranges, each
+    byte counted once.
     """
 
     start: np.ndarray
@@ -115,7 +115,7 @@ class Requests:
 
     @property
     def amplification(self) -> float:
-        """Expected wire bytes over needed bytes."""
+        """Return expected wire bytes over needed bytes."""
         return self.wire_bytes / self.needed_bytes if self.needed_bytes else 1.0
 
 
@@ -123,8 +123,8 @@ class Requests:
 class Front:
     """Plans of one selection, by ascending gap; arrays of shape (k,).
 
-    gap and piece in bytes, pieces asked for, asked and wire bytes, seconds. best: whether no other plan needs both less
-    time and fewer wire bytes.
+    gap and piece in bytes, number of pieces, requested and wire bytes, seconds. best: True if no other plan needs both
+    less time and fewer wire bytes.
     """
 
     gap: np.ndarray
@@ -145,7 +145,7 @@ class Front:
 
 
 class _Tried:
-    """Ways to merge and to split, costed; arrays of shape (k,). cuts: of each; piece: length of splits, 0: none."""
+    """Ways to merge and to split with their costs; arrays of shape (k,). cuts: of each; piece: length, 0: no split."""
 
     def __init__(self, ways: Iterable[Ways], link: Link, pieces: Sequence[int]):
         self.cuts: list[np.ndarray] = []
@@ -166,15 +166,17 @@ class _Tried:
 
 @dataclass(frozen=True)
 class _Wish:
-    """What a plan is to be: `thrift` of `plan()`, at most so many wire bytes."""
+    """The goal of a plan: `thrift` of `plan()`, and a maximum of wire bytes."""
 
     link: Link
     thrift: float
     most_wire: float
 
     def best(self, pieces: np.ndarray, wire: np.ndarray, seconds: np.ndarray) -> int:
-        """Number of the least cost within the bound; if there is none, of the fewest wire bytes. Of equals, the
-        quickest."""
+        """Return the index of the lowest cost within the bound; if none is within it, of the fewest wire bytes.
+
+        Of equal ones, return the fastest.
+        """
         wire = wire.astype("f8")
         cost = wire if np.isinf(self.thrift) else seconds + self.thrift * self.link.shared(pieces, wire)
         within = wire <= self.most_wire
@@ -182,13 +184,13 @@ class _Wish:
 
 
 def front(offsets: np.ndarray, sizes: np.ndarray, link: Link, pieces: Sequence[int] = PIECES[::COARSE]) -> Front:
-    """All plans worth comparing for these ranges: one for each gap, split where that is quickest.
+    """Return all plans worth comparing for these ranges: one for each gap, with the fastest split.
 
-    offsets, sizes: bytes, shape (n,), any order. Raises ValueError for impossible ranges and for none at all.
+    offsets, sizes: bytes, shape (n,), any order. Raises ValueError for impossible ranges or an empty list.
     """
     runs = Runs(offsets, sizes)
     if not len(runs.start):
-        raise ValueError("no range to read")
+        raise ValueError("there is no range to read")
     rows = []
     for gap in runs.thresholds().tolist():
         t = _Tried([runs.way(gap)], link, pieces)
@@ -207,18 +209,31 @@ def plan(
     max_amplification: float | None = None,
     pieces: Sequence[int] = PIECES,
 ) -> Requests:
-    """The requests that fetch these ranges in the least time.
+    """Return the requests that fetch these ranges in the least time.
 
-    offsets, sizes: bytes, shape (n,), any order, overlaps allowed. thrift: weight of the time that a plan takes of link
-    and server, which others wait for, besides the reader's own time. 0: none; n - 1: where n readers share what was
-    measured alone; inf: fewest bytes, whatever the time. max_amplification: bound on wire over needed bytes; if no plan
-    keeps it, the one with the fewest wire bytes is taken. pieces: lengths at which long requests may be split,
-    ascending. Raises ValueError for impossible ranges, thrift or bound.
+    Parameters
+    ----------
+    offsets, sizes
+        Bytes, shape (n,), any order, overlaps allowed.
+    link
+        Model of the link.
+    thrift
+        Weight of the time that a plan uses link and server, relative to the reader's own time. 0: no weight; n - 1: n
+        readers share a link that was measured with one; inf: fewest bytes, whatever the time.
+    max_amplification
+        Bound on wire over needed bytes. If no plan fulfils it, the plan with the fewest wire bytes is taken.
+    pieces
+        Lengths at which long requests may be split, ascending.
+
+    Raises
+    ------
+    ValueError
+        Ranges, thrift or bound are impossible.
     """
     if not thrift >= 0:
-        raise ValueError(f"thrift = {thrift}: at least 0")
+        raise ValueError(f"thrift = {thrift} is negative; give at least 0")
     if max_amplification is not None and not max_amplification >= 1:
-        raise ValueError(f"max_amplification = {max_amplification}: at least 1")
+        raise ValueError(f"max_amplification = {max_amplification} is too small; give at least 1")
     if not np.any(np.asarray(sizes)):
         empty = np.empty(0, "i8")
         return Requests(empty, empty, 0, 0, 0.0, 0, 0)
@@ -246,7 +261,7 @@ def plan(
 
 
 def _merged(runs: Runs, wish: _Wish, pieces: Sequence[int]) -> tuple[np.ndarray, int]:
-    """(runs after which a request ends, length at which all longer ones are split)."""
+    """Return (runs after which a request ends, length at which longer requests are split)."""
     if len(runs.start) <= EVERY:
         tried = _Tried([runs.every()], wish.link, pieces)
         i = tried.best(wish)
@@ -264,7 +279,10 @@ def _merged(runs: Runs, wish: _Wish, pieces: Sequence[int]) -> tuple[np.ndarray,
 
 
 def _parts(lengths: np.ndarray, piece: int, wish: _Wish, pieces: Sequence[int]) -> np.ndarray:
-    """Parts of each request, shape (n,): all split at one length; if they are few, then changed one by one."""
+    """Return the number of parts of each request, shape (n,).
+
+    All are split at one length; if there are few, they are then changed one by one.
+    """
     counts = -(-lengths // piece) if piece else np.ones(len(lengths), "i8")
     long = np.argsort(-lengths)[:LONG]
     long = long[lengths[long] > min(pieces, default=np.inf)]
@@ -287,9 +305,9 @@ def _parts(lengths: np.ndarray, piece: int, wish: _Wish, pieces: Sequence[int]) 
 
 
 def split(start: np.ndarray, stop: np.ndarray, counts: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split each request into so many equal ones, cut at the begin of a range if one is near.
+    """Split each request into `counts` parts of similar length, at the start of a range if one is near.
 
-    begins: ascending offsets of the ranges: a cut there spares the reader putting a range together from two answers.
+    begins: ascending offsets of the ranges. Cuts there avoid ranges that are put together from two answers.
     """
     cuts = [
         cut for i in np.flatnonzero(counts > 1) for cut in _cuts(int(start[i]), int(stop[i]), int(counts[i]), begins)
@@ -299,7 +317,7 @@ def split(start: np.ndarray, stop: np.ndarray, counts: np.ndarray, begins: np.nd
 
 
 def _cuts(start: int, stop: int, count: int, begins: np.ndarray) -> Iterator[int]:
-    """Always as many: a plan was costed by the number of its requests."""
+    """Yield exactly `count - 1` cuts, because the cost of a plan depends on the number of its requests."""
     most = (stop - start) // count // 4
     for k in range(1, count):
         wanted = start + k * (stop - start) // count

@@ -1,19 +1,19 @@
-"""What reads cost: the time model of the read planner (`Link`), and the calibration that measures it.
+"""Cost of reads: the time model of the read planner (`Link`), and the calibration that measures it.
 
-The model is piecewise linear, because that is how clients behave. In the number of requests: the first `parallel` leave
-together and cost one round trip, and `first_s` for each but one; each further one costs `request_s`, be it CPU of the
-client or the server, or the round trip shared by those in flight. In the bytes of a request: `curve`, because a server
-has different rates for different sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
+The model is piecewise linear, because clients behave that way. In the number of requests: the first `parallel` requests
+start together and cost one round trip, plus `first_s` for each except one. Each further one costs `request_s`: CPU time
+of client or server, or its part of the round trip. In the bytes of a request: `curve`, because a server has different
+rates for different sizes (SeaweedFS: 2 ms for 512 kB, 0.6 ms for 128 kB).
 
-The calibration goes through the transport that will read. The time of requests is measured with ranges of a few bytes
-far apart: one alone, as many as may be in flight, and eight times as many. The time of bytes is measured with ranges of
-growing size, several together, and one large range alone. It takes about 1100 requests (150 if one is in flight at a
-time, and fewer of a small object), and at most 105 MB and at most the bytes of the object. If the transport puts
-several ranges into a request, all this uses one range each, and then the cost of a further range is measured.
+The calibration uses the transport that will read. It measures the time of requests with ranges of a few bytes far
+apart: one range, as many as may be in flight, and eight times as many. It measures the time of bytes with several
+simultaneous ranges of increasing size, and with one large range. It takes about 1100 requests (150 if one is in flight
+at a time, and fewer for a small object), and at most 105 MB or the bytes of the object. If the transport combines
+several ranges in a request, all this uses one range each, and then the cost of a further range is measured.
 
-What moves bytes is a difference of two times, and on a busy machine a difference may be anything. So nothing is
-believed to be more than `BELIEVED` times as fast as the fastest trial was, waiting included; what was, stands in
-`Link.doubtful`. May import: numpy, `readplan.transports`.
+The transfer time is a difference of two measured times, which is unreliable on a busy host. So no rate is taken to be
+more than `BELIEVED` times the fastest trial, including its latency. `Link.doubtful` lists the values that were limited
+in this way. May import: numpy, `readplan.transports`.
 """
 
 import statistics
@@ -27,31 +27,31 @@ import numpy as np
 from storelab.readplan.transports import Transport
 
 POSITIVE = ("bandwidth", "stream", "parallel", "ranges")
-HEADER_BYTES = 700  # of an answer's head on the wire and the frames around it, if not measured
-LEAST_SIZE = 4096  # bytes of an object to measure with
-SMALL = 64  # bytes of a range that only asks
+HEADER_BYTES = 700  # of an answer's header on the wire including frames, if not measured
+LEAST_SIZE = 4096  # minimum bytes of an object for a measurement
+SMALL = 64  # bytes of a range whose transfer time is negligible
 STREAM = 8 * 2**20  # bytes of the trial with one connection
-SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, most ranges together
-FEWEST = 2  # ranges together, of a size that is tried
+SIZES = ((2**15, 64), (2**17, 64), (2**19, 32), (2**21, 8))  # bytes of a range, maximum number of simultaneous ranges
+FEWEST = 2  # minimum number of simultaneous ranges of a size
 ROUNDS = 8
-MANY = 64  # least number of small ranges together, if few may be in flight
-APART = 1200  # bytes between the begins of ranges that the server must not merge
-MOST_TOGETHER = 4096  # ranges, in the trial of several in a request
-BELIEVED = 4  # times the fastest rate that was seen
-QUICKEST = 1e-6  # seconds; no trial and no request is believed to take less
+MANY = 64  # minimum number of simultaneous small ranges, if few may be in flight
+APART = 1200  # bytes between the starts of ranges that the server must not merge
+MOST_TOGETHER = 4096  # ranges in the trial of several per request
+BELIEVED = 4  # maximum rate, in units of the fastest measured rate
+QUICKEST = 1e-6  # minimum seconds of a trial and of a request
 
 
 @dataclass(frozen=True)
 class Link:
-    """What one client sees of a store. Times in seconds, bandwidths in bytes per second.
+    """The performance of a store as one client sees it. Times in seconds, bandwidths in bytes per second.
 
-    rtt_s: from sending a request for a few bytes to having them, on an idle connection; first_s, request_s: see above;
-    bandwidth: all connections together; stream: one connection; parallel: requests in flight beyond which more do not
-    help; curve: ((bytes, seconds), …) ascending: what a request of so many bytes costs beyond one for a few, all
-    connections busy (beyond the last, or without a curve: by bandwidth); header_bytes: wire bytes of an answer besides
-    its body; ranges: that one request may ask for, if the server really answers several (else 1); part_bytes, part_s:
-    what one more range in such a request costs; doubtful: those of these values that noise made impossible, and that
-    stand at the bound of what was seen; `all` where the object was too small to measure with.
+    rtt_s: time from sending a request for a few bytes to receiving them, on an idle connection; first_s, request_s: see
+    above; bandwidth: of all connections; stream: of one connection; parallel: requests in flight beyond which more do
+    not help; curve: ((bytes, seconds), …) ascending: additional time of a request of this size, relative to one for a
+    few bytes, with all connections busy (beyond the last size, or without a curve: from the bandwidth); header_bytes:
+    wire bytes of an answer without its body; ranges: maximum number in one request, if the server really answers
+    several (else 1); part_bytes, part_s: cost of one more range in such a request; doubtful: values that noise made
+    impossible, which were set to the limit of the measured ones; `all` if the object was too small for a measurement.
     """
 
     rtt_s: float
@@ -70,18 +70,19 @@ class Link:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name not in ("curve", "doubtful") and not (value > 0 if name in POSITIVE else value >= 0):
-                raise ValueError(f"{name} = {value} of a link: {'more than 0' if name in POSITIVE else 'at least 0'}")
+                need = "more than 0" if name in POSITIVE else "at least 0"
+                raise ValueError(f"{name} = {value} of a link is impossible; give {need}")
         edges = [0, *(size for size, _ in self.curve)]
         if any(not (a < b and s >= 0) for a, b, (_, s) in zip(edges, edges[1:], self.curve, strict=False)):
-            raise ValueError(f"curve = {self.curve} of a link: ascending sizes, seconds of at least 0")
+            raise ValueError(f"curve = {self.curve} of a link is impossible; give ascending sizes, and seconds >= 0")
 
     @property
     def occupied_s(self) -> float:
-        """What one more request takes of what readers share, mainly the server: `request_s` without the round trip."""
+        """Return the time that a request uses shared resources, mainly the server: `request_s` without round trip."""
         return max(0.0, self.request_s - self.rtt_s / self.parallel)
 
     def shared(self, pieces: Any, asked_wire: Any) -> Any:
-        """Seconds that requests for so many pieces and wire bytes take of what readers share: link and server."""
+        """Return the seconds that requests for these pieces and wire bytes use link and server, which readers share."""
         return asked_wire / self.bandwidth + self._requests(np.asarray(pieces)) * self.occupied_s
 
     def _requests(self, pieces: np.ndarray) -> np.ndarray:
@@ -90,17 +91,20 @@ class Link:
         return heads
 
     def requests(self, pieces: int) -> int:
-        """Requests for so many pieces: fewer, if one asks for several ranges, but still `parallel` ones in flight."""
+        """Return the number of requests for these pieces: fewer if ranges are combined, but at least `parallel`."""
         return int(self._requests(np.asarray(pieces)))
 
     def wire(self, pieces: Any, asked: Any) -> Any:
-        """Wire bytes of so many pieces with so many bytes in total: numbers, or arrays of one shape."""
+        """Return the wire bytes of this many pieces and total bytes: numbers, or arrays of one shape."""
         pieces = np.asarray(pieces)
         heads = self._requests(pieces) * self.header_bytes + (pieces * self.part_bytes if self.ranges > 1 else 0)
         return (asked + heads)[()]
 
     def busy(self, lengths: np.ndarray) -> np.ndarray:
-        """Seconds that requests of so many bytes cost beyond small ones, all connections busy; shape as given."""
+        """Return the seconds that requests of these bytes take beyond small ones, with all connections busy.
+
+        The shape is that of lengths.
+        """
         if not self.curve or self.ranges > 1:
             return np.asarray(lengths / self.bandwidth)
         sizes, seconds = (np.array([0, *column], "f8") for column in zip(*self.curve, strict=True))
@@ -108,9 +112,9 @@ class Link:
         return np.asarray(np.interp(lengths, sizes, seconds) + more)
 
     def seconds(self, lengths: np.ndarray, counts: np.ndarray | int = 1) -> Any:
-        """Seconds to fetch pieces of these lengths in bytes, shape (n,), `counts` (shape (n,) or int) times each.
+        """Return the seconds to fetch pieces of these lengths in bytes, shape (n,), each `counts` times.
 
-        Of several plans at once, shape (…, n) for both: an array of shape (…); a piece with count 0 is none.
+        For several plans at once, both have shape (…, n), and the result shape (…); count 0 means no piece.
         """
         counts = np.broadcast_to(counts, lengths.shape)
         pieces, asked = counts.sum(-1), (lengths * counts).sum(-1)
@@ -126,14 +130,14 @@ class Link:
 
 
 class _Trials:
-    """Fetches ranges of one length, and keeps the bytes spent and the fastest rate seen, in bytes per second."""
+    """Trials that fetch ranges of one length; they record the spent bytes and the fastest rate, in bytes per second."""
 
     def __init__(self, transport: Transport, size: int, clock: Callable[[], float]):
         self.transport, self.size, self.clock = transport, size, clock
         self.spent, self.fastest = 0, 0.0
 
     def fetch(self, starts: np.ndarray, length: int) -> float:
-        """Seconds that these ranges take together."""
+        """Return the seconds that these ranges take together."""
         begin = self.clock()
         self.transport.fetch(starts.tolist(), (starts + length).tolist())
         took = max(QUICKEST, self.clock() - begin)
@@ -142,29 +146,29 @@ class _Trials:
         return took
 
     def spread(self, count: int, length: int, shift: int) -> float:
-        """The same of `count` places in the object, different for each shift, none near another if there is room."""
+        """Fetch `count` places of the object as `fetch` does; each shift has other places, far apart if possible."""
         room = self.size - length
         places = np.linspace(0, room - min(room, 1000), count).astype("i8") + min(room, shift * 131)
         return self.fetch(places, length)
 
 
 def assumed(parallel: int) -> Link:
-    """Return a link for an object that is too small to measure with: a guess, for few requests."""
+    """Return an assumed link for an object that is too small for a measurement, which needs few requests."""
     return Link(0.01, 1e-4, 1e-3, 1e9, 1e8, parallel, doubtful=("all",))
 
 
 def connect(transport: Transport, size: int) -> None:
-    """Open the connections to an object of `size` bytes, as `measure()` does, where the link is known."""
+    """Open the connections to an object of `size` bytes, as `measure()` does, if the link is already known."""
     _Trials(transport, size, time.perf_counter).spread(transport.parallel, min(SMALL, size), 0)
 
 
 def measure(transport: Transport, size: int, clock: Callable[[], float] = time.perf_counter) -> Link:
     """Measure the link to an object of `size` bytes (at least 4 kB).
 
-    clock: returns seconds. Raises ValueError for a smaller object, and what the transport raises.
+    clock: returns seconds. Raises ValueError for a smaller object, and errors of the transport.
     """
     if size < LEAST_SIZE:
-        raise ValueError(f"an object of {size} bytes is too small to measure a link with")
+        raise ValueError(f"an object of {size} bytes is too small to measure a link; use at least {LEAST_SIZE}")
     trials = _Trials(transport, size, clock)
     most = getattr(transport, "ranges", 1)
     if most == 1:
@@ -179,7 +183,7 @@ def measure(transport: Transport, size: int, clock: Callable[[], float] = time.p
 
 
 def _several(trials: _Trials, link: Link) -> Link:
-    """The link with the cost of several ranges in one request; unchanged if the object has no room for them."""
+    """Return the link with the cost of several ranges per request; unchanged if the object is too small for them."""
     transport: Any = trials.transport
     count = min(transport.parallel * transport.ranges, trials.size // APART, MOST_TOGETHER)
     if count < 2 * transport.parallel:
@@ -203,7 +207,7 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
         return max(value, least)
 
     together = max(ROUNDS * parallel, MANY)
-    if (room := most_bytes // (4 * SMALL) - 5 * parallel) < together:  # a quarter of the bytes for all small ranges
+    if (room := most_bytes // (4 * SMALL) - 5 * parallel) < together:  # small ranges use at most a quarter of the bytes
         together = max(2 * parallel, room)
     trials.spread(parallel, SMALL, 0)  # opens the connections
     alone = [trials.spread(1, SMALL, i) for i in range(1, 8)]
@@ -217,7 +221,7 @@ def _single(trials: _Trials, most_bytes: int) -> Link:
     alone_took = [trials.spread(1, length, i) for i in (0, 3)]
     stream = max(length / at_least("stream", took - rtt, took / BELIEVED) for took in alone_took)
 
-    # What waiting took at best: the quickest trial of bytes must not be held against a slow one of requests.
+    # Shortest latency: the fastest trial of bytes must not be compared with a slow one of requests.
     waiting = min(alone), max(0.0, (min(first) - min(alone)) / max(1, parallel - 1))
     curve: list[tuple[int, float]] = []
     for i, (length, count) in enumerate(SIZES):

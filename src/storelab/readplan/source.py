@@ -1,4 +1,4 @@
-"""The planner under uproot: a `Source` that plans the requests for every set of baskets. Uproot and numpy only."""
+"""Use the planner in uproot: a `Source` that plans the requests for every set of baskets. Uproot and numpy only."""
 
 import queue
 import warnings
@@ -15,9 +15,10 @@ from storelab.readplan.transports import Transport, messages
 
 
 def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: np.ndarray) -> list[np.ndarray]:
-    """The bytes [start, stop) of each range, from the answers to a plan: uint8 arrays, views if one answer has it all.
+    """Return the bytes [start, stop) of each range from the answers to a plan.
 
-    starts, stops: shape (n,), any order. Raises ValueError for bytes that the plan does not hold.
+    The results are uint8 arrays, and views if one answer contains the whole range. starts, stops: shape (n,), any
+    order. Raises ValueError: bytes are not in the plan.
     """
     held = [np.frombuffer(part, np.uint8) for part in parts]
     first = np.searchsorted(requests.start, starts, side="right") - 1
@@ -38,23 +39,23 @@ def gather(requests: Requests, parts: Sequence[Any], starts: np.ndarray, stops: 
 def fetch(
     transport: Transport, requests: Requests, starts: np.ndarray, stops: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
-    """(bytes of each range as of `gather()`, requests sent). Raises what the transport raises."""
+    """Return (bytes of each range as `gather()`, number of requests). Raises errors of the transport."""
     begins, ends = requests.start.tolist(), requests.stop.tolist()
     sent = messages(transport, begins, ends)
     return gather(requests, transport.fetch(begins, ends), starts, stops), sent
 
 
 class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot has no types
-    """uproot's reads by planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`. Options:
+    """A source of uproot with planned requests: `uproot.open(url, handler=PlannedSource, transport=…)`.
 
-    transport: how to fetch (`readplan.transports`); it reads one object, so a second `file_path` with the same
-    transport raises ValueError; link: what is known of the store, else it is measured at the first
-    set of ranges that is large enough; thrift, max_amplification: see `plan()`. `last_plan`: the plan of the last set.
-    `unplanned`: ranges that uproot asked for one at a time, so that there was nothing to plan: headers, and all pages
-    of an RNTuple. A warning says so once they are many.
+    Options: transport: how to fetch (`readplan.transports`). It reads one object, so a second `file_path` with the same
+    transport raises ValueError. link: the known link, otherwise it is measured at the first large set of ranges.
+    thrift, max_amplification: see `plan()`.
+    `last_plan`: the plan of the last set. `unplanned`: number of ranges that uproot requested one by one, without a
+    plan: headers, and all pages of an RNTuple. A warning is issued when there are many.
     """
 
-    WORTH = 64  # ranges; smaller sets use a guess until the link is known
+    WORTH = 64  # ranges; smaller sets use an assumed link until the link is known
     closed = False
 
     def __init__(self, file_path: str, *, transport: Transport, link: Link | None = None, **options: Any):
@@ -81,21 +82,21 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file in bytes, asked for once. Raises ValueError if the transport cannot tell, or as it does."""
+        """Return the size of the file in bytes, requested once. Raises ValueError if the transport has no `size`."""
         if self._bytes is None:
             size = getattr(self.transport, "size", None)
             if size is None:
-                raise ValueError(f"the transport of {self._file_path} does not tell sizes: give num_bytes")
+                raise ValueError(f"the transport of {self._file_path} cannot return sizes; give num_bytes")
             self._bytes = int(size())
         return self._bytes
 
     def chunk(self, start: int, stop: int) -> uproot.source.chunk.Chunk:
-        """One range, by one request."""
+        """Return one range, fetched by one request."""
         self.unplanned += 1
         if self.unplanned == self.WORTH:
             warnings.warn(
-                f"{self.unplanned} ranges of {self._file_path} were asked for one at a time, each a request: uproot "
-                "reads an RNTuple page by page, and nothing of that is planned",
+                f"{self.unplanned} ranges of {self._file_path} were requested one by one: uproot reads an RNTuple "
+                "page by page, so these requests cannot be planned",
                 stacklevel=2,
             )
         self._num_requests += 1
@@ -105,7 +106,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         return uproot.source.chunk.Chunk(self, start, stop, TrivialFuture(np.frombuffer(part, np.uint8)))
 
     def requests_for(self, pairs: np.ndarray) -> Requests:
-        """The plan for ranges (start, stop), shape (n, 2); measures the link if it must."""
+        """Return the plan for ranges (start, stop), shape (n, 2); measure the link first if necessary."""
         link = self.link
         if link is None:
             if len(pairs) < self.WORTH or self.num_bytes < LEAST_SIZE:
@@ -115,7 +116,7 @@ class PlannedSource(uproot.source.chunk.Source):  # type: ignore[misc]  # uproot
         return plan(pairs[:, 0], pairs[:, 1] - pairs[:, 0], link, **self.wishes)
 
     def chunks(self, ranges: list[tuple[int, int]], notifications: queue.Queue[Any]) -> list[uproot.source.chunk.Chunk]:
-        """All ranges, filled on return. Raises what the transport raises."""
+        """Return all ranges, already filled. Raises errors of the transport."""
         self._num_requests += 1
         self._num_requested_chunks += len(ranges)
         self._num_requested_bytes += sum(stop - start for start, stop in ranges)

@@ -1,10 +1,10 @@
-"""Ways to fetch the planned ranges of one object. Libraries are imported in the functions that use them.
+"""Transports: ways to fetch the planned ranges of one object. Libraries are imported in the functions that use them.
 
-A transport has `fetch(starts, stops)`: buffers in the order of the ranges, each of the length asked for, or an
-exception. It counts what it sent in `requests`. None retries. One request for each range: obstore (S3 and more), any
-fsspec file system. Several ranges in one: multi-range GET over HTTP, answered by `multipart/byteranges` (RFC 9110,
-14.6), and vector reads over root://. `probe()` finds out whether a server really answers several ranges: many claim it
-and do not.
+`fetch(starts, stops)` of a transport returns buffers of the requested lengths, in the order of the ranges, or raises.
+It counts the sent requests in `requests`. No transport retries. obstore (S3 and more) and fsspec file systems send one
+request per range. Multi-range GET over HTTP, with answers of type `multipart/byteranges` (RFC 9110, 14.6), and vector
+reads over root:// combine several ranges. `probe()` tests whether a server really answers several ranges, because many
+only claim it.
 """
 
 import bisect
@@ -18,31 +18,31 @@ from typing import Any, Protocol
 
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*\Z", re.IGNORECASE)
 Range = tuple[int, int]  # first and last byte, both inclusive
-PARALLEL = 64  # requests in flight, by default
+PARALLEL = 64  # default of requests in flight
 TOGETHER = 10  # requests in flight of one call of obstore's `get_ranges`
-MOST_HEAD = 600  # bytes of a part's head, with a gap that a server may send along
-FEW = 3  # ranges of the first question
+MOST_HEAD = 600  # maximum bytes of a part's header, including a gap that a server may send
+FEW = 3  # ranges of the first test with several ranges
 
 
 @dataclass(frozen=True)
 class Part:
     first: int
     last: int
-    total: int | None  # None if the server says '*'
+    total: int | None  # None if the server sends '*'
     body: bytes
 
 
 class Malformed(ValueError):
-    """The answer is no multipart/byteranges; the message says where it goes wrong."""
+    """The answer is not valid multipart/byteranges; the message has the place of the error."""
 
 
 def range_header(ranges: Sequence[Range]) -> str:
-    """Value of the `Range` header."""
+    """Return the value of the `Range` header."""
     return "bytes=" + ",".join(f"{a}-{b}" for a, b in ranges)
 
 
 def content_range(text: str | None) -> tuple[int, int, int | None] | None:
-    """(first, last, total) of a Content-Range header, total None for '*'; None if it is invalid."""
+    """Return (first, last, total) of a Content-Range header, total None for '*'; None if it is invalid."""
     found = _CONTENT_RANGE.match(text.strip()) if text else None
     if not found:
         return None
@@ -51,26 +51,26 @@ def content_range(text: str | None) -> tuple[int, int, int | None] | None:
 
 
 def boundary(content_type: str) -> str | None:
-    """The boundary of `multipart/byteranges`, quoted or not; None for other types."""
+    """Return the boundary of `multipart/byteranges`, quoted or not; None for other types."""
     head = Message()
     head["content-type"] = content_type
     return (head.get_boundary() or None) if head.get_content_type() == "multipart/byteranges" else None
 
 
 def parse(body: bytes, mark: str) -> list[Part]:
-    """The parts. Lengths come from each part's Content-Range, so that a body that contains the boundary cannot mislead.
+    """Parse the parts of an answer. Lengths come from Content-Range, so that the boundary may also occur in the data.
 
     Raises Malformed.
     """
     delimiter = b"--" + mark.encode("latin-1")
     at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
     if at == 1:
-        raise Malformed("the boundary does not stand in the body")
+        raise Malformed("the body does not contain the boundary")
     parts: list[Part] = []
     while True:
         if body[at : at + len(delimiter)] != delimiter:
             raise Malformed(
-                f"no boundary at byte {at}, behind part {len(parts)}: a part is longer or shorter than its "
+                f"no boundary at byte {at} after part {len(parts)}: the part is longer or shorter than its "
                 "Content-Range"
             )
         at += len(delimiter)
@@ -78,12 +78,12 @@ def parse(body: bytes, mark: str) -> list[Part]:
             return parts
         end = body.find(b"\r\n\r\n", at)
         if end < 0:
-            raise Malformed(f"the head of part {len(parts) + 1} does not end")
+            raise Malformed(f"the header of part {len(parts) + 1} does not end")
         lines = [line.partition(":") for line in body[at:end].decode("latin-1").split("\r\n") if line.strip()]
-        said = {name.strip().lower(): value.strip() for name, _, value in lines}
-        place = content_range(said.get("content-range"))
+        headers = {name.strip().lower(): value.strip() for name, _, value in lines}
+        place = content_range(headers.get("content-range"))
         if place is None:
-            raise Malformed(f"part {len(parts) + 1} has no valid Content-Range ({said.get('content-range')!r})")
+            raise Malformed(f"part {len(parts) + 1} has no valid Content-Range ({headers.get('content-range')!r})")
         first, last, total = place
         begin = end + 4
         data = body[begin : begin + last - first + 1]
@@ -97,7 +97,7 @@ def parse(body: bytes, mark: str) -> list[Part]:
 
 
 class WrongAnswer(OSError):
-    """The server answered with other bytes than asked for; status: of the HTTP answer, 0 if unknown."""
+    """The server answered with other bytes than requested; status: of the HTTP answer, 0 if unknown."""
 
     error_class = "WrongAnswer"
 
@@ -107,25 +107,25 @@ class WrongAnswer(OSError):
 
 
 class Transport(Protocol):
-    """What the planner needs. parallel: most requests in flight; requests: sent so far.
+    """The interface that the planner needs. parallel: maximum requests in flight; requests: number sent so far.
 
-    A transport that puts several ranges into a request also has `ranges` (most in one, may be set), `groups(starts,
-    stops)` (slices of the ranges that share a request) and `extra` (bytes of answers that are not of the object, such
-    as heads of parts, so far).
+    A transport with several ranges per request also has `ranges` (maximum per request, may be set), `groups(starts,
+    stops)` (slices of the ranges that share a request) and `extra` (bytes of answers that do not belong to the object,
+    such as headers of parts, so far).
     """
 
     parallel: int
     requests: int
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
-        """Buffers of [start, stop), in order. Raises what the library raises, or WrongAnswer for a wrong length."""
+        """Return buffers of [start, stop), in order. Raises the library's errors, or WrongAnswer for a wrong length."""
 
     def size(self) -> int:
-        """Bytes of the object, asked for with one request. Raises as `fetch()`."""
+        """Return the bytes of the object, using one request. Raises as `fetch()`."""
 
 
 def messages(transport: Transport, starts: Sequence[int], stops: Sequence[int]) -> int:
-    """How many requests these ranges make."""
+    """Return the number of requests for these ranges."""
     groups = getattr(transport, "groups", None)
     return len(groups(starts, stops)) if groups else len(starts)
 
@@ -134,26 +134,25 @@ def checked(parts: list[Any], starts: Sequence[int], stops: Sequence[int]) -> li
     if len(parts) != len(starts):
         raise WrongAnswer(f"{len(parts)} answers to {len(starts)} requests")
     for part, start, stop in zip(parts, starts, stops, strict=True):
-        if isinstance(part, BaseException):  # fsspec puts errors among the results
+        if isinstance(part, BaseException):  # fsspec returns errors among the results
             raise part
         if memoryview(part).nbytes != stop - start:
-            raise WrongAnswer(f"{memoryview(part).nbytes} bytes came of {start} to {stop - 1}")
+            raise WrongAnswer(f"bytes {start} to {stop - 1} were answered with {memoryview(part).nbytes} bytes")
     return parts
 
 
 def told(size: int | None, path: str) -> int:
-    """A size that a server told. Raises WrongAnswer if it told none."""
+    """Return the size that a server reported. Raises WrongAnswer if it reported none."""
     if size is None:
-        raise WrongAnswer(f"the server does not tell the size of {path}")
+        raise WrongAnswer(f"the server does not report the size of {path}")
     return int(size)
 
 
 class ObstoreTransport:
-    """Object `path` of an obstore store (`obstore.store.S3Store(...)`), by `get_ranges` in threads.
+    """Object `path` of an obstore store (`obstore.store.S3Store(...)`), read by `get_ranges` in threads.
 
-    This takes the least CPU per request in Python.
-
-    Neighbours go to different threads, because `get_ranges` joins ranges that touch even with `coalesce=0`.
+    It needs the least CPU time per request of all transports. Neighbouring ranges go to different threads, because
+    `get_ranges` joins ranges that touch even with `coalesce=0`.
     """
 
     def __init__(self, store: Any, path: str, parallel: int = PARALLEL):
@@ -164,7 +163,7 @@ class ObstoreTransport:
 
     @classmethod
     def s3(cls, endpoint: str, bucket: str, path: str, parallel: int = PARALLEL, **settings: Any) -> "ObstoreTransport":
-        """Of an S3 endpoint by its URL: plain HTTP is allowed where the URL says `http://`. settings: of `S3Store`."""
+        """Return a transport for an S3 endpoint. Plain HTTP is allowed for `http://` URLs. settings: of `S3Store`."""
         from obstore.store import S3Store
 
         settings["client_options"] = {
@@ -196,17 +195,17 @@ class ObstoreTransport:
         return checked(parts, starts, stops)
 
     def close(self) -> None:
-        """End the threads; its connections end with the store object."""
+        """End the threads. The connections end with the store object."""
         self.pool.shutdown(wait=False, cancel_futures=True)
         self.store = None
 
 
 class FsspecTransport:
-    """File `path` of any fsspec file system, by its `cat_ranges`.
+    """File `path` of any fsspec file system, read by its `cat_ranges`.
 
-    Asynchronous ones (s3fs, http, …) fetch in parallel; others (local files) one range after another, with `parallel`
-    1. For root:// see `several.VectorTransport`. owns: whether nobody else uses the file system
-    (`skip_instance_cache=True`): fsspec gives all callers the same one, and with it the same connections.
+    Asynchronous file systems (s3fs, http, …) fetch in parallel; others (local files) fetch ranges one by one and have
+    `parallel` 1. For root:// see `VectorTransport`. owns: True if the file system is not shared
+    (`skip_instance_cache=True`). By default, fsspec gives all callers the same instance with the same connections.
     """
 
     def __init__(self, fs: Any, path: str, parallel: int = PARALLEL, owns: bool = False):
@@ -226,7 +225,7 @@ class FsspecTransport:
         )
 
     def close(self) -> None:
-        """End the connections of a file system of its own, if that allows it; a shared one stays as it is."""
+        """Close the connections of an unshared file system, if it supports that. A shared one stays open."""
         if not self.owns:
             return
         session, sync = getattr(self.fs, "_session", None), getattr(self.fs, "close_session", None)
@@ -239,7 +238,10 @@ class FsspecTransport:
 
 
 def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> list[slice]:
-    """Neighbours that share a request: at most `ranges`, of total weight `most`; `parallel` requests if possible."""
+    """Return slices of neighbours that share a request.
+
+    Each has at most `ranges` ranges of total weight `most`. There are at least `parallel` requests if possible.
+    """
     count = max(1, min(ranges, -(-len(weights) // parallel)))
     out, begin, total = [], 0, 0
     for i, weight in enumerate(weights):
@@ -251,13 +253,13 @@ def grouped(weights: Sequence[int], ranges: int, most: int, parallel: int) -> li
 
 
 class HttpTransport:
-    """An object behind a URL (presigned or public), several ranges per request, for servers that answer them.
+    """An object at a URL (presigned or public) with several ranges per request, for servers that support them.
 
-    nginx and XrdHttp do. ranges: most in one request; header_bytes: most of a `Range` header (XrdHttp takes 1024
-    ranges, nginx and versitygw limit the head). Each part is placed by its own Content-Range, and must hold what was
-    asked; a server that answers with the whole object, or with only some of the ranges, raises WrongAnswer. verify,
-    ca_file: of the server's certificate; timeout_s: of a silent server, in seconds; certificate: PEM file of the
-    client's own, with its key.
+    nginx and XrdHttp do. ranges: maximum per request; header_bytes: maximum length of the `Range` header (XrdHttp
+    accepts 1024 ranges; nginx and versitygw limit the header). The Content-Range of each part gives its position, and
+    the parts must cover the request. A server that answers with the whole object, or with only some of the ranges,
+    raises WrongAnswer. verify, ca_file: for the server's certificate; timeout_s: for a silent server, in seconds;
+    certificate: PEM file with the client's certificate and key.
     """
 
     def __init__(
@@ -291,12 +293,12 @@ class HttpTransport:
         self.pool = ThreadPoolExecutor(parallel)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Which ranges share a request: at most `ranges` and `header_bytes`; `parallel` requests if possible."""
+        """Return slices of ranges that share a request: at most `ranges` and `header_bytes`, `parallel` if possible."""
         lengths = [len(f"{start}-{stop - 1},") for start, stop in zip(starts, stops, strict=True)]
         return grouped(lengths, self.ranges, self.header_bytes - len("bytes="), self.parallel)
 
     def fitting(self, size: int) -> int:
-        """Lower bound on how many ranges of an object of `size` bytes fit into one request's head."""
+        """Return a lower bound on how many ranges of an object of `size` bytes fit into one request's header."""
         return max(1, (self.header_bytes - len("bytes=")) // (2 * len(str(size)) + 2))
 
     def fetch(self, starts: Sequence[int], stops: Sequence[int]) -> list[Any]:
@@ -305,7 +307,7 @@ class HttpTransport:
         return checked([part for call in calls for part in call.result()], starts, stops)
 
     def size(self) -> int:
-        """By a GET of one byte: a URL presigned for GET answers no HEAD."""
+        """Return the bytes of the object. It uses a GET of one byte, because a URL presigned for GET refuses HEAD."""
         with self.lock:
             self.requests += 1
         reply = self.http.request(
@@ -317,7 +319,7 @@ class HttpTransport:
                 reply.read()
                 return told(place[2], "the object")
             reply.close()  # the whole object, or an error
-            raise WrongAnswer(f"the question for its size was answered with status {reply.status}", reply.status)
+            raise WrongAnswer(f"the request for its size was answered with status {reply.status}", reply.status)
         finally:
             reply.release_conn()
 
@@ -333,29 +335,29 @@ class HttpTransport:
             mark = boundary(reply.headers.get("content-type", ""))
             place = content_range(reply.headers.get("content-range"))
             if reply.status != 206 or (mark is None and place is None):
-                said = f"status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
-                raise WrongAnswer(f"{len(asked)} ranges were answered with {said}", reply.status)
+                answer = f"status {reply.status}, Content-Range {reply.headers.get('content-range')!r}"
+                raise WrongAnswer(f"{len(asked)} ranges were answered with {answer}", reply.status)
             body = reply.read()
         except BaseException:
-            reply.close()  # the rest of the answer is not wanted
+            reply.close()  # without reading the rest of the answer
             raise
         finally:
-            reply.release_conn()  # else the pool waits for it for ever
+            reply.release_conn()  # otherwise the pool waits for it forever
         if mark is None:
-            assert place is not None  # else it was refused above
+            assert place is not None  # checked above
             if [place[:2]] != asked:
-                raise WrongAnswer(f"of {len(asked)} ranges, the first {asked[0]}, only {place[:2]} came")
+                raise WrongAnswer(f"{len(asked)} ranges, the first {asked[0]}, were answered with only {place[:2]}")
             return [body]
         try:
             parts = sorted(parse(body, mark), key=lambda p: p.first)
         except Malformed as error:
-            raise WrongAnswer(f"several ranges were answered with what cannot be read: {error}") from None
+            raise WrongAnswer(f"the answer to several ranges cannot be parsed: {error}") from None
         begins = [p.first for p in parts]
         out = []
         for first, last in asked:
             at = bisect.bisect_right(begins, first) - 1
             if at < 0 or parts[at].last < last:
-                raise WrongAnswer(f"of {len(asked)} ranges {len(parts)} parts came, without {first} to {last}")
+                raise WrongAnswer(f"the {len(parts)} parts of {len(asked)} ranges do not contain {first} to {last}")
             out.append(memoryview(parts[at].body)[first - begins[at] : last + 1 - begins[at]])
         with self.lock:
             self.extra += len(body) - sum(stops) + sum(starts)
@@ -369,12 +371,12 @@ class HttpTransport:
 def probe(
     transport: HttpTransport, starts: Sequence[int], stops: Sequence[int], right: Callable[[int, Any], bool]
 ) -> list[dict[str, Any]]:
-    """Find out how many of these ranges the server really answers in one request, and set `transport.ranges` to it.
+    """Test how many of these ranges the server really answers in one request, and set `transport.ranges` to it.
 
-    starts, stops: of known ranges, ascending, far from each other; right(i, bytes): whether these are the bytes of the
-    i-th. First one range is asked for, which must work (raises what `fetch()` raises), then 3 together, then as many as
-    there are and `ranges` allows, and a quarter of these until it works. An answer that is not what was asked (the
-    whole object, the first range, wrong bytes) does not count. Returns what was seen: [{ranges, answer}].
+    starts, stops: known ranges, ascending and far from each other; right(i, bytes): returns True if these are the bytes
+    of the i-th range. The first request has one range and must work (raises as `fetch()`), the second has 3. Then come
+    all ranges up to the limit `ranges`, and a quarter of that number until it works. A wrong answer (the whole object,
+    the first range only, wrong bytes) counts as a failure. Returns the results: [{ranges, answer}].
     """
     most, seen = min(transport.ranges, transport.fitting(max(stops)), len(starts)), []
 
@@ -384,16 +386,16 @@ def probe(
         before = transport.extra
         try:
             wrong = sum(not right(i, part) for i, part in zip(chosen, checked(transport.ask(a, b), a, b), strict=True))
-            said = f"{wrong} with wrong bytes" if wrong else "right"
+            answer = f"{wrong} with wrong bytes" if wrong else "right"
             if (more := transport.extra - before) > MOST_HEAD * count:
-                said = f"{more} other bytes came with it"
+                answer = f"{more} additional bytes"
         except WrongAnswer as error:
             failed = error.status == 429 or (error.status >= 500 and error.status != 501)  # 501: not implemented
             if count == 1 or failed:
                 raise
-            said = str(error)
-        seen.append({"ranges": count, "answer": said})
-        return said == "right"
+            answer = str(error)
+        seen.append({"ranges": count, "answer": answer})
+        return answer == "right"
 
     transport.ranges = 1
     if well(1) and most >= FEW and well(FEW):
@@ -402,14 +404,14 @@ def probe(
 
 
 class VectorTransport:
-    """File `path` on a root:// server, by the vector reads of fsspec-xrootd (`fs`: its XRootDFileSystem).
+    """File `path` on a root:// server, read by vector reads of fsspec-xrootd (`fs`: its XRootDFileSystem).
 
-    One connection serves all. A vector read holds as many ranges as the server allows (usually 1024), each of at most
-    2 MiB: a longer range takes several of its elements. requests: vector reads, the opening of the file, and the
-    question what the server allows. owns: as of `FsspecTransport`.
+    All reads share one connection. A vector read has as many ranges as the server allows (usually 1024), each of at
+    most 2 MiB; a longer range takes several elements. requests: counts vector reads, the opening of the file, and the
+    query of the server's limits. owns: as in `FsspecTransport`.
     """
 
-    ELEMENT_BYTES = 16  # in front of each element of an answer (XRootD protocol, kXR_readv)
+    ELEMENT_BYTES = 16  # header of each element of an answer (XRootD protocol, kXR_readv)
 
     def __init__(self, fs: Any, path: str, parallel: int = 4, owns: bool = False):
         self.fs, self.path, self.parallel, self.owns = fs, path, parallel, owns
@@ -435,7 +437,7 @@ class VectorTransport:
         self.opened = True
 
     def close(self) -> None:
-        """Close the files of a file system of its own. XRootD's client keeps its connection until the process ends."""
+        """Close the files of an unshared file system. XRootD's client keeps its connection until the process ends."""
         if self.owns:
             self.fs._readonly_filehandle_cache.close_all()
         self.opened = False
@@ -445,7 +447,7 @@ class VectorTransport:
         return told(self.fs.size(self.path), self.path)
 
     def groups(self, starts: Sequence[int], stops: Sequence[int]) -> list[slice]:
-        """Which ranges share a vector read."""
+        """Return slices of ranges that share a vector read."""
         elements = [max(1, -(-(stop - start) // self.longest)) for start, stop in zip(starts, stops, strict=True)]
         return grouped(elements, self.ranges, self.most, self.parallel)
 

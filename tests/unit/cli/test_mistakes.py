@@ -31,7 +31,7 @@ SET = [  # values of --set before `check`, and words of the message
     (["use_stores=[one,one]"], "use_stores: 'one'", "twice"),
     (["use_stores=[nono]"], "command line: use_stores: ", "'nono'"),
     (["use_stores=[one,two]", "stores.one.port=20000", "stores.two.port=20031"], "stores.two.port: port 20031", "one"),
-    (["sweeps.down.axes.buckets=9"], "sweeps.down.objects: 8 ", "give 9"),
+    (["sweeps.down.axes.buckets=9"], "sweeps.down.objects: 8 ", "set at least 9"),
     (["gang_timeout=0 s"], "gang_timeout: '0 s'", "1 ms"),
     (["sweeps.up.duration=5 ns"], "sweeps.up.duration: '5 ns'"),
     (["files.mine={path: gone.root}"], "files.mine.path: gone.root"),

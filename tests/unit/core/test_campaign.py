@@ -53,5 +53,5 @@ def test_url_of_a_file_holds_no_secret():
         "root://x.org//a.root?authz=abc",
         "simplecache::https://user:word@x.org/a.root",
     ):
-        with pytest.raises(ValidationError, match="holds a password or a token"):
+        with pytest.raises(ValidationError, match="contains a password or token"):
             campaign.RootFile(path=path)

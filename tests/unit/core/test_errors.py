@@ -22,15 +22,15 @@ HARMLESS = (
 
 def test_refusals_of_the_system_name_path_and_hint():
     for error, begin, hint in (
-        (OSError(28, "No space", "results/x"), "results/x: no space left on device", "make room"),
+        (OSError(28, "No space", "results/x"), "results/x: no space left on device", "free space"),
         (OSError(30, "", "a"), "a: read-only file system", "give a folder"),
         (
             OSError("Error writing. Detail: [errno 28] No space left"),
             "a file, or the output: no space left on device",
-            "make room",
+            "free space",
         ),
         (OSError(errno.ENOLCK, "x"), "a lock of a file: no locks available", "on a file system with flock"),
-        (OSError(errno.EOPNOTSUPP, "x", "f"), "f: operation not supported", "look at this path"),
+        (OSError(errno.EOPNOTSUPP, "x", "f"), "f: operation not supported", "check this path"),
         (ConnectionRefusedError(111, "refused"), "network: ", ""),
     ):
         message = str(of_system(error))

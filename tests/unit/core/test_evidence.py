@@ -111,7 +111,7 @@ def test_damaged_sums_are_reported(copy):
         (text[: len(text) // 2], "checksum of a file"),
         (first[:64] + "\n" + text, "line 1"),
         (first + "\n" + text, "line 2"),
-        (rest, "the sum in its last line"),
+        (rest, "the checksum in its last line"),
         ("", "is not in SHA256SUMS"),
     ):
         path.write_text(changed)
@@ -128,4 +128,4 @@ def test_load_run_sees_what_verify_sees(copy):
     assert evidence.load_run(folder) is None and str(table) in str(evidence.flaw(folder, None).error())
     flip(table, 100, 1)
     head.write_text(head.read_text().replace('"start_ns": 17', '"start_ns": 18'))  # before anything was collected
-    assert evidence.load_run(folder) is None and "its own sum" in evidence.flaw(folder, None).problem
+    assert evidence.load_run(folder) is None and "its checksum" in evidence.flaw(folder, None).problem

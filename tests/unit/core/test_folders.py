@@ -62,7 +62,7 @@ def test_folder_of_another_user_or_open_to_others_is_refused(open_to_all, monkey
     own = open_to_all / "storelab"
     assert folders.private(own, "scratch") == own and own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o770)
-    with pytest.raises(UserError, match=r"scratch: others can write in .*; chmod 700"):
+    with pytest.raises(UserError, match=r"scratch: other users can write in .*; chmod 700"):
         folders.private(own, "scratch")
     own.chmod(0o700)
     if os.getuid():  # root is trusted

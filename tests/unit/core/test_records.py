@@ -186,15 +186,15 @@ def test_damage_of_a_file_by_itself(tmp_path):
     text = path.read_text()
     assert records.read_json(path)["sum"] == hashlib.sha256(re.sub(r',\n "sum".*\n', "\n", text).encode()).hexdigest()
     for changed, said in (
-        (text.replace('"a": 1', '"a": 2'), "does not agree with its own sum"),
-        (text.replace(' "sum"', ' "gone"'), "lost the sum"),
+        (text.replace('"a": 1', '"a": 2'), "does not match its checksum"),
+        (text.replace(' "sum"', ' "gone"'), "lost its checksum"),
         (text[:-3], "is not JSON"),
-        ("[1]", "holds no mapping"),
+        ("[1]", "is not a mapping"),
     ):
         path.write_text(changed)
         assert said in records.damage(path)
     path.write_text('{"a": 1}')
-    assert records.damage(path) is None, "older than sums are"
+    assert records.damage(path) is None, "older versions wrote no checksum"
     path.unlink()
     assert records.damage(path) == f"cannot be read ({os.strerror(errno.ENOENT)})"
     path.mkdir()

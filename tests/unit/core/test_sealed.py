@@ -144,7 +144,7 @@ def test_damaged_rows_are_named(copy, monkeypatch):
             assert f"{path}: has a wrong checksum" in message and f"the points {key} to {key}" in message
         path.write_bytes(was)
     path.write_bytes(was[:-5])
-    assert all("no row of it can be read" in message for message in looks(copy))
+    assert all("none of its rows can be read" in message for message in looks(copy))
 
 
 def test_full_disk_or_another_process_leaves_all_as_it_is(copy, monkeypatch):
@@ -190,4 +190,4 @@ def test_altered_text_is_named(copy, own_sum):
     records.write_summed(raw / "SEAL", told)
     for message in looks(copy):
         assert f"run.json of {table.loc[row, 'point']}" in message
-        assert ("SHA256SUMS.measured" if own_sum else "its own sum") in message
+        assert ("SHA256SUMS.measured" if own_sum else "its checksum") in message

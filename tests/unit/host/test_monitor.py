@@ -427,7 +427,7 @@ def reported(monkeypatch, age_ns, until_ns=3 * S, stops=False):
 
     one._stop.wait = wait
     one._second_at, one._used_ns, one._used = 10**18 + S, 10**18 + S - age_ns, monitor.Used(7.0)
-    one._tell_until(10**18 + until_ns, None, 10**18)
+    one._report_until(10**18 + until_ns, None, 10**18)
     return seen, looks
 
 

@@ -154,7 +154,7 @@ print(json.dumps({"summary": {"operations": 4, "errors": 0}}), file=sys.stderr, 
     monkeypatch.setattr(upload.loadgen, "binary", lambda: [sys.executable, "-c", script, "slow"])
     assert upload._run_loadgen(job, {}, steps.append, "staging", 1.0)["operations"] == 4 and sum(steps) == 4
     monkeypatch.setattr(upload.loadgen, "binary", lambda: [sys.executable, "-c", script, "stuck"])
-    with pytest.raises(MeasurementFailed, match="staging: nothing moved for 1 s, 3 of 4 objects are done"):
+    with pytest.raises(MeasurementFailed, match="staging: no progress for 1 s, 3 of 4 objects are done"):
         upload._run_loadgen(job, {}, steps.append, "staging", 1.0)
 
 

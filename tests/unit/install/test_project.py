@@ -74,7 +74,7 @@ def test_init_writes_over_nothing(tmp_path):
     assert project.init(tmp_path) == ["rules/tables.smk"] and content(tmp_path) == before
     (tmp_path / "config.yaml").write_text("mine")
     (tmp_path / "Makefile").unlink()
-    with pytest.raises(UserError, match=r"config.yaml: is there already; give a new folder"):
+    with pytest.raises(UserError, match=r"config.yaml: already exists; give a new folder"):
         project.init(tmp_path)
     assert not (tmp_path / "Makefile").exists(), "nothing is written then"
 
@@ -86,13 +86,13 @@ def test_files_in_the_way_are_kept(tmp_path):
         place = folder / taken
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text("mine")
-        with pytest.raises(UserError, match="is there already"):
+        with pytest.raises(UserError, match="already exists"):
             project.init(folder)
         assert {p for p in (folder, *folder.rglob("*")) if p.is_file()} == {place} and place.read_text() == "mine"
     link = tmp_path / "linked" / "Snakefile"
     link.parent.mkdir()
     link.symlink_to(tmp_path / "gone")
-    with pytest.raises(UserError, match="Snakefile: is there already"):
+    with pytest.raises(UserError, match="Snakefile: already exists"):
         project.init(link.parent)
 
 
@@ -134,10 +134,10 @@ def test_shipped_files_are_no_data_of_tables(tmp_path, monkeypatch):
 
 def test_missing_project_files_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(project, "CHECKOUT", tmp_path)
-    with pytest.raises(UserError, match="Snakefile is not there"):
+    with pytest.raises(UserError, match="Snakefile does not exist"):
         project.init(tmp_path / "lab")
     program = golang.Program("loadgen", "m", "p", "", 0, own=tmp_path / "loadgen")
-    with pytest.raises(UserError, match="the sources of loadgen are not there"):
+    with pytest.raises(UserError, match="the sources of loadgen are missing"):
         golang.pinned(program)
 
 

@@ -356,7 +356,7 @@ def test_plan_of_nothing_and_of_overlaps():
 
 def test_impossible_input_is_refused():
     wrong = ({"thrift": -1}, {"thrift": float("nan")}, {"max_amplification": 0.5})
-    cases = [([0, 5], [1], {}, "one size"), ([-1], [4], {}, "before the file"), ([1], [-4], {}, "shorter")]
+    cases = [([0, 5], [1], {}, "one size"), ([-1], [4], {}, "negative"), ([1], [-4], {}, "negative")]
     for offsets, sizes, options, word in cases + [([1], [4], one, next(iter(one))) for one in wrong]:
         with pytest.raises(ValueError, match=word):
             plan(np.array(offsets), np.array(sizes), LAN, **options)

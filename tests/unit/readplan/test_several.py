@@ -159,11 +159,11 @@ def test_wrong_answers_are_errors():
         (lambda pairs: (200, {}, DATA), 200, "2 ranges were answered with status 200"),
         (lambda pairs: (206, {}, DATA), 206, "status 206, Content-Range None"),
         (lambda pairs: (416, {"content-range": "bytes 0-1/9"}, b""), 416, "status 416"),
-        (single, 0, r"of 2 ranges, the first \(0, 4\), only \(0, 4\) came"),
-        (lambda pairs: multi(pairs[:1]), 0, "of 2 ranges 1 parts came, without 20 to 24"),
-        (lambda pairs: multi(pairs[1:]), 0, "of 2 ranges 1 parts came, without 0 to 4"),
-        (lambda pairs: multi([pairs[0], (20, 23)]), 0, "without 20 to 24"),
-        (lambda pairs: (206, {"content-type": "multipart/byteranges; boundary=x"}, b"?"), 0, "cannot be read"),
+        (single, 0, r"2 ranges, the first \(0, 4\), were answered with only \(0, 4\)"),
+        (lambda pairs: multi(pairs[:1]), 0, "the 1 parts of 2 ranges do not contain 20 to 24"),
+        (lambda pairs: multi(pairs[1:]), 0, "the 1 parts of 2 ranges do not contain 0 to 4"),
+        (lambda pairs: multi([pairs[0], (20, 23)]), 0, "do not contain 20 to 24"),
+        (lambda pairs: (206, {"content-type": "multipart/byteranges; boundary=x"}, b"?"), 0, "cannot be parsed"),
     ):
         with pytest.raises(WrongAnswer, match=reason) as error:
             serving(serve).ask([0, 20], [5, 25])
@@ -272,9 +272,9 @@ def test_closed_http_transport_has_no_connection(server):
 def test_probe_finds_what_server_answers(server):
     """Compare place and bytes of each part. A server that answers ten ranges of a hundred gets six."""
     starts = np.arange(100) * 2500
-    modes = {"right": (100, "right"), "shuffled": (100, "right"), "merged": (1, "other bytes")}
-    modes |= {"whole": (1, "status 200"), "first": (1, r"only \(0, 49\) came"), "some": (1, "without")}
-    modes |= {"wrong": (1, "1 with wrong bytes"), "ten": (6, "without")}
+    modes = {"right": (100, "right"), "shuffled": (100, "right"), "merged": (1, "additional bytes")}
+    modes |= {"whole": (1, "status 200"), "first": (1, r"only \(0, 49\)"), "some": (1, "do not contain")}
+    modes |= {"wrong": (1, "1 with wrong bytes"), "ten": (6, "do not contain")}
     for mode, (ranges, reason) in modes.items():
         server.mode, server.asked[:] = mode, []
         one = to(server, parallel=1)
@@ -315,7 +315,7 @@ def test_probe_asks_for_fewer_ranges_until_it_works():
 def test_probe_takes_600_bytes_for_head_of_part():
     """For three ranges of 8 bytes 1800 further bytes are right, one more is not."""
     starts, stops = [0, 1000, 2000], [8, 1008, 2008]
-    for extra, answer in ((1799, "right"), (1800, "right"), (1801, "1801 other bytes came with it")):
+    for extra, answer in ((1799, "right"), (1800, "right"), (1801, "1801 additional bytes")):
 
         def serve(pairs, extra=extra):
             status, head, body = rightly(pairs)

@@ -128,7 +128,7 @@ def read(name, tree):
 
 
 def test_rntuple_warns_that_nothing_is_planned():
-    with pytest.warns(UserWarning, match="64 ranges of .* one at a time.*RNTuple"):
+    with pytest.warns(UserWarning, match="64 ranges of .* one by one.*RNTuple"):
         source = read("ntuple.root", "Events")
     assert source.unplanned >= PlannedSource.WORTH and source.last_plan is None
 

@@ -1,6 +1,6 @@
-"""Every axis, declared once. Workloads pick theirs, in their own order; for another default they `replace` it.
+"""Declarations of all axes. Workloads select axes in their own order, and use `replace` for another default.
 
-Axes are found here by name (`axes.CLIENTS`) and by their column in tables. Verdicts name them in the order of ALL.
+Axes are accessible by name (`axes.CLIENTS`) and by their column in tables. Verdicts list them in the order of ALL.
 May import: `core.model`, `core.engines`.
 """
 
@@ -34,13 +34,13 @@ DEPLOYMENT_NAMES = tuple(a.name for a in DEPLOYMENT)
 
 
 def engine(workloads: str | tuple[str, ...], default: str, help: str) -> Axis:
-    """The axis `engine` of a workload, or of several: its choices are those whose entries in the catalogue name one."""
+    """Return the axis `engine` for one or more workloads; its choices are the engines that support any of them."""
     names = (workloads,) if isinstance(workloads, str) else workloads
     choices = tuple(e.name for e in engines.ALL if any(name in e.uses for name in names))
     return replace(clients.ENGINE, default=default, help=help, choices=choices)
 
 
 def obeyed(workload: str, picked: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """Axes that engines of this workload obey and that it did not pick itself, in the order of their declaration."""
+    """Return the axes that engines of this workload obey but that are not in `picked`, in the order of ALL."""
     names = {name for e in engines.of(workload) for name in e.uses[workload].obeys} - {a.name for a in picked}
     return tuple(a for a in ALL.values() if a.name in names)

@@ -1,4 +1,4 @@
-"""Axes of how the clients work, and of the deployment that they meet; off their default, verdicts name them.
+"""Axes of the clients and of the store's deployment. Verdicts name those that are not at their default.
 
 May import: `core.model`.
 """
@@ -13,7 +13,7 @@ ARRIVAL_RATE = Axis(
     "Arrival rate",
     (
         "Open loop: operations that are due per second, over all clients, evenly spaced; 0: closed loop, each worker "
-        "begins when it is free."
+        "starts an operation when it is free."
     ),
     minimum=0,
     heading="Due/s",
@@ -25,7 +25,7 @@ ARRIVALS = Axis(
     "text",
     "even",
     "Arrivals",
-    "Open loop: operations are due `even`ly spaced, or as a `poisson` process: at random, whatever came before.",
+    "Open loop: operations are due at equal distances (`even`) or as a Poisson process (`poisson`).",
     choices=("even", "poisson"),
     words="{}",
     values={"even": "", "poisson": "Poisson arrivals"},
@@ -36,8 +36,8 @@ BALANCE = Axis(
     "client",
     "Balance",
     (
-        "How a client uses the front-ends: `client`: one of them, client i number i mod n; `round_robin` or "
-        "`least_load`: all, by operation."
+        "How a client uses the front-ends: `client`: client i uses only number i mod n; `round_robin` or "
+        "`least_load`: each client uses all, chosen per operation."
     ),
     choices=("client", "round_robin", "least_load"),
 )
@@ -47,8 +47,8 @@ PAYLOAD = Axis(
     "default",
     "Payload",
     (
-        "Content of uploads in the signature: `unsigned`; `sha256`: the client hashes each; `default`: as the engine "
-        "does by itself."
+        "How the signature covers the content of uploads: `unsigned`; `sha256`: the client hashes each; `default`: "
+        "the engine's default."
     ),
     choices=("default", "unsigned", "sha256"),
     ceiling=True,
@@ -58,7 +58,7 @@ LEDGER = Axis(
     "text",
     "none",
     "Ledger",
-    "`kept`: every write is noted before it is sent, and when it is acknowledged; all of them are read back at the end "
+    "`kept`: every write is logged before it is sent and when it is acknowledged; all are read back at the end "
     "(docs/durability.md).",
     choices=("none", "kept"),
 )
@@ -75,8 +75,8 @@ TRANSPORT = Axis(
     "text",
     "default",
     "Transport",
-    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each where the "
-    "store truly answers them.",
+    "Planned requests: `default`, or `http`: presigned GETs (S3) or plain ones, with several ranges each if the store "
+    "supports them.",
     choices=("default", "http"),
 )
 ACCESS = Axis(
@@ -84,8 +84,8 @@ ACCESS = Axis(
     "text",
     "warm",
     "Access",
-    "`warm`: the file stays open; `cold`: each read opens it anew, on fresh connections, and the pages of a store "
-    "on this machine's disks are dropped.",
+    "`warm`: the file stays open; `cold`: each read opens it again on new connections, and the page cache of a store "
+    "on disks of this host is dropped.",
     choices=("warm", "cold"),
 )
 HEADER = Axis(
@@ -93,18 +93,18 @@ HEADER = Axis(
     "text",
     "read",
     "Header",
-    "Engine `planned`: the file's header is `read`, or `cached`: kept beside the clients since it was read once.",
+    "Engine `planned`: the file's header is `read`, or `cached`: stored with the clients after the first read.",
     choices=("read", "cached"),
 )
 CONNECTIONS = Axis(
-    "connections", "int", 64, "Connections", "Engine `uproot-s3fs`: largest number of connections of a client."
+    "connections", "int", 64, "Connections", "Engine `uproot-s3fs`: maximum number of connections of a client."
 )
 SPLIT = Axis(
     "split",
     "size",
     0,
     "Split",
-    "Engine `uproot-s3fs`: longer requests are split into pieces of this size; 0 B: not.",
+    "Engine `uproot-s3fs`: longer requests are split into pieces of this size; 0 B: no splitting.",
     minimum=0,
 )
 MOST_BUCKETS = Axis(
@@ -112,7 +112,7 @@ MOST_BUCKETS = Axis(
     "int",
     120,
     "Most buckets",
-    "Buckets that the probe makes, at most, to see how many an account may have.",
+    "Maximum number of buckets that the probe creates to find the limit of an account.",
     minimum=0,
 )
 CLIENTS_PER_NODE = Axis(
@@ -120,11 +120,11 @@ CLIENTS_PER_NODE = Axis(
     "int",
     0,
     "Clients per node",
-    "How many clients a node takes; 0: all nodes there are, evenly.",
+    "Number of clients on a node; 0: evenly over all nodes.",
     minimum=0,
     ceiling=True,
 )
-# A deployment of a managed store; the default is the store as it is configured.
+# Axes of the deployment of a managed store; the default is the store as configured.
 REDUNDANCY = Axis(
     "redundancy",
     "text",
@@ -154,7 +154,7 @@ BACKING = Axis(
     "text",
     "default",
     "Backing",
-    "Where the store keeps its data.",
+    "Where the store saves its data.",
     choices=("default", "disk", "tmpfs", "memory"),
     heading="Backing",
     words="on {}",
@@ -166,7 +166,7 @@ SCHEME = Axis(
     "text",
     "default",
     "Scheme",
-    "Between client and front-end.",
+    "Protocol between client and front-end.",
     choices=("default", "http", "https"),
     heading="Scheme",
     words="{}",

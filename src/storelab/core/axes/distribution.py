@@ -1,5 +1,5 @@
-"""Axes of the distribution of software: how a release is published and replicated, in which pattern of requests, and of
-clients that start an application from a repository. May import: `core.model`.
+"""Axes of the distribution of software: publishing and replicating a release, and clients that start an application
+from a repository. May import: `core.model`.
 """
 
 import re
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from storelab.core.model import Axis
 
 CVMFS, TUNED = "cvmfs", "tuned"  # patterns
-NOWHERE = "none"  # of `stratum0` and `expired`: no store, no day
+NOWHERE = "none"  # value of `stratum0` and `expired`: no store, no day
 
 
 def days_of(text: str) -> range:
-    """`22-25`, `7` or `none` as days. Raises ValueError."""
+    """Return the days of `22-25`, `7` or `none`. Raises ValueError."""
     if text == NOWHERE:
         return range(0)
     first, _, last = text.partition("-")
@@ -29,8 +29,8 @@ PATTERN = Axis(
     "text",
     CVMFS,
     "Pattern",
-    "`cvmfs`: as CernVM-FS asks: HEAD, PUT if absent, x-amz-acl, 16 connections at most; `tuned`: no HEAD before an "
-    "upload, no x-amz-acl, as many connections as `workers`.",
+    "`cvmfs`: requests as CernVM-FS sends them: HEAD, PUT if absent, x-amz-acl, at most 16 connections; `tuned`: no "
+    "HEAD before an upload, no x-amz-acl, as many connections as `workers`.",
     choices=(CVMFS, TUNED),
     heading="Pattern",
     words="pattern {}",
@@ -41,7 +41,7 @@ DAYS = Axis(
     "int",
     5,
     "Days",
-    "So many days of the release, one after the other, from the first on.",
+    "Number of days of the release, consecutive from the first.",
     heading="Days",
     words="{}",
     noun="day",
@@ -51,7 +51,7 @@ EXPIRED = Axis(
     "text",
     NOWHERE,
     "Expired",
-    "Days on which requests to stratum 0 bear a signature of the day before, e.g. `22-25`; `none`: no day.",
+    "Days on which requests to stratum 0 have a signature of the day before, e.g. `22-25`; `none`: no day.",
     heading="Expired",
     words="signature expired on days {}",
     values={NOWHERE: ""},
@@ -61,7 +61,7 @@ KEEP = Axis(
     "int",
     3,
     "Days kept",
-    "So many days stay, the newest; what only older ones need is garbage.",
+    "Number of days that are kept, the newest; objects that only older days need are garbage.",
     heading="Kept",
     words="{} kept",
     noun="day",
@@ -71,7 +71,7 @@ STRATUM0 = Axis(
     "text",
     NOWHERE,
     "Stratum 0",
-    "The store that the release is published to, and replicated from: another one of `stores`.",
+    "The store to which the release is published and from which it is replicated: another one of `stores`.",
     heading="Stratum 0",
     words="stratum 0 on {}",
     values={NOWHERE: ""},
@@ -79,15 +79,15 @@ STRATUM0 = Axis(
 )
 
 
-NO_CACHE = "none"  # of both axes of caches
+NO_CACHE = "none"  # value of both axes of caches
 KEPT, SQUID = "kept", "squid"
 START_FILES = Axis(
     "start_files",
     "int",
     200,
     "Files of a start",
-    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), at most as many as the "
-    "application has.",
+    "Files that a start reads: the median of a log-normal distribution (sigma 0.25), limited by the number of files "
+    "of the application.",
     heading="Files",
     words="starts of {} files",
 )
@@ -96,7 +96,7 @@ APPLICATIONS = Axis(
     "int",
     1,
     "Applications",
-    "Different applications: each start is one of them, drawn evenly.",
+    "Number of different applications; each start draws one of them with equal probability.",
     heading="Applications",
     words="{}",
     noun="application",
@@ -107,7 +107,7 @@ CLIENT_CACHE = Axis(
     "text",
     NO_CACHE,
     "Client cache",
-    "`none`: every start is cold; `kept`: a client keeps what it fetched, by its content, from start to start.",
+    "`none`: every start is cold; `kept`: a client keeps the fetched objects from start to start.",
     choices=(NO_CACHE, KEPT),
     heading="Client cache",
     words="client cache {}",
@@ -118,7 +118,7 @@ HTTP_CACHE = Axis(
     "text",
     NO_CACHE,
     "HTTP cache",
-    "`squid`: all clients ask through one Squid, which is empty at first; `none`: they ask the store.",
+    "`squid`: all clients use one Squid, which is empty at first; `none`: they access the store directly.",
     choices=(NO_CACHE, SQUID),
     heading="HTTP cache",
     words="through {}",
@@ -126,13 +126,16 @@ HTTP_CACHE = Axis(
 )
 
 
-MOST_BYTES = 10**9  # of an object: a catalog may be large
+MOST_BYTES = 10**9  # of an object; a catalog may be large
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """How a repository asks a store. head: before each upload of a content-addressed object; acl: header on every
-    request; waits_together: a retry holds up all transfers; most: connections, None for no bound."""
+    """A pattern of requests from a repository to a store.
+
+    head: HEAD before each upload of a content-addressed object; acl: header on every request; waits_together: a retry
+    delays all transfers; most: connections, None for no limit.
+    """
 
     name: str
     head: bool
@@ -142,8 +145,8 @@ class Pattern:
 
 
 # `cvmfs`: as CernVM-FS 2.12.0: a HEAD before each upload of a content-addressed object, single PUTs, `x-amz-acl` signed
-# on every request, 16 connections (CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS). A retry waits in the one thread that
-# moves all bytes, so that all transfers stand still meanwhile.
+# on every request, 16 connections (CVMFS_S3_MAX_NUMBER_OF_PARALLEL_CONNECTIONS). A retry waits in the only thread that
+# transfers bytes, so that all transfers wait.
 PATTERNS = {
     CVMFS: Pattern(CVMFS, True, "public-read", True, 16),
     TUNED: Pattern(TUNED, False, None, False, None),
@@ -151,5 +154,5 @@ PATTERNS = {
 
 
 def objects_of(prefix: str, repository: str) -> str:
-    """Return a pattern of the keys of a repository."""
+    """Return a regular expression for the keys of a repository."""
     return rf"{re.escape(prefix + repository)}/(?:data/[0-9a-f]{{2}}/[0-9a-f]{{38}}[A-Z]?|\.cvmfs[a-z]+)"

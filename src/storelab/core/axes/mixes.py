@@ -1,7 +1,7 @@
-"""Axes of mixed operations, and what the names in them mean. May import: `core.model`, `core.units`, `core.errors`.
+"""Axes of mixed operations, and the meaning of their names. May import: `core.model`, `core.units`, `core.errors`.
 
-`mix` names weights of operations, `sizes` how long objects are: names that the campaign file declares, so that paths
-stay short. A point keeps what they mean in `fixed`, as plain values.
+`mix` names weights of operations, `sizes` a distribution of object sizes. The campaign file declares the names, so
+that paths stay short. A point stores their meaning in `fixed`, as plain values.
 """
 
 import math
@@ -14,9 +14,9 @@ from storelab.core.errors import UserError, require_known
 from storelab.core.model import Axis
 
 OPERATIONS = ("get", "put", "head", "list", "delete")
-WARP = "warp"  # the mix that is there without being declared: that of the benchmark warp (`warp mixed`)
+WARP = "warp"  # the built-in mix: that of the benchmark warp (`warp mixed`)
 BUILT_IN = {WARP: {"get": 45.0, "put": 15.0, "head": 30.0, "list": 0.0, "delete": 10.0}}
-MOST_TIMES = 100  # the largest object of a log-normal distribution, in means, where nobody says it
+MOST_TIMES = 100  # default of the largest object of a log-normal distribution, in units of the mean
 
 MIX = Axis(
     "mix",
@@ -33,7 +33,7 @@ SIZES = Axis(
     "place",
     "4kB",
     "Sizes",
-    "How long objects are: a name in `sizes`, or one size for all.",
+    "Object sizes: a name in `sizes`, or one size for all objects.",
     heading="Sizes",
     words="sizes {}",
     told=True,
@@ -41,33 +41,33 @@ SIZES = Axis(
 
 
 def meaning(axes: Mapping[str, Any], mixes: Mapping[str, Any], sizes: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """{mix: weights by operation, sizes: distribution} of a point's values; nothing where it has no such axes.
+    """Return {mix: weights by operation, sizes: distribution} for the axes of a point; {} if it has no mix.
 
-    mixes, sizes: what the campaign declares. Raises UserError for a name that nobody declared.
+    mixes, sizes: declarations of the campaign. Raises UserError: a name is not declared.
     """
     if MIX.name not in axes:
         return {}
     known = BUILT_IN | dict(mixes)
     name, given = axes[MIX.name], axes[SIZES.name]
-    require_known(f"{place}.{MIX.name}", name, known, f"no mix is called {name!r}", "declared in `mixes`:")
+    require_known(f"{place}.{MIX.name}", name, known, f"{name!r} is not a mix", "declared in `mixes`:")
     if given in sizes:
         return {"mix": known[name], "sizes": sizes[given]}
     try:
         return {"mix": known[name], "sizes": {"fixed": units.parse(given, "size", "")}}
     except UserError:
-        mend = f"declare it, or give a size like 4 kB; declared: {', '.join(sizes) or 'none'}"
-        raise UserError(f"{place}.{SIZES.name}", f"{given!r} is no name in `sizes`, and no size", mend) from None
+        hint = f"declare it, or give a size like 4 kB; declared: {', '.join(sizes) or 'none'}"
+        raise UserError(f"{place}.{SIZES.name}", f"{given!r} is not a name in `sizes` and not a size", hint) from None
 
 
 def largest(sizes: Mapping[str, Any]) -> int:
-    """Bytes of the largest object that a distribution can give."""
+    """Return the bytes of the largest object of a distribution."""
     if "fixed" in sizes:
         return int(sizes["fixed"])
     return int(sizes["most"]) if "mean" in sizes else max(sizes["size"])
 
 
 def mean(sizes: Mapping[str, Any]) -> float:
-    """Mean of a distribution in bytes; of a log-normal one, of what lies between its bounds.
+    """Return the mean of a distribution in bytes; of a log-normal one, within its bounds.
 
     With X = exp(N(mu, sigma)) cut to [a, b]: E[X] = M (F(b') - F(a')) / (F(b) - F(a)), where M is the mean of all, F
     the normal distribution of the logarithm, and a', b' are a sigma² lower (N. L. Johnson, S. Kotz, N. Balakrishnan,
@@ -79,7 +79,7 @@ def mean(sizes: Mapping[str, Any]) -> float:
         return float(sum(s * n for s, n in zip(sizes["size"], sizes["count"], strict=True)) / sum(sizes["count"]))
     sigma = sizes["sigma"]
     normal = NormalDist(math.log(sizes["mean"]) - sigma**2 / 2, sigma)
-    # Sizes are whole bytes: what is drawn within half a byte of a bound counts as it.
+    # Sizes are whole bytes: a value within half a byte of a bound is rounded to the bound.
     low, high = (math.log(edge) if edge > 0 else -math.inf for edge in (sizes["least"] - 0.5, sizes["most"] + 0.5))
     below = [0.0 if x == -math.inf else normal.cdf(x) for x in (low, low - sigma**2)]
     part = (normal.cdf(high - sigma**2) - below[1]) / (normal.cdf(high) - below[0])

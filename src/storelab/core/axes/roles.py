@@ -1,5 +1,5 @@
-"""Axes of points with roles: those of the whole point, and a role's own, which bear its name (`uploads.workers`);
-and the acts of faults, by what they do to a store (their settings: `campaign/faults.py`, docs/faults.md).
+"""Axes of points with roles: of the whole point, and of one role, whose name is a prefix (`uploads.workers`). Also the
+actions of faults, by their effect on a store (their settings: `campaign/faults.py`, docs/faults.md).
 
 May import: `core.axes.clients`, `core.axes.transfers`, `core.model`.
 """
@@ -10,8 +10,8 @@ from dataclasses import replace
 from storelab.core.axes import clients, transfers
 from storelab.core.model import OF_ROLE, Axis, Workload
 
-NONE = "none"  # of the axis `fault`: nothing is done to the store
-# What each act undoes: the harm that an earlier act did to the same actor. A restart takes a hung daemon's place, too.
+NONE = "none"  # value of the axis `fault`: the store is not disturbed
+# What each action undoes: an earlier fault of the same actor. A restart also replaces a hung daemon.
 UNDOES: Mapping[str, tuple[str, ...]] = {
     "resume": ("hang",),
     "restart": ("kill", "hang"),
@@ -20,18 +20,18 @@ UNDOES: Mapping[str, tuple[str, ...]] = {
     "heal": ("slow", "cut"),
 }
 HARMS = ("kill", "hang", "remove_drive", "fill", "slow", "cut")
-LOSSES = ("kill", "hang", "remove_drive", "cut")  # after these the store has one data server less
+LOSSES = ("kill", "hang", "remove_drive", "cut")  # each makes one data server unavailable
 OF_A_USER = ("command",)
-UPGRADE = "upgrade"  # no harm: it stays until the run is over, and is taken back behind it
+UPGRADE = "upgrade"  # not a fault: it lasts until the end of the run and is then reverted
 ACTS = (*HARMS, *UNDOES, UPGRADE, *OF_A_USER)
 
-# Of sweeps that are measured in parts, one after the other (docs/soak.md).
+# For sweeps that are measured in consecutive parts (docs/soak.md).
 PART = Axis(
     "part",
     "int",
     0,
     "Part",
-    "Number of the part of a sweep with `parts`, from 1, in their order; 0: a sweep without parts.",
+    "Number of the part of a sweep with `parts`, from 1; 0: a sweep without parts.",
     minimum=0,
     heading="Part",
     words="part {}",
@@ -42,7 +42,7 @@ FAULT = Axis(
     "text",
     "none",
     "Fault",
-    "What happens to the store meanwhile: `none`, or a name in the campaign's `faults`.",
+    "What happens to the store during the run: `none`, or a name in the campaign's `faults`.",
     heading="Fault",
     words="{}",
     values={"none": ""},
@@ -52,13 +52,13 @@ FILL = Axis(
     "int",
     0,
     "Fill level",
-    "Percent of its capacity that the store has in use when the point begins; 0: as it is.",
+    "Percentage of its capacity that the store uses at the start of the point; 0: unchanged.",
     minimum=0,
     heading="Full [%]",
     words="{} % full",
     values={"0": ""},
 )
-WHOLE = (  # of the whole point, whatever its roles
+WHOLE = (  # axes of the whole point, for any roles
     transfers.BUCKETS,
     transfers.FRONT_ENDS,
     transfers.ACCOUNTS,
@@ -75,22 +75,22 @@ WHOLE_NAMES = tuple(axis.name for axis in WHOLE)
 
 
 def of_point(faults: Iterable[str], parts: bool = False) -> tuple[Axis, ...]:
-    """The axes of the whole point; `fault` may be one of these names. parts: the sweep is measured in parts."""
+    """Return the axes of the whole point; `fault` may be one of these names. parts: the sweep is measured in parts."""
     known = (FAULT.default, *faults)
     axes = WHOLE if parts else tuple(axis for axis in WHOLE if axis is not PART)
     return tuple(replace(axis, choices=known) if axis is FAULT else axis for axis in axes)
 
 
 def own(workload: Workload) -> tuple[Axis, ...]:
-    """The axes of a workload that are a role's own."""
+    """Return the axes of a workload that each role has separately."""
     return tuple(axis for axis in workload.axes if axis.name not in WHOLE_NAMES)
 
 
 def named(role: str, workload: Workload) -> tuple[Axis, ...]:
-    """A role's own axes as the point has them."""
+    """Return a role's own axes under the names that they have in the point."""
     return tuple(replace(axis, name=f"{role}{OF_ROLE}{axis.name}") for axis in own(workload))
 
 
 def of(faults: Iterable[str], roles: Mapping[str, Workload], parts: bool = False) -> tuple[Axis, ...]:
-    """All axes of a point with these roles: name -> workload."""
+    """Return all axes of a point with these roles (name -> workload)."""
     return (*of_point(faults, parts), *(axis for role, workload in roles.items() for axis in named(role, workload)))

@@ -1,4 +1,4 @@
-"""Axes of reads of ROOT files: which file, which selection, how its ranges become requests, how a job walks.
+"""Axes of reads of ROOT files: file, selection, requests for its ranges, and navigation of a job.
 
 May import: `core.model`.
 """
@@ -10,7 +10,7 @@ SCALE = Axis(
     "text",
     "S",
     "File",
-    "Scale of the generated ROOT file (S, M, L), or the name of one of your `files`.",
+    "Size of the generated ROOT file (S, M, L), or the name of one of your `files`.",
     heading="File",
     words="file {}",
     told=True,
@@ -20,7 +20,7 @@ ENTRIES = Axis(
     "percent",
     100.0,
     "Entries read",
-    "Random entries read of all, at least one.",
+    "Percentage of entries that is read, chosen at random; at least one entry.",
     heading="Entries [%]",
     words="{} % of entries",
     told=True,
@@ -30,7 +30,7 @@ VOLUME = Axis(
     "percent",
     100.0,
     "Volume of branches",
-    "Branches, smallest first, until this part of the compressed volume.",
+    "Percentage of the compressed volume that is read: branches, smallest first, up to this volume.",
     heading="Volume [%]",
     words="{} % of volume",
     told=True,
@@ -41,7 +41,7 @@ MERGE = Axis(
     "text",
     "planned",
     "Merge",
-    "How ranges become requests: `planned` by the read planner, or over a fixed `gap`.",
+    "How ranges become requests: `planned` by the read planner, or merged over a fixed `gap`.",
     choices=("planned", "gap"),
     words="fixed {}",
     values={"planned": "planned"},
@@ -52,7 +52,7 @@ GAP = Axis(
     "size",
     32768,
     "Largest gap merged",
-    "Ranges closer than this become one request.",
+    "Ranges closer than this are merged to one request.",
     minimum=0,
     heading="Gap",
     words="gap {}",
@@ -64,7 +64,7 @@ THRIFT = Axis(
     "int",
     0,
     "Thrift",
-    "Planned requests: how much it counts what they take of link and server, beside the reader's own time; 0: not.",
+    "Planned requests: weight of their load on link and server relative to the reader's own time; 0: no weight.",
     minimum=0,
     words="thrift {}",
     values={"0": ""},
@@ -75,32 +75,32 @@ AMPLIFICATION = Axis(
     "int",
     0,
     "Largest amplification",
-    "Planned requests: bound on wire over needed bytes; 0: none.",
+    "Planned requests: maximum ratio of transferred to needed bytes; 0: no limit.",
     minimum=0,
     heading="At most",
     words="at most {}×",
     values={"0": ""},
     load=True,
 )
-# How a job walks through its file.
+# How a job moves through its file.
 NAVIGATION = Axis(
     "navigation",
     "text",
     "scan",
     "Navigation",
-    "Where the next step begins: `scan`, behind the last; `random`, anywhere in the file.",
+    "Start of the next step: `scan`, after the last one; `random`, anywhere in the file.",
     choices=("scan", "random"),
     words="{}",
     values={"random": "random navigation"},
     told=True,
 )
-AHEAD = ("readahead", "bytes", "blockcache")  # caches of fsspec that read on by `read_ahead`
+AHEAD = ("readahead", "bytes", "blockcache")  # caches of fsspec that use `read_ahead`
 CACHE = Axis(
     "cache",
     "text",
     "none",
     "Cache",
-    "The file object's cache, by its name in fsspec: `readahead` and `bytes` read on from where they are asked, "
+    "The file object's cache, by its name in fsspec: `readahead` and `bytes` read ahead of the requested bytes, "
     "`blockcache` keeps 32 blocks, `all` the whole file.",
     choices=("none", *AHEAD, "all"),
     words="cache {}",
@@ -112,7 +112,7 @@ READ_AHEAD = Axis(
     "size",
     0,
     "Read-ahead",
-    "Bytes that the cache reads on, or its blocks have; 0 where it does neither.",
+    "Bytes that the cache reads ahead, or size of its blocks; 0 for other caches.",
     minimum=0,
     heading="Read-ahead",
     words="{} read ahead",
@@ -124,7 +124,7 @@ STEP = Axis(
     "int",
     50,
     "Step",
-    "Consecutive events of one step; of a random navigation, the events at each place.",
+    "Consecutive events of one step; with random navigation, the events at each position.",
     words="steps of {}",
     noun="event",
     told=True,
@@ -134,7 +134,7 @@ FILES = Axis(
     "int",
     1,
     "Files",
-    "Copies of the file in one bucket; job i has copy i for itself, so at least as many as clients.",
+    "Copies of the file in one bucket. Job i reads only copy i, so there must be at least as many as clients.",
     words="{}",
     noun="file",
 )

@@ -1,14 +1,14 @@
-"""Axes of what is asked of a store, how hard and in which requests. May import: `core.model`."""
+"""Axes of requests to a store: what they transfer, how many there are, and their form. May import: `core.model`."""
 
 from storelab.core.model import Axis
 
-# How hard a store is asked, and over what the load is spread.
+# Amount of load, and what it is spread over.
 CLIENTS = Axis(
     "clients",
     "int",
     1,
     "Clients",
-    "Processes started together, each a client of its own.",
+    "Number of client processes that start together.",
     heading="Clients",
     words="{}",
     noun="client",
@@ -34,7 +34,7 @@ BUCKETS = Axis(
     "int",
     1,
     "Buckets",
-    "Buckets that the objects are spread over, round robin.",
+    "Number of buckets; the objects are spread over them round robin.",
     heading="Buckets",
     words="{}",
     noun="bucket",
@@ -46,8 +46,8 @@ ACCOUNTS = Axis(
     "int",
     1,
     "Accounts",
-    "Accounts that own the buckets in turn; client i uses account i mod n and its buckets; with fewer clients than "
-    "accounts several in turn (engine `obstore`).",
+    "Number of accounts that own the buckets in turn. Client i uses account i mod n and its buckets; with fewer "
+    "clients than accounts, a client uses several in turn (engine `obstore`).",
     heading="Accounts",
     words="{}",
     noun="account",
@@ -58,20 +58,20 @@ FRONT_ENDS = Axis(
     "int",
     1,
     "Front-ends",
-    "Front-ends used; client i talks to front-end i mod n.",
+    "Number of front-ends that are used; client i talks to front-end i mod n.",
     heading="Front-ends",
     words="{}",
     noun="front-end",
     load=True,
     curve=True,
 )
-# In which requests.
+# Form of the requests.
 PART_SIZE = Axis(
     "part_size",
     "size",
     0,
     "Part size",
-    "Larger objects move in parts of this size; 0 B: as the engine does by itself.",
+    "Larger objects are transferred in parts of this size; 0 B: default of the engine.",
     minimum=0,
     heading="Parts",
     words="parts of {}",
@@ -84,7 +84,7 @@ PARALLEL_PARTS = Axis(
     "int",
     0,
     "Parallel parts",
-    "Parts of one object that move at a time; 0: as the engine does by itself.",
+    "Parts of one object that are transferred at a time; 0: default of the engine.",
     minimum=0,
     heading="Parallel parts",
     words="{} at a time",
@@ -98,7 +98,7 @@ BATCH = Axis(
     "int",
     1,
     "Objects per request",
-    "1: DELETE of one object; more: one DeleteObjects request for so many (at most 1000).",
+    "1: DELETE of one object; more: one DeleteObjects request for this many (at most 1000).",
     heading="Objects a request",
     words="{} a request",
     noun="object",
@@ -110,20 +110,20 @@ OFFSET = Axis(
     "place",
     "random",
     "Offset",
-    "Where the ranges begin: `random`; `sequential`: one after the other through an object; or a size: always there.",
+    "Start of the ranges: `random`; `sequential`: one after the other through an object; or a size: fixed position.",
     choices=("random", "sequential"),
     heading="Offset",
     words="at {}",
     values={"random": "random places", "sequential": "one after the other"},
     load=True,
 )
-# What is asked for.
+# What is transferred.
 RANGE_SIZE = Axis(
     "range_size",
     "size",
     4000,
     "Range size",
-    "Bytes of one range; one request, one range.",
+    "Bytes of one range; each request has one range.",
     heading="Range",
     words="ranges of {}",
     ceiling=True,
@@ -145,20 +145,20 @@ WORKING_SET = Axis(
     "size",
     0,
     "Working set",
-    "Bytes that are staged: as many objects as make them, in place of `objects`; beyond the memory of the servers, "
-    "reads come from their disks. 0 B: `objects` of the sweep.",
+    "Total bytes to stage, which replaces `objects`. If it exceeds the memory of the servers, reads come from their "
+    "disks. 0 B: `objects` of the sweep.",
     minimum=0,
     heading="Working set",
     words="working set of {}",
     values={"0": ""},
 )
-# Of rewrites.
+# For rewrites.
 KEYS_PER_WORKER = Axis(
     "keys_per_worker",
     "int",
     256,
     "Keys per worker",
-    "Keys that a worker puts, overwrites and deletes, at a time; nobody else writes them.",
+    "Keys that a worker puts, overwrites and deletes, one at a time; other workers do not write them.",
     heading="Keys per worker",
     words="{} per worker",
     noun="key",
@@ -169,18 +169,18 @@ DELETIONS = Axis(
     "percent",
     25.0,
     "Deletions",
-    "Share of deletions among the operations on objects that are there; the others overwrite. A key without an object "
-    "is put.",
+    "Share of deletions among the operations on existing objects; the others overwrite. A key without an object is "
+    "put.",
     heading="Deletions [%]",
     words="{} % deletions",
 )
-# Of listings.
+# For listings.
 KEYS = Axis(
     "keys",
     "int",
     1000,
     "Keys",
-    "Keys of the folder that is listed, staged in each bucket; at most a million.",
+    "Number of keys in the folder that is listed, staged in each bucket; at most a million.",
     heading="Keys",
     words="{}",
     noun="key",
@@ -192,7 +192,7 @@ PAGE_SIZE = Axis(
     "int",
     1000,
     "Page size",
-    "Keys that are asked for in one page (`max-keys`), at most 1000.",
+    "Keys requested per page (`max-keys`), at most 1000.",
     heading="Page",
     words="pages of {}",
     ceiling=True,
@@ -203,7 +203,7 @@ PREFIX_DEPTH = Axis(
     "int",
     0,
     "Prefix depth",
-    "Levels of folders that the keys lie in, below the folder that is listed: ten folders in each; 0: none.",
+    "Levels of folders between the listed folder and its keys, with ten folders in each; 0: none.",
     minimum=0,
     heading="Depth",
     words="{} deep",

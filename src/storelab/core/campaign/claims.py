@@ -1,8 +1,8 @@
-"""Claims: findings in a form that can be tested. Pure data: storelab's own list of 2010-2015 and a campaign's own
-claims are written alike, see docs/claims.md.
+"""Claims: testable findings, as pure data. storelab's list of 2010-2015 and the claims of a campaign have the same
+form, see docs/claims.md.
 
-`Claim` is what a file says; `resolved` checks it against axes, tables and campaigns, and gives the form that plan.json
-carries. May import: `config_types`, `figures`, `core.model`.
+`Claim` is the content of a file. `resolved` checks it against axes, tables and campaigns, and returns the form that is
+stored in plan.json. May import: `config_types`, `figures`, `core.model`.
 """
 
 import re
@@ -16,8 +16,8 @@ from storelab.core.config_types import Closed, Name, Once, Text
 from storelab.core.figures import COLUMNS, EVERYWHERE, METRICS, Names
 from storelab.core.model import OF_ROLE, Axis
 
-LINK_USED = "link_used_percent"  # what a run moved, in percent of the capacity of its links
-# Table: metric as a claim names it -> column of a run.
+LINK_USED = "link_used_percent"  # transferred bytes of a run in percent of the capacity of its links
+# Table: name of a metric in a claim -> column of a run.
 MEASURED: dict[str, dict[str, str]] = {
     table: {name: f"{stem}_{unit}" for name, (stem, unit, _) in metrics.items()} for table, metrics in METRICS.items()
 }
@@ -35,7 +35,7 @@ MEASURED |= {
         "rebuilding": "rebuilding_ratio",
     },
 }
-# Table: what a claim may count -> columns that sum up to the tries; none: each run is one.
+# Table: what a claim may count -> columns whose sum is the number of attempts; if empty, each run is one attempt.
 COUNTED: dict[str, dict[str, tuple[str, ...]]] = {
     "throughput": {"errors": ("operations", "errors")},
     "roles": {"errors": ("operations", "errors")},
@@ -55,11 +55,11 @@ TOLD = {  # columns of a table, in addition to the axes
 }
 TABLES = tuple(dict.fromkeys((*MEASURED, *COUNTED, ANSWERED)))
 EXTREMES = ("least", "most")
-EACH = "each"  # all values of what is compared, in ascending order
-PART = re.compile(r"most / (\d+)")  # this part of `most`, which is then the most of which this part was measured
-STORE: Final = "store"  # what a claim is about
+EACH = "each"  # all values that are compared, in ascending order
+PART = re.compile(r"most / (\d+)")  # a fraction of `most`: of the largest value of which this fraction was measured
+STORE: Final = "store"  # subject of a claim
 ROOT_FILE: Final = "file"
-BY_SPEED = ("worst", "best")  # of what is compared: the values with the lowest and the highest median
+BY_SPEED = ("worst", "best")  # of the compared values: those with the lowest and the highest median
 NEEDS = {  # rule -> keys that it needs in addition to `rule`
     "slope": ("metric", "along", "bound"),
     "ratio": ("metric", "along", "values", "bound"),
@@ -69,93 +69,92 @@ NEEDS = {  # rule -> keys that it needs in addition to `rule`
     "shape": ("metric", "along", "shapes"),
     "answer": ("answers",),
 }
-KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # that belong to rules
+KEYS = ("metric", "along", "values", "shapes", "answers", "bound")  # keys that belong to rules
 OPTIONAL = {"level": ("along",), "answer": ("along",)}
 ALONG_ONLY = ("slope", "shape")  # rules that judge a whole curve
 
 
 class Published(Closed):
-    """The number that was published: one that the tables of published numbers hold, or for a claim of your own, a
-    value."""
+    """A published number: a row of the tables of published numbers, or a value for a user's claim."""
 
     value: float | None = Field(None, description="The number.")
-    unit: str = Field("", description="Its unit; default: that of the table.")
-    table: str = Field("", description="Table of published numbers, by its name; only in storelab's own list.")
-    column: str = Field("value", description="Its column.")
-    rows: dict[str, Any] = Field(default_factory=dict, description="Column: value of the one row.")
+    unit: str = Field("", description="Unit; default: that of the table.")
+    table: str = Field("", description="Name of the table of published numbers; only in storelab's own list.")
+    column: str = Field("value", description="Column of the table.")
+    rows: dict[str, Any] = Field(default_factory=dict, description="Column: value; selects one row.")
     over: dict[str, Any] = Field(
-        default_factory=dict, description="The same of a second row, by whose value the first one's is divided."
+        default_factory=dict, description="Column: value; selects a second row, by which the first one is divided."
     )
 
     @model_validator(mode="after")
     def _one_place(self) -> "Published":
         if (self.value is None) == (not self.table):
-            raise ValueError("names a value and a table, or neither; give one of `value` and `table`")
+            raise ValueError("must have exactly one of `value` and `table`; give one of them")
         return self
 
 
 class Claim(Closed):
-    """A finding, the query that tests it, and the rule that judges, see docs/claims.md."""
+    """A finding with the query that tests it and the rule that judges it, see docs/claims.md."""
 
     says: Text = Field(description="The finding, in a plain sentence.")
-    source: Text = Field(description="Where it comes from.")
-    published: Published | None = Field(None, description="The number that was published, if there is one.")
+    source: Text = Field(description="Source of the finding.")
+    published: Published | None = Field(None, description="The published number, if there is one.")
     campaigns: Annotated[list[Name], Once] = Field(
-        default_factory=list, description="Campaigns that measure what it needs; told where nothing was measured."
+        default_factory=list, description="Campaigns that measure the data; named if nothing was measured."
     )
-    table: str = Field(description=f"Table in `tables/` that it is about: {', '.join(TABLES)}.")
+    table: str = Field(description=f"Table in `tables/` that the claim uses: {', '.join(TABLES)}.")
     where: dict[str, Any] = Field(
         default_factory=dict,
         description=(
-            "Column: a value, a list, a bound such as `>= 1 MB`, or `least` or `most` (at each value of `along`); only "
-            "such rows count."
+            "Column: a value, a list, a bound such as `>= 1 MB`, or `least` or `most` (at each value of `along`). Only "
+            "these rows are used."
         ),
     )
-    metric: str = Field("", description="What is compared: a metric or a count of the table.")
-    along: str = Field("", description="Column along which it is compared: an axis, `store`, `workload` …")
+    metric: str = Field("", description="Compared quantity: a metric or a count of the table.")
+    along: str = Field("", description="Column along which values are compared: an axis, `store`, `workload` …")
     values: list[Any] = Field(
         default_factory=list,
         description=(
-            "Values of `along`: for `ratio` the base and what is divided by it, for `order` from the lowest to the "
-            "highest, or `each`; also `least`, `most`, `most / 4` (a quarter of the most), `worst`, `best`."
+            "Values of `along`. `ratio`: the base and the value that is divided by it; `order`: from the lowest to the "
+            "highest, or `each`. Also `least`, `most`, `most / 4` (a quarter of the most), `worst`, `best`."
         ),
     )
     apart: Names = Field(
-        default_factory=list, description="Columns that change together with `along`, and so may differ."
+        default_factory=list, description="Columns that change together with `along` and may therefore differ."
     )
     about: Literal["store", "file"] = Field(
         STORE,
         description=(
-            "What the claim is about: each `store` and its deployment, or the `file` that is read, whatever store it "
-            "is in."
+            "Subject of the claim: each `store` and its deployment, or the `file` that is read, in whatever store "
+            "it is."
         ),
     )
     reach: dict[str, Any] = Field(
         default_factory=dict,
-        description="Column: value that the measurement must have reached at least; with less it is not judged.",
+        description="Column: minimum value that the measurement must have reached to be judged.",
     )
     below_link: float | None = Field(
         None,
         gt=0,
         le=100,
         description=(
-            "Of `slope` and `shape`: leave out the values of `along` at which more than this percentage of the known "
-            "links' capacity was used."
+            "For `slope` and `shape`: leave out the values of `along` at which more than this percentage of the known "
+            "link capacity was used."
         ),
     )
     rule: Literal["slope", "ratio", "level", "count", "order", "shape", "answer"] = Field(
-        description="How it is judged: `slope`, `ratio`, `level`, `count`, `order`, `shape` or `answer`."
+        description="Rule: `slope`, `ratio`, `level`, `count`, `order`, `shape` or `answer`."
     )
-    at_least: float | None = Field(None, description="The finding holds from here on upwards.")
-    at_most: float | None = Field(None, description="The finding holds from here on downwards.")
-    enough: int = Field(100, ge=1, description="Of `count`: tries from which on nothing seen means something.")
+    at_least: float | None = Field(None, description="The finding holds at this value and above.")
+    at_most: float | None = Field(None, description="The finding holds at this value and below.")
+    enough: int = Field(100, ge=1, description="For `count`: minimum number of attempts for a count of 0 to be judged.")
     shapes: Names = Field(
         default_factory=list,
-        description="Of `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",
+        description="For `shape`: `knee`, `peak`, `still rising`, `bending` or `not rising`; any of these.",
     )
     answers: Names = Field(
         default_factory=list,
-        description="Of `answer`: the answer that each system gives; along `store` the answers that all occur.",
+        description="For `answer`: the answer that each system gives; along `store` the answers that all occur.",
     )
 
     @model_validator(mode="after")
@@ -166,25 +165,25 @@ class Claim(Closed):
                 raise ValueError("has two bounds; give `at_least` or `at_most`")
             given["bound"] = True
         for key in KEYS:
-            said = "`at_least` or `at_most`" if key == "bound" else f"`{key}`"
+            label = "`at_least` or `at_most`" if key == "bound" else f"`{key}`"
             if key in NEEDS[self.rule] and not given[key]:
-                raise ValueError(f"the rule `{self.rule}` needs {said}; add it")
+                raise ValueError(f"the rule `{self.rule}` needs {label}; add it")
             if given[key] and key not in (*NEEDS[self.rule], *OPTIONAL.get(self.rule, ())):
-                raise ValueError(f"the rule `{self.rule}` takes no {said}; leave it out")
+                raise ValueError(f"the rule `{self.rule}` does not use {label}; leave it out")
         if self.rule == "ratio" and len(self.values) != 2:
-            raise ValueError(f"a ratio has two values, here are {len(self.values)}; give the base and what it divides")
+            raise ValueError(f"a ratio needs two values, not {len(self.values)}; give the base and the one it divides")
         if self.rule == "order" and len(self.values) < 2 and self.values != [EACH]:
-            raise ValueError("an order has two values or more; add one, or give `each`")
+            raise ValueError("an order needs two values or more; add one, or give `each`")
         if self.below_link is not None and self.rule not in ALONG_ONLY:
-            raise ValueError(f"the rule `{self.rule}` takes no `below_link`; leave it out")
+            raise ValueError(f"the rule `{self.rule}` does not use `below_link`; leave it out")
         if self.rule == "ratio" and (self.at_least or self.at_most or 0.0) <= 0:
-            raise ValueError("a ratio is above 0; give a bound above 0")
+            raise ValueError("the bound of a ratio must be above 0; give another bound")
         return self
 
 
 def _claim_name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", value):
-        raise ValueError(f"{value!r} is no name of a claim; use small letters, digits and '_' between words")
+        raise ValueError(f"{value!r} is not a name of a claim; use small letters, digits and '_' between words")
     return value
 
 
@@ -193,9 +192,11 @@ SHAPES = ("knee", "peak", "still rising", "bending", "not rising")
 
 
 def resolved(claims: Mapping[str, Claim], axes: Mapping[str, Axis], workloads: Collection[str] = ()) -> dict[str, Any]:
-    """The claims with columns instead of axes, and parsed values, as plan.json carries them. `axes`: that they may
-    name, of a role by `<role>.<axis>` too; `workloads`: that they may name, default: any. Raises UserError for an
-    unknown table, metric, column, shape or workload."""
+    """Return the claims in the form of plan.json: with columns instead of axes, and with parsed values.
+
+    axes: the axes that claims may name, also of a role as `<role>.<axis>`; workloads: that they may name, default: any.
+    Raises UserError: unknown table, metric, column, shape or workload.
+    """
     return {name: _resolved(f"claims.{name}", claim, axes, workloads) for name, claim in claims.items()}
 
 
@@ -213,20 +214,20 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
     plain = (*EVERYWHERE, *TOLD.get(table, ()))
 
     def axis(name: str) -> Axis | None:
-        own = name.rpartition(OF_ROLE)[2] if not workloads else name  # any role, where no campaign is known
+        own = name.rpartition(OF_ROLE)[2] if not workloads else name  # without a campaign, of any role
         return axes.get(name) or axes.get(own)
 
     def column(key: str, name: str) -> str:
-        if name not in plain and (of := axis(name)):
+        if name not in plain and (known_axis := axis(name)):
             role, dot, _ = name.rpartition(OF_ROLE)
-            return of.column if name in axes else f"{role}{dot}{of.column}"
+            return known_axis.column if name in axes else f"{role}{dot}{known_axis.column}"
         return figures.known(f"{place}.{key}", name, [*plain, *axes], "column of this table and campaign")
 
     def parsed(name: str, at: str, value: Any) -> Any:
         if name == "workload" and workloads:
             return figures.known(at, value, workloads, "workload of this campaign")
-        of = None if name in plain else axis(name)
-        return figures.bounded(of, value, at) if of else value
+        known_axis = None if name in plain else axis(name)
+        return figures.bounded(known_axis, value, at) if known_axis else value
 
     where = {}
     for name, value in claim.where.items():
@@ -245,5 +246,5 @@ def _resolved(place: str, claim: Claim, axes: Mapping[str, Axis], workloads: Col
 
 
 def is_named(value: Any) -> bool:
-    """Return True for a value of `along` that the measurement decides: `worst`, `most / 4`, `each` …"""
+    """Return True for a value of `along` that depends on the measurement: `worst`, `most / 4`, `each` …"""
     return isinstance(value, str) and (value in (*BY_SPEED, EACH) or bool(PART.fullmatch(value)))

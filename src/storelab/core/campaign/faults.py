@@ -1,7 +1,7 @@
-"""Faults of a campaign: acts on a store's daemons, drives and links, each at its time in the run.
+"""Faults of a campaign: actions on a store's daemons, drives and links, each at its time in the run.
 
-What is configured becomes, for a point, a list of plain acts (`resolved`): with their times from the agreed start, as
-they lie in the plan, in `job.json` and in the record. May import: `config_types`, `errors`, `units`.
+For a point, `resolved` turns the configuration into a list of plain actions with times after the agreed start. The
+plan, `job.json` and the record have this form. May import: `config_types`, `errors`, `units`.
 """
 
 import re
@@ -31,7 +31,7 @@ class Moment:
         return f"{self.percent:g} %" if self.ns is None else f"{self.ns / 1e9:g} s"
 
     def after(self, duration_ns: int, scale: float = 1.0) -> int:
-        """Nanoseconds from the start (whole ms) in a run of this duration, which is scaled already."""
+        """Return nanoseconds after the start (whole ms) in a run of this duration, which is already scaled."""
         if self.ns is not None:
             return round(self.ns * scale / MS) * MS
         return round(duration_ns * (self.percent or 0) / 100 / MS) * MS
@@ -53,20 +53,20 @@ def _moment(value: Any) -> Moment:
 def _percent(value: Any) -> float:
     found = _SHARE.match(value) if isinstance(value, str) else None
     if not found or not 0 < float(found[1]) <= 100:
-        raise ValueError(f"{shown(value)} is no share; write it like 1 %, at most 100 %")
+        raise ValueError(f"{shown(value)} is not a share; write it like 1 %, at most 100 %")
     return float(found[1])
 
 
 def _several(value: Any) -> Any:
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and (twice := next((v for i, v in enumerate(names) if v in names[:i]), None)):
-        raise ValueError(f"{shown(twice)} is there twice; name it once")
+        raise ValueError(f"{shown(twice)} is listed twice; list it once")
     return names
 
 
 def _fault_name(value: Any) -> Any:
     if value == NONE:
-        raise ValueError(f"{NONE!r} stands for no fault at all; give this one another name")
+        raise ValueError(f"{NONE!r} means that the store is not disturbed; give this one another name")
     return value
 
 
@@ -86,21 +86,21 @@ OWN_KEYS = {  # keys that belong to certain acts only
 
 
 class Act(Closed):
-    """One act on one actor, or on several at once."""
+    """One action on one actor, or on several at once."""
 
-    at: At = Field(description="When: from the agreed start (`10 s`, scaled like durations), or a share of the run.")
-    act: Literal[ACTS] = Field(description="What is done, see docs/faults.md.")  # type: ignore[valid-type]
+    at: At = Field(description="Time after the agreed start (`10 s`, scaled like durations), or a share of the run.")
+    act: Literal[ACTS] = Field(description="The action, see docs/faults.md.")  # type: ignore[valid-type]
     actor: Actors = Field(
         default_factory=list,
-        description="On whom: a daemon (`storelab status`), `data.0`, `front.0` …, or a list of them.",
+        description="Target: a daemon (`storelab status`), `data.0`, `front.0` …, or a list of them.",
     )
-    how: Literal["gone", "read-only"] = Field("gone", description="Of `remove_drive`: renamed away, or read-only.")
-    delay: Duration | None = Field(None, description="Of `slow`: each packet from the actor comes so much later.")
-    loss: Percent | None = Field(None, description="Of `slow`: so many of the actor's packets are lost.")
-    rate: Rate | None = Field(None, description="Of `slow`: the actor sends no faster than this.")
-    command: Text | None = Field(None, description="Of `command`: a line for your shell; a status that is not 0 fails.")
-    undo: Text | None = Field(None, description="Of `command`: the line that takes it back when the run has ended.")
-    to: Text | None = Field(None, description="Of `upgrade`: the version of the store's program that the actor gets.")
+    how: Literal["gone", "read-only"] = Field("gone", description="For `remove_drive`: renamed away, or read-only.")
+    delay: Duration | None = Field(None, description="For `slow`: delay of each packet from the actor.")
+    loss: Percent | None = Field(None, description="For `slow`: share of the actor's packets that is lost.")
+    rate: Rate | None = Field(None, description="For `slow`: maximum rate at which the actor sends.")
+    command: Text | None = Field(None, description="For `command`: a shell command; a non-zero status is a failure.")
+    undo: Text | None = Field(None, description="For `command`: the command that reverts it after the run.")
+    to: Text | None = Field(None, description="For `upgrade`: the version of the store's program that the actor gets.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Act":
@@ -108,26 +108,26 @@ class Act(Closed):
             if key in self.model_fields_set and self.act not in acts:
                 raise ValueError(f"{key!r} does not belong to {self.act!r}; it belongs to {' and '.join(acts)}")
         if self.act in OF_A_USER and self.command is None:
-            raise ValueError("'command' is missing; give a line for your shell")
+            raise ValueError("'command' is missing; give a shell command")
         if self.act not in OF_A_USER and not self.actor:
             raise ValueError("'actor' is missing; give one like data.0, or a list")
         if self.act == UPGRADE and not self.to:
             raise ValueError("'to' is missing; give the version, like '4.48'")
         if self.act == "slow" and self.delay is None and self.loss is None and self.rate is None:
-            raise ValueError("says not how slow; give `delay`, `loss` or `rate`")
+            raise ValueError("`slow` has no parameter; give `delay`, `loss` or `rate`")
         return self
 
     def parameters(self) -> dict[str, Any]:
-        """What the act is told beside actor and time: plain values, those that are given."""
+        """Return the given parameters except actor and time, as plain values."""
         names = {"delay": "delay_ns", "loss": "loss_percent", "rate": "rate_bytes_per_s"}
         given = {key for key, acts in OWN_KEYS.items() if self.act in acts and getattr(self, key) is not None}
         return {names.get(key, key): getattr(self, key) for key in sorted(given)}
 
 
 def resolved(acts: Sequence[Act], duration_ns: int, scale: float, place: str) -> list[dict[str, Any]]:
-    """The acts of a fault in a run of this duration, in order of time, as plain values.
+    """Return the actions of a fault in a run of this duration, in order of time, as plain values.
 
-    duration_ns: scaled already; place: of the fault in the configuration. Raises UserError for an act that does not lie
+    duration_ns: already scaled; place: path of the fault in the configuration. Raises UserError: an action is not
     within the run.
     """
     out = []
@@ -143,7 +143,7 @@ def resolved(acts: Sequence[Act], duration_ns: int, scale: float, place: str) ->
 
 
 def most_lost(acts: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The largest set of actors that are away at the same time; acts: as of `resolved`, with actors as they resolve."""
+    """Return the largest set of actors that are lost at the same time; acts: from `resolved`, with resolved actors."""
     away: dict[str, set[str]] = {}
     most: set[str] = set()
     for act in acts:

@@ -1,5 +1,5 @@
-"""What a campaign says of itself while it is measured: `work/live.json`. Whoever measures writes it, whoever looks on
-reads it; neither knows the other. docs/live.md explains every key.
+"""State of a campaign while it is measured: `work/live.json`. The measuring process writes it, viewers read it, and
+neither depends on the other. docs/live.md explains every key.
 
 Imports nothing of storelab but `records`.
 """
@@ -13,10 +13,10 @@ from typing import Any
 from storelab.core import records
 
 SCHEMA = 1
-OFF = "STORELAB_LIVE"  # environment: `off` writes no state, and no client counts for it (benchmarks/live.py)
+OFF = "STORELAB_LIVE"  # environment variable: `off` disables the state, also in clients (benchmarks/live.py)
 STAGES = ("store", "data", "clients", "measuring", "checks", "ended")
 MEASURED, FAILED, INTERRUPTED = "measured", "failed", "interrupted"
-# Of each second of the point: when it ended (s since the start), what was done in it, cores that were busy.
+# For each second of the point: its end (s since the start), the work done in it, and busy cores.
 SECONDS = (
     "at_s",
     "operations_per_s",
@@ -26,7 +26,7 @@ SECONDS = (
     "server_cores",
     "host_cores",
 )
-KEPT = 60  # seconds that the state holds
+KEPT = 60  # number of seconds in the state
 
 
 def path(campaign_dir: Path) -> Path:
@@ -34,13 +34,13 @@ def path(campaign_dir: Path) -> Path:
 
 
 def write(campaign_dir: Path, state: Mapping[str, Any]) -> None:
-    """Write the state, whole or not at all; to lose it in a crash is no harm."""
+    """Write the state atomically but without fsync, because a crash makes it useless anyway."""
     data = json.dumps({"schema": SCHEMA, **state}, allow_nan=False, separators=(",", ":"))
     records.write_atomic(path(campaign_dir), data.encode(), sync=False)
 
 
 def read(campaign_dir: Path) -> dict[str, Any] | None:
-    """The state; None where nobody wrote one, or none that this storelab knows."""
+    """Return the state; None if there is none, or if its schema is not known."""
     try:
         state = json.loads(path(campaign_dir).read_bytes())
         return state if isinstance(state, dict) and state["schema"] == SCHEMA else None
@@ -49,23 +49,25 @@ def read(campaign_dir: Path) -> dict[str, Any] | None:
 
 
 def born(pid: int) -> int | None:
-    """When a process of this host began, in clock ticks since the host did; None where there is none, or a dead one
-    that nobody has buried. With the pid it names one process for good."""
+    """Return when a process of this host started, in clock ticks since boot; None if it does not exist or is a zombie.
+
+    Together, pid and start time identify a process uniquely.
+    """
     try:
-        told = Path("/proc", str(pid), "stat").read_bytes()
+        stat = Path("/proc", str(pid), "stat").read_bytes()
     except OSError:
         return None
-    fields = told[told.rindex(b")") + 2 :].split()
+    fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def process(pid: int) -> dict[str, Any]:
-    """Who that is, for `lives`."""
+    """Return the identity of a process, for `lives`."""
     return {"host": platform.node(), "pid": pid, "born": born(pid)}
 
 
 def lives(who: Mapping[str, Any] | None) -> bool | None:
-    """Whether a process lives, as `process` names it; None where it is of another host."""
+    """Return True if the process is alive; None if it belongs to another host. who: from `process`."""
     if who is None:
         return False
     if who["host"] != platform.node():

@@ -1,7 +1,7 @@
-"""A nightly software release, as a campaign file declares it: how much is new each day, of which kinds, how it is cut.
+"""A nightly software release as a campaign declares it: new files of each day, their kinds, and how they are cut.
 
-The means and deviations of a day are those that were published in 2015; shares and sizes of the kinds are ours, made so
-that their mean is the published 46 kB. May import: `config_types`, `errors`, `units`.
+The means and deviations of a day were published in 2015. Shares and sizes of the kinds are our choice, made so that
+their mean is the published 46 kB. May import: `config_types`, `errors`, `units`.
 """
 
 import re
@@ -15,8 +15,8 @@ from pydantic import Field, field_validator, model_validator
 from storelab.core import units
 from storelab.core.config_types import Closed, FolderPath, Once, Size, Text, given
 
-WINDOW = 32  # bytes that the search for a cut looks at
-SHRINKS, PAGE = 0.45, 4096  # a day of the default kinds shrinks to this share of its bytes; bytes of a page of memory
+WINDOW = 32  # bytes that the search for a cut uses
+SHRINKS, PAGE = 0.45, 4096  # compressed / original bytes of a day of the default kinds; bytes of a memory page
 _REPOSITORY = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+")
 
 
@@ -27,7 +27,7 @@ class Kind:
     folder: str  # of each package
     suffix: str
     share: float  # of the new files
-    body: str  # what it holds, see BODIES
+    body: str  # kind of content, see BODIES
     median: int  # bytes as stored (compressed); sizes are log-normal
     sigma: float  # standard deviation of the logarithm
     mode: int
@@ -41,8 +41,8 @@ KINDS = (
     Kind("doc", ".html", 0.22, "text", 1200, 1.2, 0o644),
 )
 
-# Stored bytes of a file -> bytes before compression over them, at zlib level 6; linear in the logarithm between, and
-# the outer values beyond. A test compresses and compares.
+# Stored bytes of a file -> ratio of its original to its stored bytes, at zlib level 6. Interpolated linearly in the
+# logarithm; the outer values extend to both sides. A test compresses and compares.
 BODIES: dict[str, tuple[tuple[int, float], ...]] = {
     "text": (
         (97, 1.03),
@@ -69,12 +69,12 @@ BODIES: dict[str, tuple[tuple[int, float], ...]] = {
 
 
 class Tree(Closed):
-    """A real tree instead of the generated one: one of its versions is published a day."""
+    """A real tree instead of the generated one: each day, the next of its versions is published."""
 
-    path: FolderPath = Field(description="Folder that holds the versions.")
+    path: FolderPath = Field(description="Folder that contains the versions.")
     versions: Annotated[list[Text], Once] = Field(
         min_length=1,
-        description="Sub-folders of it, in the order in which they are published; `.` is the folder itself.",
+        description="Sub-folders in the order in which they are published; `.` is the folder itself.",
     )
 
     @field_validator("versions")
@@ -82,71 +82,76 @@ class Tree(Closed):
     def _inside(cls, versions: list[str]) -> list[str]:
         for version in versions:
             if version.startswith("/") or ".." in PurePosixPath(version).parts:
-                raise ValueError(f"{version!r} leads out of the tree; name sub-folders of `path`")
+                raise ValueError(f"{version!r} is outside the tree; name sub-folders of `path`")
         names = [night_of(version) for version in versions]
         if twice := next((v for i, v in enumerate(versions) if names[i] in names[:i]), None):
-            raise ValueError(f"{twice!r} would lie at the same place as another version; rename one")
+            raise ValueError(f"{twice!r} would have the same folder as another version; rename one")
         return versions
 
 
 def night_of(version: str) -> str:
-    """Folder of a version in the repository."""
+    """Return the folder of a version in the repository."""
     return "-".join(PurePosixPath(version).parts) or "tree"
 
 
 class Chunks(Closed):
-    """How big files are cut: where their content says so (CvmFS's xor32), within these bounds."""
+    """The limits for chunks of big files, which are cut where the content decides (CvmFS's xor32)."""
 
     minimum: Size = Field(
-        given("4 MiB"), description="Files up to this size stay whole; no chunk but the last is shorter."
+        given("4 MiB"), description="Files up to this size stay whole; only the last chunk may be shorter."
     )
     average: Size = Field(given("8 MiB"), description="Mean length of a chunk of random data.")
-    maximum: Size = Field(given("16 MiB"), description="Longest chunk.")
+    maximum: Size = Field(given("16 MiB"), description="Maximum length of a chunk.")
 
     @model_validator(mode="after")
     def _ascend(self) -> "Chunks":
         if self.minimum < WINDOW:
-            raise ValueError(f"`minimum` is less than the {WINDOW} B that a cut is found by; give more")
+            raise ValueError(f"`minimum` is less than the {WINDOW} B that the search for a cut needs; give more")
         if not self.minimum < self.average < self.maximum:
             raise ValueError("`minimum`, `average` and `maximum` do not ascend; give them in this order")
         return self
 
 
 class Release(Closed):
-    """A nightly software release in a repository as CvmFS keeps it, see docs/releases.md."""
+    """A nightly software release in a repository of CvmFS's format, see docs/releases.md."""
 
-    repository: Text = Field("nightlies.example.org", description="Its name; all keys begin with it.")
+    repository: Text = Field("nightlies.example.org", description="Name of the repository; all keys begin with it.")
     seed: int = Field(20150413, ge=0, lt=2**63, description="Seed of the generated tree.")
     factor: float = Field(
-        0.001, gt=0, le=10, description="Of the published release: files and bytes of a day, files of a night."
+        0.001,
+        gt=0,
+        le=10,
+        description="Factor on the published release: files and bytes of a day, files of a night.",
     )
     days: int | None = Field(
-        None, ge=1, le=100_000, description="Days; default: 110, or one for each version of `tree`."
+        None, ge=1, le=100_000, description="Number of days; default: 110, or one for each version of `tree`."
     )
-    files_a_day: int = Field(162_000, ge=1, le=10**8, description="New files of a day at factor 1, mean.")
-    files_deviation: int = Field(28_000, ge=0, le=10**8, description="Their standard deviation (log-normal).")
+    files_a_day: int = Field(162_000, ge=1, le=10**8, description="Mean number of new files of a day at factor 1.")
+    files_deviation: int = Field(28_000, ge=0, le=10**8, description="Its standard deviation (log-normal).")
     bytes_a_day: Size = Field(
-        given("7.45 GB"), description="Bytes of new objects of a day at factor 1 (compressed), mean."
+        given("7.45 GB"), description="Mean (compressed) bytes of new objects of a day at factor 1."
     )
-    bytes_deviation: Size = Field(given("3.78 GB"), description="Their standard deviation (log-normal).")
-    tree_files: int = Field(400_000, ge=1, le=10**8, description="Most files of a night at factor 1.")
+    bytes_deviation: Size = Field(given("3.78 GB"), description="Its standard deviation (log-normal).")
+    tree_files: int = Field(400_000, ge=1, le=10**8, description="Maximum number of files of a night at factor 1.")
     changed: float = Field(
         0.6,
         ge=0,
         le=1,
-        description="Share of the new files that replace one of the night before; the others are added.",
+        description="Share of the new files that replace one of the previous night; the others are added.",
     )
-    links: float = Field(0.04, ge=0, lt=1, description="Symbolic links for each file that is added.")
-    nights: int = Field(7, ge=1, le=1000, description="Nights that stay in the repository; older ones leave its root.")
-    tree: Tree | None = Field(None, description="A real tree of yours, instead of the generated one.")
-    chunks: Chunks = Field(default_factory=Chunks, description="How big files are cut.")
+    links: float = Field(0.04, ge=0, lt=1, description="Symbolic links per added file.")
+    nights: int = Field(
+        7, ge=1, le=1000, description="Nights that stay in the repository; older ones are removed from its root."
+    )
+    tree: Tree | None = Field(None, description="A real tree of the user instead of the generated one.")
+    chunks: Chunks = Field(default_factory=Chunks, description="How big files are cut into chunks.")
     zlib_level: int = Field(6, ge=0, le=9, description="Level of compression.")
     catalog_depth: int = Field(
         1,
         ge=0,
         le=4,
         description=(
-            "Folders so deep below a night have catalogs of their own; so do those that hold a file `.cvmfscatalog`."
+            "Folders at this depth below a night have separate catalogs, as do those with a file `.cvmfscatalog`."
         ),
     )
 
@@ -154,39 +159,42 @@ class Release(Closed):
     @classmethod
     def _domain(cls, name: str) -> str:
         if len(name) > 60 or not _REPOSITORY.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a repository; write it like nightlies.example.org")
+            raise ValueError(f"{name!r} is not a name of a repository; write it like nightlies.example.org")
         return name
 
     @model_validator(mode="after")
     def _enough(self) -> "Release":
         if not self.bytes_a_day:
-            raise ValueError("`bytes_a_day` is nothing; give more")
+            raise ValueError("`bytes_a_day` is 0; give more")
         if self.tree and self.days and self.days > len(self.tree.versions):
             raise ValueError(
-                f"`tree` has {len(self.tree.versions)} versions for {self.days} days; name more, or fewer days"
+                f"`tree` has {len(self.tree.versions)} versions for {self.days} days; add versions, or set fewer days"
             )
         return self
 
     def told(self) -> dict[str, Any]:
-        """As JSON that these settings can be read from again: sizes with their unit."""
+        """Return the settings as JSON that can be read again: sizes have their unit."""
         out = self.model_dump(mode="json")
         out |= {name: f"{out[name]} B" for name in ("bytes_a_day", "bytes_deviation")}
         return out | {"chunks": {name: f"{size} B" for name, size in out["chunks"].items()}}
 
     @property
     def all_days(self) -> int:
-        """Days that there are."""
+        """Return the number of days."""
         return self.days or (len(self.tree.versions) if self.tree else 110)
 
 
-def a_night(told: Mapping[str, Any]) -> int:
-    """Bytes of the files of a night before compression, at most, about; each takes whole pages. told: as below."""
-    files, stored = told["tree_files"], units.parse(told["bytes_a_day"], "size", "") / told["files_a_day"]
-    size: float = told["factor"] * files * (stored / SHRINKS + PAGE)
+def a_night(release: Mapping[str, Any]) -> int:
+    """Return the approximate maximum bytes of a night's files before compression, rounded up to pages of memory.
+
+    release: settings of a point.
+    """
+    files, stored = release["tree_files"], units.parse(release["bytes_a_day"], "size", "") / release["files_a_day"]
+    size: float = release["factor"] * files * (stored / SHRINKS + PAGE)
     return round(size)
 
 
-def a_day(told: Mapping[str, Any]) -> tuple[int, int]:
-    """(number, bytes) of the new files of a day, about. told: `Release.told()`."""
-    factor, size = told["factor"], units.parse(told["bytes_a_day"], "size", "")
-    return max(1, round(factor * told["files_a_day"])), round(factor * size)
+def a_day(release: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the approximate (number, bytes) of the new files of a day. release: settings of a point."""
+    factor, size = release["factor"], units.parse(release["bytes_a_day"], "size", "")
+    return max(1, round(factor * release["files_a_day"])), round(factor * size)

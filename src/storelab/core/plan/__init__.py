@@ -1,12 +1,11 @@
 """Config -> plan: the list of points, pure (no I/O, no clock), and its text form `plan.json`.
 
-Order: blocks of one repetition of one deployment (a store with its redundancy, data servers, backing, scheme); the
-order of the blocks and of the points in a block is shuffled by the campaign's seed, so that slow drifts of a machine
-fall on all points alike (interleaving); the parts of a series stay together and ascend. Before and after them the
-calibration, if the campaign has one.
+Order: a block is one repetition of one deployment (a store with its redundancy, data servers, backing, scheme). The
+campaign's seed shuffles the blocks, and the points in a block, so that slow drifts of a host affect all points equally
+(interleaving). The parts of a series stay together, in ascending order. Calibration points come first and last.
 
-May import: `sweeps` (what a sweep asks for), `together` (axes that go together), `roles` (several at once), `series`
-(in parts), `core`.
+May import: `sweeps` (expands one sweep), `together` (axes that vary together), `roles` (several workloads at once),
+`series` (in parts), `core`.
 """
 
 import itertools
@@ -26,19 +25,24 @@ from storelab.core.plan import roles, sweeps
 from storelab.core.plan.sweeps import MOST_POINTS, buckets_filled, scaled, staged_for, sweep_axes
 
 FEWEST_BINS = 10  # of a run, after its warm-up
-MOST_FOLDER = 240  # signs of the name of a point's folder: 255 bytes are the most, and `.done` comes behind it
-TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # in plan.json, of a sweep with roles
+MOST_FOLDER = 240  # characters of the name of a point's folder: the limit is 255 bytes, and `.done` is appended
+TOLD_OF_ROLE = ("workload", "begin_ns", "end_ns")  # keys in plan.json of each role of a sweep
 CAMPAIGN = ("name", "title", "authors", "repetitions", "seed", "scale", "failure_budget")
 
 
 def every(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
-    """The workloads, those of sweeps in parts with the axis `part`, and those of the configuration's sweeps with roles.
-    Raises UserError for a wrong role."""
+    """Return all workloads, including those with the axis `part` and those of sweeps with roles.
+
+    Raises UserError: a role is wrong.
+    """
     return {**workloads, **sweeps.declared(config, workloads), **roles.declared(config, workloads)}
 
 
 def make(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
-    """All points in the order of measuring. Raises UserError for a wrong sweep, or one point with two meanings."""
+    """Return all points in the order of measuring.
+
+    Raises UserError: a sweep is wrong, or two sweeps define the same point differently.
+    """
     with roles.placed(config):
         return _made(config, workloads)
 
@@ -50,15 +54,15 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
     figures.resolved(config.figures, [w for n, w in known.items() if n in used])
     _claims(config, [w for n, w in known.items() if n in used])
     for name, sweep in config.sweeps.items():
-        place, its, several = f"sweeps.{name}", workload_of(name, sweep), None
+        place, own, several = f"sweeps.{name}", workload_of(name, sweep), None
         if not sweep.roles:
-            require_known(f"{place}.workload", its, workloads, f"no workload {its!r}", "one of:")
-        workload = known[its]
+            require_known(f"{place}.workload", own, workloads, f"the workload {own!r} does not exist", "one of:")
+        workload = known[own]
         if not sweep.roles:
             buckets_filled(place, sweep, sweep, workload)
             sweep = scaled(sweep, config.scale, place, workload, roles.names(sweep))
         if sweep.warm_up >= sweep.duration:
-            raise UserError(f"{place}.warm_up", "leaves nothing of the duration", "make it shorter than `duration`")
+            raise UserError(f"{place}.warm_up", "is not shorter than `duration`", "make it shorter than `duration`")
         if sweep.roles:
             several = roles.Roles(config, name, sweep, workloads)
             sweep = several.sweep
@@ -72,7 +76,7 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
         if asked > MOST_POINTS:
             raise UserError(
                 place,
-                f"the plan has {shown(asked)} points or more, the most is {MOST_POINTS}",
+                f"the plan has {shown(asked)} points or more, the maximum is {MOST_POINTS}",
                 "sweep fewer values, or lower `repetitions`",
             )
         names = [a.name for a in workload.axes]
@@ -91,44 +95,44 @@ def _made(config: Config, workloads: Mapping[str, Workload]) -> list[Point]:
                 if other.fixed != fixed:
                     raise UserError(
                         place,
-                        f"point {key} stands in sweep {other.sweep!r} too, with other settings",
-                        "let the two sweeps differ in an axis, or agree",
+                        f"point {key} is also in sweep {other.sweep!r}, with other settings",
+                        "let the two sweeps differ in an axis, or have the same settings",
                     )
                 if not sweep.together and config.sweeps[other.sweep].together:
-                    points[key] = point  # of both: what is no row of `together` alone is drawn as other points are
+                    points[key] = point  # in both: figures draw only points of `together` along its rows
     ceilings = {p.key: p for p in calibration.points(config, points.values(), workloads)}
     return order(list((ceilings | points).values()), config.seed)
 
 
 def workload_of(name: str, sweep: Sweep) -> str:
-    """Name of the workload of a sweep."""
+    """Return the name of a sweep's workload."""
     return f"{PREFIX}{name}" if sweep.roles else sweep.workload
 
 
 def _fits(place: str, key: str) -> None:
-    """Raises UserError where the point's folder would have a longer name than file systems take."""
+    """Raise UserError if the name of the point's folder would be too long for file systems."""
     if len(folder := key.rpartition("/")[2]) > MOST_FOLDER:
         raise UserError(
             place,
-            f"the folder of a point would have a name of {len(folder)} signs, the most is {MOST_FOLDER}",
+            f"the folder of a point would have a name of {len(folder)} characters, the maximum is {MOST_FOLDER}",
             "shorten the names of the roles, or leave more axes at their default",
         )
 
 
 def stores_of(config: Config, points: list[Point]) -> list[str]:
-    """The campaign's stores, and the null server where the plan has points of it."""
+    """Return the campaign's stores, and the null server if the plan has points of it."""
     return list(dict.fromkeys([*config.use_stores, *(p.store for p in points)]))
 
 
 def deployment(point: Point) -> tuple[str, ...]:
-    """Store and values of the axes that make its deployment."""
+    """Return the store and the values of the axes that define its deployment."""
     return point.store, *(str(point.axes.get(a.name, a.default)) for a in declared.DEPLOYMENT)
 
 
 def order(points: list[Point], seed: int) -> list[Point]:
-    """Shuffle by seed, in blocks of one repetition of one deployment, each series as one; number them from 1.
+    """Shuffle points by seed, in blocks of one repetition of one deployment, and number them from 1.
 
-    A calibration comes first and last.
+    A series stays together. Calibration points come first and last.
     """
     first, points, last = calibration.in_order(points)
     for part in (first, last):
@@ -143,14 +147,14 @@ def order(points: list[Point], seed: int) -> list[Point]:
         deployments = sorted(block)
         rng.shuffle(deployments)
         for one in deployments:
-            alone = sweeps.together(block[one])
-            rng.shuffle(alone)
-            out += itertools.chain.from_iterable(alone)
+            series = sweeps.together(block[one])
+            rng.shuffle(series)
+            out += itertools.chain.from_iterable(series)
     return [replace(p, order=i) for i, p in enumerate([*out, *last], 1)]
 
 
 def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> Plan:
-    """Return the plan with all that the analysis needs to know of it."""
+    """Return the plan with all that the analysis needs about the campaign."""
     used = {p.workload: p for p in points}
     known = {name: w for name, w in every(config, workloads).items() if name in used}
     return Plan(
@@ -169,29 +173,29 @@ def whole(config: Config, points: list[Point], workloads: Mapping[str, Workload]
 
 
 def to_json(config: Config, points: list[Point], workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """The plan as `plan.json` has it, but for the software that measures."""
+    """Return the content of `plan.json` except the versions of the software that measures."""
     return whole(config, points, workloads).to_json()
 
 
 def _claims(config: Config, workloads: Iterable[Workload]) -> dict[str, Any]:
-    """The campaign's own claims, about its own workloads and axes. Raises UserError."""
+    """Return the campaign's claims, which may use only its own workloads and axes. Raises UserError."""
     used = list(workloads)
     axes = {a.name: a for w in used for a in w.axes}
     for name, claim in config.claims.items():
         if claim.published and claim.published.table:
-            problem = "the tables of published numbers are those of storelab's own list"
+            problem = "tables of published numbers are only for storelab's own list of claims"
             raise UserError(f"claims.{name}.published.table", problem, "write `value` and `unit`")
     return claims.resolved(config.claims, axes, [w.name for w in used])
 
 
 def _coupled(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Any]:
-    """Sweep -> axes and rows that go together in it; the analysis runs along them."""
+    """Return sweep -> axes that vary together and their rows, which the analysis follows."""
     coupled = {name: sweep for name, sweep in config.sweeps.items() if sweep.together}
     used = {name: workloads[workload_of(name, sweep)] for name, sweep in coupled.items()}
     return {name: roles.told(name, coupled[name], workload, config.scale) for name, workload in used.items()}
 
 
 def _roles_of(point: Point) -> dict[str, Any]:
-    """The roles of a workload, which one of its points has; nothing of one without roles."""
-    told = {role["name"]: {k: role[k] for k in TOLD_OF_ROLE} for role in point.fixed.get("roles", ())}
-    return {"roles": told} if told else {}
+    """Return the roles of a workload, taken from one of its points; {} for a workload without roles."""
+    found = {role["name"]: {k: role[k] for k in TOLD_OF_ROLE} for role in point.fixed.get("roles", ())}
+    return {"roles": found} if found else {}

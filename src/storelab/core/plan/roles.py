@@ -1,8 +1,8 @@
 """Sweeps with roles: several workloads at once, each with its own axes, clients and times (docs/roles.md). Pure.
 
-Such a sweep has a workload of its own, `roles-<sweep>`: its axes are those of the whole point, and those of each role
-under its name. Axes of a sweep or a role can go together (`together:`): a row replaces a value of each of them at once;
-the rows, typed and scaled, are multiplied with the product of the other axes.
+Each of these sweeps has a separate workload, `roles-<sweep>`. Its axes are those of the whole point, and those of each
+role under the role's name. Axes of a sweep or a role can vary together (`together:`): a row sets a value of each of
+them. The rows, typed and scaled, are multiplied with the product of the other axes.
 """
 
 import itertools
@@ -26,14 +26,16 @@ WHERE = "together"
 
 
 def names(sweep: Sweep, role: str = "") -> list[str]:
-    """Its coupled axes: those of the sweep itself, or of a role, by their plain names."""
+    """Return the plain names of the axes in `together`, of the sweep itself or of one role."""
     parts = [axis.rpartition(OF_ROLE) for axis in sweep.together]
     return [own for name, _, own in parts if name == role]
 
 
 def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[dict[str, Any]]:
-    """Axis -> value of each row, in their order; one empty row where nothing goes together. Those in `scaled_axes` are
-    multiplied by `factor`. Raises UserError."""
+    """Return the rows of `together` in order, each as axis -> value; one empty row without `together`.
+
+    Values of axes in `scaled_axes` are multiplied by `factor`. Raises UserError.
+    """
     if not sweep.together:
         return [{}]
     here, known = f"{place}.{WHERE}", {a.name: a for a in workload.axes}
@@ -42,9 +44,9 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
         require_known(f"{here}.{axis}", axis, known, problem, "its axes:")
         role, _, own = axis.rpartition(OF_ROLE)
         if own in (sweep.roles[role].axes if role else sweep.axes):
-            raise UserError(f"{here}.{axis}", f"{axis} stands in `axes` too", "write it in one of them")
+            raise UserError(f"{here}.{axis}", f"{axis} is also in `axes`", "write it in one of them")
         if own == PART.name:
-            raise UserError(f"{here}.{axis}", "parts are numbered by themselves", f"write {place}.parts: 24")
+            raise UserError(f"{here}.{axis}", "parts are numbered automatically", f"write {place}.parts: 24")
     length = len(next(iter(sweep.together.values())))
     if length > MOST_POINTS:
         raise UserError(here, f"{length} rows are listed", f"a plan has at most {MOST_POINTS} points")
@@ -56,13 +58,13 @@ def rows(place: str, sweep: Sweep, workload: Workload, factor: float) -> list[di
     found = list(zip(*columns.values(), strict=True))
     if len(set(found)) < length and (factor == 1 or not columns.keys() & set(scaled)):
         again = next(i for i, row in enumerate(found) if row in found[:i])
-        problem = f"row {again + 1} is row {found.index(found[again]) + 1} again"
-        raise UserError(here, problem, "name it once; `repetitions` measures it again")
+        problem = f"row {again + 1} repeats row {found.index(found[again]) + 1}"
+        raise UserError(here, problem, "list it once; `repetitions` measures it again")
     return [dict(zip(columns, row, strict=True)) for row in dict.fromkeys(found)]
 
 
 def told(name: str, sweep: Sweep, workload: Workload, factor: float) -> dict[str, Any]:
-    """What plan.json says of the sweep of this name: the columns of its coupled axes, and the rows."""
+    """Return the entry of a sweep in plan.json: the columns of the axes in `together`, and their rows."""
     found = rows(f"sweeps.{name}", sweep, workload, factor)
     return {"axes": [workload.axis(a).column for a in sweep.together], "rows": [list(row.values()) for row in found]}
 
@@ -74,7 +76,7 @@ def _column(place: str, axis: Axis, given: list[Any], factor: float) -> list[Any
 
 @contextmanager
 def placed(config: Config) -> Iterator[None]:
-    """A mistake in the value of an axis that stands in `together` is told there, not in `axes`."""
+    """Report errors in values of `together` at that key, not at `axes`."""
     try:
         yield
     except UserError as error:
@@ -86,17 +88,17 @@ def placed(config: Config) -> Iterator[None]:
         raise UserError(f"sweeps.{found[1]}.{WHERE}.{axis}", error.problem, error.mend) from None
 
 
-# Workloads that look at a store which does nothing else, that ask two stores, or one through a cache.
+# Workloads that need an otherwise idle store, two stores, or a cache between client and store.
 ALONE = ("calibrate", "consistency", "launch", "probe", "replicate", "space")
 
 
 def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
-    """The workloads of the configuration's sweeps with roles, by name. Raises UserError."""
+    """Return the workloads of the configuration's sweeps with roles, by name. Raises UserError."""
     known = {name: w for name, w in workloads.items() if name not in ALONE}
     out = {}
     for name, sweep in config.sweeps.items():
         for role, asked in sweep.roles.items():
-            problem = f"no workload {asked.workload!r} that a role may have"
+            problem = f"{asked.workload!r} is not a workload for a role"
             require_known(f"sweeps.{name}.roles.{role}.workload", asked.workload, known, problem, "one of:")
         if sweep.roles:
             out[f"{PREFIX}{name}"] = _workload(name, sweep, config, known)
@@ -105,19 +107,19 @@ def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Wor
 
 def _workload(name: str, sweep: Sweep, config: Config, workloads: Mapping[str, Workload]) -> Workload:
     every = {role: workloads[asked.workload] for role, asked in sweep.roles.items()}
-    told = ", ".join(f"{role} ({w.name})" for role, w in every.items())
+    parts = ", ".join(f"{role} ({w.name})" for role, w in every.items())
     writes = any(w.direction == "write" for w in every.values())
     axes = axes_of_roles.of(config.faults, every, in_parts(sweep, every))
-    return Workload(f"{PREFIX}{name}", axes, f"At once: {told}.", direction="write" if writes else "read")
+    return Workload(f"{PREFIX}{name}", axes, f"At the same time: {parts}.", direction="write" if writes else "read")
 
 
 def in_parts(sweep: Sweep, roles: Mapping[str, Workload]) -> bool:
-    """Whether points of the sweep have the axis `part`: it is measured in parts, or a role's workload asks for it."""
+    """Return True if points of the sweep have the axis `part`: for `parts`, or because a role's workload has it."""
     return bool(sweep.parts) or any(map(sweeps.keeps, roles.values()))
 
 
 class Roles:
-    """The roles of a sweep, scaled. Raises UserError where a role's times or number of objects cannot be."""
+    """The scaled roles of a sweep. Raises UserError: times or number of objects of a role are impossible."""
 
     def __init__(self, config: Config, name: str, sweep: Sweep, workloads: Mapping[str, Workload]):
         self.config, self.place = config, f"sweeps.{name}"
@@ -127,8 +129,8 @@ class Roles:
         )
         for role, asked in sweep.roles.items():
             for axis in asked.axes.keys() & {*axes_of_roles.WHOLE_NAMES}:
-                mend = f"write it in {self.place}.axes"
-                raise UserError(f"{self._at(role)}.axes.{axis}", f"{axis} is of the whole point", mend)
+                hint = f"write it in {self.place}.axes"
+                raise UserError(f"{self._at(role)}.axes.{axis}", f"{axis} is an axis of the whole point", hint)
             buckets_filled(self._at(role), asked, sweep, self.workloads[role])
         scale = config.scale
         self.sweep = scaled(sweep, scale, self.place, self.whole)
@@ -142,51 +144,53 @@ class Roles:
         return f"{self.place}.roles.{role}"
 
     def _own(self, role: str) -> Workload:
-        """The role's workload, with the axes that are its own alone."""
+        """Return the role's workload with only those axes that belong to the role."""
         workload = self.workloads[role]
         return Workload(workload.name, axes_of_roles.own(workload), "")
 
     def _times(self, role: str, asked: Role) -> tuple[int, int]:
-        """When it begins and ends, in ns after the start."""
+        """Return begin and end of a role, in ns after the start."""
         place, whole = self._at(role), self.sweep.duration
         begin = asked.begin.after(whole, self.config.scale)
         end = asked.end.after(whole, self.config.scale) if asked.end else whole
-        told = units.human_duration
+        text = units.human_duration
         for key, at, late in (("begin", begin, begin >= whole), ("end", end, end > whole)):
             if late:
-                problem = f"{told(at)} is not within the run of {told(whole)}"
+                problem = f"{text(at)} is not within the run of {text(whole)}"
                 raise UserError(f"{place}.{key}", problem, "make it earlier, or raise `duration`")
         if end <= begin:
-            raise UserError(f"{place}.end", f"ends at {told(end)}, and begins at {told(begin)}", "let it end later")
+            raise UserError(f"{place}.end", f"{text(end)} is not after `begin`, {text(begin)}", "make it later")
         if self.sweep.warm_up >= end - begin:
             raise UserError(
                 f"{self.place}.warm_up",
-                f"{told(self.sweep.warm_up)} leave nothing of role {role}, which lasts {told(end - begin)}",
-                "make it shorter than that, or let the role last longer",
+                f"{text(self.sweep.warm_up)} is not shorter than role {role}, which lasts {text(end - begin)}",
+                "make it shorter, or let the role last longer",
             )
         return begin, end
 
     def columns(self) -> list[list[Any]]:
-        """The values of every axis of the sweep's workload, in its order."""
+        """Return the values of every axis of the sweep's workload, in its order."""
         every = [sweep_axes(self._at(role), asked, self._own(role)) for role, asked in self.roles.items()]
         return [*sweep_axes(self.place, self.sweep, self.whole), *itertools.chain.from_iterable(every)]
 
     def fixed(self, axes: Mapping[str, Any]) -> tuple[dict[str, Any], None]:
-        """What is no axis of the point with these axes: `roles`, and `acts` where there is a fault. Its roles have the
-        data sets."""
+        """Return the fixed parameters of the point with these axes: `roles`, and `acts` if it has a fault.
+
+        The data set is None, because each role has its own.
+        """
         acts = self._acts(axes[axes_of_roles.FAULT.name])
-        return {"roles": [self._told(role, axes) for role in self.roles]} | ({"acts": acts} if acts else {}), None
+        return {"roles": [self._entry(role, axes) for role in self.roles]} | ({"acts": acts} if acts else {}), None
 
     def _acts(self, fault: str) -> list[dict[str, Any]]:
         acts = self.config.faults.get(fault, ())
         return resolved(acts, self.sweep.duration, self.config.scale, f"faults.{fault}")
 
-    def _told(self, role: str, axes: Mapping[str, Any]) -> dict[str, Any]:
+    def _entry(self, role: str, axes: Mapping[str, Any]) -> dict[str, Any]:
         workload, asked, (begin, end) = self.workloads[role], self.roles[role], self.times[role]
         shares = [a.name for a in workload.axes if a.name in axes_of_roles.WHOLE_NAMES]
         plain = {a.name: axes[self._name(role, a)] for a in workload.axes}
         fixed, dataset = staged_for(self.config, self._at(role), asked, workload, plain | {"buckets": axes["buckets"]})
-        if "objects" in workload.needs and "mix" not in fixed:  # those of a mix are not used up
+        if "objects" in workload.needs and "mix" not in fixed:  # a mix does not use up its objects
             self._enough(role, fixed["objects"], plain, end - begin)
         head = {"name": role, "workload": workload.name, "begin_ns": begin, "end_ns": end, "shares": shares}
         return head | {"fixed": fixed} | ({"dataset": dataset} if dataset else {})
@@ -196,11 +200,11 @@ class Roles:
         return axis.name if axis.name in axes_of_roles.WHOLE_NAMES else f"{role}{OF_ROLE}{axis.name}"
 
     def _enough(self, role: str, objects: int, plain: Mapping[str, Any], lasts_ns: int) -> None:
-        """Raises UserError: not every client has an object, or an open loop runs out of them."""
+        """Raise UserError if some client gets no object, or if an open loop needs more objects than there are."""
         place, clients, rate = f"{self._at(role)}.objects", plain["clients"], plain.get("arrival_rate", 0)
         if objects < clients:
-            problem = f"{objects} objects for {clients} clients: some have nothing to {self.workloads[role].name}"
-            raise UserError(place, problem, f"give {clients} or more")
+            problem = f"{objects} objects are too few for {clients} clients of {self.workloads[role].name}"
+            raise UserError(place, problem, f"set {clients} or more")
         if (due := rate * plain.get("batch", 1) * lasts_ns // 10**9) > objects:
-            problem = f"{due} are due in {units.human_duration(lasts_ns)}, and there are {objects}"
-            raise UserError(place, problem, f"give {due}")
+            problem = f"{due} operations are due in {units.human_duration(lasts_ns)}, but there are {objects} objects"
+            raise UserError(place, problem, f"set {due}")

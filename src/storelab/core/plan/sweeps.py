@@ -1,10 +1,10 @@
-"""What one sweep asks for, or one role of it: the values of its axes, scaled, the data set that it reads, its parts.
+"""Expand one sweep, or one role of it: scaled values of its axes, its data set, its parts.
 
-With `parts` each point of the sweep is measured so many times, one part after the other: a series. The parts differ in
-the axis `part` alone. They stay together and ascend in the order of the plan; each is a point with a record of its own,
-so that what was interrupted goes on with the part that is missing. A workload that has the axis among its own keeps
-what it left in the store from part to part: nothing is removed before the last one, and the job tells the attempts of
-earlier parts (`earlier`). Other workloads are only given the axis. Pure.
+With `parts`, each point of the sweep is measured in that many consecutive parts: a series. They differ only in the axis
+`part`, and are consecutive and ascending in the plan. Each is a point with a separate record, so that an interrupted
+series continues with the missing part. A workload that has the axis itself keeps its objects in the store from part to
+part: they are removed after the last one, and the job lists the attempts of earlier parts (`earlier`). For other
+workloads the axis is added without effect. Pure.
 """
 
 import math
@@ -25,7 +25,7 @@ from storelab.core.model import OF_ROLE, Axis, Point, Workload
 
 
 def declared(config: Config, workloads: Mapping[str, Workload]) -> dict[str, Workload]:
-    """The workloads of sweeps in parts, with the axis."""
+    """Return the workloads of sweeps in parts, with the axis."""
     names = {sweep.workload for sweep in config.sweeps.values() if sweep.parts} & workloads.keys()
     return {name: with_part(workloads[name]) for name in names}
 
@@ -35,30 +35,30 @@ def with_part(workload: Workload) -> Workload:
 
 
 def keeps(workload: Workload) -> bool:
-    """Whether the axis is among the workload's own."""
+    """Return True if the workload itself has the axis."""
     return any(axis.name == PART.name for axis in workload.axes)
 
 
 def numbers(place: str, sweep: Sweep | Role) -> list[int]:
-    """The values of the axis in a sweep. Raises UserError where the sweep names them itself."""
+    """Return the values of the axis in a sweep. Raises UserError: the sweep itself lists them."""
     if PART.name in sweep.axes:
-        raise UserError(f"{place}.axes.{PART.name}", "parts are numbered by themselves", f"write {place}.parts: 24")
+        raise UserError(f"{place}.axes.{PART.name}", "parts are numbered automatically", f"write {place}.parts: 24")
     parts = sweep.parts if isinstance(sweep, Sweep) else None
     return [*range(1, parts + 1)] if parts else [PART.default]
 
 
 def part(point: Point) -> int:
-    """The number of a point's part; 0 where it is none."""
+    """Return the number of a point's part; 0 if it is not a part."""
     return int(point.axes.get(PART.name, PART.default))
 
 
 def of(points: Iterable[Point], point: Point) -> list[Point]:
-    """The points of the plan that differ from this one in the part alone, itself too, in their order."""
+    """Return the points of the plan that differ from this one only in the part, including itself, in order."""
     return sorted((p for p in points if _same(p) == _same(point)), key=part)
 
 
 def together(points: Sequence[Point]) -> list[list[Point]]:
-    """These points, those of a series as one, ascending; series and others stay in the order of the first of them."""
+    """Group the points by series, parts ascending; groups are in the order of their first point."""
     found: dict[Any, list[Point]] = {}
     for point in points:
         found.setdefault(_same(point), []).append(point)
@@ -66,21 +66,23 @@ def together(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _same(point: Point) -> tuple[Any, ...]:
-    """What a series' points have in common: all but the part. A point that is in no series has its key alone."""
+    """Return what the points of a series have in common: all but the part. For other points, return only the key."""
     if PART.name not in point.axes:
         return (point.key,)
     others = tuple((name, value) for name, value in point.axes.items() if name != PART.name)
     return (point.store, point.workload, point.rep, others)
 
 
-MOST_POINTS = 100_000  # each has a folder of its own
-FILE_MB = {"S": 6, "M": 80, "L": 757}  # about, of the generated ROOT files
+MOST_POINTS = 100_000  # each has a separate folder
+FILE_MB = {"S": 6, "M": 80, "L": 757}  # approximate size of the generated ROOT files
 Asked = TypeVar("Asked", Sweep, Role)
 
 
 def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list[Any]]:
-    """The values of each of the workload's axes, typed, defaults filled in. `place`: of the sweep, or its role, in the
-    configuration. Raises UserError."""
+    """Return the typed values of each axis of the workload, including defaults.
+
+    place: path of the sweep or role in the configuration. Raises UserError.
+    """
     known, parts = [a.name for a in workload.axes], numbers(place, sweep)
     for key in sweep.axes:
         require_known(f"{place}.axes.{key}", key, known, f"{workload.name} has no axis {key!r}", "its axes:")
@@ -94,13 +96,13 @@ def sweep_axes(place: str, sweep: Sweep | Role, workload: Workload) -> list[list
             continue
         values, here = _listed(sweep.axes[axis.name]), f"{place}.axes.{axis.name}"
         if not values or values == [None]:
-            raise UserError(here, "the sweep has no value", f"give one or a list, or leave it out for {axis.default!r}")
+            raise UserError(here, "the sweep has no value", f"give one or a list, or omit it for {axis.default!r}")
         if len(values) > MOST_POINTS:
             raise UserError(here, f"{len(values)} values are listed", f"a plan has at most {MOST_POINTS} points")
         typed = [axis.parse(v, here) for v in values]
         if len(set(typed)) < len(typed) and axis.name not in sweep.scaled_axes:
             twice = next(given for i, given in enumerate(values) if typed[i] in typed[:i])
-            raise UserError(here, f"{shown(twice)} is there twice", "name it once; `repetitions` measures it again")
+            raise UserError(here, f"{shown(twice)} is listed twice", "list it once; `repetitions` measures it again")
         columns.append(list(dict.fromkeys(typed)))
     return columns
 
@@ -110,16 +112,17 @@ def _listed(given: Any) -> list[Any]:
 
 
 def scaled(sweep: Asked, factor: float, place: str, workload: Workload, coupled: Sequence[str] = ()) -> Asked:
-    """The sweep, or role, with durations and bins (whole ms), objects and `scaled_axes` times `factor`; the rest stays.
-    `coupled`: its axes that stand in `together`, whose values `together.rows` scales.
+    """Return the sweep or role with durations and bins (whole ms), objects and `scaled_axes` times `factor`.
+
+    coupled: axes of the sweep that are in `together`; `together.rows` scales their values.
 
     Raises UserError: an axis is not in the sweep, or cannot be scaled.
     """
     given = [*sweep.axes, *coupled]
     for axis in sweep.scaled_axes:
         if axis not in given:
-            told = f"its axes: {', '.join(given) or 'none'}"
-            raise UserError(f"{place}.scaled_axes", f"the sweep gives no {axis!r}", told)
+            hint = f"its axes: {', '.join(given) or 'none'}"
+            raise UserError(f"{place}.scaled_axes", f"the sweep has no axis {axis!r}", hint)
     if factor == 1:
         return sweep
     ms = 10**6
@@ -146,24 +149,26 @@ def _scaled_values(axis: Axis, given: Any, factor: float, place: str) -> list[An
 
 
 def scaled_value(axis: Axis, value: Any, factor: float, place: str, where: str = "axes") -> Any:
-    """A whole number times the factor, at least 1; a generated ROOT file's scale to the one whose size is nearest.
-    `where`: the key of the sweep that gives the value. Raises UserError."""
-    mend = "scale whole numbers, or the file S, M, L"
+    """Scale a whole number (to at least 1), or the size of a generated ROOT file to the nearest one.
+
+    where: the key of the sweep that has the value. Raises UserError: the value cannot be scaled.
+    """
+    hint = "scale whole numbers, or the file S, M, L"
     if axis.name.rpartition(OF_ROLE)[2] == known_axes.SCALE.name and value in tuple(FILE_MB):
         return min(FILE_MB, key=lambda scale: abs(math.log(FILE_MB[scale] / (FILE_MB[value] * factor))))
     if axis.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
         return max(1, round(value * factor))
     if axis.kind in ("int", "text"):
-        raise UserError(f"{place}.{where}.{axis.name}", f"{shown(value)} cannot be scaled", mend)
-    raise UserError(f"{place}.scaled_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", mend)
+        raise UserError(f"{place}.{where}.{axis.name}", f"{shown(value)} cannot be scaled", hint)
+    raise UserError(f"{place}.scaled_axes", f"{axis.name} is a {axis.kind} and cannot be scaled", hint)
 
 
 def dataset_of(
     config: Config, place: str, workload: Workload, axes: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The data set that the point reads: its name, kind and parameters; None if nothing is staged.
+    """Return the data set of the point: its name, kind and parameters; None if nothing is staged.
 
-    Raises UserError: nobody named this file.
+    Raises UserError: the file is not declared.
     """
     if workload.dataset is None:
         return None
@@ -185,7 +190,7 @@ def dataset_of(
 
 
 def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """A folder of `keys` small objects in each bucket, `depth` levels of folders deep."""
+    """Return the data set with `keys` small objects per bucket, `depth` levels of folders deep."""
     size, keys, depth, buckets, accounts = (
         axes[name] for name in ("object_size", "keys", "prefix_depth", "buckets", "accounts")
     )
@@ -203,18 +208,18 @@ def folders_of_keys(seed: int, axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies of a generated ROOT file, or of one of the user's own. Raises UserError."""
+    """Return the data set with copies of a generated ROOT file or of a user's file. Raises UserError."""
     scale, codec, copies, files = axes["scale"], axes["codec"], axes.get("buckets", 1), axes.get("files", 1)
     own = config.files.get(scale)
     if scale not in SCALES and own is None:
         raise UserError(
             f"{place}.scale",
-            f"{scale!r} is no scale and no name in `files`",
+            f"{scale!r} is not a scale and not a name in `files`",
             f"one of: {', '.join([*SCALES, *config.files])}; or name your file in `files`",
         )
     if own and codec != "zstd":
         raise UserError(
-            f"{place}.codec", f"{scale} is a file of your own, and stays as it is packed", "leave the axis out"
+            f"{place}.codec", f"{scale} is a user's file, whose compression stays unchanged", "leave the axis out"
         )
     packed = {"codec": codec} if codec != "zstd" else {}
     name = "-".join(["root", scale, *packed.values()])
@@ -225,20 +230,23 @@ def _root_files(config: Config, place: str, axes: Mapping[str, Any]) -> dict[str
 
 
 def buckets_filled(place: str, sweep: Sweep | Role, whole: Sweep, workload: Workload) -> None:
-    """Raises UserError where the sweep, or role, itself asks for fewer objects than buckets; where it names no number
-    of objects, or `scale` lowers it, each bucket has one. `whole`: the sweep, which gives the axis `buckets`."""
+    """Raise UserError if the sweep or role explicitly sets fewer objects than buckets.
+
+    Without an explicit number, or if `scale` reduces it, each bucket gets at least one object. whole: the sweep, which
+    has the axis `buckets`.
+    """
     if "objects" not in sweep.model_fields_set or (workload.dataset != "payload" and "objects" not in workload.needs):
         return
     buckets = [*_listed(whole.axes.get("buckets", 1)), *whole.together.get("buckets", ())]
     counts = [n for n in buckets if isinstance(n, int)]
     if (most := max(counts, default=0)) > sweep.objects:
         raise UserError(
-            f"{place}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"give {most}"
+            f"{place}.objects", f"{sweep.objects} objects leave some of {most} buckets empty", f"set at least {most}"
         )
 
 
 def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
-    """How many are staged, or made: no bucket stays empty."""
+    """Return the number of objects to stage or to create; every bucket gets at least one."""
     asked = axes.get("working_set", 0)
     count: int = max(-(-asked // max(1, axes["object_size"])) if asked else sweep.objects, axes["buckets"])
     return count
@@ -247,8 +255,10 @@ def _objects(sweep: Sweep | Role, axes: Mapping[str, Any]) -> int:
 def staged_for(
     config: Config, place: str, sweep: Sweep | Role, workload: Workload, axes: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """(number of objects, and what names of mixes mean, where the workload has them; the data set that it reads, if
-    any). Raises UserError."""
+    """Return (fixed parameters of the point, its data set or None). Raises UserError.
+
+    The parameters are the number of objects, and the definitions of named mixes and sizes, if the workload needs them.
+    """
     known_mixes = {name: mix.told() for name, mix in config.mixes.items()}
     known_sizes = {name: sizes.told() for name, sizes in config.sizes.items()}
     fixed = mixes.meaning(axes, known_mixes, known_sizes, f"{place}.axes")

@@ -87,9 +87,9 @@ FOUR = {"table": "throughput", "x": "clients", "y": "throughput"}
     ("change", "said"),
     [
         ({"table": "throughputs"}, "did you mean 'throughput'"),
-        ({"y": "rates"}, "'rates' is no metric of throughput"),
+        ({"y": "rates"}, "'rates' is not a metric of throughput"),
         ({"x": "client"}, "did you mean 'clients'"),
-        ({"hue": "motor"}, "'motor' is no column of this campaign"),
+        ({"hue": "motor"}, "'motor' is not a column of this campaign"),
         ({"where": {"workload": "gett"}}, "did you mean 'get'"),
         ({"where": {"object_size": ">= 1 parsec"}}, "figures.mine.where.object_size"),
     ],

@@ -119,14 +119,14 @@ def refused(sweep) -> str:
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
-        ([{"front_ends": 1, "clients": 2}, {"front_ends": 2}], "row 2 gives front_ends, row 1 front_ends, clients"),
-        ({"front_ends": [1, 2], "clients": [3]}, "rows differ in length (front_ends 2, clients 1 values)"),
-        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is no column; write rows like"),
+        ([{"front_ends": 1, "clients": 2}, {"front_ends": 2}], "row 2 has front_ends, row 1 has front_ends, clients"),
+        ({"front_ends": [1, 2], "clients": [3]}, "columns differ in length (front_ends 2, clients 1 values)"),
+        ({"front_ends": [1, 2], "clients": 3}, "'clients': 3 is not a column; write rows like"),
         ([], "has no row; write rows like"),
         ({"front_ends": [], "clients": []}, "has no row; write rows like"),
         ([7], "row 1 is 7; write rows like"),
-        ("clients", "'clients' gives no rows; write rows like"),
-        ({"clients": [1, 2]}, "'clients' goes with no other axis; name another one, or write it in `axes`"),
+        ("clients", "'clients' is not a list of rows; write rows like"),
+        ({"clients": [1, 2]}, "'clients' is the only axis; add another one, or write it in `axes`"),
     ],
 )
 def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
@@ -140,7 +140,7 @@ def test_the_shape_of_rows_is_told_with_file_and_key(rows, line):
     ("change", "line"),
     [
         ({"together": {"clents": [1], "front_ends": [1]}}, "clents: get has no axis 'clents'; did you mean 'clients'?"),
-        ({"together": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size stands in `axes` too"),
+        ({"together": {"object_size": ["1 MB"], "clients": [1]}}, "object_size: object_size is also in `axes`"),
         ({"together": {"clients": [1, "two"], "front_ends": [1, 2]}}, "clients: 'two' is not a whole number; give"),
         ({"together": {"clients": [1, 0], "front_ends": [1, 2]}}, "clients: 0 is too small; at least 1"),
     ],
@@ -151,18 +151,18 @@ def test_a_wrong_axis_or_value_is_told_at_its_place(change, line):
 
 def test_a_row_that_is_there_twice_is_refused():
     rows = {"front_ends": [1, 2, 1], "clients": [1, 1, 1]}
-    assert refused(SWEEP | {"together": rows}).startswith("sweeps.s.together: row 3 is row 1 again; name it once")
+    assert refused(SWEEP | {"together": rows}).startswith("sweeps.s.together: row 3 repeats row 1; list it once")
 
 
 def test_parts_are_no_axis_of_a_row():
     sweep = {"workload": "get", "parts": 2, "together": {"part": [1, 2], "clients": [1, 2]}}
-    assert refused(sweep) == "sweeps.s.together.part: parts are numbered by themselves; write sweeps.s.parts: 24"
+    assert refused(sweep) == "sweeps.s.together.part: parts are numbered automatically; write sweeps.s.parts: 24"
 
 
 def test_axes_of_roles_are_held_against_those_of_the_role():
     roles = {"up": {"workload": "put", "axes": {"clients": 2}}}
     sweep = {"roles": roles, "together": {"front_ends": [1], "up.clients": [1]}}
-    assert refused(sweep).startswith("sweeps.s.together.up.clients: up.clients stands in `axes` too; write it in one")
+    assert refused(sweep).startswith("sweeps.s.together.up.clients: up.clients is also in `axes`; write it in one")
     sweep["together"] = {"front_ends": [1], "down.clients": [1]}
     assert "sweeps.s.together.down.clients: roles-s has no axis 'down.clients'" in refused(sweep)
 
@@ -170,9 +170,9 @@ def test_axes_of_roles_are_held_against_those_of_the_role():
 def test_buckets_of_a_row_are_filled_and_scaled_axes_known():
     rows = {"buckets": [1, 65], "clients": [1, 2]}
     sweep = {"workload": "get", "objects": 64, "together": rows}
-    assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; give 65"
+    assert refused(sweep) == "sweeps.s.objects: 64 objects leave some of 65 buckets empty; set at least 65"
     assert refused(SWEEP | {"scaled_axes": ["workers"]}).endswith(
-        "no 'workers'; its axes: object_size, front_ends, clients"
+        "no axis 'workers'; its axes: object_size, front_ends, clients"
     )
 
 

@@ -53,7 +53,7 @@ def test_mistakes_in_an_act_name_the_key():
         (one | {"at": "100 %"}, "less than 100 %"),
         ({"at": "1 s", "act": "kill"}, "'actor' is missing"),
         (one | {"actor": []}, "'actor' is missing"),
-        (one | {"actor": ["a", "a"]}, "'a' is there twice"),
+        (one | {"actor": ["a", "a"]}, "'a' is listed twice"),
         (one | {"delay": "1 s"}, "'delay' does not belong to 'kill'"),
         (one | {"act": "slow"}, "`delay`, `loss` or `rate`"),
         (one | {"act": "slow", "loss": "0 %"}, "'0 %'"),

@@ -47,10 +47,10 @@ def test_endpoint_that_hangs_ends_staging(deaf, tmp_path, monkeypatch, capsys):
     clock = itertools.count(0, 15)
     monkeypatch.setattr(patience, "_told", [0.0])
     monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=clock.__next__))
-    with pytest.raises(MeasurementFailed, match="staging small into mine: nothing moved for 60 s, 0 of 3 objects"):
+    with pytest.raises(MeasurementFailed, match="staging small into mine: no progress for 60 s, 0 of 3 objects"):
         upload.put_items(store, "small", [(Bucket("b"), f"k{i}", body) for i in range(3)])
     assert next(clock) < 500, "60 s, and what s5cmd does when it starts"
-    waited = re.findall(r"staging small into mine: nothing moved for (\d+) s", capsys.readouterr().err)
+    waited = re.findall(r"staging small into mine: no progress for (\d+) s", capsys.readouterr().err)
     assert waited and all(0 < int(seconds) < 60 for seconds in waited) and not programs(os.getpid())
 
 
@@ -146,4 +146,4 @@ def test_slow_uploads_are_reported(tmp_path, monkeypatch):
     slow = Slow({"b": {}})
     store = SimpleNamespace(name="mine", protocol="file", access=lambda account: PatientAccess(slow))
     upload.put_items(store, "small", [(Bucket("b", "p/"), "k", body)])
-    assert slow.files == {"b": {"p/k": b"x"}} and "writing b/p/k: nothing moved for" in reports[0]
+    assert slow.files == {"b": {"p/k": b"x"}} and "writing b/p/k: no progress for" in reports[0]
