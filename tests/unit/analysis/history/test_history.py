@@ -139,7 +139,7 @@ def test_add_says_what_it_did(one, tmp_path):
 
 def test_what_is_no_whole_campaign_does_not_move(one, tmp_path):
     site = tmp_path / "site"
-    refused(lambda: entries.add(site), "is no measured campaign")
+    refused(lambda: entries.add(site), "is not a measured campaign")
     shutil.copytree(one, site)
     gone = next(site.glob("raw/**/run.json"))
     kept = gone.read_bytes()

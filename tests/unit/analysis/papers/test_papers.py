@@ -309,7 +309,7 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
     assert all(str(folder) in refusal(other) for folder in (results, tmp_path / "elsewhere"))
     assert "has schema 0, the plan of example has 1" in refusal(later, schema=0)
     assert "has schema 9, which this version of storelab does not know" in refusal(later, schema=9)
-    assert "this is no measured campaign" in refusal(tmp_path / "nowhere")
+    assert "this is not a measured campaign" in refusal(tmp_path / "nowhere")
     assert "has no records" in refusal(empty)
     (later / "raw" / "SHA256SUMS").unlink()
     assert "was not collected" in refusal(later)
