@@ -63,7 +63,7 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, str]]:
-    """Yield the kinds of intervals, the number of runs with known steadiness, and stores that are only second stores."""
+    """Yield the kinds of intervals, the number of runs with known steadiness, and the second stores."""
     counts = {name: {int(n) for n in tables[name]["n"].dropna()} for name in COUNTED if len(tables[name])}
     if text := words.interval_text(set().union(*counts.values())):
         yield "interval_text", text, "", ", ".join(f"{name}.csv" for name in counts)

@@ -30,10 +30,7 @@ NO_RATES = (
 )  # workloads whose rates say nothing about a store
 # Of the host's cores, taken by neither clients nor store. The kernel's work for the network is less than this.
 DISTURBED_PERCENT = 10
-DRAINED = (
-    "loadgen",
-    "obstore",
-)  # engines whose `cut_off` in older records, without `hung`, counts operations that hung
+DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` counts hung operations in older records, without `hung`
 OF_ALL = ("operations", "errors", "last_done_bytes")  # columns of windows that are valid for all roles of a point
 PAUSED_MS = 100  # the text mentions pauses of a client of at least this length
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
@@ -222,8 +219,8 @@ def _sum(engines: list[dict[str, Any]], name: str) -> int | None:
 
 def _steadiness(judged: pd.Series) -> str:
     """Return the numbers of steady and unsteady runs in words, without kinds that have no runs."""
-    kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to tell"}).fillna("not steady")
-    counts = kinds.value_counts().reindex(["steady", "not steady", "too short to tell"]).dropna().astype(int)
+    kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to judge"}).fillna("not steady")
+    counts = kinds.value_counts().reindex(["steady", "not steady", "too short to judge"]).dropna().astype(int)
     parts = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
     return words.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
 

@@ -50,7 +50,6 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
         return both
     # The workload read_volume reads all entries and does not have this axis.
     both.loc[both["workload"] == "read_volume", "entry_fraction_percent"] = 100.0
-    )
     by = [c for c in ("store", "workload", *axes) if c not in ("entry_fraction_percent", "clients")]
     for _, g in groups.grouped(both, by):
         whole = g[g["entry_fraction_percent"] == 100]
