@@ -24,7 +24,7 @@ Metric = tuple[str, str]
 
 
 def alike(values: Iterable[Any]) -> list[Any]:
-    """Return values that can be compared, whether they come from a record or from CSV. None stands for no value.
+    """Return values that can be compared, whether they come from a record or from CSV. None means no value.
 
     In CSV, whole numbers may be floats.
     """

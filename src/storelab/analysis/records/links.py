@@ -40,7 +40,7 @@ class Side:
     """One end of a run's traffic.
 
     links: capacity of each link, bits/s; moved: traffic on each link in its busier direction, bits/s (None where there
-    are no counters).
+    are not any counters).
     """
 
     links: tuple[float, ...]

@@ -76,7 +76,7 @@ class Phase:
 class Healing:
     """The states that a store reported after a fault, UTC ns.
 
-    tells: whether it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it was
+    `tells`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it was
     not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
     """
 

@@ -78,7 +78,7 @@ def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) ->
     """Return a connection with the view `rows`: all rows of the files `<name>.<client>.parquet`.
 
     The view adds `key` (of the point), `filename` and the columns of `bounds`. A column `key` of the files, the key of
-    an object, is renamed to `object`. Returns None if there are no such files. keys: only the files of these points.
+    an object, is renamed to `object`. Returns None without these files. keys: only the files of these points.
     """
     wanted = set(campaign.runs if keys is None else keys)
     files = pd.DataFrame(

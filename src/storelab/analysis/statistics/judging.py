@@ -59,7 +59,7 @@ class Bound:
 def verdict(found: Found, bound: Bound, p: float) -> str:
     """Return the verdict on a claim.
 
-    With a test, it says on which side of the bound the value is where p is below 5 %, else `cannot tell`. Without a
+    With a test, it says on which side of the bound the value is where p is below 5 %, else CANNOT_TELL. Without a
     test, it is the observation of the rule. p: the p value of the rule, possibly corrected for the number of claims.
     """
     if math.isfinite(p):

@@ -154,7 +154,7 @@ def with_bounds(ended: pd.Series, bounds: pd.Series, levels: Sequence[float]) ->
 def _ranked(counts: pd.Series, rank: np.ndarray) -> np.ndarray:
     """Return the value at each rank (1 …). counts: value -> count, ascending.
 
-    Ranks beyond the end get the last value, or NaN where there are no values.
+    Ranks beyond the end get the last value, or NaN without values.
     """
     at = np.searchsorted(counts.cumsum(), rank).clip(max=len(counts) - 1)
     return counts.index.to_numpy(float)[at] if len(counts) else np.full(len(rank), np.nan)

@@ -10,7 +10,7 @@
   *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). The logarithms are averaged over the points of each
   repetition. The means of A and B are compared by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35), because means
   over many points are almost normally distributed.
-* A verdict is about speed: `faster` or `slower` where the interval excludes 1, else `cannot tell`. A lower latency
+* A verdict is about speed: `faster` or `slower` where the interval excludes 1, else CANNOT_TELL. A lower latency
   counts as faster.
 
 Many comparisons, and campaigns of several days:
@@ -46,7 +46,7 @@ LEAST_REPS = 3  # repetitions needed on each side for an interval of the whole
 class Ratio:
     """The ratio B / A of `n_a` and `n_b` runs, between `low` and `high` (NaN: not known).
 
-    coverage: that of the interval, 0..1. verdict: `faster`, `slower` or `cannot tell`. reason: why there is no
+    coverage: that of the interval, 0..1. verdict: FASTER, SLOWER or CANNOT_TELL. reason: why there is no
     interval, else empty. p: two-sided p value of the same test as the interval (NaN without an interval).
     """
 
@@ -162,7 +162,7 @@ def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
     shift, half = float(y.mean() - x.mean()), 0.0
     p = float(shift == 0)
     parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]
-    if any(parts):  # without scatter there is no t; only artificial records have none
+    if any(parts):  # t is not defined without scatter; only artificial records have none
         df = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (x, y), strict=True))
         half = student(df) * math.sqrt(sum(parts))
         p = 2 * float(stdtr(df, -abs(shift) / math.sqrt(sum(parts))))
@@ -210,5 +210,5 @@ def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = Fa
 
 
 def verdict_corrected(own: str, p_corrected: float) -> str:
-    """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else `cannot tell`."""
+    """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else CANNOT_TELL."""
     return own if p_corrected < 1 - CONFIDENCE else CANNOT_TELL

@@ -550,7 +550,7 @@ def judged(claims: Mapping[str, Mapping[str, Any]], runs: Mapping[str, pd.DataFr
     """Return one row per claim and system that measured it, and one per claim that was not measured.
 
     The rows are in the order of the claims. A row has several cases (`cases`), of which `confirmed` and `refuted` are
-    counted. Its verdict is that of all decided cases, or `cannot tell` where they contradict each other. value, low,
+    counted. Its verdict is that of all decided cases, or CANNOT_TELL where they contradict each other. value, low,
     high, evidence, n, points: of the case with the least evidence for this verdict. p: of that case, two-sided,
     corrected for all cases; verdict_alone: its verdict without this correction.
 

@@ -34,7 +34,7 @@ def budget(campaign: Campaign) -> float:
 
 
 def label(status: Any, error: Any) -> str:
-    """Return `503 SlowDown`, or only the class where there was no HTTP status."""
+    """Return `503 SlowDown`, or only the class without an HTTP status."""
     if pd.isna(error):
         return GOOD
     return f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)

@@ -29,7 +29,7 @@ from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.model import OF_ROLE
 
 PROBE = "probe"
-WEAK = ("error", "not tried")  # tell nothing about the store; the first one is shown if there is no other answer
+WEAK = ("error", "not tried")  # say nothing about the store; the first one is shown if all answers are of these
 UNCLEAR = "unclear"
 CAPABILITY_COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 

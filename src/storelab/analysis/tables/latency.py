@@ -138,9 +138,8 @@ def runs(campaign: Campaign) -> pd.DataFrame:
     METRICS in ms (null as described in the module), BOUNDS (null: none). `operations` counts latencies, which are those
     of requests for a multi-object delete.
     """
-    con = scan.connect(
-        campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)}
-    )  # they have a table of their own
+    # Points with roles have a separate table.
+    con = scan.connect(campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)})
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
     rows = single.assign(binned=False).to_dict("records")

@@ -2,7 +2,7 @@
 
 * `roles.csv`: the rates and latencies of each role in each phase of its runs (`records/roles.py`), compared with those
   before the disturbance. A ratio is formed within one run, phase over `before`. Its median and interval are over the
-  runs, so that differences between runs cancel. There is no ratio for a phase in which fewer than LEAST operations were
+  runs, so that differences between runs cancel. The ratio is null for a phase in which fewer than LEAST operations were
   expected from the rate before, because it would be random. A phase shorter than SHORTEST_S, or than one operation at
   the rate before, has no row. Rates count an operation by the part of its duration that is in the phase. A phase
   without any work has a rate (of 0) only where LEAST operations were expected.

@@ -236,7 +236,7 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     """Return name, value and unit of the numbers about noise of speeds; no rows without data.
 
     noise_floor, noise_groups, run_spread (median over the groups), aa_compared (groups with enough runs for an
-    interval), aa_cannot_tell (those of them with the correct verdict `cannot tell`), aa_too_few, and the ratio over all
+    interval), aa_cannot_tell (those of them with the correct verdict CANNOT_TELL), aa_too_few, and the ratio over all
     groups.
     """
     rows = found[(found["workload"] != WHOLE) & found["metric"].isin(groups.SPEEDS) & found["ratio"].notna()]

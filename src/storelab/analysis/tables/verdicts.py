@@ -130,7 +130,7 @@ def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
 
 
 class RowIndex:
-    """An index of the rows of a table by their values in some columns. None stands for null."""
+    """An index of the rows of a table by their values in some columns. None means null."""
 
     def __init__(self, rows: pd.DataFrame, columns: Sequence[str], kept: Sequence[str] | None = None) -> None:
         """Index the rows. kept: the columns that `find` returns, as far as they exist; default: all."""
@@ -146,7 +146,7 @@ class RowIndex:
 
 
 def identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return the values of each row in these columns (one or more). None stands for null."""
+    """Return the values of each row in these columns (one or more). None means null."""
     return list(zip(*([None if pd.isna(v) else v for v in rows[c].astype(object)] for c in columns), strict=True))
 
 
@@ -477,7 +477,7 @@ def concurrency(s: Subject) -> str | None:
 def _curve(s: Subject, axis: str) -> dict[Any, Any]:
     """Return the row of scaling.csv along this axis through the best group.
 
-    It is empty where there is no curve (fewer than three values). The curves lack the columns in which they agree.
+    It is empty without a curve (fewer than three values). The curves lack the columns in which they agree.
     """
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
     others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
