@@ -170,8 +170,8 @@ def test_verdicts_on_other_axis_values_read_differently():
                 continue
             other = {"int": 7, "size": 12345, "percent": 3.0}.get(axis.kind)
             other = other or next(c for c in (*axis.choices, "x") if c != axis.default)
-            said = verdicts.said(base | {axis.column: other})
-            assert verdicts.said(base) != said, (workload.name, axis.name)
+            said = verdicts.described(base | {axis.column: other})
+            assert verdicts.described(base) != said, (workload.name, axis.name)
 
 
 def test_ceilings_of_two_payloads_read_differently():

@@ -1,1 +1,1 @@
-"""What tables, figures and LaTeX share: words, speeds. May import: `statistics`, `core`."""
+"""Functions shared by tables, figures and LaTeX: words, speeds, checksums. May import: `statistics`, `core`."""

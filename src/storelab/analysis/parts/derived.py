@@ -1,8 +1,7 @@
-"""Sums of derived files, so that a table, a figure or a file of TeX is only used as it was written.
+"""Checksums of derived files, so that tables, figures and TeX files are only used if they are unchanged.
 
-`tables/SHA256SUMS` has the sums of the tables, of what they were made from, and of the code that made them. The
-`<name>.json` of a figure has those of its pictures and its own, and a file of `tex/` ends with its own. May import:
-`core`.
+`tables/SHA256SUMS` has the checksums of the tables, of their inputs, and of the code that made them. The `<name>.json`
+of a figure has those of its pictures and of itself. A file of `tex/` ends with its own checksum. May import: `core`.
 """
 
 import hashlib
@@ -23,13 +22,13 @@ _END = "% SHA-256 of the lines above: "
 
 
 def mend(folder: Path, command: str = "tables") -> str:
-    """Return how the derived files of a folder are made again."""
+    """Return the hint how to make the derived files of a folder again."""
     return f"run `storelab {command} --campaign-dir {folder}`"
 
 
 @cache
 def code() -> str:
-    """Return a sum of the code that tables are made by."""
+    """Return a checksum of the code that makes tables."""
     package, found = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for name in CODE for path in (package / name).rglob("*.py")):
         found.update(f"{path.relative_to(package).as_posix()}\0".encode() + path.read_bytes())
@@ -43,8 +42,10 @@ def _inputs(folder: Path) -> dict[str, str]:
 
 
 def write_sums(folder: Path, tables: Iterable[str]) -> None:
-    """Write the sums of these tables of a campaign, last. Those of others stay where the same code made them from the
-    same records."""
+    """Write the checksums of these tables of a campaign. Call it after the tables are written.
+
+    Checksums of other tables are kept if the same code made them from the same records.
+    """
     path, made = folder / "tables" / evidence.SUMS, _inputs(folder)
     try:
         kept = _listed(folder)
@@ -56,7 +57,10 @@ def write_sums(folder: Path, tables: Iterable[str]) -> None:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """Name -> sum of the tables and their inputs. Raises UserError: damaged, of other code, or of other records."""
+    """Return name -> checksum of the tables and their inputs.
+
+    Raises UserError if the list is damaged, or if the tables were made by other code or from other records.
+    """
     path = folder / "tables" / evidence.SUMS
     if not path.is_file():
         raise UserError(str(path.parent), OLDER, mend(folder))
@@ -73,17 +77,17 @@ def _listed(folder: Path) -> dict[str, str]:
 
 
 def require_table(folder: Path, name: str) -> Path:
-    """Return the path of a table. Raises UserError: it is not there, or not as it was made from what is there."""
+    """Return the path of a table. Raises UserError if it does not exist, was altered, or is out of date."""
     path = folder / "tables" / f"{name}.csv"
     if not path.exists():
-        raise UserError(str(path), "is not there", f"{mend(folder)} first")
+        raise UserError(str(path), "does not exist", f"{mend(folder)} first")
     if _listed(folder).get(path.name) != records.sha256(path):
         raise UserError(str(path), ALTERED, mend(folder))
     return path
 
 
 def damaged_tables(folder: Path, names: Iterable[str]) -> list[Path]:
-    """Return the tables of these names that are there, but not as they were made from what is there."""
+    """Return the tables of these names that exist, but were altered or are out of date."""
     try:
         listed = _listed(folder)
     except UserError:
@@ -93,15 +97,18 @@ def damaged_tables(folder: Path, names: Iterable[str]) -> list[Path]:
 
 
 def with_pictures(folder: Path, entry: Mapping[str, Any], kinds: Iterable[str]) -> dict[str, Any]:
-    """Return what is known of a figure with the sums of its pictures, which are in this folder."""
+    """Return the entry of a figure with the checksums of its pictures, which are in this folder."""
     return {**entry, "sha256": {kind: records.sha256(folder / entry[kind]) for kind in kinds}}
 
 
 def figure(path: Path) -> dict[str, Any]:
-    """Return what is known of a figure, or of all (`index.json`). Raises UserError: damaged, or of an older version."""
+    """Return the entry of a figure, or of all (`index.json`).
+
+    Raises UserError if it does not exist, is damaged, or is of an older version.
+    """
     again = mend(path.parents[1], "figures")
     if not path.exists():
-        raise UserError(str(path), "is not there", f"{again} first")
+        raise UserError(str(path), "does not exist", f"{again} first")
     if problem := records.damage(path):
         raise UserError(str(path), problem, again)
     found: dict[str, Any] = json.loads(path.read_bytes())
@@ -111,16 +118,16 @@ def figure(path: Path) -> dict[str, Any]:
 
 
 def require_picture(folder: Path, entry: Mapping[str, Any], kind: str) -> Path:
-    """Return the picture of this kind of a figure. Raises UserError: it is not there, or not as it was drawn."""
+    """Return the path of a figure's picture of this kind. Raises UserError if it does not exist or was altered."""
     path = folder / entry[kind]
     if not path.is_file() or records.sha256(path) != entry["sha256"][kind]:
-        problem = ALTERED if path.is_file() else "is not there"
+        problem = ALTERED if path.is_file() else "does not exist"
         raise UserError(str(path), problem, f"{mend(folder.parent, 'figures')} {path.stem}")
     return path
 
 
 def is_whole(path: Path, kinds: Iterable[str]) -> bool:
-    """Whether a figure (its `.json`) and its pictures of these kinds are as they were drawn."""
+    """Check whether a figure (its `.json`) and its pictures of these kinds exist and are unchanged."""
     try:
         entry = figure(path)
         for kind in () if entry["empty"] else kinds:
@@ -131,14 +138,14 @@ def is_whole(path: Path, kinds: Iterable[str]) -> bool:
 
 
 def tex(text: str) -> bytes:
-    """Return the text of a file of `tex/`, with its sum as a comment in the last line."""
+    """Return the content of a file of `tex/`: the text, and its checksum as a comment in the last line."""
     return f"{text}{_END}{records.sha256_of(text.encode())}\n".encode()
 
 
 def read_tex(path: Path, again: str) -> str:
-    """Return the text of a file of `tex/` without its sum. Raises UserError: it is not as it was written.
+    """Return the text of a file of `tex/` without its checksum. Raises UserError if it was altered.
 
-    again: how it is written again.
+    again: the hint how to write it again.
     """
     data = path.read_bytes()
     text, end, digest = data.rpartition(_END.encode())

@@ -1,5 +1,8 @@
-"""Groups of points and what a table says of each: counts, medians over the runs with their interval, and whether an
-access was as cold as it was asked to be (docs/cold.md). May import: `statistics`, `words`."""
+"""Groups of points and their columns in tables.
+
+The columns are counts, medians over the runs with their interval, and whether an access was as cold as requested
+(docs/cold.md). May import: `statistics`, `words`.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +15,7 @@ from storelab.analysis.statistics import medians
 
 PARTS = ("median", "low", "high")
 COUNTS = ("n", "interval", "coverage_percent")
-FEW = 10  # operations of a run, below which its rate is marked
+FEW = 10  # the rate of a run with fewer operations is marked
 CPU = ("client_cpu_percent", "server_cpu_percent")  # of the host; median over the runs, for figures of a shared host
 COLD = {"access_proven": "joined", "disk_reads_percent": "median", "first_over_again": "median"}
 SHARED = {"shared_host": "any", **dict.fromkeys(CPU, "median"), "duration_s": "first"}  # in many tables
@@ -21,47 +24,52 @@ Metric = tuple[str, str]
 
 
 def alike(values: Iterable[Any]) -> list[Any]:
-    """Values that are equal where they say the same, whether they come from a record or from CSV, where whole numbers
-    may be floats; None for no value."""
+    """Return values that can be compared, whether they come from a record or from CSV. None means no value.
+
+    In CSV, whole numbers may be floats.
+    """
     return [None if pd.isna(v) else str(v) if isinstance(v, str | bool | np.bool_) else float(v) for v in values]
 
 
 def joined(values: Iterable[Any]) -> str | None:
-    """Distinct non-null values as text, in order of appearance."""
+    """Return the distinct non-null values as text, in order of appearance."""
     return ", ".join(dict.fromkeys(str(v) for v in values if not pd.isna(v))) or None
 
 
 def closed_loops(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without open loops: the rate of an arrival process says nothing of a limit."""
+    """Return the rows without open loops, because the rate of an arrival process shows no limit."""
     return rows[rows["arrival_rate"].fillna(0) == 0] if "arrival_rate" in rows else rows
 
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `deployment`: the store and what its deployment is, in words."""
-    told = rows[[c for c in ("store", *words.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
-    return with_column(rows, "deployment", map(words.deployment, told))
+    """Add the column `deployment`: the store and its deployment in words."""
+    deployments = rows[[c for c in ("store", *words.DEPLOYMENT_NAMES) if c in rows]].to_dict("records")
+    return with_column(rows, "deployment", map(words.deployment, deployments))
 
 
 def with_column(rows: pd.DataFrame, name: str, values: Iterable[Any]) -> pd.DataFrame:
-    """A column beside the others: `assign` warns of frames that have a hundred columns of nullable types."""
+    """Return the rows with one more column, last. It replaces a column of this name.
+
+    `DataFrame.assign` would warn about frames with a hundred columns of nullable types.
+    """
     column = pd.Series(list(values), index=rows.index, name=name, dtype=None if len(rows) else object)
     return pd.concat([rows.drop(columns=name, errors="ignore"), column], axis=1)
 
 
 def grouped(rows: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """(identity, rows) per group, sorted by identity; null axes (of other workloads) group together."""
+    """Yield (identity, rows) per group, sorted by identity. Null axes (of other workloads) are one group."""
     if not len(rows):
         return
-    # Most axes have one value in all rows: to group by some sixty of those takes longer than all else.
+    # Most axes have one value in all rows, and grouping by about sixty of them would take longer than all the rest.
     one = {c: rows[c].iat[0] for c in by if _is_one(rows[c])}
     several = [c for c in by if c not in one]
     for key, group in rows.groupby(several, dropna=False, sort=True) if several else [((), rows)]:
-        told = one | dict(zip(several, key, strict=True))
-        yield {c: told[c] for c in by}, group
+        values = one | dict(zip(several, key, strict=True))
+        yield {c: values[c] for c in by}, group
 
 
 def _is_one(values: pd.Series) -> bool:
-    """Whether all of these values, at least one, are the same, or all of them null."""
+    """Check whether these values (one or more) are all the same, or all null."""
     first = values.iat[0]
     return bool(values.isna().all() if pd.isna(first) else (values == first).fillna(False).all())
 
@@ -71,7 +79,7 @@ def spread(metrics: Iterable[Metric]) -> list[str]:
     return [f"{name}_{part}_{unit}" for name, unit in metrics for part in PARTS]
 
 
-HOW: dict[str, Callable[[pd.Series], Any]] = {  # what a column of a group is of those of its runs
+HOW: dict[str, Callable[[pd.Series], Any]] = {  # ways to combine a column of the runs into one value of the group
     "any": lambda values: bool(values.any()),
     "first": lambda values: values.iloc[0],
     "joined": joined,
@@ -82,7 +90,7 @@ HOW: dict[str, Callable[[pd.Series], Any]] = {  # what a column of a group is of
 
 
 def aggregated(runs: pd.DataFrame, how: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns of some runs as one value each. how: column -> one of HOW."""
+    """Return one value for each column, combined over these runs. how: column -> one of HOW."""
     return {name: HOW[kind](runs[name]) for name, kind in how.items()}
 
 
@@ -98,36 +106,36 @@ def summarised(
 ) -> pd.DataFrame:
     """Return one row per group of runs, with exactly these columns.
 
-    COUNTS are n (finite values), interval (what low and high are) and coverage_percent (of the true median). A column
-    `few`, if it is asked for: the rate of a run depends on fewer than FEW operations (`rate_operations`).
+    COUNTS are n (finite values), interval (the kind of low and high) and coverage_percent (of the true median). The
+    column `few`, if requested, is true if the rate of a run depends on fewer than FEW operations (`rate_operations`).
 
     Parameters
     ----------
     rows, by
         The runs, and the columns that make a group.
     metrics
-        Columns of which a group has median, low and high (`spread`).
+        Columns that become median, low and high of a group (`spread`).
     columns
-        The columns of the table, those of `by` among them.
+        The columns of the table, including those of `by`.
     how
-        Column -> one of HOW, for columns that a group has of those of its runs. SHARED and COLD need no entry.
+        Column -> one of HOW, for columns that are combined over the runs. SHARED and COLD need no entry.
     more
-        Further columns of a group.
+        Function that returns further columns of a group.
     counted
-        The column whose finite values are counted as runs; without it, all rows are.
+        The column whose finite values are counted as runs; default: count all rows.
     complete
-        A metric is null where it is null in one of the runs.
+        Make a metric null where it is null in one of the runs.
     """
     metrics, columns, out, rows = list(metrics), list(columns), [], rows.reset_index(drop=True)
     how = {name: kind for name, kind in (SHARED | COLD).items() if name in columns} | dict(how or {})
     values = {m: rows["_".join(m)].astype("Float64").to_numpy(float, na_value=np.nan) for m in metrics if len(rows)}
     for key, group in grouped(rows, by):
-        of = medians.summarise(range(len(group)) if counted is None else group[counted].astype(float))
-        row = key | dict(zip(COUNTS, (of.n, of.kind, 100 * of.coverage), strict=True))
+        runs = medians.summarise(range(len(group)) if counted is None else group[counted].astype(float))
+        row = key | dict(zip(COUNTS, (runs.n, runs.kind, 100 * runs.coverage), strict=True))
         for name, unit in metrics:
-            of = medians.summarise(values[name, unit][group.index])
-            known = of.n == len(group) or not complete
-            row |= {f"{name}_{part}_{unit}": getattr(of, part) if known else np.nan for part in PARTS}
+            summary = medians.summarise(values[name, unit][group.index])
+            known = summary.n == len(group) or not complete
+            row |= {f"{name}_{part}_{unit}": getattr(summary, part) if known else np.nan for part in PARTS}
         if "few" in columns:
             row["few"] = bool((group["rate_operations"].astype(float) < FEW).any())
         out.append(row | aggregated(group, how) | dict(more(group) if more else {}))
@@ -139,23 +147,26 @@ WARM = "warm"  # the axis `access` by default
 
 
 def cold_of_run(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return COLD of one record: null where it does not tell (older ones, stores whose disk reads nobody sees)."""
-    told = run.get("cold") or {}
-    share = told.get("disk_share")
+    """Return the columns COLD of one record.
+
+    They are null where they were not recorded (older records, stores whose disk reads cannot be observed).
+    """
+    cold = run.get("cold") or {}
+    share = cold.get("disk_share")
     return {
-        "access_proven": told.get("proven"),
+        "access_proven": cold.get("proven"),
         "disk_reads_percent": None if share is None else 100 * share,
-        "first_over_again": (told.get("step") or {}).get("ratio"),
+        "first_over_again": (cold.get("step") or {}).get("ratio"),
     }
 
 
-# What is compared of a point: its latencies where known, and its speed. That is the useful throughput in the `overlap`
-# window where an operation moves objects or ranges from 1 MB on, and the rate of operations below, as in the paper's
-# figures. Only runs that count (`state` ok) have a value.
+# Points are compared by their speed, and by their latencies where known. The speed is the useful throughput in the
+# `overlap` window where an operation moves objects or ranges of 1 MB or more, else the rate of operations, as in the
+# paper's figures. Only runs that count (`state` ok) have a value.
 
-LARGE = 10**6  # bytes: from 1 MB on the data path counts, below the work of an operation ("metadata")
+LARGE = 10**6  # bytes: from 1 MB on the data path dominates, below it the work per operation ("metadata")
 THROUGHPUT, RATE = "throughput", "rate"
-SPEED = "speed"  # either of them, where points of both kinds are taken together
+SPEED = "speed"  # throughput or rate, where points of both kinds are combined
 COLUMNS = {
     THROUGHPUT: "overlap_throughput_mb_per_s",
     RATE: "overlap_rate_per_s",
@@ -164,7 +175,7 @@ COLUMNS = {
 }
 UNITS = {THROUGHPUT: "MB/s", RATE: "1/s", "latency_p50": "ms", "latency_p99": "ms"}
 SPEEDS = (THROUGHPUT, RATE, SPEED)
-MOVING = ("put", "get", "get_range")  # a deletion or a HEAD moves nothing, whatever the object's size
+MOVING = ("put", "get", "get_range")  # a deletion or a HEAD moves no data, for any size of the object
 
 
 def lower_is_better(metric: str) -> bool:
@@ -172,25 +183,27 @@ def lower_is_better(metric: str) -> bool:
 
 
 def kind(metric: str) -> str:
-    """The metrics that are taken together over all points: `speed`, or a latency."""
+    """Return the kind of metrics that are combined over all points: `speed`, or a latency."""
     return SPEED if metric in SPEEDS else metric
 
 
 def said(metric: str) -> str:
-    """In words: `latency p50 [ms]`; the whole, `speed`, has no unit."""
+    """Return the metric in words: `latency p50 [ms]`. The combined `speed` has no unit."""
     return metric.replace("_", " ") + (f" [{UNITS[metric]}]" if metric in UNITS else "")
 
 
 def large(points: pd.DataFrame) -> pd.Series:
-    """Whether an operation of each point (or group of points) moves 1 MB or more."""
+    """Check for each point (or group of points) whether an operation moves 1 MB or more."""
     sizes = points.reindex(columns=["range_size_bytes", "object_size_bytes"]).astype("Float64")
     size = sizes["range_size_bytes"].fillna(sizes["object_size_bytes"])
     return (size >= LARGE).fillna(False).astype(bool) & points["workload"].isin(MOVING)
 
 
 def of_points(points: pd.DataFrame) -> pd.DataFrame:
-    """Rows of points.csv that count, with `metric` (throughput or rate) and `value` (float, MB/s or 1/s; NaN left
-    out)."""
+    """Return the rows of points.csv that count and have a value, with `metric` and `value`.
+
+    metric: throughput or rate; value: float, MB/s or 1/s.
+    """
     ok = points[points["state"] == "ok"]
     moves_large = large(ok)
     value = ok[COLUMNS[RATE]].astype("Float64").mask(moves_large, ok[COLUMNS[THROUGHPUT]].astype("Float64"))
@@ -199,7 +212,7 @@ def of_points(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_latencies(points: pd.DataFrame) -> pd.DataFrame:
-    """`of_points`, and the same rows again for each latency that is known of a run (ms)."""
+    """Return the rows of `of_points`, and the same rows again for each known latency of a run (ms)."""
     parts = [of_points(points)]
     for metric in (m for m in COLUMNS if lower_is_better(m) and COLUMNS[m] in points):
         ok = points[(points["state"] == "ok") & points[COLUMNS[metric]].notna()]

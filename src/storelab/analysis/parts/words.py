@@ -1,4 +1,4 @@
-"""Axes, counts and intervals in words, for figures and LaTeX alike (room `analysis`). Pure: axes say their own."""
+"""Axes, counts and intervals in words, for both figures and LaTeX. Pure. `core.axes` defines the words of each axis."""
 
 import math
 import re
@@ -14,18 +14,18 @@ from storelab.core.model import OF_ROLE, PREFIX
 
 
 def counted(n: int, noun: str) -> str:
-    """As in prose: `one storage system`, `13 storage systems`."""
+    """Return a count as in prose: `one storage system`, `13 storage systems`."""
     small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
     return f"{small[n] if n < len(small) else n} {noun}{'' if n == 1 else 's'}"
 
 
 def plural(n: float, noun: str) -> str:
-    """`1 client`, `2 clients`."""
+    """Return `1 client` or `2 clients`."""
     return f"{int(n)} {noun}{'' if n == 1 else 's'}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`; of none an empty text."""
+    """Return `a`, `a and b` or `a, b and c`; an empty text without names."""
     return " and ".join([", ".join(names[:-1]), *names[-1:]] if len(names) > 1 else names)
 
 
@@ -45,33 +45,35 @@ OPERATIONS = {
 
 
 def of_role(column: str) -> tuple[str, str]:
-    """(role, column of its workload's axis) of `uploads.workers`; no role before a column of the whole point."""
+    """Split `uploads.workers` into role and column. The role is empty for a column of the whole point."""
     role, _, own = column.rpartition(OF_ROLE)
     return role, own
 
 
 def heading(column: str) -> str:
-    """Heading of an axis column in a table for people; of a role's axis `Uploads: workers`."""
+    """Return the heading of an axis column in a printed table; of a role's axis `Uploads: workers`."""
     role, column = of_role(column)
     if role:
-        said = heading(column)
-        return f"{role.capitalize()}: {said[0].lower()}{said[1:]}"
+        text = heading(column)
+        return f"{role.capitalize()}: {text[0].lower()}{text[1:]}"
     axis = BY_COLUMN.get(column)
     plain = column.removesuffix("_bytes").removesuffix("_percent").replace("_", " ").capitalize()
     return (axis.heading if axis else "") or plain
 
 
 def value_text(column: str, value: Any) -> str:
-    """One axis value in words, with its unit: `2 front-ends`; empty for a deployment as it is configured, and for no
-    value."""
+    """Return an axis value in words, with its unit: `2 front-ends`.
+
+    It is empty for the default of a deployment, and for no value.
+    """
     if value is None or pd.isna(value):
         return ""
     if column == "workload":
         return OPERATIONS.get(value, value.removeprefix(PREFIX).replace("_", " "))
     role, column = of_role(column)
     if role:
-        said = value_text(column, value)
-        return f"{role}: {said}" if said else ""
+        text = value_text(column, value)
+        return f"{role}: {text}" if text else ""
     axis, plain = BY_COLUMN.get(column), value if isinstance(value, str) else f"{value:g}"
     if axis is None or not axis.words:
         return f"{column.replace('_', ' ')} {plain}"
@@ -87,41 +89,45 @@ def value_text(column: str, value: Any) -> str:
 
 
 def settings(values: Iterable[tuple[str, Any]]) -> str:
-    """Columns of axes with their values in words, each role's together: `killed; uploads: obstore, 2 clients`."""
-    said: dict[str, list[str]] = {}
+    """Return axis values in words, grouped by role: `killed; uploads: obstore, 2 clients`. values: (column, value)."""
+    texts: dict[str, list[str]] = {}
     for column, value in values:
-        role, own = of_role(column)
-        if text := value_text(own, value):
-            said.setdefault(role, []).append(text)
-    return "; ".join(f"{role}: {', '.join(told)}" if role else ", ".join(told) for role, told in said.items())
+        role, axis = of_role(column)
+        if text := value_text(axis, value):
+            texts.setdefault(role, []).append(text)
+    return "; ".join(f"{role}: {', '.join(found)}" if role else ", ".join(found) for role, found in texts.items())
 
 
 def is_default(column: str, value: Any) -> bool:
-    """Whether an axis stands where it stands if nobody names it."""
+    """Check whether an axis has its default value."""
     axis = BY_COLUMN.get(of_role(column)[1])
     return axis is not None and not pd.isna(value) and value == axis.default
 
 
 def key_text(key: str) -> list[str]:
-    """`alpha/get/clients~0002_rep~001` as `alpha`, `get`, `clients 2`, `rep 1`. Names of axes hold `_`, values do
-    not."""
+    """Split `alpha/get/clients~0002_rep~001` into `alpha`, `get`, `clients 2`, `rep 1`.
+
+    Names of axes may contain `_`, values may not.
+    """
     store, workload, axes = key.split("/")
-    said = [
+    texts = [
         f"{name.replace(OF_ROLE, ': ').replace('_', ' ')} {int(value) if value.isdigit() else value}"
         for name, value in re.findall("([^~]+)~([^_]*)_?", axes)
     ]
-    return [store, workload, *said]
+    return [store, workload, *texts]
 
 
 def deployment(row: Any) -> str:
-    """Store and what its deployment is: `ceph, ec-2-1, https`. row: mapping with `store` and the axes of a
-    deployment."""
-    said = [value_text(c, row[c]) for c in DEPLOYMENT_NAMES if c in row and not pd.isna(row[c])]
-    return ", ".join([row["store"], *filter(None, said)])
+    """Return a store and its deployment: `ceph, ec-2-1, https`.
+
+    row: mapping with `store` and the axes of a deployment.
+    """
+    texts = [value_text(c, row[c]) for c in DEPLOYMENT_NAMES if c in row and not pd.isna(row[c])]
+    return ", ".join([row["store"], *filter(None, texts)])
 
 
 def cell(column: str, value: Any) -> str:
-    """One axis value under its heading: the bare number, sizes with their unit."""
+    """Return an axis value for a table cell: the number only, sizes with their unit."""
     if value is None or pd.isna(value):
         return ""
     if column.endswith("_bytes"):
@@ -130,33 +136,35 @@ def cell(column: str, value: Any) -> str:
 
 
 def axes_of(table: pd.DataFrame) -> list[str]:
-    """The axis columns of a table of groups: those between the workload and n."""
+    """Return the axis columns of a table of groups: those between the workload and n."""
     return list(table.columns[2 : table.columns.get_loc("n")])
 
 
 def span(values: Iterable[float], unit: str) -> str:
-    """`4 s` or `2 s to 10 s`; empty without values."""
+    """Return `4 s` or `2 s to 10 s`; empty without values."""
     known = sorted({float(v) for v in values if not pd.isna(v)})
     ends = [f"{v:g} {unit}".strip() for v in dict.fromkeys((known[0], known[-1]))] if known else []
     return " to ".join(ends)
 
 
 def runs_text(n: Iterable[int]) -> str:
-    """`3 runs` or `2 to 3 runs`."""
+    """Return `3 runs` or `2 to 3 runs`."""
     counts = sorted({int(i) for i in n})
     return plural(counts[0], "run") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} runs"
 
 
 def bars_text(rows: pd.DataFrame) -> str:
-    """`n = 3 runs; bars: range (minimum to maximum)`; single runs have no bars."""
+    """Return `n = 3 runs; bars: range (minimum to maximum)`. Single runs have no bars."""
     kinds, several = {medians.RANGE: "range (minimum to maximum)"}, rows[rows["n"] > 1]
     shown = " or ".join(kinds.get(k, k) for k in sorted(several["interval"].unique(), reverse=True))
     return f"n = {runs_text(rows['n'])}{f'; bars: {shown}' if shown else ''}"
 
 
 def cpu_shares(rows: pd.DataFrame) -> str:
-    """`; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows; empty where nobody
-    knows."""
+    """Return `; CPU: clients 40-60 %, server 30-45 % of the host`, from the median shares of these rows.
+
+    It is empty where they are not known.
+    """
     parts = []
     for who, noun in (("client", "clients"), ("server", "server")):
         column = f"{who}_cpu_percent"
@@ -168,13 +176,18 @@ def cpu_shares(rows: pd.DataFrame) -> str:
 
 
 def bound_text(rows: pd.DataFrame) -> str:
-    """What binds the open symbols of a figure: `bound by the client`, `the link`, or either. rows: with `bound_by`."""
+    """Return the legend of a figure's open symbols: `bound by the client`, `the link`, or both.
+
+    rows: with the column `bound_by`.
+    """
     return f"bound by the {' or the '.join(sorted(rows['bound_by'].dropna().unique()))}"
 
 
 def interval_text(n: Iterable[int]) -> str:
-    """Describe low and high of groups with these numbers of runs, with their true coverage of the median; empty where
-    no group has two runs, because one run has no interval."""
+    """Describe low and high of groups with these numbers of runs, with their true coverage of the median.
+
+    The text is empty where no group has two runs, because one run has no interval.
+    """
     counts, parts = sorted({int(i) for i in n if i > 1}), []
     few = [i for i in counts if i < medians.LEAST]
     for what, chosen in (
@@ -188,7 +201,7 @@ def interval_text(n: Iterable[int]) -> str:
 
 
 def grouped(text: str, gap: str = " ") -> str:
-    """Thousands of a plain decimal number set apart: `12 345.6`; four digits stay together."""
+    """Return a decimal number with its thousands separated: `12 345.6`. Four digits are not separated."""
     whole, point, tail = text.partition(".")
     if len(whole.lstrip("-")) > 4:
         whole = f"{int(whole):,}".replace(",", gap)
@@ -196,27 +209,32 @@ def grouped(text: str, gap: str = " ") -> str:
 
 
 def decimals(value: float, significant: int = 3) -> int:
-    """Decimals that show `significant` digits of the value (negative: digits before the point are rounded)."""
+    """Return the number of decimals that show `significant` digits of the value.
+
+    It is negative where digits before the point are rounded.
+    """
     if not value or not math.isfinite(value):
         return 0
-    return significant - 1 - int(f"{value:.{significant - 1}e}".partition("e")[2])  # of what it is rounded to
+    return significant - 1 - int(f"{value:.{significant - 1}e}".partition("e")[2])  # exponent after rounding
 
 
 def number(value: float, significant: int = 3, places: int | None = None, gap: str = " ") -> str:
-    """Whole numbers exactly, others to significant digits (or all to `places` decimals), thousands grouped; `--` for
-    no value."""
+    """Format a number: whole numbers exactly, others to significant digits (or all to `places` decimals).
+
+    Thousands are separated. No value is `--`.
+    """
     if value is None or pd.isna(value):
         return "--"
     if places is None:
         places = 0 if float(value).is_integer() else decimals(value, significant)
-    return grouped(f"{round(float(value), places):z.{max(places, 0)}f}", gap)  # z: no minus before what rounds to 0
+    return grouped(f"{round(float(value), places):z.{max(places, 0)}f}", gap)  # z: no minus sign before a 0
 
 
 def spread(values: Sequence[float], gap: str = " ") -> str:
     """Format (median, low, high) as `median [low, high]`.
 
-    The median has 3 significant digits, and up to 5 where low-high is narrow. Neither end has more digits than the
-    width of low-high gives it a reason for. A median without an interval, or with one of no width, has no brackets.
+    The median has 3 significant digits, and up to 5 where low-high is narrow. The ends have only as many digits as the
+    width of low-high justifies. A median without an interval, or with an interval of width 0, has no brackets.
     """
     median, low, high = (float(v) if not pd.isna(v) else math.nan for v in values)
     if math.isnan(median):

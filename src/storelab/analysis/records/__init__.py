@@ -1,1 +1,1 @@
-"""A campaign's files, rows and windows; the numbers that earlier evaluations printed. May import: `core`."""
+"""The files, rows and windows of a campaign; the published numbers of earlier evaluations. May import: `core`."""

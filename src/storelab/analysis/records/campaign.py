@@ -1,6 +1,6 @@
-"""A campaign's raw records as the analysis reads them: plan, runs, failures; verification and the seal.
+"""The raw records of a campaign for the analysis: plan, runs, failures; verification and the seal.
 
-Imports the contract (`records`, `model`) and nothing of the measuring side.
+This module imports the format (`records`, `model`) and nothing of the measuring side.
 """
 
 import contextlib
@@ -21,7 +21,10 @@ from storelab.core.errors import UserError
 
 @dataclass(frozen=True)
 class Campaign:
-    """`plan`: plan.json. `runs`, `failures`: key -> run.json, failed.json; together they hold every planned point."""
+    """A campaign: its plan (plan.json), runs (key -> run.json) and failures (key -> failed.json).
+
+    Each planned point is in either `runs` or `failures`.
+    """
 
     folder: Path
     plan: dict[str, Any]
@@ -37,23 +40,23 @@ class Campaign:
         return self.plan["points"]
 
     def measured(self, workload: str) -> list[dict[str, Any]]:
-        """The points of a workload that have a record, in the plan's order."""
+        """Return the points of a workload that have a record, in the plan's order."""
         return [p for p in self.points if p["workload"] == workload and p["key"] in self.runs]
 
     def tries(self, key: str) -> list[dict[str, Any]]:
-        """The tries of a point beside the one that counts, oldest first, as `core.records.earlier` has them."""
-        told = self.runs.get(key) or self.failures[key]
+        """Return the tries of a point other than the one that counts, oldest first, as in `core.records.earlier`."""
+        record = self.runs.get(key) or self.failures[key]
         if key in self.runs and len(texts := evidence.texts(self.raw, key)) > 1:
-            return [t for t in records.tries(texts, told["point"]) if t["time_ns"] != told["start_ns"]]
-        return told.get("earlier", [])
+            return [t for t in records.tries(texts, record["point"]) if t["time_ns"] != record["start_ns"]]
+        return record.get("earlier", [])
 
     def files(self, prefix: str) -> list[tuple[str, str]]:
-        """Key and file name of the Parquet files `<prefix>.<client>.parquet` of all runs."""
+        """Return key and file name of the Parquet files `<prefix>.<client>.parquet` of all runs."""
         return [(k, name) for k, run in self.runs.items() for name in run["files"] if name.startswith(f"{prefix}.")]
 
 
 def watched_s(run: Mapping[str, Any], host: Mapping[str, Any]) -> float:
-    """Return how long a host of a run was watched; the length of the run where its record does not tell."""
+    """Return how long a host of a run was watched, or the length of the run where this was not recorded."""
     return float(host.get("seconds") or (run["deadline_ns"] - run["start_ns"]) / 1e9)
 
 
@@ -63,26 +66,26 @@ def client_cpu_s(run: Mapping[str, Any]) -> float:
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
-    """plan.json. Raises UserError: not there, damaged, or written by a later storelab."""
+    """Read plan.json. Raises UserError if it does not exist, is damaged, or is of a later version of storelab."""
     path = folder / "raw" / evidence.PLAN
     sealed.refuse_half_sealed(path.parent)
     if not path.exists():
         raise UserError(
             str(path),
-            "is not there: this is no measured campaign",
-            "name a measured one, such as results/reference, by --campaign-dir; or measure it",
+            "does not exist: this is not a measured campaign",
+            "give a measured one, such as results/reference, as --campaign-dir; or measure it",
         )
     plan = evidence.plan_of(path.parent)
     if plan.get("schema", 0) > 1:
-        problem = f"has schema {plan['schema']}, which this storelab does not know"
-        raise UserError(str(path), problem, "use a later storelab")
+        problem = f"has schema {plan['schema']}, which this version of storelab does not know"
+        raise UserError(str(path), problem, "use a later version of storelab")
     return plan
 
 
 def load(folder: Path) -> Campaign:
-    """Verify checksums and seal, then load; links that records do not know are those of `links.yaml`.
+    """Verify checksums and seal, then load. Links that are not in the records are taken from `links.yaml`.
 
-    Raises UserError: altered or missing records, points that were never tried.
+    Raises UserError if records were altered or are missing, or if points were never tried.
     """
     plan, raw = read_plan(folder), folder / "raw"
     evidence.complete(raw, plan)
@@ -95,15 +98,17 @@ def load(folder: Path) -> Campaign:
 
 
 def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
-    """Close a complete campaign: its records become few files (`core/sealed.py`), and `raw/SEAL` covers them.
+    """Seal a complete campaign: pack its records into a few files (`core/sealed.py`) that `raw/SEAL` covers.
 
-    A sealed one is verified and its seal returned; one that an older storelab sealed gets the new form. Killed at any
-    moment, the old form or the new one is whole, and the next call goes on.
+    Return the seal. A campaign that is already sealed is only verified. One that an older version of storelab sealed is
+    converted to the new form. If the process is killed, either the old or the new form is complete, and the next call
+    continues.
 
-    Raises UserError: points missing, points failed (unless `with_failures`), records altered, or another process seals.
+    Raises UserError if points are missing or failed (unless `with_failures`), records were altered, or another process
+    seals the campaign.
     """
-    with _alone(folder):
-        _go_on(folder)
+    with _locked(folder):
+        _recover(folder)
         raw, plan = folder / "raw", read_plan(folder)
         if not (raw / evidence.SUMS).exists() and not records.sealed(raw):
             evidence.write_sums(raw)
@@ -121,34 +126,34 @@ def seal(folder: Path, with_failures: bool = False) -> dict[str, Any]:
             )
         now = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "storelab": __version__}
         counts = {"points": len(campaign.points), "failed": len(campaign.failures)}
-        told = {"schema": evidence.SEAL_SCHEMA, **now, **counts}
+        new = {"schema": evidence.SEAL_SCHEMA, **now, **counts}
         if old:
-            told |= {key: old[key] for key in ("time", "storelab") if key in old} | {"converted": now, "before": old}
-        _write_sealed(folder, told)
+            new |= {key: old[key] for key in ("time", "storelab") if key in old} | {"converted": now, "before": old}
+        _write_sealed(folder, new)
         _exchange(folder)
-        return evidence.seal_of(raw) or told
+        return evidence.seal_of(raw) or new
 
 
 @contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Let no other process seal this campaign meanwhile."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Prevent other processes from sealing this campaign at the same time."""
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
-        lock = -1  # what is missing is said by who reads it
+        lock = -1  # reading the campaign reports the missing folder
     try:
         if lock >= 0:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise UserError(str(folder), "is being sealed by another process", "wait until it has ended") from None
+        raise UserError(str(folder), "is being sealed by another process", "wait until it has finished") from None
     finally:
         if lock >= 0:
             os.close(lock)
 
 
-def _go_on(folder: Path) -> None:
-    """Put in order what a seal that was killed left. The measured form goes only where the sealed one is whole."""
+def _recover(folder: Path) -> None:
+    """Clean up after a killed seal. The measured form is removed only if the sealed one is complete."""
     raw, sealing, measured = folder / "raw", folder / sealed.SEALING, folder / sealed.MEASURED
     if measured.is_dir() and not raw.exists():
         measured.rename(raw)
@@ -159,17 +164,17 @@ def _go_on(folder: Path) -> None:
         _remove_measured(raw, measured)
 
 
-def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
-    """Write the sealed form beside the measured one, and verify it. Nothing stays where that fails."""
+def _write_sealed(folder: Path, seal: dict[str, Any]) -> None:
+    """Write the sealed form next to the measured one, and verify it. Remove it if that fails."""
     raw, new = folder / "raw", folder / sealed.SEALING
     try:
         new.mkdir()
         sealed.write(raw, evidence.raw_files(raw), new)
         records.write_atomic(new / sealed.MEASURED_SUMS, (raw / evidence.SUMS).read_bytes())
         evidence.write_sums(new)
-        for name in (evidence.SUMS, evidence.PLAN):  # the records are the same: what was made of them is not stale
+        for name in (evidence.SUMS, evidence.PLAN):  # keep the times: files derived from the same records stay valid
             shutil.copystat(raw / name, new / name)
-        records.write_summed(new / evidence.SEAL, told | {"sha256sums_sha256": records.sha256(new / evidence.SUMS)})
+        records.write_summed(new / evidence.SEAL, seal | {"sha256sums_sha256": records.sha256(new / evidence.SUMS)})
         evidence.verify(new)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -177,7 +182,7 @@ def _write_sealed(folder: Path, told: dict[str, Any]) -> None:
 
 
 def _exchange(folder: Path) -> None:
-    """Put the sealed form into the place of the measured one, which is removed."""
+    """Replace the measured form by the sealed one."""
     raw, new, old = folder / "raw", folder / sealed.SEALING, folder / sealed.MEASURED
     raw.rename(old)
     new.rename(raw)
@@ -186,11 +191,14 @@ def _exchange(folder: Path) -> None:
 
 
 def _remove_measured(raw: Path, measured: Path) -> None:
-    """Remove the measured form, its sums last. Raises UserError: `raw` is not the sealed form of these records."""
+    """Remove the measured form, its checksums last.
+
+    Raises UserError if `raw` is not the sealed form of these records.
+    """
     sums, kept = measured / evidence.SUMS, raw / sealed.MEASURED_SUMS
     rest = [path for path in measured.iterdir() if path != sums]
     if rest and not (sums.exists() and kept.exists() and sums.read_bytes() == kept.read_bytes()):
-        raise UserError(str(measured), "holds other records than those that were sealed", "move it elsewhere")
+        raise UserError(str(measured), "contains records other than the sealed ones", "move it elsewhere")
     for path in rest:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     shutil.rmtree(measured)

@@ -1,7 +1,7 @@
 """Capacity of the links between the clients and a store, from the records or declared next to them.
 
-Records have the speed of each interface of the clients' hosts (`link_bits_per_s`), and in `store.deployment` that of
-the link of each front-end. Where both are unknown, `links.yaml` in the campaign's folder declares them, also for a
+Records contain the speed of each interface of the clients' hosts (`link_bits_per_s`), and in `store.deployment` that of
+the link of each front-end. Where they are unknown, `links.yaml` in the campaign's folder can declare them, even for a
 sealed campaign. See docs/records.md.
 """
 
@@ -18,14 +18,17 @@ from storelab.core.records import FRONT_END_LINK
 FILE = "links.yaml"
 KEYS = ("clients", "stores", "source")
 CLIENTS, FRONT_ENDS, BOTH = "clients", "front-ends", "clients and front-ends"
-OWN = "sl-"  # links that storelab makes for servers of this host: the kernel gives them 10 Gbit/s, which means nothing
-ALONE = "client"  # the axis `balance`: each client has one front-end
+OWN = "sl-"  # links that storelab makes for servers of this host; the 10 Gbit/s that the kernel reports are meaningless
+ALONE = "client"  # value of the axis `balance`: each client uses one front-end
 
 
 @dataclass(frozen=True)
 class Declared:
-    """What `links.yaml` declares, in bits/s. clients: link of the node of each client; stores: of each front-end;
-    source: how this is known."""
+    """The content of `links.yaml`, in bits/s.
+
+    clients: the link of each client's node; stores: store -> the link of each of its front-ends; source: how they are
+    known.
+    """
 
     clients: int | None
     stores: Mapping[str, int]
@@ -34,8 +37,11 @@ class Declared:
 
 @dataclass(frozen=True)
 class Side:
-    """One end of a run's traffic. links: bits/s of each link; moved: bits/s on each in its busier direction, None
-    where no counter is known."""
+    """One end of a run's traffic.
+
+    links: capacity of each link, bits/s; moved: traffic on each link in its busier direction, bits/s (None where there
+    are not any counters).
+    """
 
     links: tuple[float, ...]
     moved: tuple[float, ...] | None
@@ -47,7 +53,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Links:
-    """The known links of a run. bits_per_s: the most that can pass them; of: whose links are the limit."""
+    """The known links of a run. bits_per_s: their total capacity; of: the side whose links are the limit."""
 
     clients: Side | None
     front_ends: Side | None
@@ -56,17 +62,17 @@ class Links:
 
     @property
     def unknown(self) -> str | None:
-        """Whose links are not known."""
+        """The side whose links are not known."""
         return CLIENTS if self.clients is None else FRONT_ENDS if self.front_ends is None else None
 
 
 def path(folder: Path) -> Path:
-    """`links.yaml` of a campaign, next to its records."""
+    """Return the path of `links.yaml` of a campaign, next to its records."""
     return (folder / "raw").resolve().parent / FILE
 
 
 def declared(folder: Path) -> Declared | None:
-    """Read `links.yaml`; None without one. Raises UserError where it holds something else."""
+    """Read `links.yaml`; None without one. Raises UserError if its content is wrong."""
     file = path(folder)
     if not file.exists():
         return None
@@ -80,13 +86,13 @@ def declared(folder: Path) -> Declared | None:
     rates |= {"clients": data["clients"]} if data.get("clients") is not None else {}
     bits = {key: 8 * units.parse(value, "rate", f"{file}: {key}") for key, value in rates.items()}
     if zero := next((key for key, value in bits.items() if not value), None):
-        raise UserError(f"{file}: {zero}", "is zero", "leave out a link that is not known")
+        raise UserError(f"{file}: {zero}", "is zero", "remove it if the link is not known")
     stores = {key.removeprefix("stores."): value for key, value in bits.items() if key != "clients"}
     return Declared(bits.get("clients"), stores, str(data.get("source") or ""))
 
 
 def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
-    """Add the declared links to records that have none."""
+    """Add the declared links to records without links."""
     for run in runs:
         hosts = [node.get("watched") or {} for node in run.get("nodes") or ()]
         for host in (run.get("host") or {}, *hosts):
@@ -102,7 +108,7 @@ def complete(runs: Iterable[dict[str, Any]], known: Declared) -> None:
 
 
 def _busiest(host: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The interface of a host that moved most in one direction, without loopback."""
+    """Return the interface of a host, except loopback, that moved most bytes in one direction."""
     own = {n: c for n, c in (host.get("network") or {}).items() if n != "lo" and not n.startswith(OWN)}
     return max(own.values(), key=_moved, default=None)
 
@@ -112,12 +118,12 @@ def _moved(counters: Mapping[str, Any]) -> int:
 
 
 def store_of(run: Mapping[str, Any]) -> str:
-    """The store as it is configured: its deployments share its front-ends' links."""
+    """Return the configured store without its deployment, because deployments share the links of the front-ends."""
     return str(run["point"]["store"]).partition("+")[0]
 
 
 def endpoints(run: Mapping[str, Any]) -> list[str]:
-    """The front-end that each client was given, by its URL, in the clients' order."""
+    """Return the URL of the front-end that each client was given, in the clients' order."""
     return [c.get("endpoint") or "" for c in sorted(run["clients"], key=lambda c: c["client"])]
 
 
@@ -127,13 +133,15 @@ def is_alone(run: Mapping[str, Any]) -> bool:
 
 
 def nodes_of(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The nodes of the clients, each with `ranks` and `watched`; without nodes, this host is the only one."""
+    """Return the nodes of the clients, each with `ranks` and `watched`. Without nodes, it is only this host."""
     return run.get("nodes") or [{"ranks": [c["client"] for c in run["clients"]], "watched": run.get("host")}]
 
 
 def over_link(run: Mapping[str, Any]) -> bool:
-    """Return True if what the clients moved went over a link, by the counters of their nodes (of their host): the
-    kernel sends what stays on a host, or in a network namespace, over loopback."""
+    """Return True if the clients' traffic went over a link, by the counters of their nodes (or host).
+
+    The kernel sends traffic within a host or a network namespace over loopback.
+    """
     for node in nodes_of(run):
         counters = (node.get("watched") or {}).get("network") or {}
         most = {name: _moved(c) for name, c in counters.items()}
@@ -145,7 +153,7 @@ def over_link(run: Mapping[str, Any]) -> bool:
 
 
 def front_end_counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
-    """(received, sent) bytes/s of each front-end, from its own interface; None where not all have one."""
+    """Return (received, sent) bytes/s of each front-end from its interface; None if not all have a separate one."""
     host = run.get("coordinator") or run.get("host") or {}
     links = [(host.get("network") or {}).get(FRONT_END_LINK.format(i + 1)) for i in range(number)]
     seconds = host.get("seconds")
@@ -155,23 +163,23 @@ def front_end_counters(run: Mapping[str, Any], number: int) -> list[tuple[float,
 
 
 def of_run(run: Mapping[str, Any], ignored: Sequence[str] = ()) -> Links | None:
-    """Return the links of a run; None where none is known, or nothing went over one. ignored: sides not to use."""
+    """Return the links of a run; None if none is known, or no traffic went over one. ignored: sides not to use."""
     if not over_link(run):
         return None
-    clients = None if CLIENTS in ignored else _of_clients(run)
-    front_ends = None if FRONT_ENDS in ignored else _of_front_ends(run)
+    clients = None if CLIENTS in ignored else _clients_side(run)
+    front_ends = None if FRONT_ENDS in ignored else _front_ends_side(run)
     if clients is None or front_ends is None:
         side, of = (clients, CLIENTS) if clients else (front_ends, FRONT_ENDS)
         return Links(clients, front_ends, side.total, of) if side else None
     total = min(clients.total, front_ends.total)
-    if is_alone(run):  # what each front-end can carry of the clients that were given it
-        total = sum(map(min, _given(run, clients, len(front_ends.links)), front_ends.links))
+    if is_alone(run):  # each front-end limits only the clients that were given it
+        total = sum(map(min, _client_capacity(run, clients, len(front_ends.links)), front_ends.links))
     limits = [of for of, side in ((CLIENTS, clients), (FRONT_ENDS, front_ends)) if side.total == total]
     return Links(clients, front_ends, total, limits[0] if len(limits) == 1 else BOTH)
 
 
-def _of_clients(run: Mapping[str, Any]) -> Side | None:
-    """The link of each node of the clients."""
+def _clients_side(run: Mapping[str, Any]) -> Side | None:
+    """Return the link of each node of the clients."""
     hosts = [node.get("watched") or {} for node in nodes_of(run)]
     found = [_busiest(host) for host in hosts]
     links = tuple(float(nic["link_bits_per_s"]) for nic in found if nic and nic.get("link_bits_per_s"))
@@ -181,8 +189,8 @@ def _of_clients(run: Mapping[str, Any]) -> Side | None:
     return Side(links, tuple(8 * _moved(nic) / s for nic, s in zip(found, seconds, strict=True) if nic))
 
 
-def _of_front_ends(run: Mapping[str, Any]) -> Side | None:
-    """The link of each front-end that clients used."""
+def _front_ends_side(run: Mapping[str, Any]) -> Side | None:
+    """Return the link of each front-end that clients used."""
     known = (run["store"].get("deployment") or {}).get("link_bits_per_s") or ()
     used = len(set(endpoints(run))) if is_alone(run) else run["point"]["axes"].get("front_ends") or 1
     if len(known) < used or None in known[:used]:
@@ -192,8 +200,8 @@ def _of_front_ends(run: Mapping[str, Any]) -> Side | None:
     return Side(tuple(map(float, known[:used])), moved)
 
 
-def _given(run: Mapping[str, Any], clients: Side, number: int) -> list[float]:
-    """What the clients of each front-end can move, bits/s: the clients of a node share its link."""
+def _client_capacity(run: Mapping[str, Any], clients: Side, number: int) -> list[float]:
+    """Return how much the clients of each front-end can move, bits/s. The clients of a node share its link."""
     urls, out = endpoints(run), [0.0] * number
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
     for node, link in zip(nodes_of(run), clients.links, strict=True):
@@ -203,13 +211,13 @@ def _given(run: Mapping[str, Any], clients: Side, number: int) -> list[float]:
 
 
 def in_words(links: Iterable[float]) -> str:
-    """`2 × 300 Mbit/s`, or `1 Gbit/s + 2 × 100 Mbit/s`."""
+    """Return `2 × 300 Mbit/s`, or `1 Gbit/s + 2 × 100 Mbit/s`."""
     counted = sorted(Counter(links).items(), reverse=True)
     return " + ".join(f"{n} × {rate(bits)}" if n > 1 else rate(bits) for bits, n in counted)
 
 
 def rate(bits_per_s: float) -> str:
-    """`300 Mbit/s`, three digits at most where that is exact enough: `2.5 Gbit/s`."""
+    """Return `300 Mbit/s` or `2.5 Gbit/s`, with up to four digits."""
     factor, unit = next(
         ((f, u) for f, u in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")) if bits_per_s >= f), (1, "")
     )

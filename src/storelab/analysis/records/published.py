@@ -1,7 +1,8 @@
-"""What earlier evaluations printed and found, 2010-2015: facts to compare ours with, never mixed with them.
+"""The published numbers and findings of earlier evaluations, 2010-2015.
 
-The CSV files in `printed/` hold the numbers as printed; their README names sources and oddities. `claims.yaml` holds
-the findings as claims (`core.campaign.claims` says what a claim is); their numbers come from `printed/`.
+Our results are compared with them, but never mixed. The CSV files in `printed/` contain the numbers as printed; their
+README lists sources and peculiarities. `claims.yaml` contains the findings as claims (`core.campaign.claims` defines
+claims), with numbers from `printed/`.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ NAMES = (
 
 
 def load(name: str) -> pd.DataFrame:
-    """One of NAMES as printed; lost or empty cells are null. Raises KeyError for another name."""
+    """Return one of the tables NAMES as printed. Lost or empty cells are null. Raises KeyError for other names."""
     if name not in NAMES:
         raise KeyError(name)
     return _read(name).copy()
@@ -41,33 +42,38 @@ def _read(name: str) -> pd.DataFrame:
 
 
 def places() -> list[dict[str, Any]]:
-    """Where printed numbers stand in the paper (`printed/places.yaml`): `table`, `columns`, `rows` (column: value or
-    values), and the names of `tables`, `tex`, `figures`, `numbers` that have them; `how`."""
+    """Return the places of the printed numbers in the paper (`printed/places.yaml`).
+
+    Each has `table`, `columns`, `rows` (column: value or values), the names of `tables`, `tex`, `figures` and `numbers`
+    that show them, and `how`.
+    """
     path = resources.files("storelab.analysis.records").joinpath("printed", "places.yaml")
     with resources.as_file(path) as file:
         return list(yaml_text.read(file))
 
 
 def standing(place: dict[str, Any]) -> pd.DataFrame:
-    """The rows that a place is about, with its columns alone."""
+    """Return the rows and columns of printed numbers that a place is about."""
     return select(load(place["table"]), place.get("rows", {}))[place["columns"]]
 
 
 def share_amplification() -> pd.DataFrame:
-    """`uds_2015_sparse_reads` with share_amplification_ratio: volume moved over the entries' share of the volume of
-    all."""
+    """Return `uds_2015_sparse_reads` with the column share_amplification_ratio.
+
+    It is the volume moved divided by the entries' share of the whole volume.
+    """
     t = load("uds_2015_sparse_reads")
     whole = t[t["percent_of_entries"] == 100].iloc[0]
     return t.assign(share_amplification_ratio=t["volume_mb"] / (whole["volume_mb"] * t["entries"] / whole["entries"]))
 
 
 def derived(name: str) -> pd.DataFrame:
-    """`load`, with what `share_amplification` adds."""
+    """Return the table of `load` with the column that `share_amplification` adds."""
     return share_amplification() if name == "uds_2015_sparse_reads" else load(name)
 
 
 def headline(system: str, quantity: str, setting: str | None = None) -> float:
-    """The one value of `uds_headlines` with this system and quantity (and setting, where they have several)."""
+    """Return the value of `uds_headlines` with this system and quantity (and setting, if there are several)."""
     t = load("uds_headlines")
     return t[(t["system"] == system) & (t["quantity"] == quantity) & ((t["setting"] == setting) | (setting is None))][
         "value"
@@ -75,8 +81,11 @@ def headline(system: str, quantity: str, setting: str | None = None) -> float:
 
 
 def chassis() -> dict[str, Any]:
-    """A chassis that was powered off under load: store, source, failed (operations), back_s (until its nodes were
-    back), whole_s (until the store was fully operative)."""
+    """Return the numbers of a chassis that was powered off under load.
+
+    They are store, source, failed (operations), back_s (until its nodes were back) and whole_s (until the store was
+    fully operative).
+    """
     system, setting, rows = "uds1_2013", "chassis powered off (16 disks)", load("uds_headlines")
     back, operative = (
         60 * headline(system, quantity, setting)
@@ -97,34 +106,34 @@ def _nightly(*quantities: str) -> tuple[float, ...]:
 
 
 def release() -> tuple[float, ...]:
-    """Return new files and GB of a day of the nightly release, means."""
+    """Return the means of new files and GB per day of the nightly release."""
     return _nightly("new files a day, mean", "new volume a day, mean")
 
 
 def release_spread() -> tuple[float, ...]:
-    """Return the same, standard deviations over the days."""
+    """Return the standard deviations of new files and GB over the days of the nightly release."""
     return _nightly("new files a day, standard deviation", "new volume a day, standard deviation")
 
 
 def release_at_end() -> tuple[float, ...]:
-    """Return files and GB that it had in the end, at least."""
+    """Return the least number of files and GB of the nightly release at the end."""
     return _nightly("unique files at the end", "volume at the end")
 
 
 def release_days() -> float:
-    """Return the days of it that were published."""
+    """Return the number of days on which the nightly release was published."""
     return _nightly("days of publishing")[0]
 
 
 def one_client(threads: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit of what `uds1_2012_single_client_threads` tells about threads."""
+    """Return name, value and unit of the numbers about threads in `uds1_2012_single_client_threads`."""
     small_up, small_down, large_up = (
         threads[(threads["operation"] == operation) & (threads["object_size_printed"] == size)]
         for operation, size in (("upload", "4 kB"), ("download", "4 kB"), ("upload", "10 MB"))
     )
     one = small_up.loc[small_up["threads"] == 1, "files_per_s"].item()
     full = large_up.loc[large_up["mb_per_s"] >= 0.95 * large_up["mb_per_s"].max(), "threads"].min()
-    lost = set(small_up["threads"]) - set(large_up["threads"])  # asked of large objects as well, and never printed
+    lost = set(small_up["threads"]) - set(large_up["threads"])  # measured for large objects too, but never printed
     return [
         ("small_upload_one_thread", one, "files/s"),
         ("small_download_threads", small_down["threads"].max(), ""),
@@ -208,36 +217,37 @@ def numbers() -> list[dict[str, Any]]:
 
 @cache
 def findings() -> dict[str, dict[str, Any]]:
-    """Name -> claim, as `core.campaign.claims.resolved` gives it, in the order of the file."""
-    from storelab.core.campaign.claims import Claim, resolved  # here: pydantic is slow to load
+    """Return name -> claim in the form of `core.campaign.claims.resolved`, in the order of the file."""
+    from storelab.core.campaign.claims import Claim, resolved  # imported here because pydantic is slow to load
 
-    said = yaml_text.read(FINDINGS)
-    return resolved({name: Claim.model_validate(claim) for name, claim in said.items()}, ALL)
+    claims = yaml_text.read(FINDINGS)
+    return resolved({name: Claim.model_validate(claim) for name, claim in claims.items()}, ALL)
 
 
 def claims_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The findings, and before them the campaign's own claims, which its plan carries (plans of older versions:
-    none)."""
+    """Return the campaign's own claims from its plan, followed by the findings. Older plans have no claims."""
     own = plan.get("claims", {})
     return {**own, **{name: claim for name, claim in findings().items() if name not in own}}
 
 
-def printed_number(said: Mapping[str, Any] | None) -> tuple[float, str]:
-    """The published number of a claim and its unit; NaN where none was printed. Raises ValueError where its rows are
-    not one row."""
-    if not said:
+def printed_number(number: Mapping[str, Any] | None) -> tuple[float, str]:
+    """Return the published number of a claim and its unit; NaN where none was printed.
+
+    Raises ValueError if its conditions do not select exactly one row.
+    """
+    if not number:
         return float("nan"), ""
-    if said["value"] is not None:
-        return float(said["value"]), said["unit"]
-    table = derived(said["table"])
+    if number["value"] is not None:
+        return float(number["value"]), number["unit"]
+    table = derived(number["table"])
 
     def one(rows: Mapping[str, Any]) -> pd.Series:
         found = select(table, rows)
         if len(found) != 1:
-            raise ValueError(f"{said['table']}: {len(found)} rows are {dict(rows)}")
+            raise ValueError(f"{number['table']}: {len(found)} rows match {dict(rows)}")
         return found.iloc[0]
 
-    row = one(said["rows"])
-    if not said["over"]:
-        return float(row[said["column"]]), said["unit"] or str(row.get("unit", ""))
-    return float(row[said["column"]]) / float(one({**said["rows"], **said["over"]})[said["column"]]), said["unit"]
+    row, column = one(number["rows"]), number["column"]
+    if not number["over"]:
+        return float(row[column]), number["unit"] or str(row.get("unit", ""))
+    return float(row[column]) / float(one({**number["rows"], **number["over"]})[column]), number["unit"]

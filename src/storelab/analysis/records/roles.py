@@ -1,29 +1,31 @@
-"""Points that do several things at once, as their records tell them: roles, phases, acts, states of the store.
+"""Records of points with roles, which do several things at the same time: roles, phases, acts, states of the store.
 
-A workload of the plan that names `roles` has such points. Phases of a run, of which each begins where the last one ends
-(`phases`), from the end of the warm-up to the deadline:
+These are the points of workloads with `roles` in the plan. The phases of a run (`phases`) follow one another from the
+end of the warm-up to the deadline:
 
 * `before`: until the first disturbance begins.
-* `during`: until the last one is undone: a daemon runs again, a link is quick again, a role that came later has ended,
-  the last daemon of an upgrade is healthy. A client without work left ends with its last operation, not when its
-  process stops.
-* `rebuilding`: until the store says for good that it is clean; only where it says in which state it is.
+* `during`: until the last disturbance is undone: a daemon runs again, a link has its full speed again, a role that came
+  later has ended, the last daemon of an upgrade is healthy. A client without work left ends with its last operation,
+  not when its process stops.
+* `rebuilding`: until the store reports permanently that it is clean; only for stores that report their state.
 * `after`: the rest.
-* `throughout`: the only phase of a run that nothing disturbs.
+* `throughout`: the only phase of a run without a disturbance.
 
-Disturbances are the acts of a fault; without a fault, the roles that begin after the start or end before the deadline.
+Disturbances are the acts of a fault. Without a fault, they are the roles that begin after the start or end before the
+deadline.
 
-Operations of roles are counted in cells: the phases of a run, or steps of one length from its agreed start. They are
-counted as the windows of `windows` are: an operation belongs to the cell in which it ends, its bytes too; of a bin the
-part that lies in a cell counts, in operations, bytes and latencies, for its operations are taken as evenly spaced. A
-cell holds what ends in (begin, end]. Phases have the work done in them too: an operation counts by the part of its
-duration that is in the phase, where its start is known.
+Operations of roles are counted in cells, which are the phases of a run, or steps of equal length from its agreed start.
+They are counted as in `windows`: an operation and its bytes belong to the cell in which it ends, with (begin, end] as
+the bounds. The operations of a bin are assumed to be evenly spaced, so that the part of a bin in a cell counts, in
+operations, bytes and latencies. Phases also have the work done in them: where its start is known, an operation counts
+by the part of its duration in the phase.
 
-Latencies are those of `tables/latency.py`: from when an operation was due, else from when it began; of operations that
-succeeded; null below as many as a quantile needs. What hung, or was due and never began, is in no step. In phases it
-lasted at least until it was given up, or until its role's end, and counts as longer than all that ended there: a
-quantile that falls on it is a lower bound. It counts in every phase in which it waited, but not in `before` where its
-role worked in later ones: it ended in none, and what it met came later.
+Latencies are those of `tables/latency.py`: of successful operations, from when an operation was due, else from when it
+began. They are null if there are too few operations for a quantile. Operations that hung, or were due and never began,
+are not in any step. In phases, they lasted at least until they were given up, or until the end of their role. They
+count as longer than all that ended there, so that a quantile that falls on one of them is a lower bound. They count in
+every phase in which they waited. The exception is `before`, if the role also worked in later phases: they did not end
+in it, and their cause came later.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,8 +50,10 @@ CLEAN, UNKNOWN = "clean", "unknown"
 
 @dataclass(frozen=True)
 class Role:
-    """One role of a run: what it did, its clients, and from when to when all of them worked (UTC ns). `last_ns`: when
-    the last of them stopped."""
+    """One role of a run: its workload and clients, and the time in which all of them worked (UTC ns).
+
+    last_ns: when the last client stopped.
+    """
 
     name: str
     workload: str
@@ -70,9 +74,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Healing:
-    """What a store said of itself after a fault, UTC ns. tells: whether it says in which state it is; noticed_ns: first
-    said that it is not clean (None: never, or it was not clean before); whole_ns: from then on it was clean for good
-    (None: never, or it noticed nothing)."""
+    """The states that a store reported after a fault, UTC ns.
+
+    `tells`: it reports its state; noticed_ns: when it first reported that it is not clean (None: never, or it was
+    not clean before); whole_ns: from when on it was always clean (None: never, or it noticed nothing).
+    """
 
     tells: bool
     noticed_ns: int | None = None
@@ -80,27 +86,27 @@ class Healing:
 
 
 def workloads(plan: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The workloads of a plan that have roles: name -> role -> what the plan says of it."""
+    """Return the workloads of a plan that have roles: name -> role -> its entry in the plan."""
     return {name: w["roles"] for name, w in plan["workloads"].items() if w.get("roles")}
 
 
 def keys(campaign: Campaign) -> list[str]:
-    """Keys of the measured points that have roles, in the plan's order."""
+    """Return the keys of the measured points that have roles, in the plan's order."""
     having = workloads(campaign.plan)
     return [p["key"] for p in campaign.points if p["workload"] in having and p["key"] in campaign.runs]
 
 
 def roles(run: Mapping[str, Any], last: LastOperations) -> Iterator[Role]:
-    """The roles of a run. last: `last_operations` of it."""
+    """Yield the roles of a run. last: its `last_operations`."""
     clients = {c["client"]: c for c in run["clients"]}
-    for told in run["roles"]:
-        ends = [_end_ns(clients[rank], told["end_ns"], last) for rank in told["clients"] if rank in clients]
-        ends = ends or [told["end_ns"]]
-        yield Role(told["name"], told["workload"], tuple(told["clients"]), told["begin_ns"], min(ends), max(ends))
+    for role in run["roles"]:
+        ends = [_end_ns(clients[rank], role["end_ns"], last) for rank in role["clients"] if rank in clients]
+        ends = ends or [role["end_ns"]]
+        yield Role(role["name"], role["workload"], tuple(role["clients"]), role["begin_ns"], min(ends), max(ends))
 
 
 def _end_ns(client: Mapping[str, Any], end_ns: int, last: LastOperations) -> int:
-    """When a client of a role with this end stopped; early where it had no work left."""
+    """Return when a client of a role with this end stopped. A client without work left stops earlier."""
     stopped = client.get("end_ns") or end_ns
     return end_ns if stopped >= end_ns else min(last.get(client["client"], stopped), stopped)
 
@@ -115,47 +121,49 @@ def last_operations(campaign: Campaign) -> dict[str, dict[int, int]]:
 
 
 def events(run: Mapping[str, Any], *kinds: str) -> list[dict[str, Any]]:
-    """The events of these kinds, in order of time."""
+    """Return the events of these kinds, in order of time."""
     return sorted((e for e in run.get("events") or [] if e["kind"] in kinds), key=lambda e: e["time_ns"])
 
 
 def faulted_ns(run: Mapping[str, Any]) -> int | None:
-    """When the first act of a fault began; None without one."""
+    """Return when the first act of a fault began; None without a fault."""
     acts = events(run, ACT)
     return acts[0]["time_ns"] if acts else None
 
 
 def was_undone(run: Mapping[str, Any]) -> bool:
-    """Whether every harm was undone."""
+    """Check whether every harm was undone."""
     return not _undoing(run)[0]
 
 
 def undone_ns(run: Mapping[str, Any]) -> int:
-    """When the last harm was undone; the deadline, where one never was. Of a run with acts; those that are no harm are
-    over when they are done."""
-    standing, last = _undoing(run)
-    return run["deadline_ns"] if standing else last
+    """Return when the last harm of a run with acts was undone, or its deadline if one was never undone.
+
+    Acts that do no harm are over when they are done.
+    """
+    remaining, last = _undoing(run)
+    return run["deadline_ns"] if remaining else last
 
 
 def _undoing(run: Mapping[str, Any]) -> tuple[set[tuple[str, str]], int]:
-    """(actor, harm) that nothing undid, and when the last other act was done."""
-    standing: set[tuple[str, str]] = set()
+    """Return the (actor, harm) that were never undone, and when the last other act was done."""
+    remaining: set[tuple[str, str]] = set()
     last = 0
     for event in events(run, ACT, UNDONE):
         actor, act = event.get("actor") or "", event["act"]
         if event["kind"] == UNDONE and act == UPGRADE:
-            continue  # behind the run
+            continue  # after the run
         if event["kind"] == ACT and act in HARMS:
-            standing.add((actor, act))
+            remaining.add((actor, act))
             continue
         undone = UNDOES.get(act, ()) if event["kind"] == ACT else (act,)
-        standing -= {(actor, harm) for harm in undone}
+        remaining -= {(actor, harm) for harm in undone}
         last = max(last, event.get("done_ns") or event["time_ns"])
-    return standing, last
+    return remaining, last
 
 
 def disturbance(run: Mapping[str, Any], last: LastOperations) -> tuple[int, int] | None:
-    """(begin, end) of what disturbs a run; None where nothing does. last: `last_operations` of it."""
+    """Return (begin, end) of the disturbances of a run; None without disturbances. last: its `last_operations`."""
     faulted = faulted_ns(run)
     if faulted is not None:
         return faulted, undone_ns(run)
@@ -165,14 +173,17 @@ def disturbance(run: Mapping[str, Any], last: LastOperations) -> tuple[int, int]
 
 
 def healing(run: Mapping[str, Any]) -> Healing:
-    """How the store noticed the first act, and became clean again: before upgrades are taken back behind the run."""
+    """Return when the store noticed the first act, and when it was clean again.
+
+    States after the run, when upgrades are undone, are ignored.
+    """
     over = min((e["time_ns"] for e in events(run, UNDONE) if e["act"] == UPGRADE), default=None)
-    told = [e for e in events(run, STATE) if e["state"] != UNKNOWN and (over is None or e["time_ns"] < over)]
+    states = [e for e in events(run, STATE) if e["state"] != UNKNOWN and (over is None or e["time_ns"] < over)]
     faulted = faulted_ns(run)
-    if not told or faulted is None:
-        return Healing(bool(told))
-    earlier = [e["state"] for e in told if e["time_ns"] <= faulted]
-    later = [e for e in told if e["time_ns"] > faulted]
+    if not states or faulted is None:
+        return Healing(bool(states))
+    earlier = [e["state"] for e in states if e["time_ns"] <= faulted]
+    later = [e for e in states if e["time_ns"] > faulted]
     ill = [e["time_ns"] for e in later if e["state"] != CLEAN]
     was_clean = not earlier or earlier[-1] == CLEAN
     if not ill and was_clean:
@@ -182,7 +193,7 @@ def healing(run: Mapping[str, Any]) -> Healing:
 
 
 def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
-    """The phases of a run that have a length, in order of time. last_of: `last_operations` of it."""
+    """Return the phases of a run that are not empty, in order of time. last_of: its `last_operations`."""
     first, last = run["start_ns"] + run["point"]["fixed"]["warm_up_ns"], run["deadline_ns"]
     found = disturbance(run, last_of)
     if found is None:
@@ -198,8 +209,10 @@ def phases(run: Mapping[str, Any], last_of: LastOperations) -> list[Phase]:
 
 
 def phase_table(campaign: Campaign) -> pd.DataFrame:
-    """One row per run with roles, role and phase of it in which the role worked: key, role, cell (the phase), begin_ns,
-    end_ns. The warm-up of a role that begins late is cut, except where its begin is the disturbance."""
+    """Return one row per run with roles, role, and phase in which it worked: key, role, cell, begin_ns, end_ns.
+
+    The cell is the phase. The warm-up of a role that begins late is cut, except where its begin is the disturbance.
+    """
     rows = []
     for key, last in last_operations(campaign).items():
         run = campaign.runs[key]
@@ -213,8 +226,10 @@ def phase_table(campaign: Campaign) -> pd.DataFrame:
 
 
 def client_table(campaign: Campaign) -> pd.DataFrame:
-    """One row per client of the runs with roles: key, client, role, role_begin_ns, role_end_ns, disturbed_ns (when the
-    first disturbance began; the deadline where there is none)."""
+    """Return one row per client of the runs with roles: key, client, role, role_begin_ns, role_end_ns, disturbed_ns.
+
+    disturbed_ns: when the first disturbance began, or the deadline where there is none.
+    """
     rows = []
     for key, last in last_operations(campaign).items():
         run = campaign.runs[key]
@@ -229,7 +244,7 @@ def client_table(campaign: Campaign) -> pd.DataFrame:
 LEVELS = {"latency_p50_ms": 0.5, "latency_p90_ms": 0.9, "latency_p99_ms": 0.99}
 LATENCIES = (*LEVELS, "latency_max_ms")
 PLACE = ["key", "role", "cell"]
-BOUNDS = "lower_bounds"  # names of the latencies that are one, by ", "
+BOUNDS = "lower_bounds"  # names of the latencies that are lower bounds, separated by ", "
 _HUNG = f"""
 SELECT key, role, coalesce(intended_ns, start_ns) AS begun_ns, end_ns - begun_ns AS least_ns, 1.0 AS n
 FROM rows JOIN clients USING (key, client) WHERE error = '{HUNG}' AND latency_hist IS NULL
@@ -247,10 +262,10 @@ WHERE ns IS NOT NULL GROUP BY ns ORDER BY ns"""
 
 
 def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame:
-    """Return one row per key, role and phase in which operations waited that never ended: PLACE, hung, not_begun,
-    LATENCIES (null below as many operations as a quantile needs), BOUNDS.
+    """Return one row per key, role and phase in which operations waited that never ended.
 
-    con: has `rows`, `clients`, `spans` and `cells` (`in_phases`).
+    Columns: PLACE, hung, not_begun, LATENCIES (null if there are too few operations for a quantile), BOUNDS. con: a
+    connection with `rows`, `clients`, `spans` and `cells` (`in_phases`).
     """
     waiting = pd.concat([con.execute(_HUNG).df().assign(hung=True), _never_began(campaign).assign(hung=False)])
     spans = con.execute("SELECT key, role, cell, high_ns FROM spans").df()
@@ -262,15 +277,15 @@ def _unended(con: duckdb.DuckDBPyConnection, campaign: Campaign) -> pd.DataFrame
 
 
 def _never_began(campaign: Campaign) -> pd.DataFrame:
-    """Return operations that were due and never began: key, role, begun_ns, least_ns, n."""
+    """Return the operations that were due and never began: key, role, begun_ns, least_ns, n."""
     rows = []
     for key in keys(campaign):
         run = campaign.runs[key]
         engines = {c["client"]: c.get("engine") or {} for c in run["clients"]}
-        for told in run["roles"]:
-            own, rate = [engines.get(rank, {}) for rank in told["clients"]], told.get("axes", {}).get("arrival_rate")
-            for waited in scan.never_began(own, rate):
-                rows += [(key, told["name"], told["end_ns"] - w, w, 1.0) for w in waited]
+        for role in run["roles"]:
+            rate = role.get("axes", {}).get("arrival_rate")
+            for waited in scan.never_began([engines.get(rank, {}) for rank in role["clients"]], rate):
+                rows += [(key, role["name"], role["end_ns"] - w, w, 1.0) for w in waited]
     return pd.DataFrame(rows, columns=["key", "role", "begun_ns", "least_ns", "n"])
 
 
@@ -278,13 +293,13 @@ def _unended_row(con: duckdb.DuckDBPyConnection, place: tuple[str, ...], group: 
     found = con.execute(_ENDED, list(place)).df()
     ended = pd.Series(found["n"].to_numpy(float), index=found["ns"].to_numpy(float))
     bounds = pd.Series(group["n"].to_numpy(float), index=group["least_ns"].to_numpy(float))
-    every = ended.sum() + bounds.sum()
+    total = ended.sum() + bounds.sum()
     values, beyond = with_bounds(ended, bounds, list(LEVELS.values()))
-    names = [name for (name, p), b in zip(LEVELS.items(), beyond, strict=True) if b and enough(every, p)]
+    names = [name for (name, p), b in zip(LEVELS.items(), beyond, strict=True) if b and enough(total, p)]
     hung = group.loc[group["hung"], "n"].sum()
-    said = ", ".join(name.removesuffix("_ms") for name in [*names, "latency_max_ms"])
-    latencies = _latency_row(every, max([*ended.index, *bounds.index]), list(values))
-    return [*place, hung, group["n"].sum() - hung, *latencies, said]
+    bound_names = ", ".join(name.removesuffix("_ms") for name in [*names, "latency_max_ms"])
+    latencies = _latency_row(total, max([*ended.index, *bounds.index]), list(values))
+    return [*place, hung, group["n"].sum() - hung, *latencies, bound_names]
 
 
 _BIN = "greatest(0, least(end_ns, high_ns) - greatest(end_ns - bin_ns, low_ns)) / bin_ns"
@@ -337,27 +352,32 @@ GROUP BY ALL ORDER BY key, role, cell, upper_ns"""
 
 @dataclass(frozen=True)
 class Counted:
-    """What was counted. cells: key, role, cell, operations, bytes, errors and LATENCIES, in phases work,
-    work_bytes, hung, not_begun and BOUNDS too; statuses: key, role, cell, status (0: none), errors."""
+    """The operations of roles, counted in cells.
+
+    cells: key, role, cell, operations, bytes, errors and LATENCIES; in phases also work, work_bytes, hung, not_begun
+    and BOUNDS; statuses: key, role, cell, status (0: none), errors.
+    """
 
     cells: pd.DataFrame
     statuses: pd.DataFrame
 
 
 def in_steps(campaign: Campaign, steps: pd.DataFrame) -> Counted | None:
-    """In steps from the agreed start, numbered from 0. steps: key, step_ns (at least a bin long). None where no
-    operation was recorded."""
+    """Count operations in steps from the agreed start, numbered from 0; None if no operation was recorded.
+
+    steps: key, step_ns (at least as long as a bin).
+    """
     return _counted(campaign, _STEPS, steps=steps)
 
 
 def in_phases(campaign: Campaign) -> Counted | None:
-    """In the phases of each run, as far as the role worked in them."""
+    """Count operations in the phases of each run in which their role worked; None if no operation was recorded."""
     spans = phase_table(campaign).rename(columns={"begin_ns": "low_ns", "end_ns": "high_ns"})
     return _counted(campaign, _SPANS, True, spans=spans)
 
 
 def connect_clients(campaign: Campaign) -> duckdb.DuckDBPyConnection | None:
-    """As `scan.connect`, to the operations of points with roles, with the table `clients` (`roles.client_table`)."""
+    """Connect to the operations of points with roles (`scan.connect`), with the table `clients` (`client_table`)."""
     if not (mine := keys(campaign)) or (con := scan.connect(campaign, "ops", mine)) is None:
         return None
     con.register("clients", client_table(campaign))
@@ -381,7 +401,7 @@ def _counted(campaign: Campaign, query: str, waiting: bool = False, **given: pd.
 
 
 def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """The cells, with the latencies of those in which operations waited that never ended; some have no other."""
+    """Return the cells with the latencies of operations that never ended. A cell may have only these operations."""
     both = cells.merge(found, on=PLACE, how="outer", suffixes=("", "_least"))
     waited = both[BOUNDS].notna()
     for name in LATENCIES:
@@ -390,15 +410,15 @@ def _with_unended(cells: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _latency_row(operations: float, longest: float, quantiles: list[float]) -> list[float | None]:
-    """Of LATENCIES, from ns."""
+    """Return LATENCIES (ms) from values in ns."""
     known = [q / 1e6 if enough(operations, p) else None for q, p in zip(quantiles, LEVELS.values(), strict=True)]
     return [*known, longest / 1e6]
 
 
 def _of_single(found: pd.DataFrame) -> pd.DataFrame:
     found = found[found["timed"] > 0]
-    told = zip(found["timed"], found["longest"], found["quantiles"], strict=True)
-    return _table(found, [_latency_row(*values) for values in told])
+    rows = zip(found["timed"], found["longest"], found["quantiles"], strict=True)
+    return _table(found, [_latency_row(*values) for values in rows])
 
 
 def _of_buckets(found: pd.DataFrame) -> pd.DataFrame:

@@ -1,8 +1,8 @@
-"""DuckDB over the Parquet records of a campaign: all files of a kind in one scan.
+"""DuckDB views of the Parquet records of a campaign: all files of a kind in one scan.
 
-Files are grouped by the schema number of their run, so that DuckDB takes the columns of a group from its first file: to
-look into each of thousands of files for its columns (`union_by_name`) takes longer than to read them. A sealed campaign
-has one file of a kind.
+Files are grouped by the schema number of their run, so that DuckDB can take the columns of a group from its first file.
+Reading the columns of each of thousands of files (`union_by_name`) would take longer than reading the data. A sealed
+campaign has one file of each kind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.statistics.medians import WIDTH
 from storelab.core import sealed
 
-BIN_NS = 100_000_000  # length of a bin, where the sweep gives none
+BIN_NS = 100_000_000  # default length of a bin
 ADDED = {  # columns that records of older schemas lack
     "ops": {"intended_ns": "BIGINT", "endpoint": "SMALLINT"},
     "monitor": {"files": "BIGINT"},
@@ -26,30 +26,34 @@ LATENCY = "(end_ns - coalesce(intended_ns, start_ns))"  # from when an operation
 
 
 def share(low: str, high: str) -> str:
-    """Return SQL of the part of an operation's duration that lies between two columns of times; of one whose begin is
-    not recorded, whether it ends there."""
+    """Return SQL for the fraction of an operation's duration that is between two columns of times.
+
+    For an operation without a recorded start, it is 1 if the operation ends between them, else 0.
+    """
     return f"""CASE WHEN end_ns > start_ns
       THEN greatest(0, least(end_ns, {high}) - greatest(start_ns, {low})) / (end_ns - start_ns)
       ELSE (end_ns > {low} AND end_ns <= {high})::INT END"""
 
 
 def bucket(ns: str) -> str:
-    """Return SQL of the upper end of the histogram's bucket that holds a time in ns."""
+    """Return SQL for the upper end of the histogram bucket that contains a time in ns."""
     return f"pow({WIDTH}, ceil(ln(greatest({ns}, 1)) / ln({WIDTH})))::BIGINT"
 
 
 def never_began(engines: Sequence[Mapping[str, Any]], rate: float | None) -> list[np.ndarray]:
-    """Return, for each client of an open loop, what its operations that were due and never began waited until the end,
-    in ns. They are the last ones due, and each client has every so many-th.
+    """Return for each client of an open loop how long its operations that never began had waited at the end, in ns.
 
-    engines: what the clients' engines recorded; rate: operations due per second, of all clients.
+    These are the last operations that were due. They are distributed over the clients in turn. engines: the records of
+    the clients' engines; rate: operations due per second, of all clients.
     """
     return [np.arange(e.get("not_begun") or 0) * len(engines) * 1e9 / (rate or 1) for e in engines]
 
 
 def bounds(campaign: Campaign) -> pd.DataFrame:
-    """Per key: agreed_ns (start), overlap_begin_ns, first_end_ns, as `windows` defines them, and bin_ns, the length of
-    its bins of operations. The last completion comes from the operations."""
+    """Return per key the times agreed_ns (start), overlap_begin_ns and first_end_ns (see `windows`), and bin_ns.
+
+    bin_ns is the length of the bins of operations. The last completion has to be taken from the operations.
+    """
     rows = []
     for key, run in campaign.runs.items():
         starts = [c.get("start_ns") or run["start_ns"] for c in run["clients"]]
@@ -60,21 +64,21 @@ def bounds(campaign: Campaign) -> pd.DataFrame:
 
 
 def bin_ns(run: Mapping[str, Any]) -> int:
-    """Length of a bin of this run (docs/records.md)."""
+    """Return the length of a bin of this run (docs/records.md)."""
     return int(run["point"]["fixed"].get("bin_ns", BIN_NS))
 
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """In memory, one for the process: to open one takes longer than to ask it for some rows."""
+    """Return the in-memory database of the process. Opening one takes longer than a small query."""
     return duckdb.connect()
 
 
 def connect(campaign: Campaign, name: str, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """A connection with the view `rows`: all rows of the files `<name>.<client>.parquet`, with `key`, `filename` and
-    the columns of `bounds`. What such a file calls `key` itself, the key of an object, is `object`.
+    """Return a connection with the view `rows`: all rows of the files `<name>.<client>.parquet`.
 
-    keys: only the files of these points. None where there is no such file.
+    The view adds `key` (of the point), `filename` and the columns of `bounds`. A column `key` of the files, the key of
+    an object, is renamed to `object`. Returns None without these files. keys: only the files of these points.
     """
     wanted = set(campaign.runs if keys is None else keys)
     files = pd.DataFrame(

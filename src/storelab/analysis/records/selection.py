@@ -1,7 +1,7 @@
-"""Rows of a table, chosen by what its columns hold; and points of a plan that belong together. Pure.
+"""Selection of table rows by the values of their columns, and related points of a plan. Pure.
 
-* Series: points of a sweep in parts, which differ in their part only (docs/soak.md).
-* Couplings: axes that go together in a sweep.
+* Series: points of a sweep in parts, which differ only in their part (docs/soak.md).
+* Couplings: axes that vary together in a sweep.
 """
 
 import operator
@@ -18,20 +18,24 @@ Where = Mapping[str, Any]
 
 
 def select(table: pd.DataFrame, where: Where) -> pd.DataFrame:
-    """The rows of a table that are `matching`."""
+    """Return the rows of a table that fulfil the conditions of `matching`."""
     return taken(table, matching(table, where))
 
 
 def taken(table: pd.DataFrame, kept: np.ndarray) -> pd.DataFrame:
-    """The rows of a table that are kept (shape (rows,), bool). Each column of a wide table takes its time for that, but
-    not where none is kept."""
+    """Return the rows of a table where `kept` (shape (rows,), bool) is true.
+
+    Copying a wide table takes time for each column, which is avoided if no row is kept.
+    """
     return table[kept] if kept.any() else table.iloc[:0]
 
 
 def matching(table: pd.DataFrame, where: Where) -> np.ndarray:
-    """Which rows of a table (shape (rows,), bool) fulfil every condition, column: a value, several values,
-    `>= 1000000`, or `least` or `most` of what the conditions before it left. A column that the table lacks leaves no
-    row."""
+    """Return which rows of a table (shape (rows,), bool) fulfil every condition.
+
+    A condition is a column and a value, several values, `>= 1000000`, or `least` or `most`: the smallest or largest
+    value in the rows that fulfil the conditions before it. No row fulfils a condition on a column that is missing.
+    """
     kept = np.ones(len(table), dtype=bool)
     for column, wanted in where.items():
         if column not in table or not kept.any():
@@ -52,14 +56,17 @@ _PART = re.compile(r"(?<=[/_])part~(\d+)_")
 
 
 def split_part(key: str) -> tuple[str, int]:
-    """The key of a point without its part, which names its series, and the part; 0 where it is none."""
+    """Split the key of a point into the name of its series (the key without the part) and the part.
+
+    The part is 0 for a point that is not part of a series.
+    """
     name, _, axes = key.rpartition("/")
     found = _PART.search(f"/{axes}")
     return (f"{name}{_PART.sub('', f'/{axes}')}", int(found[1])) if found else (key, 0)
 
 
 def parts_of(keys: Iterable[str]) -> dict[str, list[str]]:
-    """Name of a series -> the keys of its parts, ascending."""
+    """Return name of a series -> the keys of its parts, ascending."""
     found: dict[str, list[tuple[int, str]]] = {}
     for key in keys:
         name, part = split_part(key)
@@ -69,7 +76,7 @@ def parts_of(keys: Iterable[str]) -> dict[str, list[str]]:
 
 
 def lengths_ns(plan: Mapping[str, Any]) -> dict[str, int]:
-    """Key of each part -> how long its series is measured in all, as planned."""
+    """Return key of each part -> planned total duration of its series."""
     lasts = {p["key"]: p["fixed"]["duration_ns"] for p in plan["points"] if split_part(p["key"])[1]}
     return {key: sum(lasts[k] for k in keys) for keys in parts_of(lasts).values() for key in keys}
 
@@ -79,8 +86,11 @@ PointGroup = tuple[str, ...]  # workload, then the value of each of its axes as 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Axes (columns) that go together in one or several sweeps, the rows of their values, in order, and the groups of
-    points that lie along them. `alone`: those that no other sweep asks for."""
+    """Axes (columns) that vary together in one or more sweeps.
+
+    rows: their values, in order; groups: the groups of points with these values; alone: those of them that are in no
+    other sweep.
+    """
 
     axes: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -93,11 +103,11 @@ class Coupling:
         return tuple(self.columns)
 
     def along(self, table: pd.DataFrame) -> pd.Series:
-        """Which rows of a table lie along it."""
+        """Return which rows of a table are along this coupling."""
         return self._among(table, self.groups)
 
     def only(self, table: pd.DataFrame) -> pd.Series:
-        """Which rows lie along it, and stand in no other sweep."""
+        """Return which rows of a table are along this coupling and in no other sweep."""
         return self._among(table, self.alone)
 
     def _among(self, table: pd.DataFrame, groups: Collection[PointGroup]) -> pd.Series:
@@ -115,25 +125,27 @@ def _group(workload: str, values: Sequence[Any]) -> PointGroup:
 
 
 def couplings_of(plan: Mapping[str, Any]) -> list[Coupling]:
-    """Those of a plan, in its order; sweeps with the same axes and rows have one."""
+    """Return the couplings of a plan, in its order. Sweeps with the same axes and rows share one."""
     if not plan.get("together"):
         return []
-    columns = {w: {a["name"]: a["column"] for a in told["axes"]} for w, told in plan["workloads"].items()}
+    columns = {w: {a["name"]: a["column"] for a in workload["axes"]} for w, workload in plan["workloads"].items()}
     found: dict[tuple[Any, ...], dict[str, list[Any]]] = {}
-    for sweep, told in plan["together"].items():
-        own = [p for p in plan["points"] if p["sweep"] == sweep]
-        known = found.setdefault((tuple(told["axes"]), tuple(map(tuple, told["rows"]))), {"own": [], "names": []})
-        known["own"] += own
-        known["names"] += [p["workload"] for p in own]
+    for sweep, coupled in plan["together"].items():
+        points = [p for p in plan["points"] if p["sweep"] == sweep]
+        known = found.setdefault(
+            (tuple(coupled["axes"]), tuple(map(tuple, coupled["rows"]))), {"points": [], "workloads": []}
+        )
+        known["points"] += points
+        known["workloads"] += [p["workload"] for p in points]
     out = []
     for (axes, rows), known in found.items():
         alone, every = set(), set()
-        for p in known["own"]:
+        for p in known["points"]:
             values = {columns[p["workload"]][name]: value for name, value in p["axes"].items()}
             alone.add(_group(p["workload"], list(values.values())))
             every |= {
                 _group(p["workload"], list((values | dict(zip(axes, row, strict=True))).values())) for row in rows
             }
-        used = {w: list(columns[w].values()) for w in dict.fromkeys(known["names"])}
+        used = {w: list(columns[w].values()) for w in dict.fromkeys(known["workloads"])}
         out.append(Coupling(axes, rows, frozenset(every), frozenset(alone), used))
     return out

@@ -1,51 +1,57 @@
-"""Windows and rates: DuckDB over the Parquet records of all points at once.
+"""Windows and rates, computed by DuckDB from the Parquet records of all points at once.
 
-Definitions, all times UTC ns of the records; a client's end is when it stopped working, at the latest the deadline:
+Definitions. All times are UTC ns from the records. A client's end is the time when it stopped working, at the latest
+the deadline.
 
-* `overlap`: all clients are active. From the latest client's start plus the warm-up, to the first client's end. The
-  idea is that of warp (README, "Analysis Data": from when all threads have completed a request until the last request
-  of a thread begins); here the bounds do not depend on single requests. Rates in text and figures are taken in this
-  window.
-* `first_done`: from the agreed start to the first client's end, no warm-up cut (elbencho's "first done").
+* `overlap`: the time in which all clients are active, from the latest client's start plus the warm-up to the first
+  client's end. Rates in text and figures are those of this window. The idea is that of warp (README, "Analysis Data":
+  from when all threads have completed a request until the last request of a thread begins). Here, the bounds do not
+  depend on single requests.
+* `first_done`: from the agreed start to the first client's end, including the warm-up (elbencho's "first done").
 * `last_done`: from the agreed start to the last completion of any client (elbencho's "last done",
   docs/result-columns-explanation.md).
-* an operation that hung (class `Hung`) is a failed one without a completion; its `end_ns` is when it was given up.
+* an operation that hung (class `Hung`) counts as failed and has no completion; its `end_ns` is when it was given up.
 * tail = last completion - first client's end, not below 0.
-* operations and bytes of a window: of successful operations whose end_ns lies in (begin, end]. Of a bin that lies
-  across an edge of the window, the part that lies in it counts. Failed operations count as errors only.
-* rate and throughput of `first_done` and `last_done` = these divided by the length of the window, as elbencho does.
-* rate and throughput of `overlap` = the estimate of `closed_loop`; in an open loop, successful operations that
-  start in the window divided by its length; where a record has bins or roles, completions divided by its length.
-* a window in which no operation ended has no rate (a missing value). `rate_operations` counts those that the rate of
-  `overlap` rests on.
-* steadiness: what `statistics.steadiness` says of the completions in 40, 20 or 10 equal slices of the overlap window;
-  `too short` below 2 s, 50 operations, or 5 for each that the clients may have in flight. There are as many slices as
-  keep each of them longer than a bin of operations, and two of them longer than an operation takes on average: clients
-  that began together end their first operations together, and these waves are no swing of the store.
+* operations and bytes of a window: those of successful operations with end_ns in (begin, end]. Of a bin across an edge
+  of the window, the part in the window counts. Failed operations only count as errors.
+* rate and throughput of `first_done` and `last_done`: operations and bytes divided by the length of the window, as in
+  elbencho.
+* rate and throughput of `overlap`: the estimate of `closed_loop`. In an open loop, they are the successful operations
+  that start in the window, divided by its length. Where a record has bins or roles, they are the completions, divided
+  by its length.
+* a window in which no operation ended has no rate (a missing value). `rate_operations` is the number of operations from
+  which the rate of `overlap` is computed.
+* steadiness: the result of `statistics.steadiness` for the completions in 40, 20 or 10 equal slices of the overlap
+  window. It is `too short` for windows below 2 s, 50 operations, or 5 operations for each one that the clients may have
+  in flight. The number of slices is the largest for which a slice is longer than a bin of operations, and two slices
+  are longer than an average operation. The reason is that clients that start together also end their first operations
+  together, and these waves must not count as swings of the store.
 
-Rates in a window from operations that may last as long as the window itself:
+Rates in a window from operations that may last as long as the window:
 
-Counting the completions in a window underestimates a rate when an operation takes about as long as the window: four
-reads of 3 s leave no completion in a window of 2.5 s. Two estimators are used instead; both need the start and the end
-of each operation, and operations that are completed after the window (docs/statistics.md, "Rates").
+Counting the completions in a window underestimates a rate when an operation takes about as long as the window. Four
+reads of 3 s, for example, have no completion in a window of 2.5 s. Two estimators are used instead. Both need the start
+and the end of each operation, including operations that are completed after the window (docs/statistics.md, "Rates").
 
-* Shares: an operation counts by the part of its duration that lies in the window. In a stationary loop this is unbiased
-  for any duration; the work of an operation is taken to be even over its duration.
-* Ratio: number of workers times the sum of the operations over the sum of the times from the start of a worker's first
-  operation to the end of its last one. The number of operations of a worker is a stopping time, so that Wald's equation
-  holds for the sums (Ross, Stochastic Processes, 1996, sections 3.3 and 3.6). Beale's correction removes the bias of
-  order 1/workers (Cochran, Sampling Techniques, 1977, section 6.15). Operations count that start in the window; if a
-  worker has none, all operations of the point count, because a choice worker by worker would favour long operations.
+* Shares: an operation counts by the part of its duration that is in the window. In a stationary loop this is unbiased
+  for any duration. The work of an operation is assumed to be uniform over its duration.
+* Ratio: number of workers times the sum of the operations, divided by the sum of the times from the start of a worker's
+  first operation to the end of its last one. The number of operations of a worker is a stopping time, so that Wald's
+  equation holds for the sums (Ross, Stochastic Processes, 1996, sections 3.3 and 3.6). Beale's correction removes the
+  bias of order 1/workers (Cochran, Sampling Techniques, 1977, section 6.15). Operations that start in the window count.
+  If a worker has none, all operations of the point count, because a choice for each worker would favour long
+  operations.
 
 Shares are used where the median worker has at least `SHARES_FROM` operations that overlap the window, and where the
-workers take different times (a straggler). The ratio is used for fewer: all workers start together, so that the first
-operations are not those of a stationary loop, and shares of short ones count too much.
+workers take different times (a straggler). The ratio is used where there are fewer operations. All workers start at the
+same time, so that the first operations are not those of a stationary loop, and shares of short ones would count too
+much.
 
-s5cmd records neither starts nor the operations that its end cuts off, and may work on more commands than it has
-workers. Its starts are inferred for shares. For the ratio, a client counts as one worker from its start to its last
-completion.
+s5cmd records neither the starts nor the operations that were cut off at its end, and it may work on more commands than
+it has workers. For shares, its starts are inferred. For the ratio, a client counts as one worker from its start to its
+last completion.
 
-`benchmarks/statistics_truth.py` measures bias and coverage of both, next to those of counting completions.
+`benchmarks/statistics_truth.py` measures bias and coverage of both estimators and of counting completions.
 """
 
 import math
@@ -62,7 +68,7 @@ from storelab.analysis.statistics import steadiness
 from storelab.core.records import HUNG
 
 SHARES_FROM = 3  # operations of the median worker
-DIFFER = 5.0  # variance between workers over that within workers, from which they take different times
+DIFFER = 5.0  # ratio of the variances between and within workers, above which workers take different times
 
 _LANES = f"""
 WITH operations AS (
@@ -94,19 +100,21 @@ _MERGED = (
 
 
 def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[str, str]) -> pd.DataFrame:
-    """Estimate rates per second of each key (the index): one column for each reward, and `rate_operations`, the number
-    of operations that they rest on, failed ones included. A key without operations, or without time, has no row.
+    """Estimate rates per second of each key (the index).
+
+    The result has one column for each reward, and `rate_operations`, the number of operations used, including failed
+    ones. A key without operations, or with a window of length 0, has no row.
 
     Parameters
     ----------
     con
-        Connection that knows the tables of `source`.
+        Connection with the tables of `source`.
     source
         SQL of rows, one for each operation, with the columns key, client, lane, start_ns, end_ns, cut_off, unstarted,
         overlap_begin_ns and first_end_ns. The operations of a lane (a worker) follow one another. cut_off: the end is
-        an estimate, which is used for shares only. unstarted: the start was not recorded.
+        an estimate, which is only used for shares. unstarted: the start was not recorded.
     rewards
-        SQL of what one operation adds, by column. A rate is null where one operation has null.
+        Column -> SQL for the amount that one operation adds. A rate is null where it is null for one operation.
     """
 
     def columns(forms: tuple[str, ...]) -> str:
@@ -114,13 +122,13 @@ def closed_loop(con: duckdb.DuckDBPyConnection, source: str, rewards: Mapping[st
 
     lanes = con.execute(_LANES.format(source=source, sums=columns(_SUMS), merged=columns(_MERGED))).df()
     lanes = lanes.astype(dict.fromkeys(lanes.columns.drop(["key", "client", "lane", "unstarted"]), float))
-    found = {key: _rates(of_key, list(rewards)) for key, of_key in lanes.groupby("key", sort=False)}
+    found = {key: _rates(rows, list(rewards)) for key, rows in lanes.groupby("key", sort=False)}
     out = pd.DataFrame.from_dict(found, orient="index", columns=[*rewards, "rate_operations"]).rename_axis("key")
     return out.astype({"rate_operations": "int64"})
 
 
 def _rates(lanes: pd.DataFrame, rewards: list[str]) -> list[float]:
-    """Estimate the rates of one point from the sums of its workers; last, the number of operations."""
+    """Estimate the rates of one point from the sums of its workers. The last value is the number of operations."""
     sums = {name: lanes[name].to_numpy() for name in ("inside", "n", "log_sum", "log_squares")}
     if np.median(sums["inside"]) >= SHARES_FROM or _differ(sums["n"], sums["log_sum"], sums["log_squares"]):
         found = lanes[[f"shares_{name}" for name in rewards]].sum(skipna=False) / lanes["length_s"].iloc[0]
@@ -133,19 +141,21 @@ def _rates(lanes: pd.DataFrame, rewards: list[str]) -> list[float]:
 
 
 def _ratio_estimate(reward: np.ndarray, busy: np.ndarray) -> float:
-    """Return workers times the ratio of the sums, with Beale's correction. Shapes (workers,)."""
-    if not busy.sum() > 0:  # all at one instant, or a clock that was set back
+    """Return the number of workers times the ratio of the sums, with Beale's correction. Shapes (workers,)."""
+    if not busy.sum() > 0:  # all operations at the same time, or a clock that was set back
         return np.nan
     ratio = len(busy) * reward.sum() / busy.sum()
     if len(busy) == 1 or not ratio > 0:
         return ratio
-    (_, shared), (_, own) = np.cov(reward, busy)
-    return ratio * (1 + shared / (reward.sum() * busy.mean())) / (1 + own / (busy.sum() * busy.mean()))
+    (_, covariance), (_, variance) = np.cov(reward, busy)
+    return ratio * (1 + covariance / (reward.sum() * busy.mean())) / (1 + variance / (busy.sum() * busy.mean()))
 
 
 def _differ(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> bool:
-    """Check whether workers take different times, by one-way analysis of variance of log durations. Shapes (workers,):
-    their number, sum and sum of squares."""
+    """Check whether workers take different times, by one-way analysis of variance of log durations.
+
+    n, sums, squares: number, sum and sum of squares of the log durations, shapes (workers,).
+    """
     free = n.sum() - len(n)
     if free < 1 or len(n) == 1:
         return False
@@ -177,8 +187,11 @@ FROM rows WHERE latency_hist IS NOT NULL"""
 
 
 def _cells(campaign: Campaign) -> pd.DataFrame:
-    """Sums of operations and bytes per key, good (or failed) and cell: -2 before the agreed start, -1 the warm-up, 0 …
-    SLICES - 1 the slices of the overlap window, SLICES after it; last_ns: the last completion among them."""
+    """Return sums of operations and bytes per key, good (or failed) and cell, and last_ns, their last completion.
+
+    Cells are -2 (before the agreed start), -1 (warm-up), 0 … SLICES - 1 (slices of the overlap window) and SLICES
+    (after it).
+    """
     con = scan.connect(campaign, "ops")
     if con is None:
         return pd.DataFrame({"key": [], "good": [], "cell": [], "operations": [], "bytes": [], "last_ns": []})
@@ -187,8 +200,7 @@ def _cells(campaign: Campaign) -> pd.DataFrame:
 
 
 def _spread(bins: pd.DataFrame) -> pd.DataFrame:
-    """Bins cut at the edges of the cells: a bin's operations are taken as evenly spaced in it. Same columns as
-    `_cells`."""
+    """Distribute bins over the cells, assuming that a bin's operations are evenly spaced. Columns as in `_cells`."""
     columns = ("end_ns", "overlap_begin_ns", "first_end_ns", "bin_ns")
     end, begin, first_end, width = (bins[c].to_numpy() for c in columns)
     inner = [begin + np.maximum(first_end - begin, 0) * i // SLICES for i in range(SLICES)]
@@ -211,11 +223,14 @@ def _spread(bins: pd.DataFrame) -> pd.DataFrame:
 
 
 def operations(campaign: Campaign) -> pd.DataFrame:
-    """Per measured key (the index): the three windows, tail_s, steadiness, errors. Columns bear their units; shape
-    (runs, ...)."""
+    """Return per measured key (the index) the three windows, tail_s, steadiness and errors.
+
+    The names of the columns end with their units.
+    """
     cells = _cells(campaign)
     t = scan.bounds(campaign).set_index("key")
-    last = cells.groupby("key")["last_ns"].max().reindex(t.index, fill_value=0).astype("int64")  # a float has no ns
+    # As integers, because a float cannot hold ns.
+    last = cells.groupby("key")["last_ns"].max().reindex(t.index, fill_value=0).astype("int64")
     t["last_ns"] = last.where(last > 0, t["first_end_ns"])
     good = cells["good"].astype(bool)
     overlap = cells["cell"].between(0, SLICES - 1)
@@ -233,7 +248,7 @@ def operations(campaign: Campaign) -> pd.DataFrame:
         out[f"{w}_bytes"] = _whole(cells[inside & good], "bytes", t.index)
         out[f"{w}_errors"] = _whole(cells[inside & ~good], "operations", t.index)
         ended = out[f"{w}_operations"] + out[f"{w}_errors"] > 0
-        length = length.where((length > 0) & ended)  # without an end there is no rate, and none is not zero
+        length = length.where((length > 0) & ended)  # without a completion the rate is not known, which is not 0
         out[f"{w}_throughput_mb_per_s"] = out[f"{w}_bytes"].astype(float) / MB / length
         out[f"{w}_rate_per_s"] = out[f"{w}_operations"].astype(float) / length
     out["rate_operations"] = out["overlap_operations"] + out["overlap_errors"]
@@ -245,8 +260,8 @@ def operations(campaign: Campaign) -> pd.DataFrame:
     slices = counted.pivot_table(index="key", columns="cell", values="operations", aggfunc="sum")
     slices = slices.reindex(t.index, columns=range(SLICES)).fillna(0).to_numpy(float)
     most = [in_flight(campaign.runs[key]["point"]["axes"]) for key in t.index]
-    told = zip(slices, out["overlap_length_s"], most, t["bin_ns"], strict=True)
-    out["steadiness"] = [label(*row) for row in told]
+    rows = zip(slices, out["overlap_length_s"], most, t["bin_ns"], strict=True)
+    out["steadiness"] = [label(*row) for row in rows]
     return out
 
 
@@ -287,12 +302,14 @@ GROUP BY key"""
 
 
 def _estimates(campaign: Campaign) -> pd.DataFrame:
-    """Estimate rates in the overlap window of the points that have single operations and no roles. Columns as those of
-    `operations` that they replace; shape (points, 3).
+    """Estimate rates in the overlap window for the points with records of single operations and without roles.
 
-    s5cmd records neither starts nor the operations that its end cuts off. An operation starts when the one before it on
-    the same worker ends, where the workers of a client take turns. One that is cut off lasts as long as the operation
-    that covers any moment lasts on average: mean + variance / mean (Cox, Renewal Theory, 1962, section 5.3).
+    The columns replace those of `operations`; shape (points, 3).
+
+    s5cmd records neither starts nor the operations that were cut off at its end. An operation is assumed to start when
+    the one before it on the same worker ends, and the workers of a client to take turns. An operation that was cut off
+    is assumed to last as long as an operation that covers a random moment: mean + variance / mean (Cox, Renewal Theory,
+    1962, section 5.3).
     """
     con = scan.connect(campaign, "ops")
     if con is None:
@@ -320,22 +337,25 @@ def _estimates(campaign: Campaign) -> pd.DataFrame:
 
 
 def in_flight(axes: Mapping[str, Any]) -> int:
-    """Operations that the clients of a point may have in flight; a batch counts each of its objects."""
+    """Return how many operations the clients of a point may have in flight. Each object of a batch counts."""
     return math.prod(int(axes.get(name) or 1) for name in ("clients", "workers", "batch"))
 
 
 def _whole(cells: pd.DataFrame, column: str, index: pd.Index) -> pd.Series:
-    """Sums per key in whole numbers; bins may have been cut."""
+    """Return sums per key, rounded to whole numbers because bins may have been cut."""
     return cells.groupby("key")[column].sum().reindex(index).fillna(0).astype(float).round().astype("int64")
 
 
 def label(slices: np.ndarray, length_s: float, most: int = 1, bin_ns: int = scan.BIN_NS) -> str:
-    """Steadiness of the completions per slice (shape (SLICES,)) of a window of `length_s` seconds with at most so many
-    operations in flight, in bins of this length where there are bins: see the module's definitions."""
-    every = slices.sum()
-    if length_s < SHORTEST_S or every < max(FEWEST, FEWEST_EACH * most):
+    """Return the steadiness of the completions per slice (shape (SLICES,)) of a window, as defined in the module.
+
+    length_s: length of the window; most: largest number of operations in flight; bin_ns: length of bins, if there are
+    any.
+    """
+    total = slices.sum()
+    if length_s < SHORTEST_S or total < max(FEWEST, FEWEST_EACH * most):
         return steadiness.TOO_SHORT
-    finest = min(length_s * 1e9 / bin_ns, 2 * every / most)
+    finest = min(length_s * 1e9 / bin_ns, 2 * total / most)
     n = max((n for n in steadiness.THRESHOLDS if n <= finest), default=min(steadiness.THRESHOLDS))
     return steadiness.label(slices.reshape(n, -1).sum(1))
 
@@ -362,47 +382,51 @@ _READ_RATES = {
     "needed_mb_per_s": f"needed_bytes / {MB}",
     "wire_mb_per_s": f"wire_bytes / {MB}",
 }
-# Of the reads that open their file: what opening took, and what came over the wire (was asked for, where nobody tells).
+# Means over the reads that open their file: requests, MB over the wire (or MB requested, where the former is not known)
+# and duration of opening.
 OPENING = """avg(opening_requests) FILTER (open_ns > 0) AS opening_requests,
   avg(coalesce(opening_wire_bytes, opening_asked_bytes)) FILTER (open_ns > 0) / 1e6 AS opening_mb,
   avg(open_ns) FILTER (open_ns > 0) / 1e9 AS opening_s"""
 
 
 def apart(campaign: Campaign, keys: Iterable[str] | None = None) -> duckdb.DuckDBPyConnection | None:
-    """`scan.connect` to the reads of these points (None: of all), with the view `apart`: its `rows`, where requests,
-    asked_bytes and wire_bytes are those of reading alone, and `opening_` before each of these names is what opening the
-    file took: 0 in a read that did not open it; null where the client's record does not tell.
+    """Connect to the reads of these points (None: all points), with opening and reading of the file separated.
 
-    Opening is all up to the first byte of a basket: connections, the file's header, the tree's. None without reads.
+    The view `apart` has the columns of `rows` (`scan.connect`). Its requests, asked_bytes and wire_bytes are those of
+    reading only. The same names with the prefix `opening_` are those of opening the file: 0 for a read that did not
+    open it, null where the client's record does not have them. Opening is everything before the first byte of a basket:
+    connections, the file's header, the tree's header. Returns None without reads.
     """
     con = scan.connect(campaign, "reads", keys)
     if con is None:
         return None
     parts = ("requests", "asked_bytes", "wire_bytes")
-    told = [
+    opened = [
         (key, c["client"], *(((c.get("engine") or {}).get("opening") or {}).get(name) for name in parts))
         for key, run in campaign.runs.items()
         for c in run["clients"]
     ]
     con.register(
-        "openings", pd.DataFrame(told, columns=["key", "client", *parts]).astype(dict.fromkeys(parts, "Int64"))
+        "openings", pd.DataFrame(opened, columns=["key", "client", *parts]).astype(dict.fromkeys(parts, "Int64"))
     )
-    own = ", ".join(f"rows.{p} - CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS {p}" for p in parts)
-    other = ", ".join(f"CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS opening_{p}" for p in parts)
+    reading = ", ".join(f"rows.{p} - CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS {p}" for p in parts)
+    opening = ", ".join(f"CASE WHEN open_ns > 0 THEN openings.{p} ELSE 0 END AS opening_{p}" for p in parts)
     con.execute(
-        f"CREATE TEMP VIEW apart AS SELECT rows.* REPLACE ({own}), {other} FROM rows JOIN openings USING (key, client)"
+        f"CREATE TEMP VIEW apart AS SELECT rows.* REPLACE ({reading}), {opening} "
+        "FROM rows JOIN openings USING (key, client)"
     )
     return con
 
 
 def reads(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the read workloads: means per read over all reads of the run, rates by
-    `closed_loop`, both of reading only; opening_requests, opening_mb, opening_s: means per opening of the file
-    (`apart`).
+    """Return means and rates of reading per key (the index) of the read workloads.
 
-    needed: compressed bytes of the baskets that hold the selection; asked: bytes of the ranges requested after merging;
-    wire: bytes that came over the network. amplification = wire / needed, of the sums. Entries are the events
-    delivered. Throughputs are those of all clients together.
+    Means are per read, over all reads of the run; rates are those of `closed_loop`. Both are of reading only.
+    opening_requests, opening_mb and opening_s are means per opening of the file (`apart`).
+
+    needed: compressed bytes of the baskets that contain the selection; asked: bytes of the ranges requested after
+    merging; wire: bytes received over the network. amplification = wire / needed, of the sums. Entries are the events
+    delivered. Throughputs are totals of all clients.
     """
     con = apart(campaign)
     if con is None:
@@ -413,8 +437,10 @@ def reads(campaign: Campaign) -> pd.DataFrame:
 
 
 def completions(campaign: Campaign, key: str, slices: int = 100) -> pd.DataFrame:
-    """Time series of one point for looking at it: columns second (from the agreed start; middle of the slice), client,
-    operations_per_s, mb_per_s. Slices are `1/slices` of the time until the last completion."""
+    """Return a time series of one point for display: columns second, client, operations_per_s, mb_per_s.
+
+    second: middle of the slice, from the agreed start. A slice is `1/slices` of the time until the last completion.
+    """
     con = scan.connect(campaign, "ops", [key])
     query = "SELECT client, (end_ns - agreed_ns) / 1e9 AS s, count, bytes FROM rows WHERE error IS NULL ORDER BY s"
     t = con.execute(query).df() if con else pd.DataFrame()

@@ -1,14 +1,14 @@
 """Statistics over repetitions: a median with an interval whose coverage is stated. Pure.
 
-The unit is one run of a point. Medians with intervals that assume no distribution, as T. Hoefler and R. Belli ask for
-in *Scientific Benchmarking of Parallel Computing Systems*, SC15 (2015), section 3.1.3, and T. Kalibera and R. Jones for
-runs as the unit (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013). Plain order statistics (J.-Y. Le Boudec,
-*Performance Evaluation of Computer and Communication Systems*, 2010, appendix A) reach only the steps of the binomial
-distribution: 96.9 % at 6 runs, 99.2 % at 8. From 6 runs on we interpolate between neighbouring ranks as T. P.
+The unit is one run of a point, as T. Kalibera and R. Jones recommend (*Rigorous Benchmarking in Reasonable Time*, ISMM
+2013). Medians and their intervals assume no distribution, as T. Hoefler and R. Belli recommend (*Scientific
+Benchmarking of Parallel Computing Systems*, SC15, 2015, section 3.1.3). Plain order statistics (J.-Y. Le Boudec,
+*Performance Evaluation of Computer and Communication Systems*, 2010, appendix A) can only reach the steps of the
+binomial distribution: 96.9 % at 6 runs, 99.2 % at 8. From 6 runs on, we interpolate between neighbouring ranks as T. P.
 Hettmansperger and S. J. Sheather do (*Confidence intervals based on interpolated order statistics*, Statistics &
 Probability Letters 4, 1986, 75-79).
 
-Quantiles of one run come from histograms, and may be known by a lower bound only.
+Quantiles of one run come from histograms. Some are known only by a lower bound.
 """
 
 import math
@@ -22,15 +22,15 @@ import pandas as pd
 RANGE = "range"
 INTERVAL = "95 % interval"
 CONFIDENCE = 0.95
-LEAST = 6  # with fewer runs no pair of order statistics covers the median with 95 %: min-max of 5 reaches 93.75 %
+LEAST = 6  # runs; no pair of order statistics of fewer covers the median with 95 %: min-max of 5 reaches 93.75 %
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Median of `n` runs between `low` and `high` (same unit as the values; NaN where n is 0).
+    """The median of `n` runs between `low` and `high` (same unit as the values; NaN where n is 0).
 
-    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1), for independent runs, that
-    low-high holds the true median: see `coverage`.
+    kind: `range` (min-max, n < 6) or `95 % interval`. coverage: the probability (0..1) that low-high of independent
+    runs contains the true median; see the function `coverage`.
     """
 
     n: int
@@ -42,35 +42,39 @@ class Summary:
 
 
 def student(df: float) -> float:
-    """Quantile of Student's t that bounds an interval of CONFIDENCE on both sides."""
-    from scipy.special import stdtrit  # here: text and figures of few runs do without
+    """Return the quantile of Student's t that bounds an interval of CONFIDENCE on both sides."""
+    from scipy.special import stdtrit  # imported here because text and figures of few runs do not need scipy
 
     return float(stdtrit(df, (1 + CONFIDENCE) / 2))
 
 
 def _covered(k: int, n: int) -> float:
-    """Probability that the k-th smallest and the k-th largest (k from 1) of n values hold the true median between them:
-    1 - 2 P(Bin(n, 1/2) <= k - 1); not above 0 where they are the same value, or have changed places."""
+    """Return the probability that the true median is between the k-th smallest and k-th largest (k from 1) of n values.
+
+    It is 1 - 2 P(Bin(n, 1/2) <= k - 1), and 0 or less where both are the same value or in reverse order.
+    """
     return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2**n
 
 
 def known(values: Iterable[float | None]) -> np.ndarray:
-    """The finite values (shape (n,)); None is not known."""
+    """Return the finite values (shape (n,)). None counts as not known."""
     x = np.asarray([*values], dtype=float)
     return x[np.isfinite(x)]
 
 
 @lru_cache
 def order_statistics(n: int) -> tuple[int, float]:
-    """The largest k whose two ranks cover the median with CONFIDENCE, and their true coverage; k = 1 (min-max) where
-    none does."""
+    """Return the largest k whose two ranks cover the median with CONFIDENCE, and their true coverage.
+
+    k is 1 (min-max) where no ranks reach CONFIDENCE.
+    """
     k = max((k for k in range(1, n // 2 + 1) if _covered(k, n) >= CONFIDENCE), default=1)
     return k, max(0.0, _covered(k, n))
 
 
 @lru_cache
 def _weight(n: int) -> float:
-    """Of the inner neighbour, where two ranks are interpolated: low = (1 - weight) x_(k) + weight x_(k+1)."""
+    """Return the weight of the inner of two interpolated ranks: low = (1 - weight) x_(k) + weight x_(k+1)."""
     k, outer = order_statistics(n)
     part = (outer - CONFIDENCE) / (outer - _covered(k + 1, n))
     return (n - k) * part / (k + (n - 2 * k) * part)
@@ -78,28 +82,28 @@ def _weight(n: int) -> float:
 
 @lru_cache
 def coverage(n: int) -> float:
-    """Probability that `low`-`high` of n independent runs holds the true median.
+    """Return the probability that `low`-`high` of n independent runs contains the true median.
 
-    Below 6 runs (min-max) it holds exactly for any continuous distribution. From 6 on it is that of normal runs, by
-    quadrature; for other distributions it differs by less than a percent point (docs/statistics.md), and by order
-    statistics alone it lies between those of the two ranks that are interpolated.
+    Below 6 runs (min-max) it is exact for any continuous distribution. From 6 runs on it is that of normally
+    distributed runs, by quadrature. For other distributions it differs by less than a percent point
+    (docs/statistics.md). In any case it is between the coverages of the two interpolated ranks.
     """
     k, exact = order_statistics(n)
     if n < LEAST:
         return exact
-    from scipy import special  # here: text and figures of fewer runs do without
+    from scipy import special  # imported here because text and figures of fewer runs do not need scipy
 
-    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above lie above -x (1 - weight) / weight.
+    # Density of x_(k) at x <= 0, times P(low > 0 given it): all n - k values above are above -x (1 - weight) / weight.
     least, weight = special.ndtri(special.betaincinv(k, n - k + 1, 1e-12)), _weight(n)
     nodes, weights = np.polynomial.legendre.leggauss(100)
     x = least * (1 - nodes) / 2
     logs = (k - 1) * special.log_ndtr(x) + (n - k) * special.log_ndtr(x * (1 - weight) / weight) - x**2 / 2
     density = np.exp(logs - special.betaln(k, n - k + 1)) / math.sqrt(2 * math.pi)
-    return float(exact + least * (weights @ density))  # exact less twice the integral from least to 0
+    return float(exact + least * (weights @ density))  # exact minus twice the integral from least to 0
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Summary of the finite values (shape (n,), any unit). Never raises: no value gives n = 0 and NaN."""
+    """Summarise the finite values (shape (n,), any unit). It never raises: without values, n is 0 and the rest NaN."""
     x = np.sort(known(values))
     n = len(x)
     if n == 0:
@@ -111,20 +115,20 @@ def summarise(values: Iterable[float]) -> Summary:
     return Summary(n, float(np.median(x)), float(low), float(high), INTERVAL, coverage(n))
 
 
-WIDTH = 1.02  # a bucket's upper end over its lower one, at most
+WIDTH = 1.02  # largest ratio of a bucket's upper end to its lower end
 
 
 def enough(operations: float, level: float) -> bool:
-    """Whether so many operations can tell this quantile from their maximum."""
+    """Check whether this number of operations is enough to distinguish this quantile from their maximum."""
     return operations * (1 - level) >= 1 - 1e-9
 
 
 def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) -> np.ndarray:
-    """Quantiles (unit of `upper`, shape of levels) of a histogram whose buckets end at `upper` (ascending) and hold
-    `count` values; parts of one too, where a bin was cut.
+    """Return quantiles (unit of `upper`, shape of levels) of a histogram.
 
-    Within a bucket the values are taken as evenly spaced in their logarithm, between its ends, which are WIDTH apart at
-    most.
+    Its buckets end at `upper` (ascending) and hold `count` values, which need not be integers where a bin was cut. The
+    values in a bucket are assumed to be evenly spaced in the logarithm. The ends of a bucket differ at most by the
+    factor WIDTH.
     """
     lower = np.maximum(upper / WIDTH, np.concatenate([[0], upper[:-1]]))
     after = np.cumsum(count)
@@ -135,16 +139,22 @@ def of_histogram(upper: np.ndarray, count: np.ndarray, levels: Sequence[float]) 
 
 
 def with_bounds(ended: pd.Series, bounds: pd.Series, levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """(quantiles, whether each is only a lower bound), shapes of levels, of operations that `ended` took and of others
-    that took at least `bounds`: how many (one or more in all), by their time."""
+    """Return the quantiles, and which of them are only lower bounds (shapes of levels).
+
+    ended: number of operations by their time; bounds: the same for operations of which only the least time is known.
+    Together they must have at least one operation.
+    """
     every = pd.concat([ended, bounds]).groupby(level=0).sum()
     rank = np.ceil(np.asarray(levels) * every.sum() - 1e-9)
     beyond = rank > ended.sum()
-    known, least = (_ranked(of, rank) for of in (ended.groupby(level=0).sum(), every))
+    known, least = (_ranked(counts, rank) for counts in (ended.groupby(level=0).sum(), every))
     return np.where(beyond, least, known), beyond
 
 
 def _ranked(counts: pd.Series, rank: np.ndarray) -> np.ndarray:
-    """The value at each rank (1 …) of values with their counts, ascending; beyond, the last; NaN without any."""
+    """Return the value at each rank (1 …). counts: value -> count, ascending.
+
+    Ranks beyond the end get the last value, or NaN without values.
+    """
     at = np.searchsorted(counts.cumsum(), rank).clip(max=len(counts) - 1)
     return counts.index.to_numpy(float)[at] if len(counts) else np.full(len(rank), np.nan)

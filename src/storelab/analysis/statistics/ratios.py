@@ -1,29 +1,29 @@
 """Ratio of two groups of runs, with its interval and a verdict in words. Pure.
 
-* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms, with the exact interval of Moses, which
-  inverts the Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*, 3rd ed.
-  2014, sections 4.2 and 4.3). It assumes only that A and B scatter alike up to a factor; its coverage is exact and
-  stated. Runs scatter with outliers (a disturbed host), with which Welch's interval on logarithms sees a difference
-  half as often; docs/statistics.md has the figures. 4 against 4 runs are the fewest that have a 95 % interval.
+* One point: the ratio B / A is the Hodges-Lehmann shift of the logarithms. Its interval is the exact one of Moses,
+  which inverts the Mann-Whitney test (M. Hollander, D. A. Wolfe and E. Chicken, *Nonparametric Statistical Methods*,
+  3rd ed. 2014, sections 4.2 and 4.3). It assumes only that A and B have the same scatter up to a factor. Its coverage
+  is exact and stated. Runs have outliers (a disturbed host), with which Welch's interval on logarithms detects a
+  difference half as often; docs/statistics.md has the figures. A 95 % interval needs at least 4 against 4 runs.
 * The whole: the geometric mean of the ratios over all comparable points. Runs of one repetition were measured in one
-  block and may be slow together, so the repetition is the unit: the mean of the logarithms over the points of each
-  repetition of A against those of B, by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35; means over many points
-  are near normal), as T. Kalibera and R. Jones ask for the highest level that varies to be the one that counts
-  (*Rigorous Benchmarking in Reasonable Time*, ISMM 2013).
-* A verdict is of speed: `faster` or `slower` where the interval leaves out 1, else `cannot tell`. A latency is faster
-  where it is lower.
+  block and may all be slow, so the repetition is the unit, the highest level that varies (T. Kalibera and R. Jones,
+  *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). The logarithms are averaged over the points of each
+  repetition. The means of A and B are compared by Welch's test (B. L. Welch, Biometrika 34, 1947, 28-35), because means
+  over many points are almost normally distributed.
+* A verdict is about speed: `faster` or `slower` where the interval excludes 1, else CANNOT_TELL. A lower latency
+  counts as faster.
 
 Many comparisons, and campaigns of several days:
 
-* Of a hundred points that do not differ, five leave 1 out of their 95 % intervals. Over the points of a comparison we
-  control the false discovery rate (Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57, 1995, 289-300): of the
-  points called different, 5 % at most differ by chance alone, and where no point differs, 95 % of the comparisons say
-  nothing at all. A family-wise correction would silence exact tests of 6 runs (their least p is 0.002) from 24 points
-  on.
-* Runs of one campaign share its day: the state of disks and caches, other people's traffic. Whoever compares campaigns
-  of different days needs campaigns that differ in the day alone: they are the unit then, the highest level that varies
-  (T. Kalibera and R. Jones, *Rigorous Benchmarking in Reasonable Time*, ISMM 2013). With the variance V of K such
-  campaigns, a difference of two others scatters by 2 V, and Student's t has K - 1 degrees of freedom.
+* Of a hundred points that do not differ, five have a 95 % interval that excludes 1. Over the points of a comparison we
+  control the false discovery rate (Y. Benjamini and Y. Hochberg, J. R. Statist. Soc. B 57, 1995, 289-300). At most 5 %
+  of the points called different then differ only by chance. Where no point differs, 95 % of the comparisons report no
+  difference. With a family-wise correction, exact tests of 6 runs (smallest p: 0.002) could not detect anything from 24
+  points on.
+* Runs of one campaign share the conditions of its day: the state of disks and caches, and the traffic of other users.
+  Comparing campaigns of different days therefore needs campaigns that differ only in the day. They are the unit then,
+  the highest level that varies (Kalibera and Jones). With the variance V of K of them, a difference of two others has
+  the variance 2 V, and Student's t has K - 1 degrees of freedom.
 """
 
 import math
@@ -39,16 +39,15 @@ from storelab.analysis.statistics.medians import CONFIDENCE, known, student
 
 FASTER, SLOWER, CANNOT_TELL = "faster", "slower", "cannot tell"
 COLUMNS = ("ratio", "low", "high", "coverage_percent", "p", "verdict", "reason")  # of a table, in this order
-LEAST_REPS = 3  # repetitions on each side from which on the whole has an interval
+LEAST_REPS = 3  # repetitions needed on each side for an interval of the whole
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """B / A of `n_a` and `n_b` runs: `ratio` between `low` and `high` (NaN: not known), `coverage` 0..1 of that
-    interval.
+    """The ratio B / A of `n_a` and `n_b` runs, between `low` and `high` (NaN: not known).
 
-    verdict: `faster`, `slower` or `cannot tell`; reason: why there is no interval, else empty. p: two-sided, of the
-    same test as the interval (NaN without one).
+    coverage: that of the interval, 0..1. verdict: FASTER, SLOWER or CANNOT_TELL. reason: why there is no
+    interval, else empty. p: two-sided p value of the same test as the interval (NaN without an interval).
     """
 
     n_a: int
@@ -62,17 +61,18 @@ class Ratio:
     p: float = math.nan
 
     def row(self) -> dict[str, Any]:
-        """As columns of a table: n_a, n_b and COLUMNS."""
-        said = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "p", "verdict")}
+        """Return the row of a table: n_a, n_b and COLUMNS."""
+        values = {name: getattr(self, name) for name in ("n_a", "n_b", "ratio", "low", "high", "p", "verdict")}
         known = math.isfinite(self.low)
-        return said | {"coverage_percent": 100 * self.coverage if known else math.nan, "reason": self.reason or None}
+        return values | {"coverage_percent": 100 * self.coverage if known else math.nan, "reason": self.reason or None}
 
 
 @lru_cache
 def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
-    """Rank k (from 1) so that the k-th smallest and k-th largest of the n m differences bound the shift; its coverage.
+    """Return the rank k (from 1) of the interval of Moses, and its coverage.
 
-    k = 0 where n against m runs have no interval of that confidence.
+    The k-th smallest and k-th largest of the n m differences bound the shift. k is 0 where n against m runs have no
+    interval of that confidence.
     """
     tail = _tail(n, m)
     k = int(np.searchsorted(tail, (1 - confidence) / 2, side="right"))
@@ -81,10 +81,10 @@ def moses(n: int, m: int, confidence: float = CONFIDENCE) -> tuple[int, float]:
 
 @lru_cache
 def _tail(n: int, m: int) -> np.ndarray:
-    """Probability that the Mann-Whitney statistic of n against m runs that do not differ is at most 0 … n m, shape
-    (n m + 1,).
+    """Return the probabilities that the Mann-Whitney statistic is at most 0 … n m, shape (n m + 1,).
 
-    The Gaussian binomial coefficient, multiplied up factor by factor: (1 - q^(m+i)) / (1 - q^i), i = 1 … n.
+    They are those of n against m runs that do not differ. The counts are the coefficients of the Gaussian binomial, the
+    product of (1 - q^(m+i)) / (1 - q^i) for i = 1 … n.
     """
     counts = np.zeros(n * m + 1)
     counts[0] = 1.0
@@ -96,14 +96,14 @@ def _tail(n: int, m: int) -> np.ndarray:
 
 
 def verdict(low: float, high: float, lower_is_better: bool = False) -> str:
-    """Of an interval of B / A."""
+    """Return the verdict for an interval of B / A."""
     if not (low > 1 or high < 1):
         return CANNOT_TELL
     return FASTER if (low > 1) != lower_is_better else SLOWER
 
 
 def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False) -> Ratio:
-    """B over A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is left out). Never raises."""
+    """Return B / A of two groups of runs (shapes (n_a,), (n_b,), any unit; NaN is ignored). It never raises."""
     x, y = known(a), known(b)
     none = (len(x), len(y), math.nan, math.nan, math.nan, 0.0, CANNOT_TELL)
     if not len(x) or not len(y):
@@ -116,22 +116,23 @@ def ratio(a: Iterable[float], b: Iterable[float], lower_is_better: bool = False)
     if not k:
         return Ratio(len(x), len(y), middle, math.nan, math.nan, 0.0, CANNOT_TELL, too_few(len(x), len(y)))
     low, high = math.exp(differences[k - 1]), math.exp(differences[-k])
-    # Ties count for both sides, so that p < 5 % only where the interval leaves out 1.
+    # Ties count for both sides, so that p is below 5 % only where the interval excludes 1.
     p = 2 * _tail(len(x), len(y))[min((differences <= 0).sum(), (differences >= 0).sum())]
     return Ratio(len(x), len(y), middle, low, high, coverage, verdict(low, high, lower_is_better), p=min(1.0, float(p)))
 
 
 def too_few(n: int, m: int) -> str:
+    """Return the reason why n against m runs have no interval."""
     few = "one run against one is" if n == m == 1 else f"{n} against {m} runs are"
     return f"{few} too few for a 95 % interval; 4 against 4 are enough"
 
 
 def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lower_is_better: bool = False) -> Ratio:
-    """Geometric mean of B / A over points; a[i] and b[i] are the runs of point i, rep -> value (> 0). n_a, n_b count
-    repetitions.
+    """Return the geometric mean of B / A over points. n_a and n_b count repetitions.
 
-    A repetition's value is the mean over its points of log value less the middle of that point, so that a missing run
-    does not shift it. Points without a run on one side, or with a value of 0, are left out.
+    a[i] and b[i] are the runs of point i, rep -> value (> 0). The value of a repetition is the mean of log value minus
+    the mean of its point, over its points, so that a missing run does not shift it. Points without a run on one side,
+    or with a value of 0, are excluded.
     """
     sides: tuple[dict[int, list[float]], dict[int, list[float]]] = ({}, {})
     shifts = []
@@ -157,11 +158,11 @@ def whole(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]], lo
 
 
 def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
-    """Of the mean of y over that of x, both logarithms (shapes (n,), (m,))."""
+    """Return the ratio of the means of y and x, both logarithms (shapes (m,), (n,)), by Welch's test."""
     shift, half = float(y.mean() - x.mean()), 0.0
     p = float(shift == 0)
     parts = [np.var(side, ddof=1) / len(side) for side in (x, y)]
-    if any(parts):  # a scatter of 0 has no t; imagined records only
+    if any(parts):  # t is not defined without scatter; only artificial records have none
         df = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (x, y), strict=True))
         half = student(df) * math.sqrt(sum(parts))
         p = 2 * float(stdtr(df, -abs(shift) / math.sqrt(sum(parts))))
@@ -170,21 +171,27 @@ def _welch(x: np.ndarray, y: np.ndarray, lower_is_better: bool) -> Ratio:
 
 
 def corrected(p: Sequence[float]) -> np.ndarray:
-    """p values (shape (m,)) corrected for their number, in the same order; NaN (no test) stays and does not count."""
+    """Return the p values (shape (m,)) corrected for their number, in the same order.
+
+    NaN (no test) stays NaN and does not count.
+    """
     values = np.asarray(p, dtype=float)
     known = np.isfinite(values)
     out = np.where(known, values, math.nan)
     if known.sum() > 1:
-        from scipy.stats import false_discovery_control  # here: slow to load, and one value needs no correction
+        # Imported here because it is slow to load, and one value needs no correction.
+        from scipy.stats import false_discovery_control
 
         out[known] = false_discovery_control(values[known])
     return out
 
 
 def day_variance(logs: np.ndarray) -> tuple[float, int]:
-    """Variance of a campaign's logarithm between days, and its degrees of freedom. `logs`: mean logarithms of the same
-    points in K campaigns, shape (points, K); NaN where a campaign lacks one. Over points their mean; 0 degrees where
-    fewer than two campaigns have a point in common."""
+    """Return the variance between days of a campaign's logarithm, averaged over points, and its degrees of freedom.
+
+    logs: mean logarithms of the same points in K campaigns, shape (points, K); NaN where a campaign lacks a point.
+    There are 0 degrees of freedom where no point is in two campaigns.
+    """
     several = logs[np.isfinite(logs).sum(1) >= 2]
     if not len(several):
         return math.nan, 0
@@ -192,7 +199,7 @@ def day_variance(logs: np.ndarray) -> tuple[float, int]:
 
 
 def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = False) -> Ratio:
-    """The same ratio with the wider of two intervals, its own and that of the days; the larger p of both."""
+    """Return the ratio with an interval that covers its own and that of the days, and with the larger p of both."""
     if df < 1 or not math.isfinite(found.low):
         return found
     error, middle = math.sqrt(2 * variance), math.log(found.ratio)
@@ -203,5 +210,5 @@ def with_days(found: Ratio, variance: float, df: int, lower_is_better: bool = Fa
 
 
 def verdict_corrected(own: str, p_corrected: float) -> str:
-    """The verdict of a ratio among many: its own where the corrected p is below 5 %, else `cannot tell`."""
+    """Return the verdict of one ratio of many: `own` where the corrected p is below 5 %, else CANNOT_TELL."""
     return own if p_corrected < 1 - CONFIDENCE else CANNOT_TELL

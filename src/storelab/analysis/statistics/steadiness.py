@@ -1,36 +1,37 @@
-"""Was a window steady? Tests for a trend, a change of level, a swing and a standstill that bear autocorrelation. Pure.
+"""Steadiness of a window, and trends of a series, with tests that take autocorrelation into account. Pure.
 
-The window comes as completions in equal slices. Each shape is fitted by least squares to the slices over their mean:
+Steadiness: was a window free of trends, changes of level, swings and stalls? The window is given as the numbers of
+completions in equal slices. Each shape is fitted by least squares to the slices divided by their mean:
 
 * trend: a straight line;
 * level: one step, with at least an eighth of the window on either side;
 * swing: a sine of 1.5 or more periods (at least four slices each, at most ten periods).
 
-A shape is told where its F statistic, of the best fit of its kind, lies above a threshold, and where it changes the
-rate by at least 10 % of the mean. Neighbouring slices are alike even in a steady window (a cache that fills, a
-compaction, the scheduler), so that the thresholds of independent slices accuse a quarter of such windows. Ours were
-simulated: under first-order autocorrelation of 0.6 each shape is told in 1 % of 20 000 steady windows, whatever the
-scatter (tests/unit/analysis/statistics/test_steadiness.py draws them anew; benchmarks/statistics_truth.py has the
-rates). Of several shapes the one with the least Bayesian information criterion names the window (G. Schwarz, Annals of
-Statistics 6, 1978, 461-464).
+A shape is detected where the F statistic of its best fit is above a threshold, and where it changes the rate by at
+least 10 % of the mean. Neighbouring slices are correlated even in a steady window (a cache that fills, a compaction,
+the scheduler). With the thresholds of independent slices, a quarter of the steady windows would be called unsteady. Our
+thresholds were simulated: with a first-order autocorrelation of 0.6, each shape is detected in 1 % of 20 000 steady
+windows, for any scatter. tests/unit/analysis/statistics/test_steadiness.py simulates them again, and
+benchmarks/statistics_truth.py has the rates. Where several shapes are detected, the one with the smallest Bayesian
+information criterion names the window (G. Schwarz, Annals of Statistics 6, 1978, 461-464).
 
-* stall: two slices in a row or more, at least a twentieth of the window, with less than a tenth of the median slice.
+* stall: two or more slices in a row, at least a twentieth of the window, with less than a tenth of the median slice.
 
-Trends of a series: does it rise, fall or stay? The Theil-Sen slope and the Mann-Kendall test.
+Trends: does a series rise, fall or stay level? For values in order of time:
 
-Of values at times, in order of time:
+* slope: the Theil-Sen slope, the median of the slopes of all pairs (P. K. Sen, JASA 63, 1968, 1379-1389);
+* S: the number of pairs that rise minus that of pairs that fall, for the Mann-Kendall test (H. B. Mann, Econometrica
+  13, 1945, 245-259); tau is S divided by the number of pairs.
 
-* slope: the median of the slopes of all pairs (P. K. Sen, JASA 63, 1968, 1379-1389);
-* S: the pairs that rise less those that fall (H. B. Mann, Econometrica 13, 1945, 245-259); tau is S over all pairs.
+Neighbouring values are correlated even in a level series. The variance of S for independent values would therefore give
+too many false trends. We use that of a stationary Gaussian series whose neighbours have the correlation CORRELATION, as
+for the thresholds above. It has a closed form (K. H. Hamed and A. R. Rao, Journal of Hydrology 204, 1998, 182-196), so
+that it need not be estimated from a few values. The interval of the slope uses it too: its ends are the slopes whose
+ranks are z sqrt(Var S) / 2 from the middle.
 
-Neighbours are alike even in a series that stays, so that the variance of S for independent values accuses too many.
-Ours is that of a stationary Gaussian series whose neighbours correlate by CORRELATION, as for the thresholds above, in
-its closed form (K. H. Hamed and A. R. Rao, Journal of Hydrology 204, 1998, 182-196): it is not estimated from a few
-values. The interval of the slope rests on it, too: the slopes whose ranks lie z sqrt(Var S) / 2 from the middle.
-
-A series rises or falls where the test tells it with an error of FALSE, and where the slope makes a change of
-LEAST_TREND of the median or more (or what else is given) from the first to the last value. Below as many values as
-even a series that rises throughout could be told by, it is `too few`.
+A series rises or falls where the test finds it with a false-positive rate of FALSE, and where the slope changes it by
+at least LEAST_TREND of the median (or another given change) from the first to the last value. It is `too few` where
+even a series of this length that always rises could not be detected.
 """
 
 import math
@@ -45,8 +46,9 @@ TOO_SHORT = "too short"
 UNSTEADY = (DRIFTING, SHIFTED, SWINGING, STALLED)
 LEAST_CHANGE = 0.10  # of the mean
 STILL = 0.10  # of the median slice
-FALSE, CORRELATION = 0.01, 0.6  # how often a shape is told of steady windows, whose neighbouring slices correlate so
-# Number of slices -> F above which a shape is told: trend, level, swing.
+FALSE = 0.01  # false-positive rate of each shape in steady windows
+CORRELATION = 0.6  # of neighbouring slices
+# Number of slices -> F above which a shape is detected: trend, level, swing.
 THRESHOLDS = {10: (42.0, 60.0, 21.0), 20: (35.0, 58.0, 23.5), 40: (31.0, 51.0, 27.0)}
 MOST = max(THRESHOLDS)
 _PARAMETERS = {DRIFTING: 2, SHIFTED: 3, SWINGING: 4}
@@ -54,7 +56,7 @@ _PARAMETERS = {DRIFTING: 2, SHIFTED: 3, SWINGING: 4}
 
 @lru_cache
 def _shapes(n: int) -> dict[str, list[np.ndarray]]:
-    """Shape -> orthonormal columns, (n, 1) or (n, 2), one for each place of a step and each number of periods."""
+    """Return shape -> orthonormal columns, (n, 1) or (n, 2), one for each place of a step and number of periods."""
     t = (np.arange(n) + 0.5) / n
     edge = max(2, n // 8)
     periods = np.arange(1.5, min(n / 4, 10) + 0.1, 0.5)
@@ -67,8 +69,10 @@ def _shapes(n: int) -> dict[str, list[np.ndarray]]:
 
 
 def fits(slices: np.ndarray) -> dict[str, tuple[float, float, float]]:
-    """Shape -> its F, the change that it makes (largest less smallest value, over the mean) and its information
-    criterion. `slices`: shape (n,), n of THRESHOLDS, with a mean above 0."""
+    """Return shape -> its F, its change (largest minus smallest value, over the mean) and its information criterion.
+
+    slices: shape (n,), n of THRESHOLDS, with a mean above 0.
+    """
     n = len(slices)
     y = slices / slices.mean() - 1
     total = float(y @ y)
@@ -83,34 +87,37 @@ def fits(slices: np.ndarray) -> dict[str, tuple[float, float, float]]:
 
 
 def stalled(slices: np.ndarray) -> bool:
-    """Whether completions (n,) stand still for two slices in a row or more, and a twentieth of the window at least."""
+    """Check whether completions (n,) stall for two or more slices in a row, at least a twentieth of the window."""
     still = slices < STILL * np.median(slices)
-    longest = max((len(list(run)) for stands, run in groupby(still) if stands), default=0)
+    longest = max((len(list(run)) for is_still, run in groupby(still) if is_still), default=0)
     return longest >= max(2, len(slices) / 20)
 
 
 def label(slices: np.ndarray) -> str:
-    """One of STEADY and UNSTEADY for completions per slice, shape (n,) with n of THRESHOLDS. See the module."""
+    """Return STEADY or one of UNSTEADY for completions per slice, shape (n,) with n of THRESHOLDS."""
     if stalled(slices):
         return STALLED
-    told = [
+    detected = [
         (criterion, name)
         for (name, (f, change, criterion)), least in zip(fits(slices).items(), THRESHOLDS[len(slices)], strict=True)
         if f > least and change >= LEAST_CHANGE
     ]
-    return min(told)[1] if told else STEADY
+    return min(detected)[1] if detected else STEADY
 
 
 FLAT, RISES, FALLS, TOO_FEW = "flat", "rises", "falls", "too few"
 LEAST_TREND = 0.05  # of the median
-MOST_VALUES = 64  # values in the test: neighbours of longer series are put together, for the variance takes n^4 steps
+MOST_VALUES = 64  # values in the test; longer series are averaged in groups, because the variance takes n^4 steps
 Z95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Trend:
-    """n: values in the test; level: the median; slope with its 95 % interval (infinite where it has no end), per unit
-    of time; change: from the first to the last value; tau; p; what it is called."""
+    """The trend of a series.
+
+    n: number of values in the test; level: the median; slope per unit of time, with its 95 % interval (infinite where
+    it is unbounded); change: from the first to the last value; tau; p; verdict: FLAT, RISES, FALLS or TOO_FEW.
+    """
 
     n: int
     level: float
@@ -125,7 +132,10 @@ class Trend:
 
 @lru_cache
 def variance(n: int, correlation: float = CORRELATION) -> float:
-    """Variance of S over n values of a stationary Gaussian series, evenly spaced, whose neighbours correlate so."""
+    """Return the variance of S over n evenly spaced values of a stationary Gaussian series.
+
+    correlation: that of neighbouring values.
+    """
     first, second = np.triu_indices(n, 1)
     r = correlation ** np.arange(n, dtype=float)
     spread = np.sqrt(2 * (1 - r[second - first]))  # of the difference of a pair
@@ -137,13 +147,13 @@ def variance(n: int, correlation: float = CORRELATION) -> float:
 
 
 def _p(s: float, n: int) -> float:
-    """Two-sided, with the correction for continuity."""
+    """Return the two-sided p value, with the correction for continuity."""
     z = max(0.0, abs(s) - 1) / math.sqrt(variance(n))
     return math.erfc(z / math.sqrt(2))
 
 
 def enough(n: int) -> bool:
-    """Whether a series of n values that rises throughout can be told."""
+    """Check whether the trend of n values that always rise can be detected."""
     return n > 2 and _p(n * (n - 1) / 2, n) <= FALSE
 
 
@@ -152,8 +162,10 @@ def _thinned(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def trend(times: np.ndarray, values: np.ndarray, least: float | None = None) -> Trend:
-    """Of values (n,) at ascending times (n,); those that are no number are left out. least: the least change that is
-    told; default: LEAST_TREND of the median."""
+    """Return the trend of values (n,) at ascending times (n,). NaN and infinite values are ignored.
+
+    least: the smallest change that counts as a trend; default: LEAST_TREND of the median.
+    """
     known = np.isfinite(values)
     times, values = times[known], values[known]
     level = float(np.median(values)) if len(values) else math.nan

@@ -1,8 +1,8 @@
-"""The tables of a campaign, one CSV file each: which function makes each of them, and from what.
+"""The tables of a campaign, one CSV file each: the function that makes each table, and its inputs.
 
-A function takes what its entry names: other tables, what is GIVEN, `campaign`, `plan`, or `tables` (all of these, by
-name). A module is imported when something of it is first made, so that names are known without pandas. `build` makes
-and reads the files. May import: `records`, `statistics`, `parts`, `core`.
+The inputs of a function are other tables, entries of GIVEN, `campaign`, `plan`, or `tables` (all of these, by name). A
+module is imported when one of its functions is first called, so that listing the names does not need pandas. `build`
+writes and reads the files. May import: `records`, `statistics`, `parts`, `core`.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from typing import Any
 
 
 class Maker:
-    """A function of this package (`<module>.<function>`), and the names of what it takes."""
+    """A function of this package (`<module>.<function>`), and the names of its inputs."""
 
     def __init__(self, function: str, *takes: str) -> None:
         self.function, self.takes = function, takes
 
     def make(self, source: Mapping[str, Any]) -> Any:
-        """Call the function with what it takes from `source`."""
+        """Call the function with its inputs from `source`."""
         module, _, name = self.function.rpartition(".")
         return getattr(import_module(f"{__name__}.{module}"), name)(*(source[taken] for taken in self.takes))
 
 
-# Each gives the rows of `<name>.csv`.
+# Functions that return the rows of `<name>.csv`.
 TABLES = {
     "calibration": Maker("calibration.table", "campaign", "measured"),
     "launches": Maker("releases.launches_table", "launch_runs", "plain", "by"),
@@ -60,7 +60,7 @@ TABLES = {
     "claims": Maker("claims.table", "plan", "tables"),
     "earlier": Maker("earlier.table", "throughput", "resources"),
 }
-# What several tables depend on.
+# Inputs of several tables.
 GIVEN = {
     "launch_runs": Maker("releases.launches_of_runs", "campaign"),
     "release_days": Maker("releases.days_of_runs", "campaign"),
@@ -81,7 +81,8 @@ GIVEN = {
     "read_runs": Maker("reads.read_points", "campaign", "plain", "axes"),
     "traffic_runs": Maker("resources.traffic_of_runs", "campaign", "rated"),
 }
-# What the text quotes of a table, (name, value, unit) each: the rows of numbers.csv, in this order.
+# Functions that return the numbers of a table that the text quotes as (name, value, unit): the rows of numbers.csv, in
+# this order.
 NUMBERS = {
     "points": Maker("points.numbers", "points"),
     "throughput": Maker("throughput.numbers", "throughput"),

@@ -1,8 +1,8 @@
-"""All tables of a campaign: raw records in, `tables/*.csv` out. May import: `records`, `parts`, `core`, and nothing
-slow at first.
+"""Building of all tables of a campaign: from raw records to `tables/*.csv`.
 
-The module that `TABLES` names says what a table holds. MB = 10^6 bytes; the unit ends a column's name; `median`, `low`,
-`high` are those of `statistics.medians`.
+The module of a table in `TABLES` describes its content. MB = 10^6 bytes; the name of a column ends with its unit;
+`median`, `low` and `high` are those of `statistics.medians`. May import: `records`, `parts`, `core`, and slow modules
+only within functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NAMES = tuple(TABLES)
-TEXTS = ("numbers", "environment")  # tables whose values are text, read as they stand
+TEXTS = ("numbers", "environment")  # tables whose values are read as text
 
 
 class Tables(Mapping[str, Any]):
-    """The tables of a campaign and what they depend on, by name: each made when it is first asked for. known: what is
-    known already."""
+    """The tables of a campaign and their inputs, by name, each made when it is first requested."""
 
     def __init__(self, campaign: Campaign, **known: Any) -> None:
+        """Take the campaign and the tables that are already `known`."""
         self._made: dict[str, Any] = {"campaign": campaign, "plan": campaign.plan, "tables": self, **known}
 
     def __getitem__(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class Tables(Mapping[str, Any]):
 
 @contextmanager
 def python_strings() -> Iterator[None]:
-    """Texts of tables are Python's: Arrow's take longer to load, and to choose and group few rows by."""
+    """Use Python strings in tables, because Arrow's take longer to load, and to select and group a few rows."""
     import pandas as pd
 
     with pd.option_context("mode.string_storage", "python"):
@@ -52,8 +52,10 @@ def python_strings() -> Iterator[None]:
 
 
 def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
-    """Verify the raw records, then write all tables, or those of these names, atomically. Raises UserError: altered,
-    missing or unmeasured points."""
+    """Verify the raw records, then write all tables, or those of these names, atomically.
+
+    Raises UserError if points were altered, are missing, or were not measured.
+    """
     wanted = list(names)
     made = {campaign_dir / "tables" / name: text for name, text in texts(campaign_dir, wanted).items()}
     for path, text in made.items():
@@ -63,20 +65,20 @@ def build(campaign_dir: Path, names: Iterable[str] = NAMES) -> list[Path]:
 
 
 def texts(campaign_dir: Path, names: Iterable[str] = NAMES) -> dict[str, bytes]:
-    """File -> what `build` writes into it."""
+    """Return file -> the content that `build` writes."""
     tables = Tables(load(campaign_dir))
-    made = {name: tables[name] for name in names}  # all of them, before one is written
+    made = {name: tables[name] for name in names}  # make all tables before writing one
     return {f"{name}.csv": table.to_csv(index=False, float_format="%.9g").encode() for name, table in made.items()}
 
 
 def read(campaign_dir: Path, name: str) -> "pd.DataFrame":
-    """A table as written by `build`. Raises UserError where it is not there, or not as it was written."""
+    """Read a table written by `build`. Raises UserError if it does not exist, was altered, or is out of date."""
     import pandas as pd
 
     path = derived.require_table(campaign_dir, name)
     text = name in TEXTS
     with python_strings():
         table = pd.read_csv(path, dtype={"value": str} if text else None, keep_default_na=not text, low_memory=False)
-    # In a block for each type: whoever takes rows of a wide table waits for each block, and pandas' own texts have one
-    # for each column.
+    # One block for each type, because selecting rows of a wide table takes time for each block, and pandas' strings
+    # have one block for each column.
     return table.astype(dict.fromkeys(table.select_dtypes("str"), object)).copy()

@@ -1,18 +1,18 @@
-"""Ceilings: what the clients and the links could carry at most, and which points came near it.
+"""Ceilings: the highest rates that clients and links allow, and the points that were near them.
 
 See docs/calibration.md and docs/tables.md.
 
-* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme: the rate before the
-  campaign, after it, the ceiling (the larger of the two), what an operation costs the clients in CPU, whether the bytes
-  went over a link, and how busy the processors were.
+* `calibration.csv`: one row per target and operation, engine, sizes, clients, workers and scheme. It has the rates
+  before and after the campaign, the ceiling (the larger of the two), the CPU time of clients per operation, whether the
+  bytes went over a link, and the use of the processors.
 * `ceiling_rate_per_s`, `ceiling_percent`, `ceiling_of`, `bound_by` of points.csv and throughput.csv: the ceiling of the
-  same engine, operation, sizes, clients (and how many a node has), workers and scheme; the rate in percent of it; whose
-  limit it is (LINK, CLIENT, or SHARED cores, where it means little); what binds the point: LINK at LINK_FULL percent of
-  a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null. Cores and memory of
-  one host are shared by client and server; a link is not: so a LINK binds on a shared host too.
-* `link_*` (LINK_COLUMNS): what the links between clients and store can carry. A link that carried more than it can is a
-  contradiction: `link_problem` reports it, and no point of that store (of that campaign, if it is a link of the
-  clients) has this limit.
+  same engine, operation, sizes, clients (in total and per node), workers and scheme; the rate in percent of it; whose
+  limit it is (LINK, CLIENT, or SHARED cores, where it means little); and the limit of the point. That is LINK at
+  LINK_FULL percent of a known link, LINK or CLIENT above BOUND percent of the ceiling (and up to EXCEEDED), else null.
+  On a shared host, client and server share cores and memory, but not a link. So LINK can be the limit there too.
+* `link_*` (LINK_COLUMNS): the capacity of the links between clients and store. A link that carried more than its
+  capacity is a contradiction, which `link_problem` reports. Then no point of that store (or, for a link of the clients,
+  of that campaign) has this limit.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,23 +29,23 @@ from storelab.core import calibration, engines, units
 from storelab.core.axes import SCHEME
 from storelab.core.calibration import AFTER, BEFORE, NETWORK, WORKLOAD
 
-SLACK = 1.02  # more than this times its capacity went over a link: the buckets of a shaped link allow less
-# Percent of what links can carry in one direction: headers take 4 % of it, the start and the end of a run some more.
-# Links that nothing else slowed down were at 94 % to 97 % in all sealed campaigns.
+SLACK = 1.02  # traffic above capacity times this is a contradiction; the buckets of a shaped link allow less
+# Percent of the capacity of links in one direction. Headers take 4 % of it, and the start and end of a run a bit more.
+# In all sealed campaigns, links that were the only limit were at 94 % to 97 %.
 LINK_FULL = 92.0
 LINK_COLUMNS = {
-    "link_bits_per_s": "Float64",  # the most that the links of clients and front-ends let pass
+    "link_bits_per_s": "Float64",  # total capacity of the links of clients and front-ends
     "link_of": "string",  # whose links these are
     "link_each": "string",  # in words: `2 × 300 Mbit/s`
     "link_used_percent": "Float64",
-    "link_unknown": "string",  # whose links have no known capacity, where the bytes went over a link
+    "link_unknown": "string",  # the side whose links have no known capacity, where the bytes went over a link
     "link_problem": "string",
 }
 BOUND = 80  # percent of the ceiling
 EXCEEDED = 105  # percent of the ceiling: a rate above it contradicts the ceiling
 LINK, CLIENT, SHARED = "link", "client", "shared cores"
-IDLE = 50  # percent: a ceiling at which the processors were less busy is that of the link
-# What must agree between a point and its ceiling -> the value where a workload, or an older plan, has no such axis.
+IDLE = 50  # percent: if the processors were less busy at a ceiling, it is that of the link
+# Axes that must agree between a point and its ceiling -> the value where a workload, or an older plan, lacks the axis.
 AGREE: dict[str, Any] = {a.column: a.default for a in calibration.AGREE} | {SCHEME.column: "http"}
 _OWN = ("ceiling_rate_per_s", "ceiling_percent", "ceiling_of", "bound_by")
 CEILING = (*_OWN, *LINK_COLUMNS)  # columns of points and groups
@@ -68,8 +68,10 @@ COLUMNS = [
 
 
 def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """The columns AGREE of rows of points.csv, without nulls; the scheme is that of the endpoints that the clients
-    used."""
+    """Return the columns AGREE of rows of points.csv, without nulls.
+
+    The scheme is that of the endpoints that the clients used.
+    """
     out = pd.DataFrame(index=points.index)
     for name, default in AGREE.items():
         column = points[name] if name in points else pd.Series(default, index=points.index)
@@ -83,8 +85,10 @@ def _agreeing(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """`calibration.csv`, from rows of points.csv; rates are medians over the valid runs of a phase, in the `overlap`
-    window."""
+    """Return `calibration.csv`, from rows of points.csv.
+
+    Rates are medians over the valid runs of a phase, in the `overlap` window.
+    """
     rows = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok") & points["overlap_rate_per_s"].notna()]
     if rows.empty:
         return pd.DataFrame(columns=COLUMNS)
@@ -118,7 +122,7 @@ def table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
-    """points.csv with the columns CEILING. ceilings: `table`'s."""
+    """Return points.csv with the columns CEILING. ceilings: the result of `table`."""
     known = ceilings[ceilings["target"] == NETWORK].set_index(list(AGREE))
     rate = known["rate_per_s"].to_dict()
     linked = (known["over_link"].eq(True) & (known["busy_percent"] < IDLE)).to_dict()
@@ -135,10 +139,10 @@ def with_ceilings(campaign: Campaign, points: pd.DataFrame, ceilings: pd.DataFra
             found.append((rate[row], SHARED if p.shared_host else CLIENT))
     out = points.assign(ceiling_rate_per_s=pd.array([r for r, _ in found], dtype="Float64"))
     out["ceiling_percent"] = 100 * out["overlap_rate_per_s"].astype("Float64") / out["ceiling_rate_per_s"]
-    out["ceiling_of"] = pd.array([of for _, of in found], dtype="string")
+    out["ceiling_of"] = pd.array([limit for _, limit in found], dtype="string")
     out = with_links(campaign, out)
-    told = zip(out["ceiling_of"], out["ceiling_percent"], out["link_used_percent"], strict=True)
-    return out.assign(bound_by=pd.array([_bound(*each) for each in told], dtype="string"))
+    rows = zip(out["ceiling_of"], out["ceiling_percent"], out["link_used_percent"], strict=True)
+    return out.assign(bound_by=pd.array([_bound(*row) for row in rows], dtype="string"))
 
 
 def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str | None:
@@ -149,20 +153,25 @@ def _bound(ceiling_of: Any, ceiling_percent: Any, link_used_percent: Any) -> str
 
 
 def of_group(runs: pd.DataFrame, rate_per_s: float) -> dict[str, Any]:
-    """The columns CEILING for the median rate of some runs (rows of points.csv); of several words for the ceiling, the
-    one that claims least."""
+    """Return the columns CEILING for the median rate of some runs (rows of points.csv).
+
+    If the runs have different kinds of ceilings, take the weakest statement: SHARED, then CLIENT, then LINK.
+    """
     link, known = links_of_group(runs), runs["ceiling_rate_per_s"].dropna()
-    ceiling, percent, of = None, None, None
+    ceiling, percent, limit = None, None, None
     if len(known) and np.isfinite(rate_per_s):
         ceiling, percent = float(known.max()), 100 * rate_per_s / float(known.max())
-        of = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
-    bound = _bound(of, percent, link["link_used_percent"])
-    return dict(zip(_OWN, (ceiling, percent, of, bound), strict=True)) | link
+        limit = next(word for word in (SHARED, CLIENT, LINK) if (runs["ceiling_of"] == word).any())
+    bound = _bound(limit, percent, link["link_used_percent"])
+    return dict(zip(_OWN, (ceiling, percent, limit, bound), strict=True)) | link
 
 
 def busy_percent(run: Mapping[str, Any]) -> float | None:
-    """CPU time of clients and server in percent of the workers' time, or the part of its cores that a host used, what
-    is more; None where a side is not known."""
+    """Return how busy the processors were, in percent; None where a side is not known.
+
+    It is the larger of two values: the CPU time of clients and server relative to the workers' time, and the fraction
+    of its cores that a host used.
+    """
     host = run.get("host") or {}
     server = host if run.get("shared_machine", True) else run.get("coordinator") or {}
     axes = run["point"]["axes"]
@@ -178,7 +187,7 @@ def busy_percent(run: Mapping[str, Any]) -> float | None:
 
 
 def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) for the paper's text; none where the campaign left the calibration out."""
+    """Return name, value and unit of the numbers about ceilings; only constants without a calibration."""
     known = ceilings[ceilings["target"] == NETWORK]
     out: list[tuple[str, Any, str]] = [("bound_from", BOUND, "%"), ("idle_below", IDLE, "%")]
     out.append(("link_full", LINK_FULL, "%"))
@@ -205,33 +214,33 @@ def numbers(points: pd.DataFrame, throughput: pd.DataFrame, ceilings: pd.DataFra
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    """What a row of `calibration.csv` measured, in words: `get`, `memory copy`, `write to tmpfs`."""
+    """Return the measured operation of a row of `calibration.csv` in words: `get`, `memory copy`, `write to tmpfs`."""
     if row["target"] == NETWORK:
         return str(row["operation"]).replace("_", " ")
-    said = {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}
-    return said[row["operation"]]
+    texts = {"copy": "memory copy", "write": f"write to {row['target']}", "read": f"read from {row['target']}"}
+    return texts[row["operation"]]
 
 
 def with_links(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """points.csv with COLUMNS."""
+    """Return points.csv with LINK_COLUMNS."""
     goodput, problems = _problems(campaign, points)
     rows = [_of_point(campaign.runs.get(key), goodput[key], problems) for key in points["key"]]
     return points.assign(**pd.DataFrame(rows, columns=list(LINK_COLUMNS), index=points.index).astype(LINK_COLUMNS))
 
 
 def links_of_group(runs: pd.DataFrame) -> dict[str, Any]:
-    """COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and the median use."""
+    """Return LINK_COLUMNS of some runs (rows of points.csv): those of the run with the lowest limit, and median use."""
     runs = runs.reindex(columns=list(LINK_COLUMNS))
-    said = {c: next(iter(runs[c].dropna()), None) for c in ("link_unknown", "link_problem")}
+    texts = {c: next(iter(runs[c].dropna()), None) for c in ("link_unknown", "link_problem")}
     known = runs[runs["link_bits_per_s"].notna()].sort_values("link_bits_per_s", kind="stable")
     if known.empty:
-        return dict.fromkeys(LINK_COLUMNS) | said
+        return dict.fromkeys(LINK_COLUMNS) | texts
     used = known["link_used_percent"].astype(float).median()
-    return known.iloc[0].to_dict() | said | {"link_used_percent": used}
+    return known.iloc[0].to_dict() | texts | {"link_used_percent": used}
 
 
 def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the text says of links. Absent where nothing is known."""
+    """Return name, value and unit of the facts about links for the text. Unknown facts have no row."""
     _, problems = _problems(campaign, points)
     runs = campaign.runs.values()
     known = [found for run in runs if (found := links.of_run(run, tuple(_ignored(run, problems))))]
@@ -239,10 +248,10 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
         "each client's node": {bits for found in known if found.clients for bits in found.clients.links},
         "each front-end": {bits for found in known if found.front_ends for bits in found.front_ends.links},
     }
-    said = [f"{words.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
-    declared = links.declared(campaign.folder) if said else None
+    parts = [f"{words.listed([*map(links.rate, sorted(each))])} for {whose}" for whose, each in sides.items() if each]
+    declared = links.declared(campaign.folder) if parts else None
     texts = {
-        "links_known": words.listed(said) if said else "",
+        "links_known": words.listed(parts) if parts else "",
         "links_declared": declared.source if declared else "",
         "link_problem": "; ".join(problems.values()),
     }
@@ -250,7 +259,10 @@ def link_numbers(campaign: Campaign, points: pd.DataFrame) -> list[tuple[str, An
 
 
 def _goodput(point: Mapping[str, Any]) -> tuple[float, float]:
-    """(in the `overlap` window, until the last completion) bits/s, of workloads that move all bytes one way; else 0."""
+    """Return bits/s in the `overlap` window and until the last completion.
+
+    Both are 0 for workloads that move bytes in both directions, or none.
+    """
     names = ("overlap_throughput_mb_per_s", "last_done_throughput_mb_per_s")
     if point["workload"] not in groups.MOVING:
         return 0.0, 0.0
@@ -264,12 +276,12 @@ def _of_point(
     if run is None:
         return {}
     ignored = _ignored(run, problems)
-    said = {"link_problem": "; ".join(ignored.values()) or None}
+    problem = {"link_problem": "; ".join(ignored.values()) or None}
     if not (found := links.of_run(run, tuple(ignored))):
-        return said | {"link_unknown": BOTH if links.over_link(run) else None}
+        return problem | {"link_unknown": BOTH if links.over_link(run) else None}
     counted = [sum(side.moved) for side in (found.clients, found.front_ends) if side and side.moved]
     used = max(goodput[0], min(counted, default=0.0))
-    return said | {
+    return problem | {
         "link_bits_per_s": found.bits_per_s,
         "link_of": found.of,
         "link_each": _each(found),
@@ -279,24 +291,25 @@ def _of_point(
 
 
 def _ignored(run: Mapping[str, Any], problems: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """The sides of a run whose links carried more than they can, with the problem."""
-    return {side: said for side in (CLIENTS, FRONT_ENDS) if (said := problems.get((side, _whose(side, run))))}
+    """Return the sides of a run whose links carried more than their capacity, with the problem in words."""
+    return {side: text for side in (CLIENTS, FRONT_ENDS) if (text := problems.get((side, _whose(side, run))))}
 
 
 def _each(found: Links) -> str:
     sides = {CLIENTS: found.clients, FRONT_ENDS: found.front_ends}
-    return " into ".join(links.in_words(side.links) for of, side in sides.items() if side and found.of in (of, BOTH))
+    limiting = (side for name, side in sides.items() if side and found.of in (name, BOTH))
+    return " into ".join(links.in_words(side.links) for side in limiting)
 
 
 def _whose(side: str, run: Mapping[str, Any]) -> str:
-    """The links that are believed or not together: those of a store's front-ends, those of all clients."""
+    """Return the group of links that a contradiction concerns: the front-ends of a store, or all clients (empty)."""
     return links.store_of(run) if side == FRONT_ENDS else ""
 
 
 def _problems(
     campaign: Campaign, points: pd.DataFrame
 ) -> tuple[dict[str, tuple[float, float]], dict[tuple[str, str], str]]:
-    """Goodput of each point by its key, and (side, store) -> the largest contradiction, in words."""
+    """Return key -> goodput of each point, and (side, store) -> the largest contradiction in words."""
     goodput = dict(zip(points["key"], map(_goodput, points.to_dict("records")), strict=True))
     worst: dict[tuple[str, str], tuple[float, str]] = {}
     for key, run in campaign.runs.items():
@@ -304,15 +317,15 @@ def _problems(
         for side, link, moved in _loads(found, goodput.get(key, (0.0, 0.0))[1]) if found else ():
             whose = (side, _whose(side, run))
             if moved > max(SLACK * link, worst.get(whose, (0.0, ""))[0] * link):
-                said = f"{links.rate(link)} cannot be the capacity of the {side}' links"
-                worst[whose] = moved / link, f"{said}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
-    return goodput, {whose: said for whose, (_, said) in worst.items()}
+                text = f"{links.rate(link)} cannot be the capacity of the {side}' links"
+                worst[whose] = moved / link, f"{text}: {words.number(moved / 1e6)} Mbit/s went over one in {key}"
+    return goodput, {whose: text for whose, (_, text) in worst.items()}
 
 
 def _loads(found: Links, goodput: float) -> Iterator[tuple[str, float, float]]:
-    """(side, capacity, what went over it) of each link with a counter, else of all links of a side together."""
-    for of, side in ((CLIENTS, found.clients), (FRONT_ENDS, found.front_ends)):
+    """Yield side, capacity and traffic of each link with a counter, or of all links of a side without counters."""
+    for name, side in ((CLIENTS, found.clients), (FRONT_ENDS, found.front_ends)):
         if side is not None and side.moved is None:
-            yield of, side.total, goodput
+            yield name, side.total, goodput
         elif side is not None:
-            yield from ((of, link, moved) for link, moved in zip(side.links, side.moved or (), strict=True))
+            yield from ((name, link, moved) for link, moved in zip(side.links, side.moved or (), strict=True))

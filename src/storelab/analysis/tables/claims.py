@@ -1,13 +1,14 @@
-"""`claims.csv`: the findings of 2010-2015, and a campaign's own claims, judged on what was measured.
+"""`claims.csv`: the findings of 2010-2015, and a campaign's own claims, judged by the measured data.
 
-docs/claims.md explains it; `records/claims.yaml` holds the findings, `statistics/judging.py` the rules.
+See docs/claims.md. `records/claims.yaml` contains the findings, `statistics/judging.py` the rules.
 
-A claim is judged on `Runs`: one row per run of a table that has medians over runs, else its counts. A case is a store
-with all its axes fixed, but for `along`, the columns `apart`, and those of which the claim takes the least or the most
-(at each value of `along`, so that clients that rise with the front-ends go with them): its runs differ in nothing but
-what the claim compares. A claim about the file compares runs of all stores. Runs of open loops are left out: their rate
-is that of the arrivals. Many claims are judged at once: p values are corrected for all cases of a campaign that have
-one (`statistics/ratios.py`).
+A claim is judged on `Runs`: one row per run for a table that has medians over runs, else the counts of the table. A
+case is the runs of one store with all axes fixed, so that they differ only in what the claim compares. The exceptions
+are `along`, the columns `apart`, and axes of which the claim takes the smallest or largest value. That value is taken
+at each value of `along`, so that, for example, the number of clients may increase with the front-ends. A claim about
+the file compares runs of all stores. Runs of open loops are excluded, because their rate is that of the arrivals. Many
+claims are judged at the same time, so that p values are corrected for all cases of a campaign that have one
+(`statistics/ratios.py`).
 """
 
 import math
@@ -44,26 +45,29 @@ from storelab.core.campaign.claims import (
 )
 from storelab.core.figures import EVERYWHERE
 
-# Metrics that a busy client, host or link keeps down.
+# Metrics that a busy client, host or link limits.
 SPEEDS = ("throughput", "rate", "wire", "reads", "entries", "events", "link_used", "rate_over_before")
 PORTS = "ports"
 ALL_SYSTEMS = "all systems"
-# What would decide a claim, for reasons that no rule has.
+# Data that would decide a claim, for reasons that do not come from a rule.
 OWN_HOSTS = "clients on hosts that the store does not use"
 MORE_CLIENTS = "clients that are not at their limit"
 FASTER_LINKS = "links with more capacity"
 KNOWN_LINKS = "the capacity of the links"
 
 
-# What was found, in words what was compared, and the value of `along` whose speed decides; None: not measured.
+# The result, the comparison in words, and the value of `along` whose speed decides; None: not measured.
 Judged = tuple[Found, str, Any] | None
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a rule found of one case. system: the deployment in words; where: what else sets this case apart; evidence:
-    what was compared, in words; keys: its points. held_back: what kept a speed down, other than the store, and
-    then_decides: what would decide it."""
+    """The result of a rule for one case.
+
+    system: the deployment in words; where: the other settings of this case; evidence: the comparison in words; keys:
+    its points; held_back: the limit of a speed, if it is not the store; then_decides: the data that would decide the
+    claim in that case.
+    """
 
     system: str
     where: str
@@ -76,24 +80,24 @@ class Case:
 
 
 def bound_of(claim: Mapping[str, Any]) -> Bound:
-    """The claim's bound; 1 for rules without one."""
+    """Return the claim's bound; 1 for rules without a bound."""
     if claim["at_most"] is not None:
         return Bound(claim["at_most"], most=True)
     return Bound(1.0 if claim["at_least"] is None else claim["at_least"])
 
 
 def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterator[Case]:
-    """The cases that were measured, each judged by the claim's rule."""
+    """Yield the measured cases, each judged by the claim's rule."""
     column = column_of(claim)
     rows = _chosen(claim, runs[claim["table"]], column)
     if rows.empty:
         return
     rows, by = _identified(claim, rows)
-    told = _words(rows, by)
+    varying = _varying(rows, by)
     for place, group in groups.grouped(rows, by) if by else [({}, rows)]:
         if not len(group):
             continue
-        at = {c: v for c, v in place.items() if c in told}
+        at = {c: v for c, v in place.items() if c in varying}
         if not _reached(claim, group):
             continue
         group, found = _below_link(claim, _compared(claim, group))
@@ -113,7 +117,7 @@ def cases(claim: Mapping[str, Any], runs: Mapping[str, pd.DataFrame]) -> Iterato
 
 
 def _reached(claim: Mapping[str, Any], group: pd.DataFrame) -> bool:
-    """Return True if the values of `along` go as far as the claim asks for."""
+    """Return True if the values of `along` reach the value that the claim requires."""
     least = claim.get("reach", {}).get(claim["along"])
     return least is None or bool(group[claim["along"]].astype(float).max() >= least)
 
@@ -127,8 +131,10 @@ def _compared(claim: Mapping[str, Any], group: pd.DataFrame) -> pd.DataFrame:
 
 
 def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataFrame, Judged]:
-    """Return the rows at values of `along` that do not use more of their links than the claim allows; and, where these
-    are too few to judge by, a finding that says so."""
+    """Return the rows at values of `along` that use at most the fraction of their links that the claim allows.
+
+    If these are too few to judge the claim, also return a result with this reason.
+    """
     limit, along = claim.get("below_link"), claim["along"]
     if limit is None or LINK_USED not in group or group[LINK_USED].isna().all():
         return group, None
@@ -136,20 +142,20 @@ def _below_link(claim: Mapping[str, Any], group: pd.DataFrame) -> tuple[pd.DataF
     full = used.index[used.fillna(0) > limit]
     if len(used) - len(full) > 1 or len(used) < 2:
         return group[~group[along].isin(full)], None
-    said = f"{len(full)} of {len(used)} numbers of {words.heading(along).lower()}"
-    said += f" used more than {limit:g} % of the links' capacity"
-    return group, (Found(reason=said, lacks=FASTER_LINKS), _used(group), None)
+    reason = f"{len(full)} of {len(used)} numbers of {words.heading(along).lower()}"
+    reason += f" used more than {limit:g} % of the links' capacity"
+    return group, (Found(reason=reason, lacks=FASTER_LINKS), _used(group), None)
 
 
 def _used(group: pd.DataFrame) -> str:
-    """Return in words how much of its links a group of runs used: `97 % of 2 × 300 Mbit/s`."""
+    """Return the used capacity of the links in words: `97 % of 2 × 300 Mbit/s`."""
     used = words.number(float(group[LINK_USED].astype(float).median()))
     links = group["link_each"].dropna() if "link_each" in group else ()
     return f"{used} % of {links.iloc[0] if len(links) else 'the links'}"
 
 
 def _runs(group: pd.DataFrame) -> int:
-    """How many runs the rows are, or were counted in."""
+    """Return the number of runs of these rows, or of their counts."""
     if "key" in group:  # roles, front-ends: several rows of one run
         return int(group["key"].nunique())
     counted = [c for c in ("runs", "n") if c in group]
@@ -157,18 +163,20 @@ def _runs(group: pd.DataFrame) -> int:
 
 
 def column_of(claim: Mapping[str, Any]) -> str:
-    """The column of a run that is compared."""
+    """Return the column of a run that is compared."""
     if claim["rule"] == "answer":
         return "answer"
     return claim["metric"] if claim["rule"] == "count" else MEASURED[claim["table"]][claim["metric"]]
 
 
 def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows that count: what `where` says, only known values; the least and the most last, at each value of
-    `along`."""
+    """Return the rows that fulfil the conditions of `where` and have known values.
+
+    Conditions for the least or the most of a column are applied last, at each value of `along`.
+    """
     where, along = claim["where"], claim["along"]
     if column == LINK_USED and column not in rows:
-        rows = rows.assign(**{column: np.nan})  # it was measured, and the link is not known
+        rows = rows.assign(**{column: np.nan})  # it was measured, but the link is not known
     if column not in rows or (along and along not in rows):
         return rows.iloc[:0]
     kept = matching(rows, {c: v for c, v in where.items() if v not in EXTREMES})
@@ -177,7 +185,7 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
         kept &= rows[known].notna().to_numpy(bool)
     if claim["rule"] == "ratio" and not any(v in EXTREMES or is_named(v) for v in claim["values"]):
         kept &= rows[along].isin(claim["values"]).fillna(False).to_numpy(bool)
-    rows = taken(rows, kept)  # once: a table of runs is wide
+    rows = taken(rows, kept)  # only once, because a table of runs is wide
     for name, which in ((c, v) for c, v in where.items() if v in EXTREMES):
         if name not in rows or rows.empty:
             return rows.iloc[:0]
@@ -191,9 +199,11 @@ def _chosen(claim: Mapping[str, Any], rows: pd.DataFrame, column: str) -> pd.Dat
 
 
 def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows, and the columns that set cases apart: store, workload, axes and further columns of the table.
-    Counts of a system add up. An axis that only one of the compared sides has (uploads have no `access`) sets none
-    apart, and has its default."""
+    """Return the rows, and the columns that distinguish cases: store, workload, axes and further columns of the table.
+
+    Counts of a system are added up. An axis that only one of the compared sides has (uploads have no `access`) does not
+    distinguish cases. Only rows with its default are returned.
+    """
     along = claim["along"]
     if claim["rule"] == "count":
         return rows, [c for c in ("store", *DEPLOYMENT_NAMES) if c in rows]
@@ -206,8 +216,8 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     columns = [c for c in ("store", "workload", *axes, *TOLD.get(claim["table"], ())) if c in rows and c not in free]
     if not along:
         return rows, columns
-    told, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
-    by_side = [told[side == i].any(axis=0) for i in range(side.max() + 1)]
+    not_null, side = rows[columns].notna().to_numpy(), pd.factorize(rows[along], use_na_sentinel=False)[0]
+    by_side = [not_null[side == i].any(axis=0) for i in range(side.max() + 1)]
     known = dict(zip(columns, np.all(by_side, axis=0), strict=True))
     usual = np.ones(len(rows), dtype=bool)
     for c in (c for c in columns if not known[c] and c in BY_COLUMN):
@@ -215,8 +225,8 @@ def _identified(claim: Mapping[str, Any], rows: pd.DataFrame) -> tuple[pd.DataFr
     return rows[usual], [c for c in columns if known[c]]
 
 
-def _words(rows: pd.DataFrame, by: list[str]) -> list[str]:
-    """Columns of the identity that vary and are not part of a deployment's name."""
+def _varying(rows: pd.DataFrame, by: list[str]) -> list[str]:
+    """Return the columns of the identity that vary and are not part of a deployment's name."""
     apart = ("store", *DEPLOYMENT_NAMES)
     return [c for c in by if c not in apart and rows[c].nunique(dropna=False) > 1]
 
@@ -231,12 +241,14 @@ def _system(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
 
 
 def _held_back(claim: Mapping[str, Any], group: pd.DataFrame, top: Any) -> tuple[str, str]:
-    """Return what kept the speed down at this value of `along`, other than the store (the client, the links, or the
-    host that clients and store share), and what would decide the claim; empty where nothing did. Of a shape, which may
-    be the client's own, only the host and unknown links count."""
+    """Return the limit of the speed at this value of `along`, if it is not the store, and the data that would decide.
+
+    The limit is the client, the links, or the host that clients and store share. Both are empty if there is none. For a
+    shape, only the host and unknown links count, because the shape may be about the client itself.
+    """
     side = group[group[claim["along"]] == top] if top is not None else group
     if claim["metric"] == PORTS and _shared(side).any():
-        return "over loopback a port is free again after a second", OWN_HOSTS
+        return "over loopback the kernel reuses a port after a second", OWN_HOSTS
     if claim["metric"] not in SPEEDS:
         return "", ""
     if claim["rule"] != "shape":
@@ -259,21 +271,21 @@ def _shared(rows: pd.DataFrame) -> pd.Series:
 
 
 def _unknown_link(rows: pd.DataFrame) -> tuple[str, str]:
-    """Return why runs have no known link, and what would decide a claim about it."""
+    """Return why the links of runs are not known, and the data that would decide a claim about them."""
     if _shared(rows).all():
         return "clients and store share a host, and no link between them is known", OWN_HOSTS
     return "the capacity of the links is not known", KNOWN_LINKS
 
 
 def _sides(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> dict[Any, list[float]]:
-    """Value of `along` -> values of its runs, in order of the values."""
+    """Return value of `along` -> values of its runs, in order of the values."""
     sorted_ = group.sort_values(claim["along"], kind="stable")
-    return {v: list(own[column].astype(float)) for v, own in sorted_.groupby(claim["along"], sort=False)}
+    return {v: list(runs[column].astype(float)) for v, runs in sorted_.groupby(claim["along"], sort=False)}
 
 
 def _medians(claim: Mapping[str, Any], sides: Mapping[Any, list[float]], unit: str) -> str:
-    """`1 front-end 23.9, 2 front-ends 47.8 MB/s`: medians."""
-    parts = [f"{_value(claim['along'], v)} {words.number(pd.Series(own).median())}" for v, own in sides.items()]
+    """Return the medians in words: `1 front-end 23.9, 2 front-ends 47.8 MB/s`."""
+    parts = [f"{_value(claim['along'], v)} {words.number(pd.Series(runs).median())}" for v, runs in sides.items()]
     return f"{', '.join(parts)} {unit}".strip()
 
 
@@ -283,7 +295,7 @@ def _value(along: str, value: Any) -> str:
 
 
 def unit_of(claim: Mapping[str, Any]) -> str:
-    """Of the metric, as it reads."""
+    """Return the unit of the metric for text."""
     column = column_of(claim)
     units = {"mb_per_s": "MB/s", "per_s": "/s", "mb_per_read": "MB", "percent": "%", "bytes_per_event": "bytes"}
     known = {**units, "s_per_read": "s", "ms": "ms", "s": "s", "mb": "MB", "cores": "cores"}
@@ -299,7 +311,7 @@ def _slope(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
 
 
 def _picked(claim: Mapping[str, Any], sides: Mapping[Any, list[float]]) -> list[Any]:
-    """The values of `along` that the claim names, None where one was not measured."""
+    """Return the values of `along` that the claim compares, None where one was not measured."""
     by_speed = sorted(sides, key=lambda v: float(pd.Series(sides[v]).median()))
     named = {"least": min(sides), "most": max(sides)} | dict(zip(BY_SPEED, (by_speed[0], by_speed[-1]), strict=True))
     if claim["values"] == [EACH]:
@@ -317,8 +329,8 @@ def _ratio(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     if base is None or over is None or base == over:
         return None
     chosen = len(list(combinations(sides, 2))) if set(claim["values"]) & set(BY_SPEED) else 1
-    said = _medians(claim, {v: sides[v] for v in (base, over)}, unit_of(claim))
-    return judging.ratio(sides[base], sides[over], bound_of(claim), chosen), said, over
+    compared = _medians(claim, {v: sides[v] for v in (base, over)}, unit_of(claim))
+    return judging.ratio(sides[base], sides[over], bound_of(claim), chosen), compared, over
 
 
 def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -327,20 +339,20 @@ def _level(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
         reason, lacks = _unknown_link(group)
         return Found(reason=reason, lacks=lacks), "", None
     if not claim["along"]:
-        said = f"median of {words.plural(len(group), 'run')}{_clusters(claim, group)}"
-        return judging.level(values, bound_of(claim)), said, None
+        compared = f"median of {words.plural(len(group), 'run')}{_clusters(claim, group)}"
+        return judging.level(values, bound_of(claim)), compared, None
     per = group[claim["along"]].astype(float)
-    said = f"median of {words.plural(len(group), 'run')}, per one of {_value(claim['along'], per.max())}"
-    return judging.level(values / per, bound_of(claim)), said, per.max()
+    compared = f"median of {words.plural(len(group), 'run')}, divided by {_value(claim['along'], per.max())}"
+    return judging.level(values / per, bound_of(claim)), compared, per.max()
 
 
 def _clusters(claim: Mapping[str, Any], group: pd.DataFrame) -> str:
-    """Return in words which part of the file a read takes: `; 12 of 11 918 entries in 10 of 23 clusters`."""
+    """Return the part of the file that a read takes, in words: `; 12 of 11 918 entries in 10 of 23 clusters`."""
     pairs = (("entries_per_read", "file_entries"), ("clusters_per_read", "file_clusters"))
     if claim.get("about") != ROOT_FILE or not {c for pair in pairs for c in pair} <= set(group):
         return ""
-    said = (" of ".join(words.number(float(group[c].median())) for c in pair) for pair in pairs)
-    return "; {} entries in {} clusters".format(*said)
+    parts = (" of ".join(words.number(float(group[c].median())) for c in pair) for pair in pairs)
+    return "; {} entries in {} clusters".format(*parts)
 
 
 def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -349,10 +361,10 @@ def _count(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     tried = int(group[tries].astype(float).sum().sum()) if tries else runs
     happened = round(group[column].astype(float).sum())
     noun = ("try", "tries") if tries else ("run", "runs")
-    said = f"{words.grouped(str(tried))} {noun[tried != 1]}"
+    total = f"{words.grouped(str(tried))} {noun[tried != 1]}"
     found = judging.count(happened, max(tried, happened), bound_of(claim), claim["enough"])
-    found = found if tries else replace(found, low=math.nan, high=math.nan)  # one run may hold several
-    return found, f"{words.grouped(str(happened))} in {said}", None
+    found = found if tries else replace(found, low=math.nan, high=math.nan)  # it may happen several times in a run
+    return found, f"{words.grouped(str(happened))} in {total}", None
 
 
 def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -360,8 +372,8 @@ def _order(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged
     picked = _picked(claim, sides)
     if None in picked or len(picked) < 2:
         return None
-    said = _medians(claim, {v: sides[v] for v in picked}, unit_of(claim))
-    return judging.order([sides[v] for v in picked]), said, picked[-1]
+    compared = _medians(claim, {v: sides[v] for v in picked}, unit_of(claim))
+    return judging.order([sides[v] for v in picked]), compared, picked[-1]
 
 
 def _shape(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judged:
@@ -381,7 +393,7 @@ def _answer(claim: Mapping[str, Any], group: pd.DataFrame, column: str) -> Judge
         given = {r.deployment: r.answer for r in group.itertuples()}
     else:
         given = {str(r.check): r.answer for r in group.itertuples()}
-    if all(said in guarantees.WEAK for said in given.values()):
+    if all(answer in guarantees.WEAK for answer in given.values()):
         return None
     return judging.answers(given, claim["answers"], several), "", None
 
@@ -398,20 +410,20 @@ CLAIM_RULES: dict[str, Callable[[Mapping[str, Any], pd.DataFrame, str], Judged]]
 
 
 def asked(claim: Mapping[str, Any]) -> str:
-    """The query in one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
-    said = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
-    said += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
+    """Return the query on one line, for users: `throughput.csv: workload put, clients most; rate along buckets`."""
+    conditions = [f"{c} {_plain(v)}" for c, v in claim["where"].items()]
+    conditions += [f"{c} at least {_plain(v)}" for c, v in claim.get("reach", {}).items()]
     if (limit := claim.get("below_link")) is not None:
-        said.append(f"at most {limit:g} % of the links' capacity used")
-    what = claim["metric"] or "answer"
+        conditions.append(f"at most {limit:g} % of the links' capacity used")
+    metric = claim["metric"] or "answer"
     along = f" {'per' if claim['rule'] == 'level' else 'along'} {claim['along']}" if claim["along"] else ""
-    return f"{claim['table']}.csv: {', '.join(said) or 'all rows'}; {what}{along}"
+    return f"{claim['table']}.csv: {', '.join(conditions) or 'all rows'}; {metric}{along}"
 
 
 def expected(claim: Mapping[str, Any]) -> str:
-    """The rule in one line, for users: `ratio of 5 over 1 at least 1.54`."""
-    of = bound_of(claim)
-    limit = f"at {'most' if of.most else 'least'} {of.at:g}"
+    """Return the rule on one line, for users: `ratio of 5 over 1 at least 1.54`."""
+    bound = bound_of(claim)
+    limit = f"at {'most' if bound.most else 'least'} {bound.at:g}"
     steps = [str(v) if v in EXTREMES or is_named(v) else _value(claim["along"], v) for v in claim["values"]]
     return {
         "slope": f"exponent {limit}",
@@ -430,15 +442,17 @@ def _plain(value: Any) -> str:
     )
 
 
-BESIDE = (  # that verdicts look at
+EXTRA_COLUMNS = (  # columns that `_held_back` and the evidence use, in addition to those of a claim
     *("key", "answer", "runs", "n", "bound_by", "shared_host", "host_cpu_percent", LINK_USED, "link_each"),
     *("entries_per_read", "clusters_per_read", "file_entries", "file_clusters"),
 )
 
 
 class Runs(dict[str, pd.DataFrame]):
-    """Table -> its rows for claims: one per valid run with the columns of `MEASURED`, or the counted groups. Each is
-    made when it is first asked for."""
+    """The rows of each table for claims, made when they are first requested.
+
+    They are one row per valid run with the columns of `MEASURED`, or the counted groups.
+    """
 
     def __init__(self, tables: Mapping[str, Any]) -> None:
         self._make: dict[str, Callable[[], pd.DataFrame]] = {
@@ -460,25 +474,27 @@ class Runs(dict[str, pd.DataFrame]):
 
     def __missing__(self, name: str) -> pd.DataFrame:
         made = self._make[name]() if name in self._make else self._tables[name]
-        known = _known(name)  # the rows of a run have some hundred other columns
+        known = _known(name)  # the rows of a run have about a hundred other columns
         rows = made[[c for c in made if c in known or words.of_role(c)[1] in BY_COLUMN]]
         rows = rows if name == "latency" else groups.closed_loops(rows)  # latencies name the loop
-        # An axis that no row has sets none apart.
+        # An axis that is null in all rows does not distinguish cases.
         self[name] = rows[[c for c in rows if c in known or rows[c].notna().any()]]
         return self[name]
 
 
 @cache
 def _known(table: str) -> frozenset[str]:
-    """Columns that a claim may ask for, axes aside."""
+    """Return the columns, other than axes, that a claim may use."""
     counted = COUNTED.get(table, {})
-    own = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
-    return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *own, *BESIDE})
+    metrics = {*MEASURED.get(table, {}).values(), *counted, *(c for tries in counted.values() for c in tries)}
+    return frozenset({*EVERYWHERE, *TOLD.get(table, ()), *metrics, *EXTRA_COLUMNS})
 
 
 def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
-    """Return the reads with the clusters that each takes (baskets per branch, see `earlier.table2`), and the entries
-    and clusters of the file: those of a read of all of it."""
+    """Return the reads with their clusters (baskets per branch, see `earlier.table2`).
+
+    Add the entries and clusters of the file, which are those of a read of the whole file.
+    """
     if reads.empty:
         return reads
     branches = reads["branches_per_read"].where(reads["branches_per_read"] > 0)
@@ -489,8 +505,10 @@ def _with_clusters(reads: pd.DataFrame) -> pd.DataFrame:
 
 
 def _even(carried: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per run whose front-ends were given to as many clients each, if what they carried is known from
-    counters, or from enough operations."""
+    """Return one row per run whose front-ends were each given to the same number of clients.
+
+    Only runs whose traffic is known from counters, or from enough operations, are returned.
+    """
     return resources.evenly_given(resources.enough(carried), ["key"]).drop_duplicates("key")
 
 
@@ -524,26 +542,28 @@ NARROWER_CLAIM = "a claim about one of them"  # would decide a claim whose cases
 
 
 def table(plan: Mapping[str, Any], tables: Mapping[str, Any]) -> pd.DataFrame:
-    """`judged` of the campaign's own claims and the findings, on what the campaign measured."""
+    """Judge the campaign's own claims and the findings by the data of the campaign."""
     return judged(published.claims_of(plan), Runs(tables))
 
 
 def judged(claims: Mapping[str, Mapping[str, Any]], runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row per claim and system that measured it, one per claim that was not measured, in the order of the claims.
+    """Return one row per claim and system that measured it, and one per claim that was not measured.
 
-    claims: as of `core.campaign.claims.resolved`; runs: table -> its rows. Of the cases of a row (`cases`), `confirmed`
-    and `refuted` count; the row is what all of them say that say anything, `cannot tell` where they contradict each
-    other. value, low, high, evidence, n, points: of the case that is least in favour of this verdict. p: of that case,
-    two-sided, corrected for all cases; verdict_alone: what it would say by itself.
+    The rows are in the order of the claims. A row has several cases (`cases`), of which `confirmed` and `refuted` are
+    counted. Its verdict is that of all decided cases, or CANNOT_TELL where they contradict each other. value, low,
+    high, evidence, n, points: of the case with the least evidence for this verdict. p: of that case, two-sided,
+    corrected for all cases; verdict_alone: its verdict without this correction.
+
+    claims: as returned by `core.campaign.claims.resolved`; runs: table -> its rows.
     """
     found = [(name, case) for name, claim in claims.items() for case in cases(claim, runs)]
     corrected = ratios.corrected([case.found.p for _, case in found])
     rows = []
     for name, claim in claims.items():
-        own = [(case, p) for (of, case), p in zip(found, corrected, strict=True) if of == name]
-        systems = list(dict.fromkeys(case.system for case, _ in own))
-        rows += [_row(name, claim, [pair for pair in own if pair[0].system == s]) for s in systems]
-        rows += [] if own else [_head(name, claim) | {"verdict": NOT_MEASURED}]
+        pairs = [(case, p) for (claim_name, case), p in zip(found, corrected, strict=True) if claim_name == name]
+        systems = list(dict.fromkeys(case.system for case, _ in pairs))
+        rows += [_row(name, claim, [pair for pair in pairs if pair[0].system == s]) for s in systems]
+        rows += [] if pairs else [_head(name, claim) | {"verdict": NOT_MEASURED}]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return table.astype(dict.fromkeys(("n", "cases", "confirmed", "refuted"), "Int64"))
 
@@ -562,21 +582,22 @@ def _head(name: str, claim: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]]) -> dict[str, Any]:
+def _row(name: str, claim: Mapping[str, Any], pairs: Sequence[tuple[Case, float]]) -> dict[str, Any]:
+    """Return the row of a claim and a system from its cases with their corrected p values."""
     bound = bound_of(claim)
-    said = [_said(claim, case, p) for case, p in own]
-    confirmed, refuted = said.count(CONFIRMED), said.count(REFUTED)
+    verdicts = [_verdict(claim, case, p) for case, p in pairs]
+    confirmed, refuted = verdicts.count(CONFIRMED), verdicts.count(REFUTED)
     verdict = CONFIRMED if confirmed and not refuted else REFUTED if refuted and not confirmed else CANNOT_TELL
-    # The one least in favour of the verdict: nearest to the bound, or on its other side.
+    # Show the case with the least evidence for the verdict: nearest to the bound, or on its other side.
     sign = (-1 if bound.most else 1) * (-1 if verdict == REFUTED else 1)
-    shown = [i for i, word in enumerate(said) if word == verdict] or [*range(len(own))]
-    least = min(shown, key=lambda i: sign * own[i][0].found.value if math.isfinite(own[i][0].found.value) else math.inf)
-    case, p = own[least]
+    values = [sign * case.found.value if math.isfinite(case.found.value) else math.inf for case, _ in pairs]
+    least = min([i for i, word in enumerate(verdicts) if word == verdict] or range(len(pairs)), key=values.__getitem__)
+    case, p = pairs[least]
     reason, decides = case.found.reason, ""
     if confirmed and refuted:
-        reason, decides = f"{confirmed} of {len(own)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
-    elif said[least] == CANNOT_TELL:
-        chance = "the interval holds the bound" if case.found.p >= 0.05 else "not beyond chance among so many claims"
+        reason, decides = f"{confirmed} of {len(pairs)} cases confirm it, {refuted} refute it", NARROWER_CLAIM
+    elif verdicts[least] == CANNOT_TELL:
+        chance = "the interval contains the bound" if case.found.p >= 0.05 else "not significant among all claims"
         reason, decides = reason or chance, case.found.lacks or judging.NARROWER
         if case.held_back and _low(claim) in (judging.verdict(case.found, bound, p), _side(case, bound)):
             reason, decides = case.held_back, case.then_decides
@@ -593,27 +614,30 @@ def _row(name: str, claim: Mapping[str, Any], own: Sequence[tuple[Case, float]])
         "reason": reason or None,
         "would_decide": decides or None,
         "n": case.n,
-        "cases": len(own),
+        "cases": len(pairs),
         "confirmed": confirmed,
         "refuted": refuted,
         "points": " ".join(case.keys) or None,
     }
 
 
-def _said(claim: Mapping[str, Any], case: Case, p: float) -> str:
-    """The verdict on one case. A speed that something else than the store kept down is not held against the claim, nor
-    for it where the claim says that it is low."""
+def _verdict(claim: Mapping[str, Any], case: Case, p: float) -> str:
+    """Return the verdict on one case.
+
+    A low speed that was not limited by the store does not refute a claim. It does not confirm a claim about a low speed
+    either.
+    """
     verdict = judging.verdict(case.found, bound_of(claim), p)
     return CANNOT_TELL if case.held_back and verdict == _low(claim) else verdict
 
 
 def _low(claim: Mapping[str, Any]) -> str:
-    """The verdict that a speed gives which something kept down."""
+    """Return the verdict that a low speed would give."""
     return CONFIRMED if bound_of(claim).most or claim["rule"] == "shape" else REFUTED
 
 
 def _side(case: Case, bound: Bound) -> str | None:
-    """The verdict on whose side the number is, sure or not; None where there is none."""
+    """Return the verdict on whose side of the bound the value is, significant or not; None without a value."""
     if not math.isfinite(case.found.value):
         return None
     return CONFIRMED if bound.met(case.found.value) else REFUTED
@@ -623,12 +647,12 @@ def _unit(claim: Mapping[str, Any], value: float) -> str | None:
     if claim["rule"] == "level":
         return unit_of(claim) or None
     answers = ("system" if claim["along"] else "answer") + ("" if value == 1 else "s")
-    said = {"shape": claim["along"], "count": claim["metric"], "answer": answers}
-    return said[claim["rule"]].replace("_", " ") if claim["rule"] in said else None
+    units = {"shape": claim["along"], "count": claim["metric"], "answer": answers}
+    return units[claim["rule"]].replace("_", " ") if claim["rule"] in units else None
 
 
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """How many claims there are, and how often (claims times systems) each verdict was given."""
+    """Return the number of claims, and how often (claims times systems) each verdict was given."""
     counts = found["verdict"].value_counts()
     return [("claims", found["claim"].nunique(), "")] + [
         (f"claims_{name}", int(counts.get(verdict, 0)), "")

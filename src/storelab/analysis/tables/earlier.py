@@ -1,28 +1,29 @@
-"""What earlier evaluations printed, and ours: compared by a measure that both have, or one below the other.
+"""Published numbers of earlier evaluations and ours, compared by a common measure, or listed in one table.
 
-* `earlier.csv`: single statements of 2012-2015. A printed number is divided by the clients that its setting names, or
-  is that of one front-end as printed, or of the whole system where nothing can be divided; throughput that filled a
-  network also by the Gbit/s of the links that carried it. Ours is the highest median by the same measure: over the
-  clients, the front-ends that they used, or as it is; by link, what the busiest interface carried of its known
-  capacity. The table says which, and what was printed. Measures by which ours are all the same (one client at one
-  front-end) are one.
-* `one_client.csv`: the table of one client and its threads of 2012. Ours are points of one client on whole objects of
-  the printed sizes, in a closed loop; threads there, workers here. Neither rate is scaled, and a cell that was not
-  printed is empty.
-* `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and what its text says of further systems, then
-  today's stores: what the probe found them to do, and how they were deployed. Empty where nothing was printed or asked.
-* `table2.csv`: one job opens the file and reads its entries once, in the manner of Table 2 of the same paper, whose
-  rows come last. Selections of `read_entries` over all branches, at the least number of clients; their first reads
-  (`_first`: what opening the file took is in them, as in the paper) apart from those that follow (`_again`). clusters:
-  baskets per branch read, which is the number of clusters touched where all branches share their clusters: as many
-  calls would a TTreeCache make that holds a cluster, and these are the paper's read calls. ranges: baskets, each a
-  range that the reader asks for; requests: what was sent for them after merging and splitting. part: MB on the wire of
-  the first read in percent of those of 100 % of the entries: what files of other sizes can be compared by;
-  share_amplification: the same over the entries' part of all entries.
-* `storage_lab.csv`: throughput into the nodes and events by system and number of jobs: the two tables of the storage
-  laboratory of HEPiX (September 2010). Their events were counted over an undisclosed period, ours over `period_s`; so
-  the two are not scaled to each other. A cell that was lost or never printed is empty. Ours are rates of events.csv by
-  setting of the client, and these rates times `period_s`: the few steps that ended in a short run would say less.
+* `earlier.csv`: single statements of 2012-2015. A printed number is divided by the number of clients in its setting, or
+  is that of one front-end as printed, or of the whole system if it cannot be divided. Throughput that filled a network
+  is also divided by the capacity (Gbit/s) of its links. Ours is the highest median by the same measure: divided by the
+  clients, by the front-ends that they used, or undivided. By link, it is the traffic of the busiest interface relative
+  to its known capacity. The table has the measure and the printed number. Measures by which all of ours are equal (one
+  client at one front-end) are combined.
+* `one_client.csv`: the table of 2012 about one client and its threads. Ours are points of one client on whole objects
+  of the printed sizes, in a closed loop, with workers instead of threads. Rates are not scaled. Cells that were not
+  printed are empty.
+* `table1.csv`: Table 1 of J. Phys.: Conf. Ser. 664 (2015) 022001 and further systems in its text, followed by today's
+  stores with the answers of the probe and their deployment. Cells that were not printed or probed are empty.
+* `table2.csv`: one job opens the file and reads its entries once, as in Table 2 of the same paper, whose rows are last.
+  The rows are selections of `read_entries` over all branches, at the smallest number of clients. Their first reads
+  (`_first`, including the opening of the file as in the paper) are separate from later ones (`_again`). clusters:
+  baskets per branch read, which is the number of clusters touched if all branches share their clusters. A TTreeCache
+  that holds a cluster would make this number of calls, which are the paper's read calls. ranges: baskets, each a range
+  requested by the reader; requests: requests sent for them after merging and splitting. part: MB on the wire of the
+  first read in percent of those at 100 % of the entries, which allows comparing files of different sizes;
+  share_amplification: the same divided by the fraction of the entries.
+* `storage_lab.csv`: throughput into the nodes and events by system and number of jobs, as in the two tables of the
+  storage laboratory of HEPiX (September 2010). Their events were counted over an undisclosed period, ours over
+  `period_s`, so that they are not scaled to each other. Cells that were lost or never printed are empty. Ours are rates
+  of events.csv by setting of the client, and these rates times `period_s`. They are more precise than the number of
+  steps that ended in a short run.
 """
 
 import re
@@ -39,9 +40,9 @@ from storelab.analysis.tables.throughput import CLASSES, RATES, of_class
 
 PUBLISHED, MEASURED = "published", "measured"
 SYSTEMS = {"uds1": "UDS 1", "uds2": "UDS 2", "uds_ihep": "UDS at IHEP"}  # of printed numbers, without year
-SMALL = 8192  # bytes: theirs had 4 kB, which may be binary
-COLD, NETWORK = "cold", "network"  # downloads that no cache holds; throughput whose direction is not printed
-QUANTITIES = {  # how a printed quantity begins, and its unit -> ours
+SMALL = 8192  # bytes; the published objects had 4 kB, which may be binary
+COLD, NETWORK = "cold", "network"  # downloads that are not cached; throughput without a printed direction
+QUANTITIES = {  # begin of a printed quantity, and its unit -> ours
     ("upload 4 kB", "files/s"): "metadata_upload",
     ("download 4 kB, linear until", "files/s"): COLD,
     ("download 4 kB", "files/s"): "metadata_download",
@@ -51,8 +52,11 @@ QUANTITIES = {  # how a printed quantity begins, and its unit -> ours
     ("download throughput", "Gb/s"): "throughput_download",
     ("network limit", "Gb/s"): NETWORK,
 }
-OF = {COLD: ("metadata_download",), NETWORK: ("throughput_download", "throughput_upload")}  # classes; else its own
-WHAT = {COLD: "Downloads that no cache holds", NETWORK: "Throughput, up or down"}
+OF = {
+    COLD: ("metadata_download",),
+    NETWORK: ("throughput_download", "throughput_upload"),
+}  # classes; others have the same name
+WHAT = {COLD: "Downloads that are not cached", NETWORK: "Throughput, up or down"}
 MB_PER_GBIT = 125.0
 WHOLE, LINK = "system", "link"
 MEASURES = {
@@ -61,14 +65,14 @@ MEASURES = {
     WHOLE: "of the whole system",
     LINK: "per Gbit/s of link",
 }
-LINKS = {  # setting -> Gbit/s that its network could carry: 1 each client, 20 into the store (printed/README.md)
+LINKS = {  # setting -> capacity of its network in Gbit/s: 1 for each client, 20 into the store (printed/README.md)
     "5 clients": 5,
     "20 clients": 20,
     "21 clients, 21 accounts, 2100 buckets": 20,
     "per front-end, 3 clients x 10 threads": 3,
     "2 x 10 Gb": 20,
 }
-SETTINGS = ("object_size_bytes", "engine", "clients", "workers", "front_ends")  # that tell where ours was reached
+SETTINGS = ("object_size_bytes", "engine", "clients", "workers", "front_ends")  # settings of our numbers
 COLUMNS = (
     "what",
     "measure",
@@ -87,12 +91,12 @@ COLUMNS = (
 
 
 def printed_name(system: str) -> str:
-    """Return how people call a system of the printed numbers: `uds1_2012` is UDS 1."""
+    """Return the usual name of a system of the printed numbers: `uds1_2012` is UDS 1."""
     return SYSTEMS.get(re.sub(r"_\d{4}$", "", system), system)
 
 
 def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
-    """Yield the measures of a statement: what it is divided by, and how many of them its setting names."""
+    """Yield the measures of a statement: the unit by which it is divided, and their number in its setting."""
     clients = re.match(r"(\d+) clients\b", setting)
     if setting.startswith("per front-end"):
         yield "front_ends", 1
@@ -105,23 +109,23 @@ def _measures(setting: str, name: str) -> Iterator[tuple[str, float]]:
 
 
 def printed() -> pd.DataFrame:
-    """The single statements that have such a measure: `class`, `over`, and the columns of earlier.csv."""
+    """Return the single statements that have a measure: `class`, `over`, and the columns of earlier.csv."""
     rows: list[dict[str, Any]] = []
     for r in published.load("uds_headlines").itertuples(index=False):
-        of_unit = ((begin, name) for (begin, unit), name in QUANTITIES.items() if unit == r.unit)
-        name = next((name for begin, name in of_unit if r.quantity.startswith(begin)), None)
+        same_unit = ((begin, name) for (begin, unit), name in QUANTITIES.items() if unit == r.unit)
+        name = next((name for begin, name in same_unit if r.quantity.startswith(begin)), None)
         for over, number in _measures(r.setting, name) if name else ():
             value = r.value * (MB_PER_GBIT if r.unit == "Gb/s" else 1.0) / number
-            told = {"source": r.source, "system": r.system, "setting": f"{r.setting}, {r.quantity}"}
+            head = {"source": r.source, "system": r.system, "setting": f"{r.setting}, {r.quantity}"}
             rows.append(
-                {"class": name, "over": over, "median": value, "printed": r.value, "printed_unit": r.unit} | told
+                {"class": name, "over": over, "median": value, "printed": r.value, "printed_unit": r.unit} | head
             )
     return pd.DataFrame(rows)
 
 
 def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """The rows of closed loops that a kind of statement is about."""
-    rows = pd.concat([of_class(table, of) for of in OF.get(name, (name,))])
+    """Return the rows of closed loops for a kind of statement."""
+    rows = pd.concat([of_class(table, class_name) for class_name in OF.get(name, (name,))])
     if len(rows) and not name.startswith(("throughput", NETWORK)):
         rows = rows[rows["object_size_bytes"] <= SMALL]
     if name == COLD:
@@ -130,9 +134,9 @@ def _of_classes(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, over: str) -> list[dict[str, Any]]:
-    """The best of each deployment by this measure."""
-    of = CLASSES[OF.get(name, (name,))[0]]
-    metric, source = (("link", "percent"), resources) if over == LINK else (of.metric, throughput)
+    """Return the best row of each deployment by this measure."""
+    first_class = CLASSES[OF.get(name, (name,))[0]]
+    metric, source = (("link", "percent"), resources) if over == LINK else (first_class.metric, throughput)
     columns = groups.spread([metric])
     if source is None or source.empty or not {*columns, *({over} - {WHOLE, LINK})} <= set(source):
         return []
@@ -145,11 +149,11 @@ def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, o
     parts = {part: rows[column].astype(float) / count for part, column in zip(groups.PARTS, columns, strict=True)}
     settings = (*(("workload",) if name in OF else ()), *SETTINGS, *(("access",) if name == COLD else ()))
     out = []
-    for system, own in rows.groupby("deployment"):
-        best = parts["median"][own.index].idxmax()
-        told = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
+    for system, group in rows.groupby("deployment"):
+        best = parts["median"][group.index].idxmax()
+        texts = (words.value_text(c, rows.loc[best, c]) for c in settings if c in rows)
         out.append(
-            {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, told))}
+            {"source": MEASURED, "system": system, "n": rows.loc[best, "n"], "setting": ", ".join(filter(None, texts))}
             | {"few": over != LINK and bool(rows.loc[best].get("few", False))}
             | {part: values[best] for part, values in parts.items()}
         )
@@ -157,7 +161,10 @@ def _ours(throughput: pd.DataFrame, resources: pd.DataFrame | None, name: str, o
 
 
 def _used(rows: pd.DataFrame, over: str) -> pd.Series:
-    """How many clients there were, or how many front-ends they used: a client that is given one uses no other."""
+    """Return the number of clients, or of the front-ends that they used.
+
+    A client that is given one front-end does not use others.
+    """
     count = rows[over].astype(float)
     if over != "front_ends":
         return count
@@ -166,23 +173,26 @@ def _used(rows: pd.DataFrame, over: str) -> pd.Series:
 
 
 def table(throughput: pd.DataFrame, resources: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row per printed statement, and per system of ours, by what was done and by measure; only what was measured
-    here too. median: in `unit`, by `measure`; few: ours depends on few operations; printed: as it stands in its source,
-    `printed_unit`."""
+    """Return one row per printed statement, and per measured system, by quantity and measure.
+
+    Statements that were not measured here are excluded. median: in `unit`, by `measure`; few: our number depends on few
+    operations; printed: the number in its source, in `printed_unit`.
+    """
     then, out = printed(), []
     for name in dict.fromkeys(QUANTITIES.values()):
-        of = CLASSES[OF.get(name, (name,))[0]]
+        first_class = CLASSES[OF.get(name, (name,))[0]]
         blocks: dict[tuple[Any, ...], tuple[list[str], list[dict[str, Any]], list[dict[str, Any]]]] = {}
         for over, measure in MEASURES.items():
             theirs = then[(then["class"] == name) & (then["over"] == over)]
             ours = _ours(throughput, resources, name, over)
-            if ours and len(theirs):  # ours that are the same by several measures are listed once
+            if ours and len(theirs):  # list our numbers once if several measures give the same
                 numbers = tuple((r["system"], *(r[part] for part in groups.PARTS)) for r in ours)
                 measures, printed_rows, _ = blocks.setdefault(numbers, ([], [], ours))
                 measures.append(measure)
                 printed_rows += theirs.sort_values("source", kind="stable").to_dict("records")
         for measures, printed_rows, ours in blocks.values():
-            head = {"what": WHAT.get(name, of.what), "measure": " and ".join(measures), "unit": of.shown, "few": False}
+            head = {"what": WHAT.get(name, first_class.what), "measure": " and ".join(measures)}
+            head |= {"unit": first_class.shown, "few": False}
             out += [head | row for row in [*printed_rows, *ours]]
     return pd.DataFrame(out, columns=list(COLUMNS)).astype({"n": "Int64", "few": "boolean"})
 
@@ -210,7 +220,7 @@ _AS_PRINTED = {"rate_{}_per_s": "files_per_s", "throughput_{}_mb_per_s": "mb_per
 
 
 def ours(throughput: pd.DataFrame) -> pd.DataFrame:
-    """The rows of throughput.csv that have the printed operations, sizes and number of clients, with `object_size`."""
+    """Return the rows of throughput.csv with the printed operations, sizes and number of clients; add `object_size`."""
     needed = {"object_size_bytes", "clients", "workers", "buckets"}
     if throughput.empty or not needed <= set(throughput):
         return throughput.iloc[:0].assign(object_size="")
@@ -220,8 +230,8 @@ def ours(throughput: pd.DataFrame) -> pd.DataFrame:
     if own.empty:
         return own.assign(object_size="")
     axes = [c for c in words.axes_of(own) if c not in (*SHOWN, *words.DEPLOYMENT_NAMES)]
-    told = [[words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c])] for _, r in own.iterrows()]
-    return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in told])
+    texts = [[words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c])] for _, r in own.iterrows()]
+    return groups.labelled(own).assign(object_size=size, setting=[", ".join(filter(None, t)) for t in texts])
 
 
 def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
@@ -234,7 +244,7 @@ def _printed(operation: str, size: str) -> Iterator[dict[str, Any]]:
 
 
 def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
-    """By operation and size, of those that were measured here: the printed rows, then ours."""
+    """Return the printed rows and ours, for each operation and size that was measured here."""
     own, out = ours(throughput), []
     for size in dict.fromkeys(PRINTED.values()):
         for workload, operation in ONE_CLIENT_OPERATIONS.items():
@@ -244,9 +254,9 @@ def one_client_table(throughput: pd.DataFrame) -> pd.DataFrame:
             head = {"operation": operation, "object_size": size}
             out += [head | row for row in _printed(operation, size)]
             mine = mine.sort_values(["deployment", "engine", "buckets", "setting", "workers"], kind="stable")
-            told = [c for c in ONE_CLIENT_COLUMNS if c in mine and c != "object_size"]
+            kept = [c for c in ONE_CLIENT_COLUMNS if c in mine and c != "object_size"]
             for r in mine.to_dict("records"):
-                out.append(head | {"source": MEASURED, "system": r["deployment"]} | {c: r[c] for c in told})
+                out.append(head | {"source": MEASURED, "system": r["deployment"]} | {c: r[c] for c in kept})
     return pd.DataFrame(out, columns=list(ONE_CLIENT_COLUMNS)).astype(
         dict.fromkeys(("buckets", "workers", "n"), "Int64")
     )
@@ -271,7 +281,7 @@ TABLE1_COLUMNS = (
 
 
 def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Store -> what its records say of it: name, version, redundancy; most front-ends and servers."""
+    """Return store -> the facts in its records: name, version, redundancy, maximum of front-ends and of servers."""
     out: dict[str, dict[str, Any]] = {}
     for run in campaign.runs.values():
         store = run.get("store") or {}
@@ -286,7 +296,7 @@ def deployed(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def table1(campaign: Campaign, capabilities: pd.DataFrame) -> pd.DataFrame:
-    """The printed systems, then each store and deployment that was probed; nothing where none was."""
+    """Return the printed systems, followed by each probed store and deployment; no rows without a probe."""
     out: list[dict[str, Any]] = []
     if len(capabilities):
         out += [{"source": PUBLISHED, **r} for r in published.load("systems_2015").to_dict("records")]
@@ -328,14 +338,16 @@ NODES = 10  # worker nodes of 2010
 def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
     fixed = ("clients", "files", "navigation", *reads.CLIENT, *words.DEPLOYMENT_NAMES)
     axes = [c for c in words.axes_of(found) if c not in fixed and found[c].nunique() > 1]
-    axes += ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []  # else they go with the jobs
+    axes += (
+        ["files"] if (found.groupby("clients")["files"].nunique() > 1).any() else []
+    )  # else it follows from the jobs
     out = []
     for r in groups.labelled(found).to_dict("records"):
-        told = (words.value_text(c, r[c]) for c in axes)
-        wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # of a local file nobody tells the wire's
+        texts = (words.value_text(c, r[c]) for c in axes)
+        wire = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"  # the wire is not known for a local file
         row = {c: r[c] for c in ("store", "workload", "navigation", "n", "interval", "shared_host", "nodes")}
         row |= {"source": MEASURED, "system": r["deployment"], "jobs": r["clients"], "period_s": r["duration_s"]}
-        row |= {"setting": ", ".join(filter(None, [reads.setting(r), *told]))}
+        row |= {"setting": ", ".join(filter(None, [reads.setting(r), *texts]))}
         row |= {"mb_per_s": r[f"{wire}_median_mb_per_s"]}
         row |= {"events_per_s": r["events_median_per_s"], "events": r["duration_s"] * r["events_median_per_s"]}
         row["few"] = bool(r.get("few", False))
@@ -347,7 +359,7 @@ def _our_storage_lab(found: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
-    """The printed rows of the use cases that were measured here, then ours; nothing where none was."""
+    """Return the printed rows of the use cases that were measured here, followed by ours; no rows without ours."""
     ours = pd.DataFrame(_our_storage_lab(found) if len(found) else [], columns=list(STORAGE_LAB_COLUMNS))
     theirs = published.load("hepix_2010_storage_lab").rename(columns={"solution": "system", "threads": "jobs"})
     theirs = theirs.assign(source=PUBLISHED, nodes=NODES, navigation=theirs["use_case"].map(NAVIGATION))
@@ -358,8 +370,11 @@ def storage_lab_table(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_settings(found: pd.DataFrame) -> pd.DataFrame:
-    """Of ours, by system and navigation the rows of the setting with the most events/s at the most jobs that it was
-    measured with: each system tuned for the most events, as in 2010."""
+    """Return our rows with the best setting of each system and navigation.
+
+    It is the setting with the most events/s at the largest number of jobs. So each system is tuned for the most events,
+    as in 2010.
+    """
     kept = []
     for _, own in found[found["source"] == MEASURED].groupby(["navigation", "system"], sort=False):
         widest = own[own["jobs"] == own["jobs"].max()].dropna(subset=["events_per_s"])
@@ -405,8 +420,11 @@ TABLE2_COLUMNS = (
 
 
 def table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per selection: medians over the runs, and low and high of the first reads' MB, for draws differ; then the
-    published rows (`source` published; null what was not printed)."""
+    """Return one row per selection, followed by the published rows (`source` published; null: not printed).
+
+    The values are medians over the runs. The MB of the first reads also have low and high, because random selections
+    differ.
+    """
     out = _measured_table2(campaign, points, by)
     if out.empty:
         return out
@@ -434,8 +452,10 @@ def _measured_table2(campaign: Campaign, points: pd.DataFrame, by: list[str]) ->
 
 
 def _published_table2(out: pd.DataFrame) -> pd.DataFrame:
-    """Rows like those of `out`, as printed: a read call is one of a cluster, and the volume is that of opening and
-    reading."""
+    """Return the published rows in the form of `out`.
+
+    A read call corresponds to a cluster, and the volume is that of opening and reading.
+    """
     printed = published.share_amplification()
     return pd.DataFrame(
         {

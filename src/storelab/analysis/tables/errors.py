@@ -1,9 +1,10 @@
 """`errors.csv` and `errors_over_time.csv`: failed operations by HTTP status and error class.
 
-An error is a result: it is counted by class and by second, and a run with a larger fraction of failed operations than
-the campaign's `failure_budget` is `invalid`: shown here, and in no median. The class is the S3 error code of the
-answer, else the name of the exception or of the engine's message; `Hung` is an operation that never ended: it was given
-up, at the end that stands here, so its latency is a lower bound. Seconds count from the agreed start.
+Errors are results: they are counted by class and by second. A run with a larger fraction of failed operations than the
+campaign's `failure_budget` is `invalid`: it is shown here, but not used in medians. The class is the S3 error code of
+the answer, else the name of the exception or of the engine's message. `Hung` is an operation that never ended. Its
+recorded end is the time when it was given up, so that its latency is a lower bound. Seconds count from the agreed
+start.
 """
 
 from typing import Any
@@ -14,7 +15,7 @@ from storelab.analysis.parts import words
 from storelab.analysis.records import scan
 from storelab.analysis.records.campaign import Campaign
 
-BUDGET = 0.01  # of campaigns that name none
+BUDGET = 0.01  # default of campaigns
 GOOD = "good"  # class of the operations that succeeded
 _ERRORS = f"""
 SELECT key, op, coalesce(status, 0) AS status, error, sum(count)::BIGINT AS operations,
@@ -28,33 +29,35 @@ FROM rows WHERE end_ns > agreed_ns GROUP BY ALL"""
 
 
 def budget(campaign: Campaign) -> float:
-    """Fraction (0..1) of failed operations above which a run is invalid."""
+    """Return the fraction (0..1) of failed operations above which a run is invalid."""
     return float(campaign.plan["campaign"].get("failure_budget", BUDGET))
 
 
 def label(status: Any, error: Any) -> str:
-    """`503 SlowDown`, or the class alone where there was no HTTP status."""
+    """Return `503 SlowDown`, or only the class without an HTTP status."""
     if pd.isna(error):
         return GOOD
     return f"{int(status)} {error}" if status and str(int(status)) not in str(error) else str(error)
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
-    """`label` of each row, from its columns status and error."""
+    """Return the `label` of each row from its columns status and error."""
     return [label(s, e) for s, e in zip(rows["status"], rows["error"], strict=True)]
 
 
 def _runs(points: pd.DataFrame) -> pd.DataFrame:
-    """Rows of points.csv that have failed operations, with their `run_fraction`."""
+    """Return the rows of points.csv that have failed operations, with their `run_fraction`."""
     rows = points[points["errors"].fillna(0) > 0]
     return rows.assign(run_fraction=(rows["errors"] / (rows["errors"] + rows["operations"])).astype(float))
 
 
 def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: list[str]) -> pd.DataFrame:
-    """One row per run, with roles or without (columns `by` and `roles_by`, rep, key, state), op, status and class:
-    operations that failed so, their fraction of all operations of the run (run_fraction: that of all failed ones), when
-    the first and the last of them ended, their median latency (null of bins and of engines that cannot tell).
-    `points`: points.csv. The worst run first, the largest class first."""
+    """Return one row per run with errors, op, status and class. The worst run and the largest class are first.
+
+    Columns: `by` and `roles_by`, rep, key, state; operations that failed in this way, fraction (of all operations of
+    the run; run_fraction: that of all failed operations), first_s and last_s (when the first and last of them ended),
+    latency_p50_ms (null for bins, and for engines that do not record it). points: points.csv, with and without roles.
+    """
     wanted, by = _runs(points), list(dict.fromkeys([*by, *roles_by]))
     con = scan.connect(campaign, "ops", wanted["key"])
     found = con.execute(_ERRORS).df() if con else pd.DataFrame(columns=["key", "op"])
@@ -71,9 +74,11 @@ def errors(campaign: Campaign, points: pd.DataFrame, by: list[str], roles_by: li
 
 
 def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """Operations that ended in each second of the runs with errors: key, store, workload, state, run_fraction,
-    failure_budget, shared_host, second (its begin), `class` (`good`, or as `label`), operations. The worst run
-    first."""
+    """Return the operations that ended in each second of the runs with errors. The worst run is first.
+
+    Columns: key, store, workload, state, run_fraction, failure_budget, shared_host, second (its begin), class (`good`
+    or a `label`), operations.
+    """
     wanted = _runs(points)
     con = scan.connect(campaign, "ops", wanted["key"])
     of_run = ["key", "store", "workload", "state", "run_fraction", "shared_host"]
@@ -88,8 +93,10 @@ def over_time(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers(campaign: Campaign, points: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes: the budget, runs with errors, invalid ones, the worst run. `found`:
-    errors.csv."""
+    """Return name, value and unit of the numbers about errors: the budget, runs with errors, invalid and worst runs.
+
+    found: errors.csv.
+    """
     wanted = _runs(points)
     out: list[tuple[str, Any, str]] = [
         ("failure_budget", 100 * budget(campaign), "%"),

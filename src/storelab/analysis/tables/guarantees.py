@@ -1,17 +1,17 @@
-"""What a system can do, and whether its answers are true.
+"""Capabilities, consistency and durability of stores.
 
-* `capabilities.csv`: what each store can do, from the answers of the workload `probe`. A probe has no rate: its points
-  are in no table of rates. Clients and runs that agree make one row; an answer beats `not tried` and `error`; where
-  answers contradict each other the row says `unclear` and how often each was given.
-* `consistency.csv`: anomalies over tries of the workload `consistency`, with the bound of their fraction. A try is one
-  judged answer: what failed is an error and no try. The bound is one-sided, exact: C. J. Clopper and E. S. Pearson,
-  *The use of confidence or fiducial limits illustrated in the case of the binomial*, Biometrika 26 (1934) 404-413. For
-  0 of n it is 1 - 0.05^(1/n), about 3/n: the rule of three of J. A. Hanley and A. Lippman-Hand, *If nothing goes wrong,
-  is everything all right?*, JAMA 249 (1983) 1743-1745.
-* `durability.csv`: what became of acknowledged writes, with the same upper bounds. Each write that the store
-  acknowledged was written into a ledger, and read back (docs/durability.md): while an actor was down, and after the
-  recovery or, without a fault, at the end. The last of these readings is what remains. An operation that was not
-  acknowledged may have been done or not, and is no anomaly.
+* `capabilities.csv`: the capabilities of each store, from the answers of the workload `probe`. A probe has no rate, so
+  that its points are not in tables of rates. Clients and runs are combined into one row. Other answers take precedence
+  over `not tried` and `error`. Where answers contradict each other, the row has `unclear` and how often each was given.
+* `consistency.csv`: anomalies and tries of the workload `consistency`, with the upper bound of their fraction. A try is
+  one judged answer. Failed operations are errors and do not count as tries. The bound is one-sided and exact: C. J.
+  Clopper and E. S. Pearson, *The use of confidence or fiducial limits illustrated in the case of the binomial*,
+  Biometrika 26 (1934) 404-413. For 0 of n it is 1 - 0.05^(1/n), about 3/n. This is the rule of three of J. A. Hanley
+  and A. Lippman-Hand, *If nothing goes wrong, is everything all right?*, JAMA 249 (1983) 1743-1745.
+* `durability.csv`: the state of acknowledged writes, with the same upper bounds. Each write that the store acknowledged
+  was recorded in a ledger, and read back (docs/durability.md): while an actor was down, and after the recovery or,
+  without a fault, at the end. The last of these readings shows what remains. An operation without acknowledgement may
+  or may not have been done, and is not an anomaly.
 """
 
 from collections import Counter
@@ -29,16 +29,15 @@ from storelab.core.axes import DEPLOYMENT_NAMES
 from storelab.core.model import OF_ROLE
 
 PROBE = "probe"
-WEAK = ("error", "not tried")  # say nothing of the store; the first of them is shown where nothing better is known
+WEAK = ("error", "not tried")  # say nothing about the store; the first one is shown if all answers are of these
 UNCLEAR = "unclear"
 CAPABILITY_COLUMNS = {"topic": "string", "check": "string", "answer": "string", "evidence": "string", "asked": "Int64"}
 
 
 def answers(campaign: Campaign) -> pd.DataFrame:
-    """Every answer that was recorded: store, the axes of its deployment, key, and the columns of
-    `answers.<client>.parquet`.
+    """Return all recorded answers, ordered by the plan, the client and the time.
 
-    In the order of the plan, of the clients, and of asking.
+    Columns: store, the axes of its deployment, key, and the columns of `answers.<client>.parquet`.
     """
     points = {p["key"]: p for p in campaign.points}
     axes = deployment_axes(campaign)
@@ -55,14 +54,13 @@ def answers(campaign: Campaign) -> pd.DataFrame:
 
 
 def deployment_axes(campaign: Campaign) -> list[str]:
-    """Axes of the probe that tell deployments of one store apart."""
+    """Return the axes of the probe that distinguish deployments of a store."""
     known = campaign.plan["workloads"].get(PROBE, {"axes": []})["axes"]
     return [a["name"] for a in known if a["name"] in DEPLOYMENT_NAMES]
 
 
 def agreed(answered: pd.DataFrame) -> dict[str, Any]:
-    """answer, evidence, asked (how often it was tried) of all that was answered to one question about one
-    deployment."""
+    """Combine all answers to one question about one deployment into answer, evidence and asked (number of tries)."""
     given = [*zip(answered["answer"], answered["evidence"], strict=True)]
     tried = [(answer, evidence) for answer, evidence in given if answer not in WEAK]
     if not tried:
@@ -76,8 +74,10 @@ def agreed(answered: pd.DataFrame) -> dict[str, Any]:
 
 
 def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per store, deployment and question, in the order of asking. `axes`: column -> dtype of the plan's
-    axes."""
+    """Return one row per store, deployment and question, in the order of the questions.
+
+    axes: column -> dtype of the plan's axes.
+    """
     found, by = answers(campaign), ["store", *deployment_axes(campaign)]
     rows = [
         dict(zip([*by, "topic", "check"], key, strict=True)) | agreed(group)
@@ -91,7 +91,7 @@ def capabilities(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
 
 CONSISTENCY = "consistency"
 CONFIDENCE = 0.95
-SCENARIOS = {  # in the order of the table; docs/records.md says what each one is
+SCENARIOS = {  # in the order of the table; docs/records.md describes them
     "read_after_write": "object put, then read",
     "list_after_write": "object put, then listed",
     "overwrite": "object overwritten, then read",
@@ -100,7 +100,7 @@ SCENARIOS = {  # in the order of the table; docs/records.md says what each one i
     "list_after_delete": "object deleted, then listed",
     "comes_back": "deleted object gone, then read again",
     "comes_back_listed": "deleted objects gone, then listed again",
-    "listing_works": "listing of a bucket that is there",
+    "listing_works": "listing of an existing bucket",
     "listing_complete": "listing of more than one page",
     "bucket_usable": "bucket made, then used",
     "bucket_listed": "bucket made, then listed",
@@ -125,10 +125,9 @@ MEASURES = {
 
 
 def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> float:
-    """Largest fraction (0..1) that is compatible with `anomalies` of `tried`: one-sided Clopper-Pearson; NaN without a
-    try.
+    """Return the largest fraction (0..1) that is compatible with `anomalies` of `tried` (one-sided Clopper-Pearson).
 
-    Raises ValueError where the counts make no sense.
+    It is NaN without a try. Raises ValueError if the counts are impossible.
     """
     if not 0 <= anomalies <= tried:
         raise ValueError(f"{anomalies} anomalies of {tried} tries")
@@ -138,7 +137,7 @@ def upper_bound(anomalies: int, tried: int, confidence: float = CONFIDENCE) -> f
 
 
 def _recorded(campaign: Campaign, name: str) -> pd.DataFrame:
-    """All rows of `<name>.<client>.parquet`, with `point`, the key of theirs."""
+    """Return all rows of `<name>.<client>.parquet`, with the key of their point as `point`."""
     con = scan.connect(campaign, name)
     if con is None:
         return pd.DataFrame(columns=["point", *records.TABLES[name]])
@@ -146,12 +145,14 @@ def _recorded(campaign: Campaign, name: str) -> pd.DataFrame:
 
 
 def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per store, deployment and axes, scenario, and front-end (`same` as that of the write, or an `other`).
+    """Return one row per store, deployment and axes, scenario, and front-end.
 
-    axes: column -> dtype of the axes of the plan. Counts are sums over clients and runs. fraction = anomalies / tried;
-    fraction_upper95: `upper_bound`; never_right: anomalies that were not seen to end while they were watched
-    (watched_max_s at most); lasted_*: of the others, from the write's acknowledgement (or the first wrong answer) to
-    the first right answer; example: what the first one looked like.
+    front_end: the `same` as that of the write, or an `other`. Counts are sums over clients and runs. fraction =
+    anomalies / tried; fraction_upper95: `upper_bound`; never_right: anomalies that did not end while they were watched
+    (for at most watched_max_s); lasted_*: duration of the other ones, from the write's acknowledgement (or the first
+    wrong answer) to the first right answer; example: evidence of the first one.
+
+    axes: column -> dtype of the axes of the plan.
     """
     columns = {a["name"]: a["column"] for a in campaign.plan["workloads"].get(CONSISTENCY, {"axes": []})["axes"]}
     by = ["store", *columns.values()]
@@ -165,9 +166,9 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
         ]
         tries, found = (t.merge(pd.DataFrame(points), on="point") for t in (tries, found))
         for key, group in tries.groupby([*by, "scenario", "same_front_end"], dropna=False):
-            of = dict(zip([*by, "scenario", "same_front_end"], key, strict=True))
-            wrong = found[np.logical_and.reduce([found[c] == v for c, v in of.items()])]
-            rows.append(_consistency_row(of, group, wrong))
+            identity = dict(zip([*by, "scenario", "same_front_end"], key, strict=True))
+            wrong = found[np.logical_and.reduce([found[c] == v for c, v in identity.items()])]
+            rows.append(_consistency_row(identity, group, wrong))
     table = pd.DataFrame(rows, columns=[*head, *MEASURES])
     order = {s: i for i, s in enumerate(SCENARIOS)}
     table = table.assign(rank=table["scenario"].map(lambda s: order.get(s, len(order)))).sort_values(
@@ -177,12 +178,12 @@ def consistency(campaign: Campaign, axes: Mapping[str, str]) -> pd.DataFrame:
     return table.drop(columns="rank").reset_index(drop=True).astype(types | MEASURES)
 
 
-def _consistency_row(of: Mapping[str, Any], tries: pd.DataFrame, wrong: pd.DataFrame) -> dict[str, Any]:
+def _consistency_row(identity: Mapping[str, Any], tries: pd.DataFrame, wrong: pd.DataFrame) -> dict[str, Any]:
     tried, anomalies = int(tries["tried"].sum()), int(tries["anomalies"].sum())
     lasted = wrong["lasted_ns"].dropna() / 1e9
     return {
-        **{k: v for k, v in of.items() if k != "same_front_end"},
-        "front_end": "same" if of["same_front_end"] else "other",
+        **{k: v for k, v in identity.items() if k != "same_front_end"},
+        "front_end": "same" if identity["same_front_end"] else "other",
         "runs": tries["point"].nunique(),
         "tried": tried,
         "anomalies": anomalies,
@@ -219,17 +220,19 @@ DURABILITY_COUNTS = ("n", *(c for c in DURABILITY_COLUMNS[2:-1] if not c.endswit
 
 
 def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per group of points whose runs kept a ledger, with roles or without, and reading (`when`): store,
-    workload, the axes of these workloads, counts over the valid runs (n), those of WRONG with their upper bounds in
-    percent of what was read (of several readings of a run at one stage the largest counts); wrong: all four of them;
-    unreadable: reads that failed, which are neither right nor wrong; example: one of them."""
+    """Return one row per group of points with a ledger, with or without roles, and reading (`when`).
+
+    Columns: store, workload, the axes of these workloads, and counts over the valid runs (n). Those of WRONG have upper
+    bounds in percent of the states read. If a run was read several times at one stage, the largest count is taken.
+    wrong: sum of WRONG; unreadable: failed reads, which are neither right nor wrong; example: one of them.
+    """
     rows = []
     order = {name: i for i, name in enumerate(WHEN)}
-    told = {key: run["durability"] for key, run in campaign.runs.items() if run.get("durability")}
-    having = {p["workload"] for p in campaign.points if p["key"] in told}
+    ledgers = {key: run["durability"] for key, run in campaign.runs.items() if run.get("durability")}
+    having = {p["workload"] for p in campaign.points if p["key"] in ledgers}
     axes = [a["column"] for name, w in campaign.plan["workloads"].items() if name in having for a in w["axes"]]
     by = ["store", "workload", *dict.fromkeys(sorted(axes, key=lambda column: OF_ROLE in column))]
-    for key, durability in told.items():
+    for key, durability in ledgers.items():
         for reading in durability["readings"]:
             counts = {name: reading.get(name, 0) for name in ("states", "read", *WRONG, "unreadable")}
             known = {f"acknowledged_{kind}": durability["acknowledged"].get(kind, 0) for kind in KINDS}
@@ -239,13 +242,13 @@ def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
                 {"key": key, "place": order.get(reading["when"], len(order)), "example": examples[0]} | known | counts
             )
     read = pd.DataFrame(rows, columns=["key", "place", "example", "when", *DURABILITY_COUNTS[1:-1]])
-    # A run may have been read several times at one stage, a sample first: these are the same states.
+    # A run may have been read several times at one stage, first a sample. These readings are of the same states.
     once = dict.fromkeys(DURABILITY_COUNTS[1:-1], "max") | {"example": "first"}
     found = read.groupby(["key", "place", "when"], as_index=False).agg(once)
     ok = points[points["state"] == "ok"].reindex(columns=[*by, "key"]).merge(found, on="key")
     out = []
-    for of, group in ok.groupby([*by, "place", "when"], dropna=False) if len(ok) else []:
-        row = dict(zip([*by, "place", "when"], of, strict=True)) | {"n": group["key"].nunique()}
+    for identity, group in ok.groupby([*by, "place", "when"], dropna=False) if len(ok) else []:
+        row = dict(zip([*by, "place", "when"], identity, strict=True)) | {"n": group["key"].nunique()}
         row |= {name: int(group[name].sum()) for name in DURABILITY_COUNTS[1:-1]}
         row["wrong"] = sum(row[name] for name in WRONG)
         row |= {f"{name}_upper95_percent": 100 * upper_bound(row[name], row["read"]) for name in (*WRONG, "wrong")}
@@ -257,7 +260,7 @@ def durability_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def summed(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of durability.csv with the parts of a series as one; without the axis."""
+    """Return the rows of durability.csv with the parts of a series combined, without the axis `part`."""
     if "part" not in table or table["part"].nunique() < 2:
         return table
     same = [c for c in table.columns[: table.columns.get_loc("n")] if c != "part"] + ["when"]
@@ -269,8 +272,11 @@ def summed(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def durability_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Of what remains in the end: acknowledged writes, read back, wrong ones with the upper bound; wrong ones of all
-    readings. Absent data, no row."""
+    """Return name, value and unit of the numbers about durability; no rows without data.
+
+    They are those of the last reading (acknowledged writes, states read, wrong ones with the upper bound), and the
+    wrong ones of all readings.
+    """
     last = table[table["when"].isin(LAST)]
     if last.empty:
         return []

@@ -1,20 +1,21 @@
-"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points. docs/latency.md
-explains it.
+"""`latency.csv`: quantiles of latency and TTFB over the runs of a group of points. See docs/latency.md.
 
-* latency = end_ns - coalesce(intended_ns, start_ns): in an open loop from when the operation was due, so that a stall
-  is seen by all operations that were due meanwhile ("coordinated omission": G. Tene, README of wrk2), in a closed loop
-  from when it began. TTFB = first_byte_ns less the same. A multi-object delete has one latency, whatever it deletes.
-* Operations: successful, begun (or due) within the `overlap` window of `windows`; of bins, those that end in it.
+* latency = end_ns - coalesce(intended_ns, start_ns). In a closed loop it counts from the begin of the operation. In an
+  open loop it counts from when the operation was due, so that a stall affects all operations that were due in this time
+  ("coordinated omission": G. Tene, README of wrk2). TTFB is first_byte_ns minus the same time. A multi-object delete
+  has one latency for any number of objects.
+* Operations: those that succeeded and began (or were due) within the `overlap` window of `windows`; of bins, those that
+  end in it.
 * The quantile p of a run is the smallest latency that at least the fraction p of the operations did not exceed (nearest
-  rank), exact over single rows; from the histograms of bins interpolated in a bucket, wrong by 2 % at most (`binned`).
-  It is null with fewer than 1 / (1 - p) operations, where it would only repeat the maximum: 100 for p99, 1000 for
-  p99.9.
+  rank). It is exact for single rows. For the histograms of bins it is interpolated in a bucket, with an error of up to
+  2 % (`binned`). It is null with fewer than 1 / (1 - p) operations, where it would equal the maximum: 100 for p99, 1000
+  for p99.9.
 * An operation that hung, or was due and never began, lasted at least until it was given up, or until the deadline. It
-  counts as longer than all that ended. A quantile that falls on such operations is a lower bound: that of all
-  operations, each of these with the time that it lasted at least; of TTFB nothing is known there, so it is null.
-  Operations that hung count whenever they began, up to the window's end.
-* paused_percent: of the operations that took longer than p99, those in flight while their own client did not run (its
-  longest pauses, see `engines.common.timing`): so much of the tail the client's host may explain.
+  counts as longer than all operations that ended. A quantile that falls on one of these operations is a lower bound,
+  computed from all operations with the least duration of these. TTFB is not known in this case, and null. Operations
+  that hung count if they began before the window's end.
+* paused_percent: percentage of the operations longer than p99 that were in flight while their client did not run (its
+  longest pauses, see `engines.common.timing`). The client's host may explain this part of the tail.
 """
 
 from typing import Any
@@ -35,12 +36,12 @@ NAMES = ("p50", "p90", "p99", "p999")
 TTFB = {0.5: "ttfb_p50", 0.99: "ttfb_p99"}
 METRICS = (*(f"latency_{n}" for n in NAMES), "latency_max", *TTFB.values())
 SIZES = ("range_size_bytes", "object_size_bytes")
-KEPT_UP = 99.0  # percent of the operations due; with less, the system did not keep up with an open loop
+KEPT_UP = 99.0  # percent of the operations due; below it, the system did not keep up with an open loop
 TAIL = 0.99
-PAUSED = 50.0  # paused_percent from which the tail may be the host's
+PAUSED = 50.0  # paused_percent from which on the host may cause the tail
 COUNTED = ("operations", "failed", "hung", "not_begun")
-BOUNDS = "lower_bounds"  # names of the metrics that are a lower bound, by ", "
-PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads whose op names them
+BOUNDS = "lower_bounds"  # names of the metrics that are lower bounds, separated by ", "
+PLAIN = ("put", "get", "get_range", "stat", "list", "delete")  # workloads that their op identifies
 LOADS = ("clients", "workers", "arrival_rate")
 OF_POINTS = ("latency_p50_ms", "latency_p99_ms", "ttfb_p50_ms")  # columns of points.csv
 _ROWS = f"""(SELECT *, coalesce(intended_ns, start_ns) AS begun,
@@ -69,11 +70,11 @@ FROM {_ROWS} GROUP BY ALL"""
 
 
 def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
-    """Quantiles in ns per key and op of histograms: columns key, op, outcome, upper_ns, operations."""
+    """Return quantiles in ns per key and op. buckets: histograms with key, op, outcome, upper_ns, operations."""
     rows = []
     for (key, op), group in buckets.groupby(["key", "op"]):
-        of = {what: rows.groupby("upper_ns")["operations"].sum() for what, rows in group.groupby("outcome")}
-        ended, failed, hung = (of.get(what, pd.Series(dtype="int64")) for what in ("ended", "failed", "hung"))
+        counts = {outcome: rows.groupby("upper_ns")["operations"].sum() for outcome, rows in group.groupby("outcome")}
+        ended, failed, hung = (counts.get(name, pd.Series(dtype="int64")) for name in ("ended", "failed", "hung"))
         row = {"key": key, "op": op, "operations": ended.sum(), "failed": failed.sum(), "hung": hung.sum()}
         row |= {"binned": True, "ended": ended, "held": hung}
         if len(ended):
@@ -84,22 +85,24 @@ def _of_bins(buckets: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _never_began(run: dict[str, Any], rate: float) -> np.ndarray:
-    """What operations of an open loop that were due in the window and never began waited at least, until the deadline,
-    in ns."""
-    every = np.concatenate([*scan.never_began([c.get("engine") or {} for c in run["clients"]], rate), []])
-    return every[every < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
+    """Return how long operations that were due in the window and never began had waited at the deadline, in ns."""
+    waited = np.concatenate([*scan.never_began([c.get("engine") or {} for c in run["clients"]], rate), []])
+    return waited[waited < run["deadline_ns"] - run["start_ns"] - run["point"]["fixed"]["warm_up_ns"]]
 
 
 def _bounded(row: dict[str, Any], missed: np.ndarray, con: Any) -> dict[str, Any]:
-    """The entries of a row of `runs` that change where operations hung or never began (missed: ns, at least)."""
+    """Return the entries of a row of `runs` that change if operations hung or never began.
+
+    missed: the least durations (ns) of operations that never began.
+    """
     if row["binned"]:
         ended, hung, ttfb = row["ended"], row["held"].rename(lambda upper: upper / WIDTH), pd.Series()
     else:
         rows = con.execute(_ALONE, [row["key"], row["op"]]).df()
-        of = dict(list(rows.groupby("outcome")))
+        outcomes = dict(list(rows.groupby("outcome")))
         ended, hung, ttfb = (
-            of.get(what, rows.iloc[:0])[ns].value_counts()
-            for what, ns in (("ended", "ns"), ("hung", "ns"), ("ended", "ttfb"))
+            outcomes.get(name, rows.iloc[:0])[ns].value_counts()
+            for name, ns in (("ended", "ns"), ("hung", "ns"), ("ended", "ttfb"))
         )
     bounds = pd.concat([hung, pd.Series(missed).value_counts()])
     values, beyond = with_bounds(ended, bounds, LEVELS)
@@ -114,27 +117,29 @@ def _bounded(row: dict[str, Any], missed: np.ndarray, con: Any) -> dict[str, Any
 
 
 def _paused(con: Any, row: dict[str, Any], run: dict[str, Any]) -> float | None:
-    """paused_percent of a row of `runs`; None where a client does not watch itself."""
-    told = {c.get("client"): (c.get("engine") or {}).get("pauses") for c in run["clients"]}
-    if None in told.values():
+    """Return paused_percent of a row of `runs`; None where a client does not record its pauses."""
+    recorded = {c.get("client"): (c.get("engine") or {}).get("pauses") for c in run["clients"]}
+    if None in recorded.values():
         return None
-    if not any(pauses["longest"] for pauses in told.values()):
-        return 0.0  # as nearly always: no need to look at the tail
+    if not any(pauses["longest"] for pauses in recorded.values()):
+        return 0.0  # the usual case, without the need to query the tail
     tail = con.execute(_TAIL, [row["key"], row["op"], int(row["latency"][LEVELS.index(TAIL)])]).df()
     met = pd.Series(False, index=tail.index)
-    for client, pauses in told.items():
+    for client, pauses in recorded.items():
         for begin, length in pauses["longest"]:
             met |= (tail["client"] == client) & (tail["begun"] < begin + length) & (tail["end_ns"] > begin)
     return 100 * float(met.mean()) if len(met) else 0.0
 
 
 def runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per measured key and op that has latencies: operations (that ended), failed, hung (all begun in the
-    window), not_begun (due in it), loop, binned, METRICS in ms (null as above), BOUNDS (null: none). `operations`
-    counts latencies: of a multi-object delete, requests."""
-    con = scan.connect(
-        campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)}
-    )  # they have a table of their own
+    """Return one row per measured key and op that has latencies.
+
+    Columns: operations (successful), failed, hung (all begun in the window), not_begun (due in it), loop, binned,
+    METRICS in ms (null as described in the module), BOUNDS (null: none). `operations` counts latencies, which are those
+    of requests for a multi-object delete.
+    """
+    # Points with roles have a separate table.
+    con = scan.connect(campaign, "ops", campaign.runs.keys() - {*roles.keys(campaign)})
     single = con.execute(_SINGLE).df() if con else pd.DataFrame()
     buckets = con.execute(_BUCKETS).df() if con else pd.DataFrame()
     rows = single.assign(binned=False).to_dict("records")
@@ -164,7 +169,7 @@ def runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[str, Any]:
-    """A row of `runs` from what the query, or the histograms, gave."""
+    """Return a row of `runs` from a row of the query, or of the histograms."""
     row = {k: r[k] for k in ("key", "op", "operations", "failed", "hung", "binned")}
     row["loop"] = "open" if r.get("due") or rate else "closed"
     missed = _never_began(run, rate)
@@ -186,32 +191,34 @@ def _row(r: dict[str, Any], run: dict[str, Any], rate: float, con: Any) -> dict[
 
 
 def of_points(found: pd.DataFrame) -> pd.DataFrame:
-    """Columns OF_POINTS and `latency_lower_bounds` per key (the index), of the op of which most operations were begun
-    in the window."""
+    """Return the columns OF_POINTS and `latency_lower_bounds` per key (the index).
+
+    They are those of the op with the most operations in the window.
+    """
     most = found.sort_values("operations", kind="stable").drop_duplicates("key", keep="last").set_index("key")
     values = most[[c.removesuffix("_ms") for c in OF_POINTS]].add_suffix("_ms").astype("Float64")
     return values.assign(**{f"latency_{BOUNDS}": most[BOUNDS].astype("string")})
 
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run and op: its columns of points.csv, and what `runs` found, METRICS with their unit."""
+    """Return one row per valid run and op: its columns of points.csv and of `runs`, with the unit in METRICS."""
     renamed = found.rename(columns={"operations": "counted"})
     both = points[points["state"] == "ok"].merge(renamed, on="key", suffixes=("_of_run", ""))
     return both.drop(columns=[*OF_POINTS, f"latency_{BOUNDS}"]).rename(columns={m: f"{m}_ms" for m in METRICS})
 
 
 def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`) and op, of what `with_points` gives: for each of METRICS the
-    median over the runs with interval or range, in ms; null where it is null in one of the runs. lower_bounds: the
-    metrics that are a lower bound in one of the runs, and so here. paused_percent: in the worst run; null: not known.
+    """Return one row per group of points (columns `by`) and op. both: the result of `with_points`.
 
-    concurrency: clients * workers. operations, failed, hung, not_begun: sums over the runs. completed_percent (open
-    loop): of the operations that were due in the windows, those that were begun and ended, in the worst run; below 100
-    the system did not keep up.
+    For each of METRICS it has the median over the runs with interval or range, in ms; null where it is null in one of
+    the runs. lower_bounds: the metrics that are lower bounds in one of the runs, and therefore here. paused_percent: in
+    the worst run; null: not known. concurrency: clients * workers. operations, failed, hung, not_begun: sums over the
+    runs. completed_percent (open loop): percentage of the operations due in the windows that began and ended, in the
+    worst run; below 100 the system did not keep up.
     """
     metrics = [(m, "ms") for m in METRICS]
-    told = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
-    columns = [*by, *groups.COUNTS, *told, *groups.spread(metrics), *groups.SHARED, *groups.COLD]
+    head = ["op", "loop", "concurrency", *COUNTED, "completed_percent", "binned", BOUNDS, "paused_percent"]
+    columns = [*by, *groups.COUNTS, *head, *groups.spread(metrics), *groups.SHARED, *groups.COLD]
     how = dict.fromkeys(COUNTED[1:], "sum")
     out = groups.summarised(both, [*by, "op", "loop"], metrics, columns, how, _more, complete=True)
     return out.astype(dict.fromkeys(("concurrency", *COUNTED), "Int64"))
@@ -220,7 +227,7 @@ def table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def _more(group: pd.DataFrame) -> dict[str, Any]:
     first = group.iloc[0]
     workers, rate = (first.get(axis) for axis in ("workers", "arrival_rate"))
-    bounds = {name for told in group[BOUNDS].dropna() for name in told.split(", ")}
+    bounds = {name for names in group[BOUNDS].dropna() for name in names.split(", ")}
     due = first["loop"] == "open" and not pd.isna(rate) and rate
     return {
         "concurrency": first["clients"] * (1 if workers is None or pd.isna(workers) else workers),
@@ -238,7 +245,7 @@ def _completed(runs_of: pd.DataFrame, rate: float) -> float:
 
 
 def definitions() -> list[tuple[str, Any, str]]:
-    """Constants of the definitions as (name, value, unit), for the paper's method."""
+    """Return constants of the definitions as (name, value, unit), for the paper's method section."""
     fewest = {n: round(1 / (1 - p)) for n, p in zip(NAMES, LEVELS, strict=True)}
     return [
         ("latency_fewest", fewest["p99"], ""),
@@ -248,26 +255,29 @@ def definitions() -> list[tuple[str, Any, str]]:
 
 
 def shown(latency: pd.DataFrame, metric: str = "latency_p50") -> pd.DataFrame:
-    """Rows of `latency.csv` that figures and text take: with a value of `metric`, no calibration, and no reads of
-    selections, whose time depends on what was selected and is split by phase elsewhere."""
+    """Return the rows of `latency.csv` for figures and text: those with a value of `metric`.
+
+    The calibration is excluded. Reads of selections are excluded too, because their time depends on the selection and
+    is shown by phase elsewhere.
+    """
     if "loop" not in latency:
         return latency.iloc[:0]
-    told = latency[f"{metric}_median_ms"].notna() & (latency["op"] != "READ")
-    return latency[told & (latency["workload"] != calibration.WORKLOAD)]
+    kept = latency[f"{metric}_median_ms"].notna() & (latency["op"] != "READ")
+    return latency[kept & (latency["workload"] != calibration.WORKLOAD)]
 
 
 def load_column(loop: str) -> str:
-    """What the load of a loop is counted in."""
+    """Return the column of the load of a loop."""
     return "concurrency" if loop == "closed" else "arrival_rate"
 
 
 def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
-    """Return of `shown` the rows at the least and at the most load by system, workload, op, sizes and loop
-    (open_least: the least of an open loop too), with `setting`: the other axes that vary, in words.
+    """Return the rows of `shown` with the lowest and the highest load by system, workload, op, sizes and loop.
 
-    Both ends have one setting: that with the most loads, then with the most front-ends, buckets and accounts, then
-    with the most defaults. Of several rows with one load, the one with the fewest clients is taken. Reads that are
-    not warm are taken only of workloads without warm reads.
+    `setting` has the other axes that vary, in words. Both rows have the same setting: the one with the most loads, then
+    with the most front-ends, buckets and accounts, then with the most defaults. Of several rows with the same load, the
+    one with the fewest clients is taken. Reads that are not warm are only used for workloads without warm reads.
+    open_least: also return the lowest load of an open loop.
     """
     rows, kept = shown(latency), []
     if rows.empty:
@@ -280,8 +290,8 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
     for _, group in rows.groupby(by, dropna=False):
         column, varied = load_column(group["loop"].iloc[0]), [c for c in others if group[c].nunique(dropna=False) > 1]
         chosen = max(
-            (own for _, own in group.groupby(varied, dropna=False)) if varied else [group],
-            key=lambda own: _preference(own, column, varied),
+            (rows for _, rows in group.groupby(varied, dropna=False)) if varied else [group],
+            key=lambda rows: _preference(rows, column, varied),
         )
         chosen = chosen.sort_values([column, *(c for c in LOADS if c in chosen)]).drop_duplicates(column)
         access = chosen["access"].iloc[0] if "access" in chosen else None
@@ -293,16 +303,18 @@ def ends(latency: pd.DataFrame, open_least: bool = True) -> pd.DataFrame:
 
 
 def _preference(rows: pd.DataFrame, column: str, varied: list[str]) -> tuple[float, ...]:
-    """Return what orders the settings of `ends`."""
+    """Return the sort key of the settings of `ends`."""
     first = rows.iloc[0]
     wide = (0.0 if pd.isna(first.get(c)) else float(first[c]) for c in ("front_ends", "buckets", "accounts"))
     return rows[column].nunique(), *wide, sum(words.is_default(c, first[c]) for c in varied)
 
 
 def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit) of what the paper quotes of `latency.csv`: of `ends`, the least median and the longest p99 of
-    each loop, and where they were seen; in how many groups of the open loop the system did not keep up. Absent data,
-    no row."""
+    """Return name, value and unit of the numbers about latency; no rows without data.
+
+    They are the smallest median and the largest p99 of each loop in `ends` with their places, and the number of groups
+    of the open loop in which the system did not keep up.
+    """
     out: list[tuple[str, Any, str]] = []
     for loop in ("closed", "open"):
         rows = shown(latency)
@@ -324,8 +336,7 @@ def numbers(latency: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def operation(row: Any) -> str:
-    """Return the op of a row of `latency.csv`, with its workload where the op does not name it: `GET, mixed
-    operations`."""
+    """Return the op of a row of `latency.csv`, with its workload if necessary: `GET, mixed operations`."""
     return row["op"] if row["workload"] in PLAIN else f"{row['op']}, {words.value_text('workload', row['workload'])}"
 
 

@@ -1,6 +1,6 @@
-"""Single facts for the paper's text: `numbers.csv` and `environment.csv`.
+"""Single numbers and facts for the paper's text: `numbers.csv` and `environment.csv`.
 
-Every number that the prose quotes is a row here with its source; the templates of the paper print it by its name.
+Every number quoted in the text is a row with its source. The templates of the paper print it by its name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ COUNTED = ("throughput", "latency", "sparse", "events", "roles", "releases", "la
 
 
 def _definitions() -> list[tuple[str, Any, str]]:
-    """Constants of the definitions, so that the method's section cannot drift from the code."""
+    """Return constants of the definitions, so that the method section always agrees with the code."""
     return [
         ("rate_few", groups.FEW, ""),
         ("rate_shares_from", windows.SHARES_FROM, ""),
@@ -42,16 +42,18 @@ def _definitions() -> list[tuple[str, Any, str]]:
 
 
 def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
-    """name (letters and '_'), value, unit, source: one row per number or word that the text may quote. Absent data, no
-    row."""
+    """Return one row per number or word that the text may quote: name (letters and '_'), value, unit, source.
+
+    Numbers without data have no row.
+    """
     plan = campaign.plan["campaign"]
-    said = {
+    facts = {
         "campaign": plan["name"],
         "title": plan["title"] or f"Storage measurements: {plan['name']}",
         "authors": ", ".join(plan["authors"]),
         **{k: plan[k] for k in ("seed", "repetitions")},
     }
-    rows = [(name, value, "", "plan.json") for name, value in said.items()]
+    rows = [(name, value, "", "plan.json") for name, value in facts.items()]
     for name, maker in NUMBERS.items():
         rows += [(*row, f"{name}.csv") for row in maker.make(tables)]
     rows += _runs(campaign, tables)
@@ -61,7 +63,7 @@ def numbers(campaign: Campaign, tables: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, Any, str, str]]:
-    """Yield what intervals are, in how many runs steadiness was judged, and the stores that are a second store only."""
+    """Yield the kinds of intervals, the number of runs with known steadiness, and the second stores."""
     counts = {name: {int(n) for n in tables[name]["n"].dropna()} for name in COUNTED if len(tables[name])}
     if text := words.interval_text(set().union(*counts.values())):
         yield "interval_text", text, "", ", ".join(f"{name}.csv" for name in counts)
@@ -77,8 +79,10 @@ def _runs(campaign: Campaign, tables: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Nested mappings as (dotted name, value), a key that has dots itself behind a colon; a mapping `packages` becomes
-    one text."""
+    """Flatten nested mappings to (dotted name, value).
+
+    A key that contains dots follows a colon. A mapping `packages` becomes one text.
+    """
     if name == "packages":
         return [(name, ", ".join(f"{k} {v}" for k, v in sorted(value.items())))]
     if isinstance(value, Mapping):
@@ -90,7 +94,7 @@ def _flat(value: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def environment(campaign: Campaign) -> pd.DataFrame:
-    """group, item, value, points: what the machine captured, and for how many measured points it holds."""
+    """Return the recorded environment: group, item, value, and the number of measured points with this value."""
     counts: dict[tuple[str, str, str], int] = {}
     for run in campaign.runs.values():
         store, engine = run.get("store") or {}, run.get("engine") or {}

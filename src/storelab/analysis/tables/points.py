@@ -1,6 +1,6 @@
-"""`points.csv`: one row per planned point, and the columns that make its identity.
+"""`points.csv`: one row per planned point, and the columns that identify it.
 
-Rates, windows and steadiness are joined as `windows` defines them. MB = 10^6 bytes; the unit ends a column's name.
+Rates, windows and steadiness are defined in `windows`. MB = 10^6 bytes; the name of a column ends with its unit.
 """
 
 import ipaddress
@@ -27,19 +27,20 @@ NO_RATES = (
     "replicate",
     "launch",
     "collect_garbage",
-)  # whose rates tell nothing of a store
-DISTURBED_PERCENT = (
-    10  # of the host's cores, taken by neither clients nor store; the kernel's network work alone stays below
-)
-DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` in records before `hung` counts just those
-OF_ALL = ("operations", "errors", "last_done_bytes")  # what windows tell of all roles of a point together
-PAUSED_MS = 100  # from so long a pause of a client on, the text tells of it
+)  # workloads whose rates say nothing about a store
+# Of the host's cores, taken by neither clients nor store. The kernel's work for the network is less than this.
+DISTURBED_PERCENT = 10
+DRAINED = ("loadgen", "obstore")  # engines whose `cut_off` counts hung operations in older records, without `hung`
+OF_ALL = ("operations", "errors", "last_done_bytes")  # columns of windows that are valid for all roles of a point
+PAUSED_MS = 100  # the text mentions pauses of a client of at least this length
 DTYPES = {"int": "Int64", "size": "Int64", "percent": "Float64", "text": "string", "place": "string"}
 
 
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Column -> pandas dtype of every axis of the workloads that do one thing, in the workloads' order; not those of
-    the calibration."""
+    """Return column -> pandas dtype of every axis, in the workloads' order.
+
+    Workloads with roles and the calibration are excluded.
+    """
     apart = {calibration.WORKLOAD, *roles.workloads(plan)}
     return _columns({name: w for name, w in plan["workloads"].items() if name not in apart})
 
@@ -49,12 +50,12 @@ def _columns(workloads: Mapping[str, Any]) -> dict[str, str]:
 
 
 def identity(plan: Mapping[str, Any]) -> list[str]:
-    """The columns that make a group of points: store, workload and all axes."""
+    """Return the columns that identify a group of points: store, workload and all axes."""
     return ["store", "workload", *axis_columns(plan)]
 
 
 def loopback(endpoint: str) -> bool:
-    """Whether the URL's host is this very machine: client and server share its cores."""
+    """Check whether the host of the URL is this machine, so that client and server share its cores."""
     host = urlsplit(endpoint).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -63,26 +64,31 @@ def loopback(endpoint: str) -> bool:
 
 
 def table(campaign: Campaign, measured: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
-    """One row per planned point, in the plan's order of measuring. Failed points bear `state` failed and the reason;
-    runs with more failed operations than the campaign's budget `invalid`: measured, and in no median. tries: of the
-    point in all; other_tries: what became of those that do not count.
+    """Return one row per planned point, in the order of measuring.
 
-    nodes: hosts that the clients were on. lateness_max_ms: largest start lateness of a client after the agreed start.
-    *_cpu_percent: CPU seconds of all clients, of the store's processes, of the whole host, in percent of the host's
-    cores in the time watched, agreed start to deadline; other: the host's less both, the kernel's own work included
-    (null where the server's is not known). shared_host: the store works on the clients' host (or on the machine that
-    their nodes are), as its record says, or they reach it over loopback. requests_per_operation: cost of an operation
-    in the engine's mode. hung: operations still in flight when the time for those in flight at the deadline was over,
-    which are among the errors; null where the engine cannot tell, then cut_off has those in flight at the deadline.
-    not_begun: due in an open loop, and no worker was free. pauses_ms: how long the client that stood still most did not
-    run, in all; pause_longest_ms: the longest pause of a client; null where the engine does not watch itself.
-    latency_lower_bounds: quantiles that are one (`latency`). Ceilings: see `calibration`.
+    Failed points have the `state` failed and the reason. Runs with more failed operations than the campaign's budget
+    are `invalid`: they were measured, but are not used in medians. tries: all tries of the point; other_tries: the
+    outcomes of tries that do not count.
+
+    * nodes: hosts of the clients. lateness_max_ms: largest lateness of a client after the agreed start.
+    * *_cpu_percent: CPU time of all clients, of the store's processes, and of the whole host, in percent of the host's
+      cores from the agreed start to the deadline; other: that of the host minus both, including the kernel's work (null
+      where that of the server is not known).
+    * shared_host: the store runs on the clients' host (or on the machine of all their nodes) according to its record,
+      or the clients reach it over loopback.
+    * requests_per_operation: requests of an operation in the engine's mode.
+    * hung: operations in flight at the deadline that did not end in the time granted to them, included in errors. Null
+      where the engine cannot distinguish them; then cut_off has the operations in flight at the deadline.
+    * not_begun: operations that were due in an open loop while no worker was free.
+    * pauses_ms: total time in which a client did not run, of the client with the largest; pause_longest_ms: the longest
+      pause of a client; null where the engine does not record pauses.
+    * latency_lower_bounds: the quantiles that are lower bounds (`latency`). Ceilings: see `calibration`.
     """
     return calibration.with_ceilings(campaign, measured, ceilings)
 
 
 def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
-    """points.csv without ceilings. latencies: `latency.runs`."""
+    """Return points.csv without ceilings. latencies: `latency.runs`."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in campaign.plan["workloads"].items()}
     rows = []
     for p in sorted(campaign.points, key=lambda p: p["order"]):
@@ -90,7 +96,7 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
         row |= {columns[p["workload"]][name]: value for name, value in p["axes"].items()}
         row |= {k: p[k] for k in ("rep", "sweep", "key")}
         run = campaign.runs.get(p["key"])
-        fixed = (run or {"point": p})["point"]["fixed"]  # a window that was too short was lengthened
+        fixed = (run or {"point": p})["point"]["fixed"]  # windows that were too short were lengthened
         row |= {"duration_s": fixed["duration_ns"] / 1e9, "warm_up_s": fixed["warm_up_ns"] / 1e9}
         if run is None:
             state, reason = "failed", campaign.failures[p["key"]]["reason"]
@@ -109,7 +115,7 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows).reindex(columns=[*head, *_RUN_DTYPES]).astype(axes | _RUN_DTYPES)
     probes = [p["key"] for p in campaign.measured(guarantees.PROBE)]
     rates = windows.operations(campaign).drop(index=probes)  # a probe has no rate
-    several = rates.index.isin(roles.keys(campaign))  # their rates are those of roles and phases
+    several = rates.index.isin(roles.keys(campaign))  # these have rates only for roles and phases
     rates = rates.mask(np.logical_and.outer(several, [c not in OF_ALL for c in rates]))
     table = table.merge(rates, left_on="key", right_index=True, how="left")
     whole = {c: "Int64" for c in table if c.endswith(("operations", "bytes", "errors")) and c not in axes}
@@ -117,12 +123,12 @@ def points(campaign: Campaign, latencies: pd.DataFrame) -> pd.DataFrame:
 
 
 def plain(plan: Mapping[str, Any], points: pd.DataFrame) -> pd.DataFrame:
-    """The points that do one thing at a time: without roles."""
+    """Return the points without roles."""
     return points[~points["workload"].isin(list(roles.workloads(plan)))]
 
 
 def rated(plain: pd.DataFrame) -> pd.DataFrame:
-    """The points of workloads whose rate tells something of a store."""
+    """Return the points of workloads whose rate says something about a store."""
     return plain[~plain["workload"].isin(NO_RATES)]
 
 
@@ -160,10 +166,10 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
             ("host", host.get("cpu_busy_s")),
         )
     }
-    # Their CPU is counted until they end: what they did behind the deadline (decoding what was read last) is not of it.
+    # The CPU time of clients includes work after the deadline (decoding of the last reads), which must not count.
     if None not in (percent["client_cpu_percent"], percent["host_cpu_percent"]):
         percent["client_cpu_percent"] = min(percent["client_cpu_percent"], percent["host_cpu_percent"])
-    # What shapes links between nodes of one machine is the kernel, and nothing tells it from other programs.
+    # The kernel shapes links between nodes on one machine, and this cannot be distinguished from other programs.
     known = None not in percent.values() and not run.get("shared_machine")
     percent["other_cpu_percent"] = (
         max(0.0, percent["host_cpu_percent"] - percent["client_cpu_percent"] - percent["server_cpu_percent"])
@@ -173,14 +179,14 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
     store = run.get("store") or {}
     here = store.get(
         "on_this_host", bool((store.get("deployment") or {}).get("daemons"))
-    )  # older records: it has daemons of storelab's
-    if "nodes" in run:  # clients of other hosts share nothing with it, unless the nodes are this very machine
+    )  # in older records: the store has daemons started by storelab
+    if "nodes" in run:  # clients on other hosts do not share it, unless all nodes are on this machine
         here = here and run["shared_machine"]
-    told = [c.get("engine") or {} for c in clients]
-    hung, in_flight = _sum(told, "hung"), _sum(told, "cut_off")
+    engines = [c.get("engine") or {} for c in clients]
+    hung, in_flight = _sum(engines, "hung"), _sum(engines, "cut_off")
     if hung is None and engine.get("name") in DRAINED:
         hung = in_flight
-    paused = [facts["pauses"] for facts in told if "pauses" in facts]
+    paused = [facts["pauses"] for facts in engines if "pauses" in facts]
     connections = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
     return {
         "started": pd.Timestamp(run["start_ns"], unit="ns").strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -198,34 +204,34 @@ def _run_columns(run: Mapping[str, Any]) -> dict[str, Any]:
         "connections_max": sum(connections) if connections else None,
         "hung": hung,
         "cut_off": in_flight if hung is None else None,
-        "not_begun": _sum(told, "not_begun"),
+        "not_begun": _sum(engines, "not_begun"),
         "pauses_ms": max(p["sum_ns"] for p in paused) / 1e6 if paused else None,
         "pause_longest_ms": max(p["longest_ns"] for p in paused) / 1e6 if paused else None,
         **groups.cold_of_run(run),
     }
 
 
-def _sum(told: list[dict[str, Any]], name: str) -> int | None:
-    """Of what every client says under this name; None where one does not."""
-    known = [facts[name] for facts in told if facts.get(name) is not None]
-    return sum(known) if known and len(known) == len(told) else None
+def _sum(engines: list[dict[str, Any]], name: str) -> int | None:
+    """Return the sum of the values of this name over all clients; None if one did not record it."""
+    known = [facts[name] for facts in engines if facts.get(name) is not None]
+    return sum(known) if known and len(known) == len(engines) else None
 
 
 def _steadiness(judged: pd.Series) -> str:
-    """How many runs were steady and how many not, in words; kinds without a run are left out."""
-    kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to tell"}).fillna("not steady")
-    counts = kinds.value_counts().reindex(["steady", "not steady", "too short to tell"]).dropna().astype(int)
-    said = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
-    return words.listed([said[0], *(one.replace(" were", "") for one in said[1:])] if said else [])
+    """Return the numbers of steady and unsteady runs in words, without kinds that have no runs."""
+    kinds = judged.map({steadiness.STEADY: "steady", steadiness.TOO_SHORT: "too short to judge"}).fillna("not steady")
+    counts = kinds.value_counts().reindex(["steady", "not steady", "too short to judge"]).dropna().astype(int)
+    parts = [f"{'all' if n == len(kinds) else n} were {kind}" for kind, n in counts.items()]
+    return words.listed([parts[0], *(part.replace(" were", "") for part in parts[1:])] if parts else [])
 
 
 def numbers(every: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """What was measured, how much of it counts, and what disturbed it."""
+    """Return name, value and unit of the numbers about the points: measured, valid and disturbed ones."""
     own = every[every["workload"] != calibration.WORKLOAD]
-    points = own if len(own) else every  # a calibration is no result of a store; unless there is nothing else
+    points = own if len(own) else every  # a calibration is not a result of a store, but may be the only workload
     ok = points[points["state"] == "ok"]
     shared = int(ok["shared_host"].fillna(False).sum())
-    most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, those of all of them
+    most = points.reindex(columns=["clients", "clients_joined"]).max().max()  # with roles, the sum over all roles
     out = [
         ("points", len(points), ""),
         ("points_measured", len(ok), ""),

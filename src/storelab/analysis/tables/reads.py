@@ -1,12 +1,12 @@
-"""Reads of selections (`sparse.csv`) and events that jobs processed (`events.csv`), and what moved for them.
+"""Reads of selections (`sparse.csv`) and events processed by jobs (`events.csv`), and the bytes moved for them.
 
 `sparse.csv` has bytes, requests and time of a read, amplification and entries per second by group of points.
 
-`events.csv` is made after the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010):
-useful work comes before MB/s. An event counts once for each step that decoded it, if the step was completed. Rates and
-what moved per event are estimates of `windows.closed_loop` in the `overlap` window, of all jobs together, and of
-reading only (`windows.apart` separates it from opening). The totals are of all steps from the agreed start until the
-first job stopped, opening of the files included.
+`events.csv` follows the storage laboratory of the HEPiX Storage Working Group (progress notes, September 2010), where
+useful work is more important than MB/s. An event counts once for each completed step that decoded it. Rates and bytes
+per event are estimates of `windows.closed_loop` in the `overlap` window, for all jobs, and of reading only
+(`windows.apart` separates it from opening). The totals are those of all steps from the agreed start until the first job
+stopped, including the opening of the files.
 """
 
 from typing import Any
@@ -36,16 +36,20 @@ SPARSE_COLUMNS = (*groups.COUNTS, "few", "reads", "shared_host", *groups.CPU, *P
 
 
 def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) -> pd.DataFrame:
-    """The points with reads, joined with `windows.reads`, and `share_amplification_ratio`: wire bytes per read over the
-    entries' share of the volume, which is needed bytes * entries / entries of the same selection at 100 % of the
-    entries (the measure that the published calls and volumes allow; null where no such point was measured)."""
+    """Return the points with reads, joined with `windows.reads`, and `share_amplification_ratio`.
+
+    It is the ratio of wire bytes per read to the entries' share of the volume. The latter is the needed bytes of the
+    same selection at 100 % of the entries, times the fraction of the entries. The published calls and volumes only
+    allow this measure. It is null where no point with 100 % was measured.
+    """
     found = windows.reads(campaign)
     both = points[points["state"] != "invalid"]
     both = both.merge(found, left_on="key", right_index=True, how="inner", suffixes=("", "_of_reads"))
     both["share_amplification_ratio"] = np.nan
     if both.empty or "entry_fraction_percent" not in both:
         return both
-    both.loc[both["workload"] == "read_volume", "entry_fraction_percent"] = 100.0  # all entries, so it has no such axis
+    # The workload read_volume reads all entries and does not have this axis.
+    both.loc[both["workload"] == "read_volume", "entry_fraction_percent"] = 100.0
     by = [c for c in ("store", "workload", *axes) if c not in ("entry_fraction_percent", "clients")]
     for _, g in groups.grouped(both, by):
         whole = g[g["entry_fraction_percent"] == 100]
@@ -57,29 +61,36 @@ def read_points(campaign: Campaign, points: pd.DataFrame, axes: dict[str, str]) 
 
 
 def sparse_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `read_points`: medians over the runs of what `windows.reads` gives per run; reads: sum over
-    the runs."""
+    """Return one row per group of `read_points`: medians over the runs of the columns of `windows.reads`.
+
+    reads: sum over the runs.
+    """
     how = {"reads": "sum"} | dict.fromkeys(PER_READ, "median")
     both = both.rename(columns={f"{name}_per_read": name for name in PER_READ})
     return groups.summarised(both, by, SPARSE_METRICS, [*by, *SPARSE_COLUMNS], how, counted="reads_per_s")
 
 
 def _extreme(table: pd.DataFrame, column: str, largest: bool = True) -> pd.Series | None:
-    """The row with the largest (or smallest) value of a column; None where no row has one."""
+    """Return the row with the largest (or smallest) value of a column; None where no row has a value."""
     values = table[column].dropna().astype(float)
     return table.loc[values.idxmax() if largest else values.idxmin()] if len(values) else None
 
 
 def of_all_branches(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the reads of the whole volume: a planner may read a whole file for a few entries of few branches."""
+    """Return the reads of all branches.
+
+    Reads of a few branches are excluded, because a planner may read a whole file for a few of their entries.
+    """
     if "volume_fraction_percent" not in rows:
         return rows
     return rows[rows["volume_fraction_percent"].fillna(100) == 100]
 
 
 def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | None:
-    """Return how many entries a read had, and of how many: those of reads of 100 % of the entries; None where either is
-    not known. One entry is the least, so that the fraction of a small file differs from the one that was asked for."""
+    """Return the number of entries of a read and of the file (a read of 100 %); None where either is not known.
+
+    A read has at least one entry, so that the fraction of a small file may differ from the requested one.
+    """
     if "entries" not in table or pd.isna(row["entries"]):
         return None
     whole = table.loc[table["entry_fraction_percent"] == 100, "entries"].dropna()
@@ -87,18 +98,20 @@ def entries_read(row: pd.Series, table: pd.DataFrame) -> tuple[float, float] | N
 
 
 def sparse_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return (name, value, unit) of reads by entries of all branches; the other reads have separate figures and tables.
-    Amplifications that round alike have no row."""
+    """Return name, value and unit of the numbers about reads of entries of all branches.
+
+    Other reads have separate figures and tables. Amplifications have no row if all are equal after rounding.
+    """
     out: list[tuple[str, Any, str]] = []
     table = of_all_branches(table[table["workload"] == "read_entries"])
-    said = table["amplification_median_ratio"].dropna().map(words.number)
+    amplifications = table["amplification_median_ratio"].dropna().map(words.number)
     for name, column, largest in (
         ("amplification_most", "amplification_median_ratio", True),
         ("amplification_least", "amplification_median_ratio", False),
         ("share_amplification_most", "share_amplification_median_ratio", True),
     ):
         row = _extreme(table, column, largest)
-        if row is not None and (name.startswith("share") or said.nunique() > 1):
+        if row is not None and (name.startswith("share") or amplifications.nunique() > 1):
             known = entries_read(row, table)
             percent = 100 * known[0] / known[1] if known else row["entry_fraction_percent"]
             out += [(name, row[column], ""), (f"{name}_entry_fraction", f"{percent:.3g} %", "")]
@@ -147,11 +160,11 @@ _RATES = {
 
 
 def event_runs(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the workload: the columns `<name>_<unit>` of METRICS, nodes (hosts that the jobs ran on),
-    and rate_operations (steps that the rates rest on).
+    """Return per key (the index) of the workload the columns `<name>_<unit>` of EVENT_METRICS, nodes, rate_operations.
 
-    wire: null where the transport does not tell it (a local file), or lost a connection; asked: what the ranges asked
-    for, told by all. What moved per event is the ratio of the two rates.
+    nodes: hosts of the jobs; rate_operations: number of steps used for the rates. wire: null where the transport does
+    not record it (a local file), or lost a connection; asked: bytes of the requested ranges, always known. Bytes per
+    event are the ratio of the two rates.
     """
     con = windows.apart(campaign, [p["key"] for p in campaign.measured(WORKLOAD)])
     if con is None:
@@ -167,20 +180,25 @@ def event_runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def with_event_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run: its columns of points.csv, and those of `runs`."""
+    """Return one row per valid run: its columns of points.csv, and those of `event_runs`."""
     both = points[(points["workload"] == WORKLOAD) & (points["state"] == "ok")]
     return both.merge(event_runs(campaign), left_on="key", right_index=True, suffixes=("", "_of_steps"))
 
 
 def events_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `events` points (columns `by`; `clients` are the jobs): medians over the runs with range or
-    interval."""
+    """Return one row per group of `events` points: medians over the runs with range or interval.
+
+    by: the columns of a group; `clients` are the jobs.
+    """
     columns = [*by, *groups.COUNTS, "few", "nodes", *groups.SHARED, *groups.spread(EVENT_METRICS)]
     return groups.summarised(both, by, EVENT_METRICS, columns, {"nodes": "max"}, counted="events_per_s")
 
 
 def setting(row: Any) -> str:
-    """How a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`. row: mapping with the axes of CLIENT."""
+    """Return the way in which a job read, in words: `readahead of 1 MiB`, `no cache`, `planned`.
+
+    row: mapping with the axes of CLIENT.
+    """
     if merges(row["engine"]) == "planned":
         more = [
             f"{words.heading(c).lower()} {row[c]:g}"
@@ -194,17 +212,21 @@ def setting(row: Any) -> str:
 
 
 def comparable(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the rows of `events.csv` the group that differs in nothing but settings of the client: that with the most
-    settings, then the most jobs."""
+    """Return the rows of `events.csv` that differ only in settings of the client.
+
+    Of several groups, it is the one with the most settings, then with the most jobs.
+    """
     by = ["store", *(c for c in words.axes_of(rows) if c not in CLIENT)]
     groups = [group for _, group in rows.groupby(by, dropna=False)]
     return max(groups, key=lambda g: (len(g), g["clients"].iloc[0])) if groups else rows
 
 
 def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """(name, value, unit): by navigation, the settings of the client with the most and the fewest events on the same
-    store with the same jobs, and the span of their factors over all stores; what planned reads bring instead of reading
-    ahead."""
+    """Return name, value and unit of the numbers about events, by navigation.
+
+    They are the settings of the client with the most and the fewest events on the same store with the same jobs, the
+    span of their factors over all stores, and the gain of planned reads over reading ahead.
+    """
     out: list[tuple[str, Any, str]] = []
     for navigation in NAVIGATIONS:
         rows = found[found["navigation"] == navigation] if len(found) else found
@@ -234,8 +256,11 @@ def events_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def _planned(navigation: str, stores: list[pd.DataFrame]) -> list[tuple[str, Any, str]]:
-    """Return the factors of events and of bytes per event from reading ahead, with the largest window, to planned reads
-    without limits, over the stores that have both, and on how many of them the bytes fell."""
+    """Return the factors of events and of bytes per event between reading ahead and planned reads.
+
+    Reading ahead is that with the largest window, planned reads are those without limits. The factors are spans over
+    the stores that have both. Also return for how many of them the bytes decreased.
+    """
     events, moved = [], []
     for rows in stores:
         ahead = rows[rows["cache"] == "readahead"].sort_values("read_ahead_bytes").tail(1)

@@ -1,17 +1,17 @@
-"""Distribution of software: releases that are published, applications that are started, garbage that is collected.
+"""Distribution of software: publication of releases, starts of applications, garbage collection.
 
-* `releases.csv`: releases by stratum and day: what was new, how long it took, how late stratum 1 was. The lag of a day
-  is the time from when stratum 0 had its manifest until stratum 1 had it, or a later one. What a repository holds is
-  the sum of what was stored on all days until then, those that failed too. Where the engine makes a day while it
-  publishes it, the day has no time of publication, only a whole one: from its begin to its manifest.
-* `launches.csv`: starts of an application from a repository: how long, how many, and from which cache. The first start
-  of a client is its time to first run, from its own begin; all clients begin theirs together, and every cache is empty
-  then. Starts that are whole and ended after the warm-up, until the first client stopped, make quantiles. Rates are
-  estimates of `windows.closed_loop`. What came from caches and from the store is of the whole run.
-* `collections.csv`: each run in which the garbage of a release was collected: how fast, what was left, and what uploads
-  at the same time felt. Deletions per second are those of all tries of a run over the time from when all that is alive
-  was known to the end. What uploads felt are ratios of one run (`roles.csv`): their rate in a phase over that before
-  the collection began.
+* `releases.csv`: releases by stratum and day: new files, durations, and the lag of stratum 1. The lag of a day is the
+  time from when stratum 0 had its manifest until stratum 1 had it, or a later one. The content of a repository is the
+  sum of everything stored until that day, including failed days. If the engine creates the files of a day while it
+  publishes them, the day has no time of publication, but only a whole time, from its begin to its manifest.
+* `launches.csv`: starts of an application from a repository: durations, rates, and use of caches. The first start of a
+  client is its time to first run, from its own begin. All clients begin their first starts at the same time, with empty
+  caches. Quantiles are those of complete starts that ended after the warm-up and before the first client stopped. Rates
+  are estimates of `windows.closed_loop`. Volumes from caches and from the store are those of the whole run.
+* `collections.csv`: runs in which the garbage of a release was collected: rates, remaining objects, and the effect on
+  simultaneous uploads. Deletions per second are those of all tries of a run, divided by the time from the end of
+  marking to the end of the try. The effect on uploads is a ratio within one run (`roles.csv`): their rate in a phase
+  divided by that before the collection began.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,10 @@ RELEASE_COUNTS = ("heads", "gets", "puts", "skipped", "retries", "failures")
 
 
 def days_of_runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per run, stratum and day: key, stratum, day, state, end_ns, the columns of METRICS, COUNTS; factor."""
+    """Return one row per run, stratum and day.
+
+    Columns: key, stratum, day, state, end_ns, factor, those of RELEASE_METRICS and RELEASE_COUNTS.
+    """
     keys = [key for key, _ in campaign.files("days") if "release" in _fixed(campaign, key)]
     con = scan.connect(campaign, "days", keys)
     if con is None:
@@ -57,12 +60,12 @@ def days_of_runs(campaign: Campaign) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     select = ", ".join(records.DAYS)
     rows = con.execute(f"SELECT key, {select} FROM rows ORDER BY key, stratum, day").df()
-    of = rows.groupby(["key", "stratum"], sort=False)
+    repositories = rows.groupby(["key", "stratum"], sort=False)
     done = rows["state"] == PUBLISHED
     lasted = (rows["end_ns"] - rows["begin_ns"]) / 1e9
     return rows.assign(
-        repository_objects=of["stored"].cumsum(),
-        repository_mb=of["bytes"].cumsum() / 1e6,
+        repository_objects=repositories["stored"].cumsum(),
+        repository_mb=repositories["bytes"].cumsum() / 1e6,
         new_objects=rows["stored"],
         new_mb=rows["bytes"] / 1e6,
         publication_s=lasted.where(done & ((rows["stratum"] != 0) | rows["prepare_ns"].notna())),
@@ -73,12 +76,12 @@ def days_of_runs(campaign: Campaign) -> pd.DataFrame:
 
 
 def _fixed(campaign: Campaign, key: str) -> Mapping[str, Any]:
-    """The fixed settings of a run's point: without a release where it has several roles."""
+    """Return the fixed settings of a run's point. They have no release if it has several roles."""
     return campaign.runs[key]["point"]["fixed"]
 
 
 def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
-    """Of rows of stratum 1: seconds from the day's publication until a later replication ended."""
+    """Return for rows of stratum 1 the seconds from the day's publication to the end of the next replication."""
     lags = pd.Series(np.nan, index=rows.index)
     for _, run in rows[done].groupby("key", sort=False):
         published = run[run["stratum"] == 0].set_index("day")["end_ns"]
@@ -92,8 +95,11 @@ def _lags(rows: pd.DataFrame, done: pd.Series) -> pd.Series:
 
 
 def with_published(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run with a stratum 1: its columns of points.csv; published_days: of stratum 0; behind: those of
-    them that stratum 1 did not get, neither by themselves nor with a later one. days: `of_runs`."""
+    """Return one row per valid run with a stratum 1: its columns of points.csv, published_days and behind.
+
+    published_days: days that stratum 0 published; behind: those of them that stratum 1 never got, not even with a later
+    day. days: the result of `days_of_runs`.
+    """
     done, both = days[days["state"] == PUBLISHED], days.loc[days["stratum"] == 1, "key"].unique()
     zero = done[(done["stratum"] == 0) & done["key"].isin(both)]
     last = pd.to_numeric(zero["key"].map(done[done["stratum"] == 1].groupby("key")["end_ns"].max()))
@@ -104,8 +110,11 @@ def with_published(days: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def releases_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`), stratum and day: medians over the valid runs of METRICS with interval
-    or range, and of COUNTS; published: runs in which the day was published, or replicated; factor of the release."""
+    """Return one row per group of points (columns `by`), stratum and day.
+
+    Columns: medians over the valid runs of RELEASE_METRICS with interval or range, and of RELEASE_COUNTS; published:
+    number of runs in which the day was published, or replicated; factor of the release.
+    """
     kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
     place = ["stratum", "day"]
     columns = [*by, *groups.COUNTS, *place, "factor", "published", *groups.spread(RELEASE_METRICS), *RELEASE_COUNTS]
@@ -118,19 +127,22 @@ def releases_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def place(row: Mapping[str, Any]) -> str:
-    """The store that a row's stratum lies on."""
+    """Return the store of a row's stratum."""
     away = row["workload"] == "replicate" and row["stratum"] == 0
     return str(row["stratum0"] if away else row["store"])
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per group of points and stratum: the columns of its last day, and days, days_published (in all runs),
-    day_s (median of publication_median_s), lag_s (median and most of lag_median_s), retries, failures (sums)."""
+    """Return one row per group of points and stratum: the columns of its last day, and values over all days.
+
+    These are days, days_published (in all runs), day_s (median of publication_median_s), usual_lag_s and longest_lag_s
+    (median and maximum of lag_median_s), all_retries and all_failures (sums).
+    """
     out = []
     by = [*table.columns[: table.columns.get_loc("n")], "stratum"]
     for _, group in groups.grouped(table, by):
         days = group.sort_values("day")
-        told: Mapping[str, Any] = {
+        over_days: Mapping[str, Any] = {
             "days": len(days),
             "days_published": int((days["published"] == days["n"]).sum()),
             "day_s": days["publication_median_s"].astype(float).median(),
@@ -139,14 +151,16 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             "all_retries": days["retries"].sum(),
             "all_failures": days["failures"].sum(),
         }
-        out.append(days.iloc[-1].to_dict() | told)
+        out.append(days.iloc[-1].to_dict() | over_days)
     return pd.DataFrame(out)
 
 
 def releases_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Return releases_factor and releases_days of the release, releases_flat (most days of a group that stratum 0 did
-    not get), and releases_left (most objects that stratum 0 holds more than stratum 1 at the end). Absent data, no
-    row."""
+    """Return name, value and unit of the numbers about releases; no rows without data.
+
+    They are releases_factor and releases_days of the release, releases_flat (largest number of days in a group that
+    stratum 0 did not get), and releases_left (largest number of objects that stratum 1 lacks at the end).
+    """
     if table.empty:
         return []
     whole = summary(table[table["stratum"] == 0])
@@ -195,7 +209,7 @@ _RATES = {
 
 
 def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per run: key, the columns of METRICS, failed, begun (clients with a whole start), factor."""
+    """Return one row per run: key, LAUNCH_METRICS, failed, begun (clients with a complete start), factor."""
     con = scan.connect(campaign, "launches")
     if con is None:
         return pd.DataFrame(columns=["key", *map("_".join, LAUNCH_METRICS), "failed", "begun", "factor"])
@@ -203,32 +217,37 @@ def launches_of_runs(campaign: Campaign) -> pd.DataFrame:
     found = con.execute(_RUNS).df().join(estimates, on="key")
     caches = [(campaign.runs[key].get("observed") or {}).get("http_cache") for key in found["key"]]
     asked = [campaign.runs[key]["point"]["axes"]["http_cache"] for key in found["key"]]
-    told = zip(caches, asked, found["fetched_mb"], strict=True)
+    rows = zip(caches, asked, found["fetched_mb"], strict=True)
     return found.assign(
         hit_percent=[_hits(cache) for cache in caches],
-        origin_mb=[_origin(cache, name, fetched) for cache, name, fetched in told],
+        origin_mb=[_origin(cache, name, fetched) for cache, name, fetched in rows],
         factor=[campaign.runs[key]["point"]["fixed"]["release"]["factor"] for key in found["key"]],
     )
 
 
 def _hits(cache: Mapping[str, Any] | None) -> float | None:
-    """Percent of the requests for which the cache asked nothing of the store. Squid's own hits lack those that waited
-    for the answer to another one."""
+    """Return the percentage of requests for which the cache sent no request to the store.
+
+    The hits reported by Squid do not include requests that waited for the answer to another one.
+    """
     if not cache or not cache["requests"]:
         return None
     return 100 * (1 - cache["origin_requests"] / cache["requests"])
 
 
 def _origin(cache: Mapping[str, Any] | None, asked: str, fetched_mb: float) -> float | None:
-    """MB that the store sent: as the cache counted them; without a cache, what the clients got."""
+    """Return the MB that the store sent: the count of the cache, or without a cache the MB received by the clients."""
     if asked == "none":
         return fetched_mb
     return cache["origin_bytes"] / 1e6 if cache else None
 
 
 def launches_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`): medians over the valid runs of METRICS with interval or range;
-    failed: starts that failed, in all runs; factor of the release."""
+    """Return one row per group of points (columns `by`).
+
+    Columns: medians over the valid runs of LAUNCH_METRICS with interval or range; failed: failed starts in all runs;
+    factor of the release.
+    """
     kept = points.loc[points["state"] == "ok", [*by, "key", "shared_host"]]
     how = {"failed": "sum", "factor": "first"}
     columns = [*by, *groups.COUNTS, "few", *groups.spread(LAUNCH_METRICS), "failed", "factor", "shared_host"]
@@ -236,13 +255,16 @@ def launches_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
-    """Of cold clients, a row for each group with and without a cache that differ in nothing else: what differs is
-    `first_none_s`, `first_cache_s`, their `ratio`, at the most clients of it; the largest gang first."""
+    """Return a row for each pair of groups of cold clients that differ only in the cache, the most clients first.
+
+    Columns ending with `_none` are those without a cache, with `_cache` those with one. ratio: that of their first
+    starts.
+    """
     if table.empty:
         return pd.DataFrame()
     rows = table[(table["client_cache"] == "none") & table["first_median_s"].notna()]
     by = [c for c in ("store", *words.axes_of(rows)) if c not in ("http_cache", "client_cache")]
-    plain, cached = (rows[(rows["http_cache"] == "none") == own] for own in (True, False))
+    plain, cached = (rows[(rows["http_cache"] == "none") == without] for without in (True, False))
     times = ["first_median_s", "slowest_median_s"]
     both = plain[[*by, *times]].merge(
         cached[[*by, "http_cache", *times, "hit_median_percent"]], on=by, suffixes=("_none", "_cache")
@@ -252,9 +274,12 @@ def with_and_without_cache(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def launches_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """launches_files: files of a start; launches_clients: most clients; launches_store, launches_direct,
-    launches_cached, both of the median client and of the slowest one, launches_hits: of the largest gang of cold
-    clients with and without a cache. Absent data, no row."""
+    """Return name, value and unit of the numbers about starts; no rows without data.
+
+    launches_files: files of a start; launches_clients: largest number of clients. For the largest gang of cold clients
+    with and without a cache: launches_store, launches_direct and launches_cached (median and slowest client),
+    launches_hits.
+    """
     if table.empty:
         return []
     out: list[tuple[str, Any, str]] = [
@@ -281,7 +306,7 @@ AXES = ("engine", "pattern", "days", "keep", "batch", "workers")  # of the colle
 OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host")
 SUMS = ("deletes", "gets", "requests", "retries", "failures")  # over the tries
 LAST = ("kept", "dropped")  # of the last try
-SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # by the proof
+SEEN = ("alive", "dead", "lost", "lingering", "left", "others")  # found by the check after the collection
 FELT = {"uploads_during_ratio": roles.DURING, "uploads_after_ratio": roles.AFTER}
 COLLECTION_COLUMNS = (
     *OF_RUN,
@@ -303,13 +328,13 @@ COLLECTION_METRICS = ("deletes_per_s", "sweep_s", *FELT)  # of a group
 
 
 def _collecting(run: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any], list[int], Mapping[str, Any]]]:
-    """(role, axes, clients, what the proof saw) of all of a run that collects."""
+    """Yield role, axes, clients and the observed collection of everything in a run that collects garbage."""
     if run["point"]["workload"] == COLLECTS:
         ranks = [c["client"] for c in run["clients"]]
         yield None, run["point"]["axes"], ranks, run["observed"]["collection"]
-    for told in run.get("roles") or []:
-        if told["workload"] == COLLECTS:
-            yield told["name"], told["axes"], told["clients"], run["observed"][told["name"]]["collection"]
+    for role in run.get("roles") or []:
+        if role["workload"] == COLLECTS:
+            yield role["name"], role["axes"], role["clients"], run["observed"][role["name"]]["collection"]
 
 
 def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
@@ -319,8 +344,10 @@ def _release(run: Mapping[str, Any], role: str | None) -> Mapping[str, Any]:
 
 
 def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per measured run and role that collects garbage (no role where it is the only thing): OF_RUN, AXES, and
-    what docs/tables.md says of the others. Points in their order."""
+    """Return one row per measured run and role that collects garbage, in the order of the points.
+
+    The role is null if the run has no roles. docs/tables.md describes the columns.
+    """
     con = scan.connect(campaign, "collections")
     if con is None:
         return pd.DataFrame(columns=COLLECTION_COLUMNS)
@@ -345,7 +372,7 @@ def collections_table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataF
 
 
 def _times(own: pd.DataFrame) -> dict[str, Any]:
-    """Of all tries: seconds of marking, seconds and deletions per second of sweeping."""
+    """Return the seconds of marking, and seconds and deletions per second of sweeping, over all tries."""
     begun = own[own["marked_ns"].notna()]
     sweep = float((begun["end_ns"] - begun["marked_ns"]).sum()) / 1e9
     mark = float((begun["marked_ns"] - begun["begin_ns"]).sum()) / 1e9
@@ -353,7 +380,7 @@ def _times(own: pd.DataFrame) -> dict[str, Any]:
 
 
 def _felt(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """(key, phase) -> rate of all uploads over that before; nothing where there were none before."""
+    """Return (key, phase) -> rate of all uploads divided by that before the collection, if there were any."""
     rates = phases[phases["does"].isin(UPLOADS)].groupby(["key", "phase"])["rate_per_s"].sum()
     out = {}
     for (key, phase), rate in rates.items():
@@ -364,16 +391,19 @@ def _felt(phases: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def collections_summary(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per point of valid runs, whatever its repetitions: its columns of the first one, n, and the median, low
-    and high of METRICS (`deletes_per_s_median` …); alive, dead: medians; the sums of what should not be."""
+    """Return one row per group of valid runs that differ only in the repetition.
+
+    Columns: those of the first run, n, and median, low and high of COLLECTION_METRICS (`deletes_per_s_median` …);
+    medians of alive, dead and dead_mb; sums of lingering, left, lost, retries and failures.
+    """
     ok = table[table["state"] == "ok"]
     out = []
     series = ok["key"].map(lambda key: key.rpartition("rep~")[0])
     for _, group in ok.groupby([series, ok["role"].astype(object).fillna("")], sort=False):
         row: dict[str, Any] = group.iloc[0].to_dict() | {"n": len(group)}
         for name in COLLECTION_METRICS:
-            of = medians.summarise(group[name].astype(float))
-            row |= {f"{name}_{part}": getattr(of, part) for part in groups.PARTS}
+            summary = medians.summarise(group[name].astype(float))
+            row |= {f"{name}_{part}": getattr(summary, part) for part in groups.PARTS}
         row |= {name: float(group[name].astype(float).median()) for name in ("alive", "dead", "dead_mb")}
         out.append(
             row | {name: int(group[name].sum()) for name in ("lingering", "left", "lost", "retries", "failures")}
@@ -382,9 +412,12 @@ def collections_summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def collections_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """collected_dead (most objects), collected_rate (the highest median of deletions per second), collected_lingering
-    (dead ones that were there right afterwards, in all runs); collected_uploads: the rate of uploads meanwhile over
-    that before, of the group that was slowed down most. Absent data, no row."""
+    """Return name, value and unit of the numbers about garbage collection; no rows without data.
+
+    collected_dead and collected_alive: largest number of objects; collected_rate: highest median of deletions per
+    second; collected_lingering: dead objects that still existed right afterwards, in all runs; collected_uploads: the
+    rate of uploads during the collection, relative to that before, of the group that was slowed down most.
+    """
     found = collections_summary(table)
     if found.empty:
         return []

@@ -1,23 +1,25 @@
-"""What clients, front-ends, server and host spent, and the space that a store used.
+"""Resources used by clients, front-ends, server and host, and the space used by a store.
 
-* `resources.csv` (docs/resources.md): from `host` and `clients` of run.json, and from the monitor's samples where there
-  are any. Whole runs, agreed start to deadline: CPU is not cut to the `overlap` window, and is compared with the
-  operations and bytes of the `last_done` window. Null where a record does not tell (older ones have no monitor).
-* `traffic.csv`: what each front-end of a point carried: was the load balanced? Where a front-end has an interface of
-  its own (a testbed), its counters tell: bytes received and sent from the agreed start to the deadline. What the
-  clients had done by it comes from their records, from the agreed start until the first client stopped, an operation by
-  the part of its time in this window: by the front-end that each client was given, or, of clients that use several, by
-  the `endpoint` of each operation; null where they do not tell (bins, and front-ends that share one name). Front-ends
-  are numbered from 1, in the order in which clients are given them; one that no client was given counts, too.
-* `distributions.csv`: histograms of each group, of the `overlap` window, of all runs together. Values are counted in
-  buckets, 120 in each power of ten, so that quantiles are off by 2 % at most; zeros are counted apart.
-  `operation_time`: of each operation that succeeded, from when it was due, else began; of all kinds together. `sent`,
-  `received`: of the busiest interface of each client's host, over each step between two samples of the monitor (up to
-  five a second). Where that is the loopback, both ends of a connection are on it, and its bytes are both sent and
-  received: `traffic`. `cpu`: of each client with its child processes, over each such step. `memory`: resident, in each
-  sample.
-* `space.csv`: raw bytes that a store uses for the bytes stored, after uploads, deletion and reclaiming: (used - used
-  before the uploads) / bytes stored, as listed. The store itself reports what it uses, in all copies.
+* `resources.csv` (docs/resources.md): from `host` and `clients` of run.json, and from the samples of the monitor. The
+  values are of whole runs, from the agreed start to the deadline. CPU time is not limited to the `overlap` window, and
+  is compared with the operations and bytes of the `last_done` window. Values are null where they were not recorded
+  (older records have no monitor).
+* `traffic.csv`: the traffic of each front-end of a point, which shows whether the load was balanced. If a front-end has
+  a separate interface (a testbed), its counters give the bytes received and sent from the agreed start to the deadline.
+  The operations of the clients come from their records, from the agreed start until the first client stopped. An
+  operation counts by the part of its time in this window, for the front-end that its client was given. For clients that
+  use several front-ends, it counts for the `endpoint` of the operation. Null where neither is known (bins, and
+  front-ends that share one name). Front-ends are numbered from 1, in the order in which clients are given them. A
+  front-end that no client was given counts too.
+* `distributions.csv`: histograms of each group in the `overlap` window, over all runs. Values are counted in buckets,
+  120 in each power of ten, so that quantiles are accurate to 2 %; zeros are counted separately. `operation_time`: time
+  of each successful operation of any kind, from when it was due, else from when it began. `sent`, `received`: traffic
+  of the busiest interface of each client's host, over each step between two samples of the monitor (up to five per
+  second). On the loopback interface, bytes are both sent and received, because both ends of a connection are on it:
+  they are `traffic`. `cpu`: use of each client with its child processes, over each step. `memory`: resident memory, in
+  each sample.
+* `space.csv`: raw bytes used per byte stored, after uploads, deletion and reclaiming: (used - used before the uploads)
+  / bytes stored, as listed. The store itself reports the bytes used, including all copies.
 """
 
 import math
@@ -42,19 +44,19 @@ METRICS = (  # name, unit: columns <name>_<median, low, high>_<unit>
     ("client_cpu", "cores"),
     ("server_cpu", "cores"),
     ("host_cpu", "percent"),
-    ("client_rss", "mb"),  # most memory of all clients and their child processes together
-    ("host_memory", "mb"),  # most memory in use on a client's host
-    ("host_memory", "percent"),  # of what it has
-    ("open", "sockets"),  # most that the clients held at once
-    ("established", "sockets"),  # most of a client's host: where the server is there too, both ends of a connection
-    ("time_wait", "sockets"),  # most of a client's host
-    ("time_wait_more", "sockets"),  # most above those of the agreed start, which points before it left
-    ("ports", "percent"),  # most ephemeral ports in use or in TIME_WAIT
-    ("opened", "per_operation"),  # connections begun on a client's host
+    ("client_rss", "mb"),  # maximum of the memory of all clients and their child processes
+    ("host_memory", "mb"),  # maximum of the memory in use on a client's host
+    ("host_memory", "percent"),  # of the memory of the host
+    ("open", "sockets"),  # maximum number of sockets that the clients had open
+    ("established", "sockets"),  # maximum on a client's host; both ends of a connection if the server is there too
+    ("time_wait", "sockets"),  # maximum on a client's host
+    ("time_wait_more", "sockets"),  # maximum minus the number at the agreed start, which is from earlier points
+    ("ports", "percent"),  # maximum of ephemeral ports in use or in TIME_WAIT
+    ("opened", "per_operation"),  # connections opened on a client's host
     ("network", "mb_per_s"),  # of the busiest interface in its busier direction
     ("packets", "per_s"),
-    ("link", "percent"),  # of what that interface can carry
-    ("monitor", "percent"),  # of one core: what all this cost
+    ("link", "percent"),  # of the capacity of that interface
+    ("monitor", "percent"),  # of one core: the cost of the monitor
 )
 TEXTS = ("interface", "cores", "host_ports")
 
@@ -75,15 +77,19 @@ FROM hosts LEFT JOIN clients USING (key, host) GROUP BY key"""
 
 
 def samples(campaign: Campaign) -> pd.DataFrame:
-    """Per key (the index) of the runs with a monitor: most memory [MB] and sockets; of several hosts that with most,
-    the sum of clients."""
+    """Return per key (the index) of the runs with a monitor the maxima of memory [MB] and sockets.
+
+    For several hosts, values of hosts are those of the host with the maximum, values of clients are sums.
+    """
     con = scan.connect(campaign, "monitor")
     return pd.DataFrame() if con is None else con.execute(_SAMPLES).df().set_index("key")
 
 
 def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    """Traffic of the interface that moved most bytes in one direction: interface, network [MB/s], packets [1/s], link
-    [%]."""
+    """Return the traffic of the interface that moved most bytes in one direction.
+
+    It has interface, network [MB/s], packets [1/s] and link [%].
+    """
     moved = {nic: max(c["rx_bytes"], c["tx_bytes"]) for nic, c in (host.get("network") or {}).items()}
     if not moved or not seconds:
         return {}
@@ -98,20 +104,23 @@ def busiest(host: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 
 
 def _per(value: float | None, whole: float | None, factor: float = 1.0) -> float | None:
-    """`factor` times the value per `whole`; None where one is not known, or nothing was done."""
+    """Return `factor` times value / whole; None where one is not known, or `whole` is 0."""
     return None if value is None or not whole else factor * value / whole
 
 
 def of_run(
     run: Mapping[str, Any], operations: float, moved_bytes: float, shared: bool, seen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`<name>_<unit>` -> value of one run. operations, moved_bytes: good ones until the last completion; seen: its row
-    of `samples`."""
+    """Return `<name>_<unit>` -> value of one run.
+
+    operations, moved_bytes: those of successful operations until the last completion; seen: its row of `samples`.
+    """
     host, clients = run.get("host") or {}, run["clients"]
     seconds = watched_s(run, host)
     out: dict[str, Any] = {"cores": host.get("cores"), "host_ports": host.get("ports"), **busiest(host, seconds)}
     spent = {kind: sum(c.get(f"cpu_{kind}_s") or 0.0 for c in clients) for kind in ("user", "system")}
-    # Clients count their CPU until they end, behind the deadline: no more than what the hosts took until then.
+    # The CPU time of clients includes work after the deadline. Limit it to the CPU time of the hosts until the
+    # deadline.
     took, busy = sum(spent.values()), host.get("cpu_busy_s")
     part = 1.0 if busy is None or took <= busy else busy / took
     for kind, cpu in spent.items():
@@ -135,33 +144,33 @@ def of_run(
         out["host_memory_percent"] = _per(seen["host_memory"], memory, 100e6)
         out["ports_percent"] = _per(ports, host.get("ports"), 100)
     counted = [c["connections_max"] for c in clients if c.get("connections_max") is not None]
-    if counted:  # the engines look five times a second, the monitor once
+    if counted:  # the engines count five times per second, the monitor once
         out["open_sockets"] = max(sum(counted), out.get("open_sockets") or 0)
     return out
 
 
 def with_points(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run: its columns of points.csv that `of_run` does not give, and those of `of_run`."""
-    found, told, ok = samples(campaign), [], points[points["state"] == "ok"]
+    """Return one row per valid run: the columns of `of_run`, and the other columns of points.csv."""
+    found, rows, ok = samples(campaign), [], points[points["state"] == "ok"]
     for p in ok.itertuples(index=False):
         seen = found.loc[p.key].to_dict() if p.key in found.index else {}
         shared = bool(p.shared_host)
-        told.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
-    runs = pd.DataFrame(told, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
+        rows.append(of_run(campaign.runs[p.key], p.last_done_operations, p.last_done_bytes, shared, seen))
+    runs = pd.DataFrame(rows, columns=[*("_".join(m) for m in METRICS), *TEXTS], index=ok.index, dtype=object)
     return ok.drop(columns=ok.columns.intersection(runs.columns)).join(runs)
 
 
 def table(used: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group (columns `by`) of the points that were measured: medians over the runs of what `of_run` gives.
+    """Return one row per group (columns `by`) of the measured points: medians over the runs of the columns of `of_run`.
 
-    used: `with_points` of the points with operations that mean something. interval: what low and high are.
+    used: `with_points` of the points whose rates say something about a store. interval: the kind of low and high.
     """
     columns = [*by, *groups.COUNTS, "shared_host", *TEXTS, *groups.spread(METRICS)]
     return groups.summarised(used, by, METRICS, columns, dict.fromkeys(TEXTS, "joined"))
 
 
 def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """name, value, unit of what the text says of this table: the largest medians. Absent where nothing is known."""
+    """Return name, value and unit of the largest medians for the text. Unknown ones have no row."""
     out = []
     for name, column, unit in (
         ("monitor_cost_most", "monitor_median_percent", "%"),
@@ -173,17 +182,17 @@ def numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
-COUNTERS, CLIENTS = "counters", "clients"  # where a share comes from
+COUNTERS, CLIENTS = "counters", "clients"  # sources of a share
 TRAFFIC_METRICS = (
     ("operations", "per_s"),  # from the clients' records
     ("throughput", "mb_per_s"),
     ("received", "mb_per_s"),  # from the front-end's own counters
     ("sent", "mb_per_s"),
-    ("share", "percent"),  # of what all front-ends of the run carried
-    ("spread", "percent"),  # of all front-ends of a run: the most less the least, over their mean
+    ("share", "percent"),  # of the traffic of all front-ends of the run
+    ("spread", "percent"),  # of all front-ends of a run: (maximum - minimum) / mean
 )
 TRAFFIC_COLUMNS = ("given_to", "source", "shared_host")
-LEAST_OPERATIONS = 10  # of each front-end: with fewer, chance decides what it carried
+LEAST_OPERATIONS = 10  # of each front-end; with fewer, the distribution is mostly random
 _DONE = f"""
 SELECT key, client, endpoint, sum(part * count) AS operations, sum(part * bytes) AS bytes,
   any_value(first_end_ns - agreed_ns) / 1e9 AS seconds
@@ -194,37 +203,37 @@ Done = Sequence[Mapping[str, Any]]  # rows of _DONE
 
 
 def counters(run: Mapping[str, Any], number: int) -> list[tuple[float, float]] | None:
-    """(received, sent) MB/s of each front-end, from its own interface; None where not all have one."""
+    """Return (received, sent) MB/s of each front-end from its interface; None if not all have a separate one."""
     found = links.front_end_counters(run, number)
     return None if found is None else [(received / 1e6, sent / 1e6) for received, sent in found]
 
 
 def by_records(run: Mapping[str, Any], number: int, done: Done) -> list[tuple[float, float]] | None:
-    """(operations/s, useful MB/s) of each front-end, from what the clients recorded; None where they do not tell."""
+    """Return (operations/s, useful MB/s) of each front-end from the clients' records; None where it is not known."""
     urls, parts = links.endpoints(run), [dict[float, tuple[float, float]]() for _ in range(number)]
     order, ranks = list(dict.fromkeys(urls)), sorted(c["client"] for c in run["clients"])
-    if links.is_alone(run) and len(order) != min(number, len(urls)):  # one name for all: it is not known which answers
+    if links.is_alone(run) and len(order) != min(number, len(urls)):  # several front-ends share one name
         return None
     for row in done:
         at = order.index(urls[ranks.index(row["client"])]) if links.is_alone(run) else row["endpoint"]
         if at is None or pd.isna(at) or not row["seconds"] or at >= number:
             return None
-        own, seconds = parts[int(at)], row["seconds"]
-        operations, moved = own.get(seconds, (0.0, 0.0))
-        own[seconds] = operations + row["operations"], moved + row["bytes"]
-    # Summed before they are divided: front-ends that carried as much differ in nothing, not even in a last digit.
+        sums, seconds = parts[int(at)], row["seconds"]
+        operations, moved = sums.get(seconds, (0.0, 0.0))
+        sums[seconds] = operations + row["operations"], moved + row["bytes"]
+    # Sum before dividing, so that front-ends with equal traffic do not differ by rounding errors.
     return [
-        (math.fsum(n / s for s, (n, _) in own.items()), math.fsum(moved / 1e6 / s for s, (_, moved) in own.items()))
-        for own in parts
+        (math.fsum(n / s for s, (n, _) in sums.items()), math.fsum(moved / 1e6 / s for s, (_, moved) in sums.items()))
+        for sums in parts
     ]
 
 
 def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[dict[str, Any]]:
-    """A row for each front-end of a run; none where nothing is known. done: what its clients did."""
-    seen, told = counters(run, number), by_records(run, number, done)
+    """Yield a row for each front-end of a run; none where nothing is known. done: the operations of its clients."""
+    seen, recorded = counters(run, number), by_records(run, number, done)
     carried = [sum(both) for both in seen or ()]
-    if told and not seen:  # bytes, or operations where none moves any
-        carried = [mb for _, mb in told] if any(mb for _, mb in told) else [rate for rate, _ in told]
+    if recorded and not seen:  # bytes, or operations if no bytes were moved
+        carried = [mb for _, mb in recorded] if any(mb for _, mb in recorded) else [rate for rate, _ in recorded]
     if not (whole := sum(carried)):
         return
     urls = links.endpoints(run)
@@ -238,14 +247,17 @@ def traffic_of_run(run: Mapping[str, Any], number: int, done: Done) -> Iterator[
             "share_percent": 100 * carried[i] / whole,
             "spread_percent": 100 * number * (max(carried) - min(carried)) / whole,
         }
-        for names, values in ((TRAFFIC_METRICS[:2], told), (TRAFFIC_METRICS[2:4], seen)):
+        for names, values in ((TRAFFIC_METRICS[:2], recorded), (TRAFFIC_METRICS[2:4], seen)):
             row |= {"_".join(name): values[i][j] if values else None for j, name in enumerate(names)}
         yield row
 
 
 def traffic_of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
-    """One row per run with several front-ends, and front-end: what points.csv has of it, `front_end`, the columns of
-    METRICS and COLUMNS; spread is that of the run, the same for all of its front-ends."""
+    """Return one row per front-end of each run with several front-ends.
+
+    Columns: those of points.csv, `front_end`, and those of TRAFFIC_METRICS and TRAFFIC_COLUMNS. spread is the same for
+    all front-ends of a run.
+    """
     names = [*("_".join(m) for m in TRAFFIC_METRICS), "front_end", *TRAFFIC_COLUMNS[:2]]
     ok = rated[rated["state"] == "ok"]
     ok = ok[ok["front_ends"].fillna(1) > 1] if "front_ends" in ok else ok.iloc[:0]
@@ -253,35 +265,40 @@ def traffic_of_runs(campaign: Campaign, rated: pd.DataFrame) -> pd.DataFrame:
     done = con.execute(_DONE).df() if con else pd.DataFrame({"key": []})
     rows = []
     for p in ok[["key", "front_ends"]].itertuples(index=False) if len(ok) else ():
-        own = done[done["key"] == p.key].to_dict("records")
-        rows += [{"key": p.key, **row} for row in traffic_of_run(campaign.runs[p.key], int(p.front_ends), own)]
+        mine = done[done["key"] == p.key].to_dict("records")
+        rows += [{"key": p.key, **row} for row in traffic_of_run(campaign.runs[p.key], int(p.front_ends), mine)]
     return ok.drop(columns=ok.columns.intersection(names)).merge(
         pd.DataFrame(rows, columns=["key", *names]).astype({"front_end": "Int64", "given_to": "Int64"}), on="key"
     )
 
 
 def traffic_table(both: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points with several front-ends, and front-end: medians over the runs."""
+    """Return one row per front-end of each group of points with several front-ends: medians over the runs."""
     identity = [*by, "front_end"]
     columns = [*identity, *groups.COUNTS, *TRAFFIC_COLUMNS, *groups.spread(TRAFFIC_METRICS)]
     return groups.summarised(both, identity, TRAFFIC_METRICS, columns, {"given_to": "max", "source": "joined"})
 
 
 def evenly_given(found: pd.DataFrame, by: list[str] | None = None) -> pd.DataFrame:
-    """The rows of groups (default: those of traffic.csv) whose front-ends were given to as many clients each."""
+    """Return the rows of groups whose front-ends were each given to the same number of clients.
+
+    by: the columns of a group; default: those of traffic.csv.
+    """
     by = by or list(found.columns[: found.columns.get_loc("front_end")])
     return found[found.groupby(by, dropna=False)["given_to"].transform("nunique") == 1] if len(found) else found
 
 
 def enough(both: pd.DataFrame) -> pd.DataFrame:
-    """The rows of runs of which counters tell what each front-end carried, or enough operations."""
+    """Return the rows of runs whose traffic per front-end is known from counters, or from enough operations."""
     many = both["operations_per_s"] * both["duration_s"] >= LEAST_OPERATIONS
     return both[(many.fillna(False) | (both["source"] == COUNTERS)).groupby(both["key"]).transform("all")]
 
 
 def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, str]]:
-    """name, value, unit: the largest median spread where each front-end was given to as many clients as the others,
-    and `enough` is known."""
+    """Return name, value and unit of the largest median spread.
+
+    Only groups are used whose front-ends were each given to the same number of clients, and which have `enough` data.
+    """
     even = evenly_given(traffic_table(enough(both), by))
     if even.empty:
         return []
@@ -290,7 +307,7 @@ def traffic_numbers(both: pd.DataFrame, by: list[str]) -> list[tuple[str, Any, s
 
 
 UNITS = {"operation_time": "ms", "sent": "MB/s", "received": "MB/s", "traffic": "MB/s", "cpu": "cores", "memory": "MB"}
-FINE, COARSE = 120, 40  # buckets in a power of ten: of quantiles; of `histogram`, so that files stay small
+FINE, COARSE = 120, 40  # buckets per power of ten: for quantiles; for `histogram`, to keep files small
 LEVELS = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 DISTRIBUTION_COLUMNS = ("n", "quantity", "unit", "samples", "zeros", "mean", "least", *LEVELS, "most", "histogram")
 LOOPBACK = "lo"
@@ -298,7 +315,7 @@ _COUNT = f"""
 SELECT key, quantity, value > 0 AS known,
   CASE WHEN value > 0 THEN ceil({FINE} * log10(value) - 1e-9)::INT ELSE 0 END AS bucket,
   sum(count)::BIGINT AS samples, sum((count * value)::DECIMAL(38, 9)) AS total, min(value) AS least, max(value) AS most
-FROM ({{values}}) WHERE value >= 0 GROUP BY ALL ORDER BY ALL"""  # exact sums: equal records give equal bytes
+FROM ({{values}}) WHERE value >= 0 GROUP BY ALL ORDER BY ALL"""  # exact sums, so that equal records give equal files
 _TIMES = f"""
 SELECT key, 'operation_time' AS quantity, {scan.LATENCY} / 1e6 AS value, 1 AS count
 FROM rows WHERE error IS NULL AND latency_hist IS NULL AND end_ns > overlap_begin_ns AND end_ns <= first_end_ns
@@ -328,8 +345,10 @@ UNION ALL SELECT key, 'sent', sent / 1e6 / s, 1 FROM links WHERE name <> '{LOOPB
 
 
 def counted(campaign: Campaign, keys: pd.Series) -> pd.DataFrame:
-    """Per key, quantity and bucket: known (false: zeros), samples, total, least, most. Bucket k ends at 10 to the
-    power of k / FINE."""
+    """Return per key, quantity and bucket: known (false: zeros), samples, total, least, most.
+
+    Bucket k ends at 10 to the power of k / FINE.
+    """
     parts = []
     for name, values in (("ops", _TIMES), ("monitor", _USED)):
         if (con := scan.connect(campaign, name, keys)) is not None:
@@ -339,7 +358,7 @@ def counted(campaign: Campaign, keys: pd.Series) -> pd.DataFrame:
 
 
 def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
-    """LEVELS of so many zeros, and of values in buckets that end at `upper` (ascending)."""
+    """Return the quantiles LEVELS of `zeros` zeros, and of values in buckets that end at `upper` (ascending)."""
     positive = count.sum()
     levels = (np.array(list(LEVELS.values())) * (zeros + positive) - zeros) / max(positive, 1)
     if not positive:
@@ -349,7 +368,7 @@ def quantiles(upper: np.ndarray, count: np.ndarray, zeros: int) -> list[float]:
 
 
 def _added(buckets: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(buckets, ascending, each once; the samples of each)."""
+    """Return the distinct buckets, ascending, and the sum of the samples of each."""
     distinct, at = np.unique(buckets, return_inverse=True)
     total = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(total, at, samples)
@@ -357,53 +376,58 @@ def _added(buckets: np.ndarray, samples: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def distribution_of_group(buckets: pd.DataFrame) -> dict[str, Any]:
-    """What a row says of the buckets of one quantity, of several runs."""
+    """Return the columns of a row for the buckets of one quantity in several runs."""
     samples, positive = buckets["samples"].to_numpy(np.int64), buckets["known"].to_numpy(bool)
     known = _added(buckets["bucket"].to_numpy(np.int64)[positive], samples[positive])
     zeros = int(samples[~positive].sum())
     coarse = _added(-(-known[0] // (FINE // COARSE)), known[1])
-    of = quantiles(10.0 ** (known[0] / FINE), known[1].astype(float), zeros)
+    values = quantiles(10.0 ** (known[0] / FINE), known[1].astype(float), zeros)
     least, most = buckets["least"].min(), buckets["most"].max()
     return {
         "samples": int(samples.sum()),
         "zeros": zeros,
-        "mean": math.fsum(buckets["total"]) / samples.sum(),  # exact: the buckets come in any order
+        "mean": math.fsum(buckets["total"]) / samples.sum(),  # exact, because the order of the buckets varies
         "least": least,
-        **{name: float(np.clip(v, least, most)) for name, v in zip(LEVELS, of, strict=True)},
+        **{name: float(np.clip(v, least, most)) for name, v in zip(LEVELS, values, strict=True)},
         "most": most,
         "histogram": " ".join(f"{k}:{n}" for k, n in zip(*coarse, strict=True)),
     }
 
 
 def unpacked(histogram: Any) -> pd.Series:
-    """The column `histogram` again: samples by bucket k, which holds what is above 10 to the power of (k - 1) / COARSE
-    and at most that of k / COARSE."""
+    """Unpack a value of the column `histogram` to samples by bucket k.
+
+    Bucket k holds values above 10 to the power of (k - 1) / COARSE, and at most 10 to the power of k / COARSE.
+    """
     text = "" if pd.isna(histogram) else str(histogram)
     pairs = [part.split(":") for part in text.split()]
     return pd.Series({int(k): int(n) for k, n in pairs}, dtype=float)
 
 
 def distributions_table(campaign: Campaign, rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points and quantity, of those that a record tells."""
+    """Return one row per group of points and recorded quantity."""
     ok = rated[rated["state"] == "ok"].reset_index(drop=True)
-    found, every, rows = counted(campaign, ok["key"]), [*groups.grouped(ok[[*by, "key"]], by)], []
-    group = found["key"].map({key: i for i, (_, own) in enumerate(every) for key in own["key"]})
+    found, identities, rows = counted(campaign, ok["key"]), [*groups.grouped(ok[[*by, "key"]], by)], []
+    group = found["key"].map({key: i for i, (_, points) in enumerate(identities) for key in points["key"]})
     quantity = found["quantity"].map({name: i for i, name in enumerate(UNITS)})
-    for (i, _), own in found.groupby([group.rename("group"), quantity]):
-        name = own["quantity"].iat[0]
-        said = {"n": own["key"].nunique(), "quantity": name, "unit": UNITS[name]}
-        rows.append(every[i][0] | said | distribution_of_group(own))
+    for (i, _), buckets in found.groupby([group.rename("group"), quantity]):
+        name = buckets["quantity"].iat[0]
+        head = {"n": buckets["key"].nunique(), "quantity": name, "unit": UNITS[name]}
+        rows.append(identities[i][0] | head | distribution_of_group(buckets))
     made = pd.DataFrame(rows, columns=[*by, *DISTRIBUTION_COLUMNS])
     return made.astype({c: ok.dtypes[c] for c in by if c in ok})
 
 
-PLACE = ("store", *words.DEPLOYMENT_NAMES, "workload", "object_size_bytes")  # what a figure and the paper show apart
+PLACE = ("store", *words.DEPLOYMENT_NAMES, "workload", "object_size_bytes")  # shown separately in figures and the paper
 BUSY = ("clients", "workers", "front_ends", "buckets", "accounts")
 
 
 def shown(found: pd.DataFrame) -> pd.DataFrame:
-    """Of `distributions.csv` the groups that figure and paper show: by PLACE and engine those with the most clients, of
-    these with the most workers, front-ends, buckets and accounts."""
+    """Return the groups of `distributions.csv` that the figure and the paper show.
+
+    For each PLACE and engine, these are the groups with the most clients, and of them those with the most workers,
+    front-ends, buckets and accounts.
+    """
     apart = [c for c in (*PLACE, "engine") if c in found]
     for column in (c for c in BUSY if c in found):
         if len(found):
@@ -415,25 +439,25 @@ def shown(found: pd.DataFrame) -> pd.DataFrame:
 STATES = {
     "put": "after the uploads",
     "delete": "some seconds after their deletion",
-    "reclaim": "after the store was told to reclaim",
+    "reclaim": "after the store was asked to reclaim",
 }
 SPACE_METRICS = tuple((f"raw_per_byte_after_{state}", "ratio") for state in STATES)
 OBSERVED = ("objects", "stored_mb", "delete_s", "reclaim_s")
 
 
 def space_runs(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per valid run: its columns of points.csv, and those of `_row`."""
-    told = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
-    found = pd.DataFrame([_space_row(observed) for observed in told.values()], index=list(told))
-    own = points[(points["workload"] == "space") & (points["state"] == "ok")]
-    return own.merge(found, left_on="key", right_index=True)
+    """Return one row per valid run: its columns of points.csv, and those of `_space_row`."""
+    runs = {key: run["observed"] for key, run in campaign.runs.items() if run.get("observed", {}).get("stored_bytes")}
+    found = pd.DataFrame([_space_row(observed) for observed in runs.values()], index=list(runs))
+    valid = points[(points["workload"] == "space") & (points["state"] == "ok")]
+    return valid.merge(found, left_on="key", right_index=True)
 
 
 def space_table(campaign: Campaign, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of `space` points (columns `by`): medians over the runs with range or interval.
+    """Return one row per group of `space` points (columns `by`): medians over the runs with range or interval.
 
-    raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s (how long
-    the deletion took), reclaim_s (how long reclaiming took). `points`: points.csv.
+    Columns: raw_per_byte_after_{put,delete,reclaim}_{median,low,high}_ratio; medians of objects, stored_mb, delete_s
+    (duration of the deletion) and reclaim_s (duration of reclaiming). points: points.csv.
     """
     both = space_runs(campaign, points)
     columns = [*by, *groups.COUNTS, *OBSERVED[:2], *groups.spread(SPACE_METRICS), *OBSERVED[2:]]

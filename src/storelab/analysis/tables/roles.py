@@ -1,28 +1,30 @@
-"""Points that do several things at once: what each role reached, how a store recovered, and what happened when.
+"""Points with roles: the rates of each role, the recovery of the store, and the events of each run.
 
-* `roles.csv`: what each role reached in each phase of its runs (`records/roles.py`), compared with that before the
-  disturbance. A ratio is that of one run, phase over `before`; its median and interval are over the runs, so that what
-  differs from run to run is in both. There is none of a phase so short that fewer than LEAST operations would have
-  ended in it at the rate before: chance alone would make it. A phase shorter than SHORTEST_S, or than one operation at
-  the rate before, has no row. Rates count an operation by the part of its duration that is in the phase; a phase in
-  which nothing was done has a rate (of 0) only where LEAST operations were expected.
-* `recovery.csv`: what a fault did to each role, and how the store recovered. Of each run, from the begin of the fault's
-  first act:
+* `roles.csv`: the rates and latencies of each role in each phase of its runs (`records/roles.py`), compared with those
+  before the disturbance. A ratio is formed within one run, phase over `before`. Its median and interval are over the
+  runs, so that differences between runs cancel. The ratio is null for a phase in which fewer than LEAST operations were
+  expected from the rate before, because it would be random. A phase shorter than SHORTEST_S, or than one operation at
+  the rate before, has no row. Rates count an operation by the part of its duration that is in the phase. A phase
+  without any work has a rate (of 0) only where LEAST operations were expected.
+* `recovery.csv`: the effect of a fault on each role, and the recovery of the store. For each run, from the begin of the
+  fault's first act:
 
-  * failed: operations that failed after it, those that hung too.
-  * pause: the longest time without a completed operation that ended after it; pause_before: the same before it, in the
-    phase `before`. Of a bin the operations are taken as evenly spaced.
-  * service: from the act that made the longest pause (the first that began in it and undoes nothing, else the last one
-    before it) until the end of the pause, where that is an interruption: longer than TIMES pauses before it, and than
-    LEAST_S. 0: served all the time. Null where no operation was completed any more (`never_served`).
+  * failed: operations that failed after it, including those that hung.
+  * pause: the longest time without a completed operation that ended after it; pause_before: the same in the phase
+    `before`. The operations of a bin are assumed to be evenly spaced.
+  * service: if the longest pause is an interruption, the time from the act that caused it until its end. A pause is an
+    interruption if it is longer than TIMES pauses before it, and than LEAST_S. The cause is the first act that began in
+    it and does not undo another one, else the last act before it. 0: no interruption. Null where no operation was
+    completed any more (`never_served`).
   * degraded, rebuilding, after: rate and p99 of these phases over those of `before` (`roles.csv`).
-  * noticed: until the store said that it is not clean; undone: until the last act was undone; whole: until the store
-    said for good that it is clean, and the same from the last undoing (whole_after; 0: before it).
+  * noticed: until the store reported that it is not clean; undone: until the last act was undone; whole: until the
+    store reported permanently that it is clean; whole_after: the same from the last undoing (0: before it).
 
-  What the evaluation of 2013 printed of a chassis that was powered off comes last, with its `source`.
-* `timeline.csv`: each run over time, in steps from the agreed start: 100 ms in runs of up to two minutes, 1 s in those
-  of up to two hours, else 60 s; a part counts as the whole of its series. Never less than a bin of the record.
-* `disturbances.csv`: what happened in each run.
+  The published numbers of 2013 about a chassis that was powered off are the last rows, with their `source`.
+* `timeline.csv`: each run over time, in steps from the agreed start. A step is 100 ms in runs of up to two minutes, 1 s
+  in runs of up to two hours, else 60 s, and never less than a bin of the record. For a part, the length of its series
+  counts.
+* `disturbances.csv`: the events of each run.
 """
 
 from collections.abc import Collection, Mapping
@@ -49,7 +51,7 @@ SHORTEST_S = 0.1  # of a phase
 DELETING = ("delete", "collect_garbage")  # workloads
 SUMS = ("operations", "bytes", "errors", "work", "work_bytes", "hung", "not_begun")
 ALL = (*METRICS, *((name, "ratio") for name in RATIOS))
-NAMES = tuple(name for name, _ in ALL)  # `lower_bounds` names some of them
+NAMES = tuple(name for name, _ in ALL)  # possible names in `lower_bounds`
 COLUMNS = (
     *groups.COUNTS,
     "role",
@@ -68,22 +70,24 @@ COLUMNS = (
 
 
 def axis_columns(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
+    """Return column -> pandas dtype of the axes of points with roles: those of the point, then `<role>.<axis>`."""
     having = roles.workloads(plan)
     axes = [a for name, w in plan["workloads"].items() if name in having for a in w["axes"]]
     return {a["column"]: DTYPES[a["kind"]] for a in sorted(axes, key=lambda a: "." in a["column"])}
 
 
 def identity(axes: Mapping[str, str]) -> list[str]:
-    """The columns that make a group of points with roles."""
+    """Return the columns that identify a group of points with roles."""
     return ["store", "workload", *axes]
 
 
 def of_runs(campaign: Campaign) -> pd.DataFrame:
-    """One row per measured run with roles, role and phase of it: key, role, does (the role's workload), phase,
-    length_s, SUMS, rate_operations (that the rate depends on), the columns of METRICS
-    and of RATIOS (null in `before`, where nothing was before, and of phases that are too short), BOUNDS (of both;
-    null: none)."""
+    """Return one row per measured run with roles, role and phase.
+
+    Columns: key, role, does (the role's workload), phase, length_s, SUMS, rate_operations (number of operations used
+    for the rate), those of METRICS and RATIOS, BOUNDS (of both; null: none). Ratios are null in `before`, without a
+    phase `before`, and for phases that are too short.
+    """
     spans = roles.phase_table(campaign).rename(columns={"cell": "phase"})
     counted = roles.in_phases(campaign)
     measures = [*SUMS, *roles.LATENCIES, BOUNDS]
@@ -92,7 +96,7 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
     both = spans.merge(found[[*place, *measures]], on=place, how="left")
     both[[*SUMS]] = both[[*SUMS]].astype(float).fillna(0.0)
     both["length_s"] = (both["end_ns"] - both["begin_ns"]) / 1e9
-    # A rate of 0 depends on the operations that failed.
+    # A rate of 0 is determined by the failed operations.
     both["rate_operations"] = both["operations"].where(both["operations"] > 0, both["errors"])
     does = {(key, r["name"]): r["workload"] for key in roles.keys(campaign) for r in campaign.runs[key]["roles"]}
     both["does"] = [does[pair] for pair in zip(both["key"], both["role"], strict=True)]
@@ -109,31 +113,34 @@ def of_runs(campaign: Campaign) -> pd.DataFrame:
         base = before[column].astype(float).reindex(own).to_numpy()
         ratio = both[column].astype(float) / pd.Series(base, index=both.index).where(base > 0)
         both[f"{name}_ratio"] = ratio.where(tells & (both["phase"] != roles.BEFORE))
-    both[BOUNDS] = [_with_ratios(told) for told in both[BOUNDS]]
+    both[BOUNDS] = [_with_ratios(bounds) for bounds in both[BOUNDS]]
     return both[~((both["length_s"] < SHORTEST_S) | (expected < 1))].reset_index(drop=True)
 
 
-def _with_ratios(told: Any) -> str | None:
-    """The names of latencies that are lower bounds, and of the ratios that are so too."""
-    if pd.isna(told):
+def _with_ratios(bounds: Any) -> str | None:
+    """Return the names of latencies that are lower bounds, and of the ratios that are lower bounds with them."""
+    if pd.isna(bounds):
         return None
-    names = told.split(", ")
-    return ", ".join([*names, *(r for r, of in RATIOS.items() if of.removesuffix("_ms") in names)])
+    names = bounds.split(", ")
+    return ", ".join([*names, *(ratio for ratio, column in RATIOS.items() if column.removesuffix("_ms") in names)])
 
 
 def with_points(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The rows of valid runs, with what points.csv says of them."""
+    """Return the rows of valid runs, with columns of points.csv."""
     kept = [*by, "key", "rep", "shared_host", *groups.CPU, "host_cpu_percent", "duration_s"]
     ok = points[points["state"] == "ok"].reindex(columns=kept)
     return ok.merge(found, on="key")
 
 
 def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points (columns `by`), role and phase: medians over the valid runs of METRICS and RATIOS
-    with interval or range; length_s: median length of the phase; operations, errors: sums over the runs, of operations
-    that ended in the phase; few: the rate of one run depends on fewer than `groups.FEW` of them; hung, not_begun: of
-    those that waited in it and never ended; BOUNDS: what is a lower bound in one of the runs, and so here. Points in
-    their order, roles as the campaign names them, phases by time."""
+    """Return one row per group of points (columns `by`), role and phase.
+
+    Columns: medians over the valid runs of METRICS and RATIOS with interval or range; length_s: median length of the
+    phase; operations, errors: sums over the runs, of operations that ended in the phase; few: the rate of a run depends
+    on fewer than `groups.FEW` of them; hung, not_begun: operations that waited in the phase and never ended; BOUNDS:
+    the metrics that are lower bounds in one of the runs, and therefore here. The order is that of the points, of the
+    roles in the campaign, and of the phases in time.
+    """
     runs = with_points(found, points, by)
     runs["place"] = runs.groupby("role", sort=False).ngroup() * 10 + runs["phase"].map(roles.PHASES.index)
     columns = [*by, "place", *COLUMNS]
@@ -143,7 +150,7 @@ def table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFr
 
 
 def _more(group: pd.DataFrame) -> dict[str, Any]:
-    bounds = {name for told in group[BOUNDS].dropna() for name in told.split(", ")}
+    bounds = {name for names in group[BOUNDS].dropna() for name in names.split(", ")}
     return {
         "operations": round(group["operations"].sum()),
         **{name: round(group[name].sum()) for name in ("errors", "hung", "not_begun")},
@@ -152,8 +159,10 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFrame:
-    """Rows of roles.csv of phase `during`, of roles that do one thing while a role that came later does one of the
-    others, and no fault."""
+    """Return the rows of roles.csv in the phase `during` of roles with one workload, while a later role does another.
+
+    does: the workload of the rows; others: the workloads of the later role. Points with a fault are excluded.
+    """
     if table.empty:
         return table
     rows = table[(table["phase"] == roles.DURING) & (table.get("fault", "none") == "none")]
@@ -162,8 +171,11 @@ def beside(table: pd.DataFrame, does: str, others: Collection[str]) -> pd.DataFr
 
 
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """roles_sweeps (sweeps), roles_most (roles at once); uploads_beside: the rate of uploads while deletions ran beside
-    them, over that before, of the group that was slowed down most. Absent data, no row."""
+    """Return name, value and unit of the numbers about roles; no rows without data.
+
+    roles_sweeps: sweeps; roles_most: roles at the same time; uploads_beside: the rate of uploads during deletions,
+    relative to that before, of the group that was slowed down most.
+    """
     if table.empty:
         return []
     at_once = table.groupby("workload")["role"].nunique()
@@ -183,7 +195,7 @@ def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
     return out
 
 
-TIMES, LEAST_S = 5, 0.5  # a busy host alone makes pauses that are shorter
+TIMES, LEAST_S = 5, 0.5  # shorter pauses also occur on a busy host without a fault
 MEASURED = "measured"
 RECOVERY_METRICS = (
     ("failed", "operations"),
@@ -236,8 +248,11 @@ FROM rows JOIN clients USING (key, client) WHERE end_ns > disturbed_ns GROUP BY 
 
 
 def recoveries_of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per measured run with a fault, and role: key, role, does, `<name>_<unit>` of METRICS, SUMS, COUNTED (0 or
-    1), versions (of an upgrade: `4.47 to 4.48`)."""
+    """Return one row per measured run with a fault, and role.
+
+    Columns: key, role, does, `<name>_<unit>` of RECOVERY_METRICS, RECOVERY_SUMS, COUNTED (0 or 1), versions (of an
+    upgrade: `4.47 to 4.48`).
+    """
     con = roles.connect_clients(campaign)
     kept = [k for k in roles.keys(campaign) if roles.faulted_ns(campaign.runs[k]) is not None]
     found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -252,11 +267,11 @@ def recoveries_of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame
     rows = []
     for key in kept:
         run = campaign.runs[key]
-        for told in run["roles"]:
-            row = {"key": key, "role": told["name"], "does": told["workload"]}
-            row |= _of_role(run, found.get((key, told["name"]), {})) | _of_store(run)
+        for role in run["roles"]:
+            row = {"key": key, "role": role["name"], "does": role["workload"]}
+            row |= _role_columns(run, found.get((key, role["name"]), {})) | _store_columns(run)
             for name, phase in RECOVERY_PHASES.items():
-                place = (key, told["name"], phase)
+                place = (key, role["name"], phase)
                 known = of_phase.loc[place] if place in of_phase.index else {}
                 row[f"{name}_ratio"] = known.get("rate_over_before_ratio")
                 row[f"{name}_latency_p99_ratio"] = known.get("latency_p99_over_before_ratio")
@@ -266,7 +281,7 @@ def recoveries_of_runs(campaign: Campaign, phases: pd.DataFrame) -> pd.DataFrame
     return made.astype(dict.fromkeys(columns[4:], float))
 
 
-def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _role_columns(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {name: found.get(name, 0) for name in RECOVERY_SUMS} | {"never_served": 0}
     before = found.get("before")
     out["pause_before_s"] = usual = (before.high - before.low) / 1e9 if before else None
@@ -281,13 +296,13 @@ def _of_role(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cause_ns(run: dict[str, Any], low: int, high: int) -> int:
-    """When the act began that made a pause: what `service` counts from."""
+    """Return when the act began that caused a pause, from which `service` counts."""
     acts = [(e["time_ns"], e["act"] in UNDOES) for e in roles.events(run, roles.ACT)]
     within = [at for at, undoes in acts if low < at <= high and not undoes]
     return min(within) if within else max((at for at, _ in acts if at <= low), default=low)
 
 
-def _of_store(run: dict[str, Any]) -> dict[str, Any]:
+def _store_columns(run: dict[str, Any]) -> dict[str, Any]:
     begin, undone, how = roles.faulted_ns(run), roles.undone_ns(run), roles.healing(run)
 
     def after(ns: int | None) -> float | None:
@@ -308,9 +323,11 @@ def _of_store(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def recovery_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points with a fault (columns `by`) and role: medians over the valid runs of METRICS, with
-    interval or range, of the runs that have a value; SUMS: over the runs; COUNTED: runs; versions: between which the
-    store was upgraded. Then what was published."""
+    """Return one row per group of points with a fault (columns `by`) and role, followed by the published numbers.
+
+    Columns: medians of RECOVERY_METRICS over the valid runs that have a value, with interval or range; RECOVERY_SUMS
+    over the runs; COUNTED: numbers of runs; versions: those between which the store was upgraded.
+    """
     runs = with_points(found, points, by).assign(source=MEASURED)
     runs["place"] = runs.groupby("role", sort=False).ngroup()
     columns, how = [*by, "place", *RECOVERY_COLUMNS], dict.fromkeys((*RECOVERY_SUMS, *COUNTED), "sum")
@@ -323,7 +340,7 @@ def recovery_table(found: pd.DataFrame, points: pd.DataFrame, by: list[str]) -> 
 
 
 def _published() -> list[dict[str, Any]]:
-    """A chassis of 16 disks powered off, during uploads, then during downloads."""
+    """Return the published numbers of a chassis of 16 disks that was powered off, during uploads and downloads."""
     chassis = published.chassis()
     rows = []
     for does in ("put", "get"):
@@ -335,19 +352,22 @@ def _published() -> list[dict[str, Any]]:
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of recovery.csv that were measured."""
+    """Return the rows of recovery.csv that were measured."""
     return table[table["source"] == MEASURED] if len(table) else table
 
 
 def once(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per group of points, of the roles that its runs have: for what is the same for all of them."""
+    """Return one row per group of points, for columns that are the same for all of its roles."""
     return rows.drop_duplicates([c for c in rows.columns[: rows.columns.get_loc("source")] if c != "role"])
 
 
 def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """What the paper quotes: groups, failed operations, the longest median pause and where, the longest median until
-    redundancy was whole from when the fault was undone, and of how many groups of points it is known; runs that noticed
-    nothing or never became whole. Absent data, no row."""
+    """Return name, value and unit of the numbers about recovery; no rows without data.
+
+    They are the groups, the failed operations, the longest median pause with its place, and the runs that noticed
+    nothing or never became clean. They include the longest median time from the undoing of the fault until the
+    redundancy was complete, and the number of groups of points for which it is known.
+    """
     rows = measured(table)
     if rows.empty:
         return []
@@ -366,51 +386,54 @@ def recovery_numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
         known = rows[rows[f"{name}_median_s"].notna()]
         if len(known):
             longest = known.loc[known[f"{name}_median_s"].astype(float).idxmax()]
-            said = words.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
+            spread = words.spread([longest[f"{name}_{p}_s"] for p in groups.PARTS])
             out += [
-                (f"recovery_{number}_longest", said, "s"),
+                (f"recovery_{number}_longest", spread, "s"),
                 (f"recovery_{number}_longest_where", where(longest), ""),
             ]
     return out
 
 
 def where(row: Any) -> str:
-    """Of one row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
+    """Return the place of a row of recovery.csv: `uploads on ceph, ec-2-1, osd-killed`."""
     fault = f", {row['fault']}" if "fault" in row and not pd.isna(row["fault"]) else ""
     return f"{row['role']} on {words.deployment(row)}{fault}"
 
 
-STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # a run of up to so long has steps of
-LONG_NS = 60 * 10**9  # of longer ones
+STEPS_NS = {120 * 10**9: 10**8, 7200 * 10**9: 10**9}  # maximum length of a run -> length of its steps
+LONG_NS = 60 * 10**9  # length of the steps of longer runs
 OF_RUN = ("key", "store", "workload", "rep", "state", "shared_host", "duration_s")
 MEASURES = ("operations", "rate_per_s", "throughput_mb_per_s", *roles.LATENCIES, "errors")
 HAPPENED = ("kind", "name", "fault", "actor", "due_s", "begin_s", "end_s", "error", "detail")
-PHASE = "phase"  # kind, beside those of the record's events
+PHASE = "phase"  # a kind in addition to those of the events in the record
 
 
 def step_ns(run: dict[str, Any], lasts_ns: int | None = None) -> int:
-    """Length of a step of this run. lasts_ns: of the whole series that it is a part of."""
+    """Return the length of a step of this run. lasts_ns: the length of the series, if it is a part of one."""
     lasts = lasts_ns or run["deadline_ns"] - run["start_ns"]
     step = next((step for most, step in STEPS_NS.items() if lasts <= most), LONG_NS)
     return max(step, scan.bin_ns(run))
 
 
 def _every_step(campaign: Campaign, lengths: pd.DataFrame) -> pd.DataFrame:
-    """All steps in which a role worked, from its begin to its end, also those without an operation: key, role, cell."""
+    """Return all steps between the begin and the end of each role, even without an operation: key, role, cell."""
     rows = []
     for key, length in lengths.itertuples(index=False):
         run = campaign.runs[key]
-        for told in run["roles"]:
-            first, last = (told[at] - run["start_ns"] for at in ("begin_ns", "end_ns"))
+        for role in run["roles"]:
+            first, last = (role[at] - run["start_ns"] for at in ("begin_ns", "end_ns"))
             steps = np.arange(first // length, -(-last // length))
-            rows.append(pd.DataFrame({"key": key, "role": told["name"], "cell": steps}))
+            rows.append(pd.DataFrame({"key": key, "role": role["name"], "cell": steps}))
     return pd.concat(rows)
 
 
 def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """One row per run with roles, role and step: OF_RUN of the run, role, step_s, second (its begin after the agreed
-    start), MEASURES, errors_<status> for each HTTP status (0: none) of the campaign. Steps in which the role worked,
-    and those beyond its end in which an operation ended. Fractions of operations: parts of bins."""
+    """Return one row per run with roles, role and step.
+
+    Columns: OF_RUN, role, step_s, second (begin of the step after the agreed start), MEASURES, errors_<status> for each
+    HTTP status (0: none) of the campaign. The steps are those in which the role worked, and later ones in which an
+    operation ended. Numbers of operations have fractions where a bin is in two steps.
+    """
     head = [*OF_RUN, "role", "step_s", "second", *MEASURES]
     lasts = selection.lengths_ns(campaign.plan)
     steps = [(k, step_ns(campaign.runs[k], lasts.get(k))) for k in roles.keys(campaign)]
@@ -439,9 +462,12 @@ def timeline_table(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def disturbances(campaign: Campaign, points: pd.DataFrame) -> pd.DataFrame:
-    """What happened in each run with roles, in order of time: key, rep, state, HAPPENED. kind: `phase` (name: which),
-    `act` of a fault and what was `undone` at the end (name: of the act), `state` (name: what the store said). Seconds
-    after the agreed start; due_s: when the act was due; of a state, end_s is when the store said something else."""
+    """Return the events of each run with roles, in order of time: key, rep, state, HAPPENED.
+
+    kind: `phase` (name: its name), `act` of a fault or `undone` at the end (name: the act), `state` (name: the state
+    that the store reported). Times are seconds after the agreed start; due_s: when the act was due; end_s of a state:
+    when the store reported another one.
+    """
     last = roles.last_operations(campaign)
     rows = [{"key": key} | row for key in last for row in _happened(campaign.runs[key], last[key])]
     found = pd.DataFrame(rows, columns=["key", *HAPPENED])
@@ -465,9 +491,10 @@ def _happened(run: dict[str, Any], last: roles.LastOperations) -> list[dict[str,
             | {"name": event["act"], "due_s": after(event.get("due_ns"))}
             | {"begin_s": after(event["time_ns"]), "end_s": after(event.get("done_ns"))}
         )
-    told = roles.events(run, roles.STATE)
-    ends = [e["time_ns"] for e in told[1:]] + [max(run["deadline_ns"], *(e["time_ns"] for e in told))] if told else []
-    for event, end in zip(told, ends, strict=True):
-        said = {"kind": roles.STATE, "name": event["state"], "detail": event.get("detail") or None}
-        out.append(said | {"begin_s": after(event["time_ns"]), "end_s": after(end)})
+    states = roles.events(run, roles.STATE)
+    times = [e["time_ns"] for e in states]
+    ends = [*times[1:], max(run["deadline_ns"], *times)] if states else []
+    for event, end in zip(states, ends, strict=True):
+        state = {"kind": roles.STATE, "name": event["state"], "detail": event.get("detail") or None}
+        out.append(state | {"begin_s": after(event["time_ns"]), "end_s": after(end)})
     return out

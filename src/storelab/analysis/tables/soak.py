@@ -1,8 +1,8 @@
-"""`soak.csv`: the parts of a series, one after the other, and `soak_trends.csv`: what rises or falls over them.
+"""`soak.csv`: the parts of a series in order of time, and `soak_trends.csv`: the trends over them.
 
-Memory and open files come from the monitor: of a part, the medians of its second and of its last quarter. Daemons of a
-store live through all parts, so their trend is that over the parts. Clients are started anew for each part: what they
-gather is what they have more in the last quarter than in the second one, of each part (`..._within`).
+Memory and open files come from the monitor, as medians of the second and of the last quarter of a part. Daemons of a
+store run during all parts, so that their trend is that over the parts. Clients are started again for each part. Their
+growth is the difference between the last and the second quarter of each part (`..._within`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ OF_ROLE = ("rate_per_s", "throughput_mb_per_s", "latency_p50_ms", "latency_p99_m
 SEEN = ("rss_mb", "files")
 USED = tuple(f"{who}_{what}{more}" for who in ("client", "server") for what in SEEN for more in ("", "_more"))
 COLUMNS = ("series", "part", *OF_RUN, "hour", "role", "does", *OF_ROLE, "errors_percent", *USED)
-# Over the parts: column -> what it is called. Those of the store have no role.
+# Trends over the parts: column -> metric. Those of the store have no role.
 TRENDS = {
     "rate_per_s": "rate",
     "latency_p99_ms": "latency_p99",
@@ -31,7 +31,7 @@ TRENDS = {
 }
 OF_STORE = {"server_rss_mb": "server_rss", "server_files": "server_files"}
 WITHIN = {"client_rss_mb": "client_rss_within", "client_files": "client_files_within"}
-ONE_FILE = 1.0  # the least change of open files that is told: none is lost for good
+ONE_FILE = 1.0  # the smallest reported change of open files
 UNITS = {"per_s": "1/s", "ms": "ms", "percent": "%", "mb": "MB", "files": "files"}
 OVER = (
     "n",
@@ -63,7 +63,7 @@ GROUP BY ALL"""
 
 
 def _used(campaign: Campaign, keys: list[str]) -> pd.DataFrame:
-    """One row per run and role: key, role ('' without roles), USED."""
+    """Return one row per run and role: key, role ('' without roles), USED."""
     columns = ["key", "role", *USED]
     clients = [(key, str(client), role) for key in keys for role, client in _clients(campaign.runs[key])]
     known = pd.DataFrame([*dict.fromkeys((key, role) for key, _, role in clients)], columns=["key", "role"])
@@ -84,15 +84,17 @@ def _used(campaign: Campaign, keys: list[str]) -> pd.DataFrame:
 
 
 def _clients(run: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """(role, rank) of each client of a run."""
+    """Return (role, rank) of each client of a run."""
     if "roles" not in run:
         return [("", c["client"]) for c in run["clients"]]
-    return [(told["name"], rank) for told in run["roles"] for rank in told["clients"]]
+    return [(role["name"], rank) for role in run["roles"] for rank in role["clients"]]
 
 
 def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per run and role: key, role, does, OF_ROLE. Of a disturbed run the sums of all phases, and the highest
-    quantiles of one."""
+    """Return one row per run and role: key, role, does, OF_ROLE.
+
+    For a disturbed run, these are sums over all phases, and the highest quantiles of a phase.
+    """
     sums = dict.fromkeys(("length_s", "operations", "work", "work_bytes", "errors"), "sum")
     most = dict.fromkeys(("latency_p50_ms", "latency_p99_ms"), "max")
     having = phases.groupby(["key", "role", "does"], sort=False, as_index=False).agg(sums | most)
@@ -106,26 +108,29 @@ def _rates(points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per measured part and role ('' without roles), by series and in order of time: series (the key without
-    its part), part, OF_RUN, hour (the middle of the part after the begin of the first one), role, does, OF_ROLE,
-    errors_percent of all operations, USED (megabytes, open files; more: than in the second quarter)."""
+    """Return one row per measured part and role ('' without roles), by series and in order of time.
+
+    Columns: series (the key without its part), part, OF_RUN, hour (the middle of the part, from the begin of the first
+    part), role, does, OF_ROLE, errors_percent of all operations, USED (megabytes and open files; more: difference from
+    the second quarter).
+    """
     parts = selection.parts_of(key for key in points["key"] if key in campaign.runs)
-    keys = [key for of in parts.values() for key in of]
+    keys = [key for series in parts.values() for key in series]
     mine = points[points["key"].isin(keys)]
     if mine.empty:
         return pd.DataFrame(columns=list(COLUMNS))
     places = []
-    for name, of in parts.items():
-        begin = min(campaign.runs[key]["start_ns"] for key in of)
-        for key in of:
+    for name, series in parts.items():
+        begin = min(campaign.runs[key]["start_ns"] for key in series)
+        for key in series:
             middle = (campaign.runs[key]["start_ns"] + campaign.runs[key]["deadline_ns"]) / 2
             places.append((key, name, selection.split_part(key)[1], (middle - begin) / 3600e9))
     placed = pd.DataFrame(places, columns=["key", "series", "part", "hour"])
     rates = _rates(mine, phases[phases["key"].isin(keys)])
     both = placed.merge(mine[list(OF_RUN)], on="key").merge(rates, on="key")
     both = both.merge(_used(campaign, keys), on=["key", "role"], how="left")
-    every = both["operations"] + both["errors"]
-    both["errors_percent"] = 100 * both["errors"] / every.where(every > 0)
+    total = both["operations"] + both["errors"]
+    both["errors_percent"] = 100 * both["errors"] / total.where(total > 0)
     order = {name: i for i, name in enumerate(parts)}
     both["place"] = both["series"].map(order)
     both["number"] = both.groupby(["series", "role"], sort=False).ngroup()
@@ -135,25 +140,27 @@ def table(campaign: Campaign, points: pd.DataFrame, phases: pd.DataFrame) -> pd.
 
 
 def over(parts: pd.DataFrame) -> pd.DataFrame:
-    """One row per series, role and metric, over its valid parts: HEAD, OVER. Of `..._within`: the median over the parts
-    of what clients gathered in one, per hour, with its interval."""
+    """Return one row per series, role and metric, over its valid parts: HEAD, OVER.
+
+    Metrics `..._within` are the median over the parts of the growth within a part, per hour, with its interval.
+    """
     rows = []
-    for name, of in parts[parts["state"] == "ok"].groupby("series", sort=False):
-        said = {"series": name} | {c: of[c].iloc[0] for c in ("store", "workload", "rep")}
-        for role, own in of.groupby("role", sort=False):
+    for name, series in parts[parts["state"] == "ok"].groupby("series", sort=False):
+        head = {"series": name} | {c: series[c].iloc[0] for c in ("store", "workload", "rep")}
+        for role, group in series.groupby("role", sort=False):
             for column, metric in TRENDS.items():
-                rows.append(said | {"role": role, "metric": metric} | _trend(own, column))
+                rows.append(head | {"role": role, "metric": metric} | _trend(group, column))
             for column, metric in WITHIN.items():
-                rows.append(said | {"role": role, "metric": metric} | _within(own, column))
-        once = of.drop_duplicates("key").sort_values("hour")
+                rows.append(head | {"role": role, "metric": metric} | _within(group, column))
+        once = series.drop_duplicates("key").sort_values("hour")
         for column, metric in OF_STORE.items():
-            rows.append(said | {"role": "", "metric": metric} | _trend(once, column))
+            rows.append(head | {"role": "", "metric": metric} | _trend(once, column))
     found = [row for row in rows if row["n"]]
     return pd.DataFrame(found, columns=[*HEAD, *OVER])
 
 
 def _unit(column: str) -> str:
-    return next(said for ending, said in UNITS.items() if column.endswith(ending))
+    return next(unit for ending, unit in UNITS.items() if column.endswith(ending))
 
 
 def _trend(rows: pd.DataFrame, column: str) -> dict[str, Any]:
@@ -166,8 +173,8 @@ def _trend(rows: pd.DataFrame, column: str) -> dict[str, Any]:
     lasts = after[np.isfinite(values)].max(initial=0.0)
     slopes = (found.slope, found.low, found.high)
     changes = [_percent(slope * lasts, start) for slope in slopes]
-    told = (found.n, found.level, *slopes, *changes, found.tau, found.p, found.verdict)
-    return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
+    values_of_trend = (found.n, found.level, *slopes, *changes, found.tau, found.p, found.verdict)
+    return {"unit": _unit(column)} | dict(zip(OVER, values_of_trend, strict=True))
 
 
 def _percent(change: float, start: float) -> float:
@@ -175,17 +182,20 @@ def _percent(change: float, start: float) -> float:
 
 
 def _within(rows: pd.DataFrame, column: str) -> dict[str, Any]:
-    """Between the middles of the second and the last quarter lies half a part."""
+    """Return the columns of the growth within a part.
+
+    The time between the middles of the second and the last quarter is half a part.
+    """
     more, halves = rows[f"{column}_more"].astype(float), rows["duration_s"].astype(float) / 3600 / 2
-    of, gathered = medians.summarise(more / halves), medians.summarise(more)
+    slope, growth = medians.summarise(more / halves), medians.summarise(more)
     level = float(rows[column].astype(float).median())
-    changes = [_percent(part, level - gathered.median) for part in (gathered.median, gathered.low, gathered.high)]
-    verdict = steadiness.FLAT if of.n >= medians.LEAST else steadiness.TOO_FEW
+    changes = [_percent(part, level - growth.median) for part in (growth.median, growth.low, growth.high)]
+    verdict = steadiness.FLAT if slope.n >= medians.LEAST else steadiness.TOO_FEW
     least = ONE_FILE if column.endswith("files") else steadiness.LEAST_TREND * level
-    if verdict == steadiness.FLAT and of.low * of.high > 0 and abs(gathered.median) >= least:
-        verdict = steadiness.RISES if gathered.median > 0 else steadiness.FALLS
-    told = (of.n, level, of.median, of.low, of.high, *changes, np.nan, np.nan, verdict)
-    return {"unit": _unit(column)} | dict(zip(OVER, told, strict=True))
+    if verdict == steadiness.FLAT and slope.low * slope.high > 0 and abs(growth.median) >= least:
+        verdict = steadiness.RISES if growth.median > 0 else steadiness.FALLS
+    values = (slope.n, level, slope.median, slope.low, slope.high, *changes, np.nan, np.nan, verdict)
+    return {"unit": _unit(column)} | dict(zip(OVER, values, strict=True))
 
 
 DID = {steadiness.RISES: "rose", steadiness.FALLS: "fell"}
@@ -203,43 +213,45 @@ NAMES = {
 
 
 def in_words(row: Mapping[str, Any]) -> str:
-    """`p99 of the latency (uploads)`."""
+    """Return the metric in words: `p99 of the latency (uploads)`."""
     return NAMES[row["metric"]] + (f" ({row['role']})" if isinstance(row["role"], str) and row["role"] else "")
 
 
 def change_text(row: Mapping[str, Any], factor: int = 1, gap: str = " ") -> str:
-    """The change in percent with its interval, all to two digits; factor: -1 of what falls."""
+    """Return the change in percent with its interval, to two digits. factor: -1 for a decrease."""
     change, *ends = (round(factor * float(row[f"change_{part}percent"]), 3) for part in ("", "low_", "high_"))
-    said, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
-    return f"{said} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else said
+    text, *interval = (words.number(v, significant=2, gap=gap) for v in (change, *sorted(ends)))
+    return f"{text} [{', '.join(interval)}]" if np.isfinite(ends).all() and len({*interval}) > 1 else text
 
 
 def moved(row: Mapping[str, Any]) -> str:
-    """`p99 of the latency (uploads) rose by 140 [79, 270] %`."""
+    """Return the trend in words: `p99 of the latency (uploads) rose by 140 [79, 270] %`."""
     return f"{in_words(row)} {DID[row['trend']]} by {change_text(row, -1 if row['trend'] == steadiness.FALLS else 1)} %"
 
 
 def titles(names: Sequence[str]) -> dict[str, str]:
-    """Name of each series: store, workload, and what tells it from the others of this workload."""
-    told = {name: words.key_text(name) for name in dict.fromkeys(names)}
+    """Return the title of each series: store, workload, and the settings that differ between its series."""
+    texts = {name: words.key_text(name) for name in dict.fromkeys(names)}
     out = {}
-    for name, (store, workload, *rest) in told.items():
-        others = [other for other in told.values() if other[1] == workload]
-        telling = [part for part in rest if not all(part in other for other in others)]
-        out[name] = ", ".join([store, words.value_text("workload", workload), *telling])
+    for name, (store, workload, *rest) in texts.items():
+        others = [other for other in texts.values() if other[1] == workload]
+        differing = [part for part in rest if not all(part in other for other in others)]
+        out[name] = ", ".join([store, words.value_text("workload", workload), *differing])
     return out
 
 
 def hours(parts: pd.DataFrame) -> "pd.Series[float]":
-    """Hours of each series, from the begin of its first part to the end of the last."""
+    """Return the hours of each series, from the begin of its first part to the end of its last one."""
     return (parts["hour"] + parts["duration_s"].astype(float) / 7200).groupby(parts["series"]).max()
 
 
 def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """soak_parts (of the series with most), soak_hours (of the longest, from the begin of the first part to the end of
-    the last), soak_least (change that is told), soak_moving (what rises or falls, in words), soak_own_memory,
-    soak_own_files: how much more the clients had at the end of a part than before, the median over the parts that is
-    largest. Absent data, no row."""
+    """Return name, value and unit of the numbers about series; no rows without data.
+
+    soak_parts: largest number of parts; soak_hours: duration of the longest series; soak_least: smallest reported
+    change; soak_moving: metrics that rise or fall, in words; soak_own_memory, soak_own_files: growth of the clients
+    within a part, the largest median over the parts.
+    """
     ok = parts[parts["state"] == "ok"]
     if ok.empty:
         return []
@@ -249,9 +261,9 @@ def numbers(parts: pd.DataFrame, found: pd.DataFrame) -> list[tuple[str, Any, st
         ("soak_least", 100 * steadiness.LEAST_TREND, "%"),
     ]
     moving = found[found["trend"].isin([steadiness.RISES, steadiness.FALLS])]
-    said = [moved(row) for _, row in moving.iterrows()]
-    if said:
-        out.append(("soak_moving", "; ".join(dict.fromkeys(said)), ""))
+    trends = [moved(row) for _, row in moving.iterrows()]
+    if trends:
+        out.append(("soak_moving", "; ".join(dict.fromkeys(trends)), ""))
     more = ok.assign(memory=100 * ok["client_rss_mb_more"] / (ok["client_rss_mb"] - ok["client_rss_mb_more"]))
     for name, column, unit in (("memory", "memory", "%"), ("files", "client_files_more", "")):
         own = more.groupby(["series", "role"])[column].median().dropna()

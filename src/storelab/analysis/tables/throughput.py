@@ -1,14 +1,14 @@
-"""Rates of each group of points, and what depends on the speed (`parts.groups`) of their runs. docs/statistics.md.
+"""Rates of each group of points, and tables derived from the speeds (`parts.groups`) of runs. See docs/statistics.md.
 
-* `throughput.csv`: medians over the runs; and the classes of operations that the paper shows.
-* `noise.csv`: the noise floor, from each group compared with itself. An A/A test: within a group, the even repetitions
-  over the odd ones, which were measured in turn, by the same ratio, interval and verdict as two campaigns are
-  (`compare`). Nothing differs between them, so every difference is noise. Noise floor of the campaign: 95 % of the
-  groups differ from themselves by less (the 95th percentile of the larger of ratio and 1 / ratio, less 1, in percent;
-  with fewer than 20 groups the largest). The halves have half of the runs: differences between two whole groups scatter
-  less, by the square root of 2. Spread: standard deviation of the logarithm over the runs of a group, in percent.
-* `scaling.csv`: where each scaling curve stops rising, or falls, with its interval, and linearity. A curve is the speed
-  of the points that differ in one axis only; the unit is the run. `statistics.knees` has the definitions.
+* `throughput.csv`: medians over the runs; this module also defines the classes of operations in the paper.
+* `noise.csv`: the noise floor, from an A/A test of each group. Within a group, the even repetitions are compared with
+  the odd ones, which were measured alternately. The ratio, interval and verdict are those for two campaigns
+  (`compare`). Both halves are equal, so that every difference is noise. The noise floor of the campaign is the 95th
+  percentile over the groups of the larger of ratio and 1 / ratio, minus 1, in percent (with fewer than 20 groups the
+  maximum). The halves have half of the runs: the scatter between two whole groups is smaller by the square root of 2.
+  Spread: standard deviation of the logarithm over the runs of a group, in percent.
+* `scaling.csv`: where each scaling curve stops rising, or falls, with its interval, and its linearity. A curve is the
+  speed of the points that differ only in one axis. The unit is the run. `statistics.knees` has the definitions.
 """
 
 import math
@@ -57,7 +57,7 @@ COLUMNS = (
     "requests_per_operation",
     *groups.COLD,
 )
-_OF_VALID = {  # of the valid runs
+_OF_VALID = {  # columns combined over the valid runs
     **dict.fromkeys(("operations", "errors"), "sum"),
     **dict.fromkeys(("lateness_max_ms", "connections_max", "nodes"), "max"),
     **groups.SHARED,
@@ -70,8 +70,11 @@ _OF_VALID = {  # of the valid runs
 
 @dataclass(frozen=True)
 class Class:
-    """Objects of at least 1 MB (`large`, shown in MB/s) or below (objects/s), of one workload; None: of any size, for
-    their bytes do not move (objects/s). `verb`: Download or Upload; `counted`: what its rate counts."""
+    """A class of operations of one workload.
+
+    large: objects of at least 1 MB (shown in MB/s), or below (objects/s); None: any size, because their bytes are not
+    moved (objects/s). verb: Download or Upload; counted: the unit that the rate counts.
+    """
 
     workload: str
     large: bool | None
@@ -80,7 +83,7 @@ class Class:
 
     @property
     def what(self) -> str:
-        """Of a rate, in the plural: `Downloads`."""
+        """The name of a rate, in the plural for numbers of operations: `Downloads`."""
         return self.verb if self.large else f"{self.verb}s"
 
     @property
@@ -112,11 +115,11 @@ CLASSES = {
 
 
 def table(rated: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """One row per group of points that has a run, from the `overlap` windows: n counts runs, `reps_failed` those that
-    failed.
+    """Return one row per group of points that has a valid run, from the `overlap` windows.
 
-    operations, errors: sums over the runs; unsteady, too_short: runs with such a label; unsteady_how: how many of
-    which; *_max: of all runs; *_cpu_percent: medians.
+    n: number of runs; reps_failed: number of failed runs. operations, errors: sums over the runs; unsteady, too_short:
+    numbers of runs with this label; unsteady_how: the number of each label; *_max: maximum over the runs;
+    *_cpu_percent: medians.
     """
     ok = rated["state"] == "ok"
     tried = rated[ok.groupby([rated[c] for c in by], dropna=False).transform("any")] if len(rated) else rated
@@ -141,12 +144,12 @@ def _more(group: pd.DataFrame) -> dict[str, Any]:
 
 
 def unsteady(labels: pd.Series) -> str | None:
-    """How many runs are unsteady in which way: `stalled 2, swinging 1`; None where none is."""
+    """Return the numbers of unsteady runs by label: `stalled 2, swinging 1`; None without unsteady runs."""
     return ", ".join(f"{name} {n}" for name in steadiness.UNSTEADY if (n := (labels == name).sum())) or None
 
 
 def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Rows of `throughput.csv` that belong to a class of CLASSES (empty where the campaign has none)."""
+    """Return the rows of `throughput.csv` that belong to a class of CLASSES."""
     if "object_size_bytes" not in table:
         return table.iloc[:0]
     size, wanted = table["object_size_bytes"].astype("Float64"), CLASSES[name]
@@ -155,14 +158,16 @@ def of_class(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def measured(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """`of_class`, where the class's median is known."""
+    """Return the rows of `of_class` with a known median."""
     rows = of_class(table, name)
     return rows[rows[CLASSES[name].median].notna()] if len(rows) else rows
 
 
 def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Rows of a class that compare systems, with `deployment`: of the largest number of clients, and the least of
-    front-ends, buckets and accounts."""
+    """Return the rows of a class that compare systems, with `deployment`.
+
+    They have the largest number of clients, and the smallest numbers of front-ends, buckets and accounts.
+    """
     rows = measured(table, name)
     for column in ("front_ends", "buckets", "accounts", "clients"):
         if len(rows) and column in rows:
@@ -171,41 +176,41 @@ def side_by_side(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def numbers(table: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """The best group of each class: its median, spread, and where it was measured."""
+    """Return name, value and unit of the best group of each class: its median, spread, and settings."""
     out: list[tuple[str, Any, str]] = []
-    for name, of in CLASSES.items():
+    for name, kind in CLASSES.items():
         rows = measured(table, name)
         if rows.empty:
             continue
-        best = rows.loc[rows[of.median].astype(float).idxmax()]
-        said = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
+        best = rows.loc[rows[kind.median].astype(float).idxmax()]
+        settings = [c for c in ("engine", "clients", "workers", "front_ends") if c in best and not pd.isna(best[c])]
         out += [
-            (f"best_{name}", best[of.median], of.shown),
-            (f"best_{name}_spread", words.spread([best[c] for c in groups.spread([of.metric])]), of.shown),
+            (f"best_{name}", best[kind.median], kind.shown),
+            (f"best_{name}_spread", words.spread([best[c] for c in groups.spread([kind.metric])]), kind.shown),
             (f"best_{name}_object_size", units.format_size(int(best["object_size_bytes"])), ""),
             *((f"best_{name}_{c}", best[c], "") for c in ("store", "n", "interval")),
-            *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in said),
+            *((f"best_{name}_{c}", words.value_text(c, best[c]), "") for c in settings),
         ]
     return out
 
 
 PERCENTILE = 0.95
-WHOLE = "all"  # `workload` of the rows of the whole
+WHOLE = "all"  # `workload` of the rows over all groups
 
 
 def halves(rows: pd.DataFrame) -> tuple[dict[int, float], dict[int, float]]:
-    """Runs of the odd and of the even repetitions: rep -> value."""
-    of = {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
-    return {r: v for r, v in of.items() if r % 2}, {r: v for r, v in of.items() if not r % 2}
+    """Return the runs of the odd and of the even repetitions: rep -> value."""
+    runs = {int(rep): float(value) for rep, value in zip(rows["rep"], rows["value"], strict=True)}
+    return {r: v for r, v in runs.items() if r % 2}, {r: v for r, v in runs.items() if not r % 2}
 
 
 def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
-    """One row per group of points and metric with a run, latencies too where known; then the whole, once for speed and
-    each latency.
+    """Return one row per group of points and metric, followed by rows over all groups for speed and each latency.
 
-    n, n_odd, n_even, spread_percent (null below 2 runs), ratio even over odd with low, high, coverage_percent, verdict,
-    reason. The row of the whole bears `workload` all; its n_odd and n_even count repetitions, `groups` the groups in
-    it. `points`: points.csv of workloads that have a rate. `axes`: column -> dtype of the plan's axes.
+    Columns: n, n_odd, n_even, spread_percent (null below 2 runs), ratio even / odd with low, high, coverage_percent,
+    verdict, reason. The rows over all groups have the `workload` all. Their n_odd and n_even count repetitions,
+    `groups` is the number of groups. points: points.csv of workloads with a rate; axes: column -> dtype of the plan's
+    axes.
     """
     by = ["store", "workload", *axes]
     rows: list[dict[str, Any]] = []
@@ -228,9 +233,12 @@ def noise_table(points: pd.DataFrame, axes: Mapping[str, str]) -> pd.DataFrame:
 
 
 def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """Of the speeds: noise_floor, noise_groups, run_spread (median of the groups), aa_compared and aa_cannot_tell
-    (groups that have enough runs for an interval; of these those that, rightly, cannot tell), aa_too_few, the whole.
-    Absent data, no row."""
+    """Return name, value and unit of the numbers about noise of speeds; no rows without data.
+
+    noise_floor, noise_groups, run_spread (median over the groups), aa_compared (groups with enough runs for an
+    interval), aa_cannot_tell (those of them with the correct verdict CANNOT_TELL), aa_too_few, and the ratio over all
+    groups.
+    """
     rows = found[(found["workload"] != WHOLE) & found["metric"].isin(groups.SPEEDS) & found["ratio"].notna()]
     if rows.empty:
         return []
@@ -247,14 +255,14 @@ def noise_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
     ]
     whole = found[(found["workload"] == WHOLE) & (found["metric"] == groups.SPEED)]
     if len(whole) and whole["low"].notna().all():
-        said = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
-        out += [("aa_whole", said, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
+        spread = words.spread(whole[["ratio", "low", "high"]].iloc[0].tolist())
+        out += [("aa_whole", spread, ""), ("aa_whole_verdict", whole["verdict"].iloc[0], "")]
     return out
 
 
 CURVE_AXES = tuple(a.column for a in ALL.values() if a.curve)
-TOGETHER = ", "  # between axes that go together
-SHAPES = {  # in a sentence; {0}: how many
+TOGETHER = ", "  # separates axes that vary together
+SHAPES = {  # in a sentence; {0}: number of curves
     knees.KNEE: "{0} reach{2} a knee",
     knees.PEAK: "{0} peak{1}",
     knees.RISING: "{0} still rise{1} at the end",
@@ -262,26 +270,27 @@ SHAPES = {  # in a sentence; {0}: how many
     knees.LEVEL: "{0} do{2} not rise",
     knees.CANNOT_TELL: "{0} cannot be judged by the runs (scaling.csv only)",
 }
-# Columns: what of a curve, and which part of its interval.
+# Columns: a quantity of a curve, and the value or an end of its interval.
 CURVE_PARTS = tuple(f"{n}_{p}" for n in ("knee", "plateau", "slope", "linearity") for p in ("value", "low", "high"))
 
 
 def couplings(plan: Mapping[str, Any]) -> list[selection.Coupling]:
-    """Axes that go together."""
+    """Return the axes that vary together."""
     return selection.couplings_of(plan)
 
 
 def scaling_table(
     points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[selection.Coupling] = ()
 ) -> pd.DataFrame:
-    """One row per curve of AXES: identity (the axis itself null), axis, metric, values, least, most, n, curve, knee,
-    plateau, slope, linearity. A curve along axes that go together, of which the first is one of AXES, runs over that
-    one: `axis` names all of them (`front_ends, clients`), which are null.
+    """Return one row per curve along CURVE_AXES.
 
-    knee_ (the peak where `curve` says so), plateau_, slope_, linearity_ each with value, low, high; plateau in MB/s or
-    1/s as `metric` says, slope in
-    that per unit. `points`: points.csv of workloads that have a rate; runs with a speed of 0 are left out. `axes`:
-    column -> dtype of the plan's axes.
+    Columns: identity (the axis itself is null), axis, metric, values, least, most, n, curve, and knee_, plateau_,
+    slope_ and linearity_ with value, low and high each. knee_ is the peak if `curve` is. The plateau is in MB/s or 1/s
+    (`metric`), the slope in this per unit of the axis. If axes vary together, and the first is one of CURVE_AXES, the
+    curve is along the first. `axis` then has all of them (`front_ends, clients`), which are null.
+
+    points: points.csv of workloads with a rate (runs with a speed of 0 are excluded); axes: column -> dtype of the
+    plan's axes.
     """
     rows = []
     for head, x, y in curves(points, axes, coupled):
@@ -308,7 +317,7 @@ def scaling_table(
 def curves(
     points: pd.DataFrame, axes: Mapping[str, str], coupled: Sequence[selection.Coupling] = ()
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """Each curve of `table`: what identifies it, the values of its axis and the speeds of its runs, shape (n,)."""
+    """Yield the identity of each curve, the values of its axis and the speeds of its runs, shapes (n,)."""
     by = ["store", "workload", *axes]
     runs = groups.of_points(points)
     runs = runs[runs["value"] > 0]
@@ -322,7 +331,7 @@ def curves(
 def _curves(
     runs: pd.DataFrame, axes: Sequence[str], by: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], np.ndarray, np.ndarray]]:
-    """The curves over the first of these axes, with which the others go."""
+    """Yield the curves along the first of these axes, which vary together."""
     others = [c for c in [*by, "metric"] if c not in axes]
     for key, group in groups.grouped(runs, others):
         x = group[axes[0]].to_numpy(dtype=float)
@@ -334,13 +343,16 @@ def _curves(
 
 
 def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
-    """curves; curves_shapes: how many have which shape, in words; the extremes of linearity over the curves of
-    front-ends that the runs can tell. Absent data, no row."""
+    """Return name, value and unit of the numbers about curves; no rows without data.
+
+    They are the number of curves, the numbers of each shape in words, and the extremes of linearity over the curves of
+    front-ends that can be judged.
+    """
     if found.empty:
         return []
     counts = {text: int((found["curve"] == shape).sum()) for shape, text in SHAPES.items()}
-    said = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
-    out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", said, "")]
+    shapes = words.listed([text.format(n, *(("s", "es") if n == 1 else ("", ""))) for text, n in counts.items() if n])
+    out: list[tuple[str, Any, str]] = [("curves", len(found), ""), ("curves_shapes", shapes, "")]
     known = (found["curve"] != knees.CANNOT_TELL) & found["linearity_low"].notna()
     rows = found[(found["axis"].str.split(TOGETHER).str[0] == "front_ends") & known]
     if len(rows):
@@ -350,6 +362,6 @@ def scaling_numbers(found: pd.DataFrame) -> list[tuple[str, Any, str]]:
 
 
 def linearity(row: Mapping[str, Any]) -> str:
-    """In words, to two decimals: 1 is proportional. Empty where there is none."""
+    """Return the linearity to two decimals with its interval (1: proportional); empty without a value."""
     value, low, high = (words.number(row[f"linearity_{part}"], places=2) for part in ("value", "low", "high"))
     return "" if pd.isna(row["linearity_value"]) else f"{value} [{low}, {high}]"

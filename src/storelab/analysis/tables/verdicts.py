@@ -1,10 +1,11 @@
-"""`verdicts.csv`: in words what limited each store, by workload and object size, and the evidence.
+"""`verdicts.csv`: the limit of each store in words, by workload and object size, with its evidence.
 
-A verdict is about the best rate that was measured. A rule looks at a subject, the points of one store, workload and
-object size, and gives its evidence in words, or None where it does not apply or the data cannot tell. What was at its
-limit while the best rate was measured comes first, then what made a difference when it was varied, then what was not
-pushed far enough. The first of RULES that fires is the verdict; `also` has the others that fire. Where none fires, the
-verdict is `not known`, and the table says what would tell. docs/verdicts.md lists the rules in this order.
+A verdict explains the highest measured rate. A subject is the points of one store, workload and object size. A rule
+returns its evidence about a subject in words, or None where it does not apply or the data cannot show it. The first
+rules look for a resource that was at its limit at the best rate. The next ones look for an axis that made a difference,
+the last one for a load that was too low. The first of RULES that fires is the verdict; `also` has the others that fire.
+Where none fires, the verdict is `not known`, and the table lists the data that would show the limit. docs/verdicts.md
+lists the rules in this order.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,8 +25,10 @@ from storelab.core.axes import ALL, BY_COLUMN, DEPLOYMENT_NAMES, ENGINE
 
 @dataclass(frozen=True)
 class Group:
-    """Points that differ in `rep` alone: their axes (column -> value, None where the workload has no such axis) and a
-    speed per run."""
+    """The points that differ only in `rep`, with a speed per run.
+
+    axes: column -> value, None where the workload does not have this axis.
+    """
 
     axes: Mapping[str, Any]
     values: tuple[float, ...]
@@ -37,11 +40,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a verdict is about. best: the group with the highest median; row: its values of throughput.csv and
-    resources.csv.
+    """The points that one verdict is about.
 
-    groups: all groups with a rate; points: all runs, also those that failed; curves: rows of scaling.csv (may be
-    empty).
+    best: the group with the highest median; row: its values in throughput.csv and resources.csv; groups: all groups
+    with a rate; points: all runs, including failed ones; curves: rows of scaling.csv (may be empty).
     """
 
     best: Group
@@ -51,7 +53,7 @@ class Subject:
     curves: pd.DataFrame
 
     def number(self, name: str) -> float | None:
-        """A value of the best group, None where it is not known."""
+        """Return a value of the best group, None where it is not known."""
         value = self.row.get(name)
         return None if value is None or pd.isna(value) else float(value)
 
@@ -61,7 +63,7 @@ class Subject:
         return value is not None and not pd.isna(value) and bool(value)
 
     def along(self, axis: str) -> list[Group]:
-        """The groups that differ from the best in this axis alone, the best among them, by its value."""
+        """Return the groups that differ from the best only in this axis, and the best, ordered by its value."""
         same = {k: v for k, v in self.best.axes.items() if k != axis}
         found = [
             g
@@ -76,17 +78,16 @@ Test = Callable[[Subject], str | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """`verdict`: what limited; `test`: its evidence or None; `says`: when it fires, for the documentation."""
+    """A rule: the limit that it finds (`verdict`), its `test`, and `says`, its condition for the documentation."""
 
     verdict: str
     test: Test
     says: str
 
 
-# Axes that make one subject's points differ: how hard it was pushed, over what the load was spread, of which requests
-# it was made.
+# Axes that differ between the points of one subject: the amount of load, its distribution, and the kind of requests.
 VARIED = tuple(a.column for a in ALL.values() if a.load)
-OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # what the rules ask of a subject's runs
+OF_POINTS = ("state", "reason", "clients", "workers", "other_cpu_percent")  # columns of the runs that the rules use
 COLUMNS = (
     "store",
     "deployment",
@@ -106,62 +107,67 @@ COLUMNS = (
 
 
 def table(tables: Mapping[str, pd.DataFrame], by: list[str]) -> pd.DataFrame:
-    """One row per subject: store, deployment, workload, engine, what (size and fraction in words), best (median) and
-    unit, where it was reached, n, few (the rate depends on few operations), verdict, evidence, also (other rules that
-    fire, each with its evidence; invalid runs; limits that the rate contradicts), would_tell (where not known).
+    """Return one row per subject.
 
-    tables: points, throughput, resources and, where there is one, scaling. by: the columns of a group of points.
+    Columns: store, deployment, workload, engine, what (size and fraction in words), best (median) and unit, where (the
+    load that reached it), n, few (the rate depends on few operations), verdict, evidence, also (other rules that fire,
+    each with its evidence; invalid runs; limits that the rate contradicts), would_tell (the missing data, where the
+    verdict is not known).
+
+    tables: points, throughput, resources and, if it exists, scaling. by: the columns that identify a group of points.
     """
     runs = groups.closed_loops(groups.of_points(tables["points"]))
     runs = runs[runs["workload"].isin(tables["throughput"]["workload"].unique())].reset_index(drop=True)
     fixed = [c for c in by if c not in VARIED]
     known = Known(tables, by, fixed)
-    told = [c for c in [*fixed, "metric"] if runs[c].notna().any()]  # what is null everywhere tells nothing apart
-    every = identities(runs, by)
+    used = [c for c in [*fixed, "metric"] if runs[c].notna().any()]
+    keys = identities(runs, by)
     rows = [
-        _row(key, known.subject([every[i] for i in own.index], own["value"])) for key, own in groups.grouped(runs, told)
+        _row(key, known.subject([keys[i] for i in rows.index], rows["value"]))
+        for key, rows in groups.grouped(runs, used)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-class Alike:
-    """Rows of a table by what they have in some columns; None is null."""
+class RowIndex:
+    """An index of the rows of a table by their values in some columns. None means null."""
 
     def __init__(self, rows: pd.DataFrame, columns: Sequence[str], kept: Sequence[str] | None = None) -> None:
-        """kept: the columns of what `to` gives, of those that there are; without it, all."""
+        """Index the rows. kept: the columns that `find` returns, as far as they exist; default: all."""
         self._rows = rows if kept is None else rows[[c for c in kept if c in rows]]
         self._columns = columns
         self._places: dict[tuple[Any, ...], list[int]] = {}
         for i, key in enumerate(identities(rows, columns)):
             self._places.setdefault(key, []).append(i)
 
-    def to(self, axes: Mapping[str, Any]) -> pd.DataFrame:
-        """The rows that have these values."""
+    def find(self, axes: Mapping[str, Any]) -> pd.DataFrame:
+        """Return the rows that have these values."""
         return self._rows.iloc[self._places.get(tuple(axes[c] for c in self._columns), [])]
 
 
 def identities(rows: pd.DataFrame, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """What each row has in these columns, at least one; None for null."""
+    """Return the values of each row in these columns (one or more). None means null."""
     return list(zip(*([None if pd.isna(v) else v for v in rows[c].astype(object)] for c in columns), strict=True))
 
 
 class Known:
-    """What is known of the subjects of a campaign. tables, by: as of `table`; fixed: of `by`, what tells subjects
-    apart."""
+    """The data about the subjects of a campaign.
+
+    tables, by: as in `table`; fixed: the columns of `by` that distinguish subjects.
+    """
 
     def __init__(self, tables: Mapping[str, pd.DataFrame], by: Sequence[str], fixed: Sequence[str]) -> None:
         self._by = by
         read = ((identities(tables[name], by), tables[name].to_dict("records")) for name in ("throughput", "resources"))
         self._tables = [dict(zip(reversed(keys), reversed(rows), strict=True)) for keys, rows in read]
-        self._points = Alike(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
+        self._points = RowIndex(groups.closed_loops(tables["points"]), fixed, OF_POINTS)
         curves = tables.get("scaling", pd.DataFrame())
-        told = [c for c in fixed if c in curves]
-        kept = [c for c in curves if c not in told]
-        self._curves = Alike(curves, told, kept) if len(curves) else None
+        used = [c for c in fixed if c in curves]
+        kept = [c for c in curves if c not in used]
+        self._curves = RowIndex(curves, used, kept) if len(curves) else None
 
     def subject(self, keys: Iterable[tuple[Any, ...]], speeds: Iterable[float]) -> Subject:
-        """The subject of these runs, of each its `identities` and its value (`speed.of_points`): its groups, the best
-        one with all that is known of it, failed runs, curves."""
+        """Return the subject of these runs. keys: `identities` of each run; speeds: its value (`groups.of_points`)."""
         values: dict[tuple[Any, ...], list[float]] = {}
         for key, value in zip(keys, speeds, strict=True):
             values.setdefault(key, []).append(float(value))
@@ -172,8 +178,8 @@ class Known:
         for table in self._tables:
             row = table.get(tuple(best.axes[c] for c in self._by), {}) | row
         first = own_groups[0].axes
-        curves = self._curves.to(first) if self._curves else pd.DataFrame()
-        return Subject(best, row, own_groups, self._points.to(first), curves)
+        curves = self._curves.find(first) if self._curves else pd.DataFrame()
+        return Subject(best, row, own_groups, self._points.find(first), curves)
 
 
 def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
@@ -186,7 +192,7 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
         "deployment": words.deployment(axes),
         "workload": key["workload"],
         "engine": axes.get("engine"),
-        "what": ", ".join(said(axes)),
+        "what": ", ".join(described(axes)),
         "best": s.best.median,
         "unit": units_of(key["workload"], key["metric"] == groups.THROUGHPUT),
         "where": ", ".join(filter(None, (words.value_text(c, axes.get(c)) for c in VARIED if _chosen(s, c)))),
@@ -199,10 +205,11 @@ def _row(key: Mapping[str, Any], s: Subject) -> dict[str, Any]:
     }
 
 
-def said(axes: Mapping[str, Any]) -> list[str]:
-    """What tells this subject from another, in words: what was asked for, and all other settings off their default.
+def described(axes: Mapping[str, Any]) -> list[str]:
+    """Return the settings that distinguish this subject from another, in words.
 
-    Engine and deployment have columns of their own; an axis that this storelab does not know is always said.
+    These are the axes that are always shown, and all others that differ from their default. Engine and deployment have
+    separate columns. Axes that this version of storelab does not know are always included.
     """
     apart = {"store", "workload", ENGINE.column, *VARIED, *DEPLOYMENT_NAMES} - {
         a.column for a in ALL.values() if a.told
@@ -217,22 +224,22 @@ def said(axes: Mapping[str, Any]) -> list[str]:
 
 
 def _chosen(s: Subject, column: str) -> bool:
-    """Whether this axis is worth a word: clients and workers always, others where they were varied."""
+    """Check whether to show this axis: clients and workers always, others where they were varied."""
     return column in ("clients", "workers") or len({g.axes.get(column) for g in s.groups}) > 1
 
 
 def units_of(workload: str, large: bool) -> str:
-    """Unit of the best rate."""
+    """Return the unit of the best rate."""
     small = "objects/s" if workload in groups.MOVING else "keys/s" if workload == "list" else "operations/s"
     return "MB/s" if large else small
 
 
 def lines(found: pd.DataFrame) -> list[str]:
-    """The verdicts for the terminal, a few lines each."""
+    """Return the verdicts for the terminal, a few lines each."""
     out = []
     for r in found.itertuples(index=False):
-        subject_of = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
-        out.append(f"{subject_of}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
+        subject = ", ".join(filter(None, (r.deployment, r.workload, _text(r.engine), _text(r.what))))
+        out.append(f"{subject}: {words.number(r.best)} {r.unit} with {r.where} (n = {r.n})")
         out.append(
             f"    limited by: {r.verdict}"
             if r.verdict not in (NOT_KNOWN, "unsteady", DISTURBED)
@@ -240,7 +247,7 @@ def lines(found: pd.DataFrame) -> list[str]:
         )
         out.append(f"        {r.evidence}")
         out += [f"    also: {_text(r.also)}"] if _text(r.also) else []
-        out += [f"    what would tell: {_text(r.would_tell)}"] if _text(r.would_tell) else []
+        out += [f"    missing: {_text(r.would_tell)}"] if _text(r.would_tell) else []
     return out
 
 
@@ -251,13 +258,13 @@ def _text(value: Any) -> str:
 FAILED = 1.0  # percent of the operations of the best group
 PORTS_FULL = 90.0  # percent of the ephemeral ports of one destination
 MEMORY_FULL = 95.0  # percent of the memory of the client's host
-# Cores that a client with one interpreter thread takes when it is full; beyond, it has more threads.
+# Cores that a client with one fully used interpreter thread takes. A client that takes more has several threads.
 ONE_CORE, MORE_THAN_ONE = 0.9, 1.1
 BUSY = 90.0  # percent of a host's cores
-MOSTLY = 0.8  # of the CPU time that a host is busy: one side is the limit, not both
-OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, worth a word
-GAIN = 1.05  # ratio that is worth being called one, however sure it is
-# Without an interval: so many runs on each side, apart from each other, and such a ratio.
+MOSTLY = 0.8  # fraction of a host's busy CPU time from which on only one side is the limit
+OTHERS = float(DISTURBED_PERCENT)  # percent of the host's cores taken by neither side, from which on it is reported
+GAIN = 1.05  # least ratio of a gain, even if a smaller one is significant
+# Without an interval, a gain needs this number of runs on each side, ranges that do not overlap, and this ratio.
 LEAST_RUNS, LEAST_GAIN = 3, 1.1
 ONE_THREAD = tuple(e.name for e in engines.ALL if e.one_thread)
 
@@ -273,8 +280,10 @@ def errors(s: Subject) -> str | None:
 
 
 def invalid(s: Subject) -> str | None:
-    """Return how many runs are invalid, and the first: no limit, because they may be at other settings than the best
-    rate."""
+    """Return how many runs are invalid, and the first one.
+
+    This is not a limit, because these runs may have other settings than the best rate.
+    """
     runs = s.points[s.points["state"] == "invalid"]
     if runs.empty:
         return None
@@ -298,7 +307,7 @@ def sockets(s: Subject) -> str | None:
     names = ("ports_median_percent", "host_ports", "time_wait_median_sockets")
     used, ports, waiting = (s.number(name) or 0.0 for name in names)
     ends = int(s.best.axes.get("front_ends") or 1)  # a port is taken for one destination
-    if s.shared or used / ends < PORTS_FULL:  # over loopback the kernel takes a port in TIME_WAIT again after a second
+    if s.shared or used / ends < PORTS_FULL:  # over loopback the kernel reuses a port in TIME_WAIT after a second
         return None
     each = f" for each of {ends} front-ends" if ends > 1 else ""
     return f"TIME_WAIT {_n(waiting)}, all sockets {_n(used * ports / 100)} of {_n(ports)} ports{each}"
@@ -306,8 +315,8 @@ def sockets(s: Subject) -> str | None:
 
 def memory(s: Subject) -> str | None:
     used, own = (s.number(c) or 0.0 for c in ("host_memory_median_percent", "client_rss_median_mb"))
-    said = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
-    return said if used >= MEMORY_FULL else None
+    evidence = f"{_n(used)} % of the memory of the clients' host in use, {_n(own)} MB of it by the clients"
+    return evidence if used >= MEMORY_FULL else None
 
 
 def ceiling(s: Subject) -> str | None:
@@ -317,16 +326,17 @@ def ceiling(s: Subject) -> str | None:
 def wrong(s: Subject) -> list[str]:
     """Return the limits that the best rate contradicts."""
     problem, percent = s.row.get("link_problem"), s.number("ceiling_percent") or 0.0
-    said = f"the rate is {_n(percent)} % of the calibrated ceiling"
-    return [*([] if pd.isna(problem) else [str(problem)]), *([said] if percent > EXCEEDED else [])]
+    exceeded = f"the rate is {_n(percent)} % of the calibrated ceiling"
+    return [*([] if pd.isna(problem) else [str(problem)]), *([exceeded] if percent > EXCEEDED else [])]
 
 
-def _reached(s: Subject, who: str) -> str:
-    return f"{_n(s.number('ceiling_percent') or 0.0)} % of what {who} against a server that does almost nothing"
+def _reached(s: Subject, clients_reach: str) -> str:
+    percent = _n(s.number("ceiling_percent") or 0.0)
+    return f"{percent} % of what {clients_reach} against a server that does almost nothing"
 
 
 def full_links(whose: str) -> Test:
-    """Whether the known links of `whose` were full."""
+    """Return the test whether the known links of `whose` were full."""
 
     def test(s: Subject) -> str | None:
         used, bits = s.number("link_used_percent") or 0.0, s.number("link_bits_per_s") or 0.0
@@ -342,16 +352,19 @@ def network(s: Subject) -> str | None:
     if known is not None and known >= LINK_FULL:
         return None  # `full_links` names them
     if s.row.get("bound_by") == LINK:
-        said = _reached(s, "the same clients reach over their links")
-        return said if known is None else f"{said}; {_n(known)} % of their bandwidth"
+        reached = _reached(s, "the same clients reach over their links")
+        return reached if known is None else f"{reached}; {_n(known)} % of their bandwidth"
     used, moved = (s.number(c) or 0.0 for c in ("link_median_percent", "network_median_mb_per_s"))
-    said = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
-    return said if used >= LINK_FULL else None
+    evidence = f"{s.row.get('interface')} moved {_n(moved)} MB/s in one direction, {_n(used)} % of its link"
+    return evidence if used >= LINK_FULL else None
 
 
 def disturbed(s: Subject) -> str | None:
-    """Programs that are neither client nor server took cores of the clients' host; a store elsewhere takes none. Where
-    the nodes are one machine, nobody knows: the kernel that shapes their links takes cores, too."""
+    """Return the evidence that programs other than clients and server took cores of the clients' host.
+
+    A store on another host takes none of them. Where the nodes are one machine, this is not known, because the kernel
+    that shapes their links also takes cores.
+    """
     host, client, server = (s.number(f"{who}_cpu_percent") for who in ("host", "client", "server"))
     unknown = "other_cpu_percent" in s.points and s.points["other_cpu_percent"].isna().all()
     if host is None or client is None or (s.shared and (server is None or unknown)):
@@ -360,9 +373,9 @@ def disturbed(s: Subject) -> str | None:
     other = host - client - here
     if other <= OTHERS or (host < BUSY and other <= client + here):
         return None
-    beside = f"the clients {_n(client)} %" + (f" and the server {_n(here)} %" if s.shared else "")
-    said = f"other programs took {_n(other)} % of the cores of the clients' host, {beside}"
-    return f"{said}: the rate is below what it would be"
+    known = f"the clients {_n(client)} %" + (f" and the server {_n(here)} %" if s.shared else "")
+    evidence = f"other programs took {_n(other)} % of the cores of the clients' host, {known}"
+    return f"{evidence}: without them the rate would be higher"
 
 
 def client_thread(s: Subject) -> str | None:
@@ -375,37 +388,40 @@ def client_thread(s: Subject) -> str | None:
 
 
 def _sides(s: Subject) -> tuple[float, float, float | None, str] | None:
-    """Of a busy host: cores busy, of the clients, of the server (None: not here, or not known); in words."""
+    """Return the use of a busy host: cores busy, cores of the clients, cores of the server, and the same in words.
+
+    The server's cores are None where it is on another host, or not known. Returns None where the host is not busy.
+    """
     busy, client, cores = s.number("host_cpu_median_percent"), s.number("client_cpu_median_cores"), s.number("cores")
-    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # as it is printed
+    if busy is None or client is None or not cores or round(busy, 1) < BUSY:  # rounded as in the output
         return None
     server = s.number("server_cpu_median_cores") if s.shared else None
-    said = f"host {_n(busy)} % busy: clients {_n(client)}"
-    said += f", server {_n(server)}" if server is not None else ""
+    text = f"host {_n(busy)} % busy: clients {_n(client)}"
+    text += f", server {_n(server)}" if server is not None else ""
     used = busy * cores / 100
     other = used - client - (server or 0.0)
-    said += f" of {_n(cores)} cores"
-    said += ", the server's part is not known" if s.shared and server is None else ""
+    text += f" of {_n(cores)} cores"
+    text += ", the server's part is not known" if s.shared and server is None else ""
     if (server is not None or not s.shared) and 100 * other / cores > OTHERS:
-        said += f", {_n(other)} taken by the kernel and by other programs"
-    return used, client, server, said
+        text += f", {_n(other)} taken by the kernel and by other programs"
+    return used, client, server, text
 
 
 def busy_with(side: str) -> Test:
-    """Of a busy host: whether most of it is `client` or `server`, or, of a shared one, `neither`."""
+    """Return the test whether a busy host is mostly used by the `client`, the `server`, or, if shared, by `neither`."""
 
     def test(s: Subject) -> str | None:
         if not (sides := _sides(s)):
             return None
-        used, client, server, said = sides
+        used, client, server, text = sides
         most = {"client": client >= MOSTLY * used, "server": (server or 0.0) >= MOSTLY * used}
-        return said if most.get(side, s.shared and not any(most.values())) else None
+        return text if most.get(side, s.shared and not any(most.values())) else None
 
     return test
 
 
 def gain(less: Group, more: Group, axis: str) -> str | None:
-    """`4 against 1 bucket: x1.62 [1.40, 1.80]` where more of something is surely faster, else None."""
+    """Return `4 against 1 bucket: x1.62 [1.40, 1.80]` where the higher value is significantly faster, else None."""
     r = ratios.ratio(less.values, more.values)
     if not r.ratio >= GAIN:
         return None
@@ -425,7 +441,10 @@ def gain(less: Group, more: Group, axis: str) -> str | None:
 
 
 def spread_over(axis: str) -> Test:
-    """Whether the best is at the most of an axis that was varied alone, and its last step was a gain."""
+    """Return the test whether the best rate is at the highest value of an axis, and its last step was a gain.
+
+    Only groups that differ in no other axis are compared.
+    """
 
     def test(s: Subject) -> str | None:
         line = s.along(axis)
@@ -438,7 +457,7 @@ def spread_over(axis: str) -> Test:
 
 
 def concurrency(s: Subject) -> str | None:
-    said = []
+    evidence = []
     for axis in ("clients", "workers"):
         line = s.along(axis)
         if len(line) < 2 or line[-1] != s.best:
@@ -446,18 +465,20 @@ def concurrency(s: Subject) -> str | None:
         shape = _curve(s, axis).get("curve")
         step = gain(line[-2], line[-1], axis)
         if shape == knees.RISING:
-            said.append(
+            evidence.append(
                 f"{words.heading(axis).lower()} {_n(line[0].axes[axis])} to {_n(line[-1].axes[axis])}: "
                 "the rate still rises" + (f" ({step})" if step else "")
             )
         elif shape is None and step:
-            said.append(step)
-    return "; ".join(said) or None
+            evidence.append(step)
+    return "; ".join(evidence) or None
 
 
 def _curve(s: Subject, axis: str) -> dict[Any, Any]:
-    """The row of scaling.csv along this axis through the best group; empty where there is none (fewer than three
-    values). What all curves of the subject have alike is no column of theirs."""
+    """Return the row of scaling.csv along this axis through the best group.
+
+    It is empty without a curve (fewer than three values). The curves lack the columns in which they agree.
+    """
     rows = s.curves[s.curves["axis"] == axis] if len(s.curves) else s.curves
     others = {c: v for c, v in s.best.axes.items() if c != axis and c in rows}
     found = (
@@ -466,7 +487,7 @@ def _curve(s: Subject, axis: str) -> dict[Any, Any]:
     return next(found, {})
 
 
-# What a limit shows in: column -> its name in a sentence, and the unit.
+# Quantities that show a limit: column -> its name in a sentence, and the unit.
 SHOWN_IN = {
     "client_cpu_median_cores": ("clients", "cores"),
     "server_cpu_median_cores": ("server", "cores"),
@@ -478,25 +499,29 @@ SHOWN_IN = {
 
 
 def unknown(s: Subject) -> str:
-    """What is known and was below its limit: the evidence of `not known`."""
+    """Return the evidence of `not known`: the recorded quantities, which were all below their limits."""
     parts = [f"{name} {_n(value)} {unit}" for c, (name, unit) in SHOWN_IN.items() if (value := s.number(c)) is not None]
     for axis in ("clients", "workers"):
         curve = _curve(s, axis)
         if (shape := curve.get("curve")) in (knees.KNEE, knees.PEAK) and not pd.isna(curve["knee_value"]):
-            ends = "levels off" if shape == knees.KNEE else "is highest, and falls again,"
-            parts.append(f"the rate {ends} at {_n(curve['knee_value'])} {words.heading(axis).lower()}")
-    return "nothing recorded was at its limit: " + ", ".join(parts) if parts else "nothing was recorded that could tell"
+            place = f"at {_n(curve['knee_value'])} {words.heading(axis).lower()}"
+            parts.append(
+                f"the rate levels off {place}"
+                if shape == knees.KNEE
+                else f"the rate is highest {place}, and lower beyond"
+            )
+    return f"nothing recorded was at its limit: {', '.join(parts)}" if parts else "no recorded quantity could show it"
 
 
 PUSHED = ("clients", "workers", "buckets", "front_ends")
 
 
 def would_tell(s: Subject) -> str:
-    """What is missing, where the verdict is not known."""
+    """Return the data that are missing where the verdict is not known."""
     unknown_ = {c for c in SHOWN_IN if s.number(c) is None}
     numbers = {axis: {g.axes.get(axis) for g in s.groups} - {None} for axis in PUSHED}
     few = {axis for axis, values in numbers.items() if len(values) == 1}
-    # Several values, but none of them with all else the same.
+    # Axes with several values, whose points also differ in other axes.
     coupled = [words.heading(axis).lower() for axis, v in numbers.items() if len(v) > 1 and len(s.along(axis)) < 2]
     pushed = {axis for axis in ("clients", "workers") if numbers[axis]}
     missing = {
@@ -510,11 +535,11 @@ def would_tell(s: Subject) -> str:
         "more than one number of front-ends": "front_ends" in few,
         f"{LEAST_RUNS + 1} or more runs of each point": len(s.best.values) <= LEAST_RUNS,
     }
-    return "; ".join(what for what, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
+    return "; ".join(text for text, lacks in missing.items() if lacks) or "what the server waits for: disks, locks"
 
 
 def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
-    """What is missing of the links, and whether it is."""
+    """Return the data about links that may be missing, each with whether it is."""
     known, problem = (None if pd.isna(v) else v for v in (row.get("link_unknown"), row.get("link_problem")))
     return {
         f"the capacity of the links of the {known} (iperf3 measures it, `links.yaml` declares it)": known is not None,
@@ -523,7 +548,7 @@ def _of_links(row: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def named(verdict: str, s: Subject) -> str:
-    """The verdict; one about links with their number and capacity."""
+    """Return the verdict. One about links gets their number and capacity."""
     return f"{verdict} ({s.row['link_each']})" if verdict in FULL.values() else verdict
 
 
@@ -532,38 +557,40 @@ NOT_KNOWN = "not known"
 DISTURBED = "disturbed"
 RULES = (
     Rule("errors", errors, f"at the best rate more than {FAILED:g} % of the operations failed"),
-    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is no "
-                               "one rate to explain")),
+    Rule("unsteady", unsteady, ("more than half of the runs at the best rate drift, shift, swing or stall: there is "
+                               "not one rate to explain")),
     Rule("sockets", sockets, (f"sockets established and in TIME_WAIT hold {PORTS_FULL:g} % or more of the ephemeral "
-                             "ports, counted for each front-end; not over loopback, where the kernel takes a port "
-                             "in TIME_WAIT again after a second")),
+                             "ports, counted for each front-end; not over loopback, where the kernel reuses a port "
+                             "in TIME_WAIT after a second")),
     Rule("client memory", memory, f"{MEMORY_FULL:g} % or more of the memory of the clients' host was in use"),
-    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near what "
-                                    "the same clients reach against a server that does almost nothing")),
-    *(Rule(verdict, full_links(whose), (f"the known links of the {whose} are the narrowest, and {LINK_FULL:g} % or "
-                                       "more of what they can carry was used (the verdict names their capacity)"))
+    Rule("client ceiling", ceiling, ("the calibration marks the points as bound by the client: the rate is near that "
+                                    "of the same clients against a server that does almost nothing")),
+    *(Rule(verdict, full_links(whose), (f"the known links of the {whose} have the lowest capacity, and {LINK_FULL:g} % "
+                                       "or more of it was used (the verdict names the capacity)"))
       for whose, verdict in FULL.items()),
-    Rule("client network", network, ("the calibration marks the points as bound by the link, whoever shares the host; "
-                                    f"or an interface of the clients' host moved {LINK_FULL:g} % or more of what "
-                                    "its link can carry in one direction")),
+    Rule("client network", network, ("the calibration marks the points as bound by the link, also on a shared host; or "
+                                    "an interface of the clients' host used "
+                                    f"{LINK_FULL:g} % or more of the capacity of its link in one direction")),
     Rule(DISTURBED, disturbed, (f"programs that are neither client nor server took more than {OTHERS:g} % of the "
                                f"cores of the clients' host, and it was {BUSY:g} % busy or more, or they took more "
-                               "than clients and server: measure again when it is idle")),
+                               "than clients and server: measure again when the host is idle")),
     Rule("client CPU (one thread)", client_thread, (f"each client took {ONE_CORE:g} to {MORE_THAN_ONE:g} cores with "
-                                                   f"an engine of one interpreter thread ({', '.join(ONE_THREAD)})")),
-    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, {100 * MOSTLY:g} % or "
-                                            "more of that with the clients")),
+                                                   "an engine that has one interpreter thread "
+                                                   f"({', '.join(ONE_THREAD)})")),
+    Rule("client CPU", busy_with("client"), (f"the clients' host was {BUSY:g} % busy or more, and the clients took "
+                                            f"{100 * MOSTLY:g} % or more of that")),
     Rule("server CPU", busy_with("server"), (f"client and server share a host that was {BUSY:g} % busy or more, "
-                                            f"{100 * MOSTLY:g} % or more of that with the server")),
+                                            f"and the server took {100 * MOSTLY:g} % or more of that")),
     Rule("CPU of the host that both share", busy_with("neither"), (
         f"client and server share a host that was {BUSY:g} % busy or more, "
-        f"and neither took {100 * MOSTLY:g} % of that")),
-    Rule("buckets", spread_over("buckets"), ("the best rate was at the most buckets, and the last step to more "
-                                            "buckets alone was a gain")),
+        f"and neither took {100 * MOSTLY:g} % or more of that")),
+    Rule("buckets", spread_over("buckets"), ("the best rate was at the highest number of buckets, and the last step to "
+                                            "more buckets, with nothing else changed, was a gain")),
     Rule("accounts", spread_over("accounts"), "the same, for accounts"),
     Rule("front-ends", spread_over("front_ends"), "the same, for front-ends"),
-    Rule("concurrency: still rising at the most measured", concurrency, ("the best rate was at the most clients or "
-                                                                        "workers, and `scaling.csv` has the curve "
-                                                                        "as still rising (with fewer than three "
-                                                                        "values: the last step was a gain)")),
+    Rule("concurrency: still rising at the most measured", concurrency, ("the best rate was at the highest number "
+                                                                        "of clients or workers, and the curve in "
+                                                                        "`scaling.csv` is still rising (with fewer "
+                                                                        "than three values: the last step was a "
+                                                                        "gain)")),
 )  # fmt: skip

@@ -139,7 +139,7 @@ def test_add_says_what_it_did(one, tmp_path):
 
 def test_what_is_no_whole_campaign_does_not_move(one, tmp_path):
     site = tmp_path / "site"
-    refused(lambda: entries.add(site), "is no measured campaign")
+    refused(lambda: entries.add(site), "is not a measured campaign")
     shutil.copytree(one, site)
     gone = next(site.glob("raw/**/run.json"))
     kept = gone.read_bytes()
@@ -168,7 +168,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     (tmp_path / "site@2025.tar.gz").write_text("an archive is no entry")
     refused(lambda: entries.read(site), "has no history")
     entry.mkdir()
-    refused(lambda: entries.read(site), "site@mine/raw/plan.json", "no measured campaign")
+    refused(lambda: entries.read(site), "site@mine/raw/plan.json", "not a measured campaign")
     entry.rmdir()
     shutil.copytree(one, entry)
     refused(lambda: entries.read(site), "site@mine: is not sealed", "storelab seal --campaign-dir")

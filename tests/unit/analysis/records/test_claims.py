@@ -89,7 +89,7 @@ def test_three_copies_are_those_of_one_campaign():
 def test_published_number_is_one_row():
     number = {"value": None, "unit": "", "table": "uds_headlines", "column": "value", "over": {}}
     for rows in ({}, {"system": "uds1_2013"}):
-        with pytest.raises(ValueError, match="rows are"):
+        with pytest.raises(ValueError, match="rows match"):
             published.printed_number(number | {"rows": rows})
     assert (
         published.printed_number({"value": 1.54, "unit": "x"}) == (1.54, "x") and published.printed_number({})[1] == ""
@@ -109,7 +109,7 @@ def test_a_printed_number_is_a_value_a_cell_or_a_cell_over_another():
     cell = said(table="uds_headlines", rows={c: row[c] for c in ("system", "quantity", "setting")})
     assert published.printed_number(cell) == (row["value"], row["unit"]), "the table's own unit"
     assert published.printed_number(cell | {"unit": "of mine"}) == (row["value"], "of mine")
-    with pytest.raises(ValueError, match="rows are"):
+    with pytest.raises(ValueError, match="rows match"):
         published.printed_number(cell | {"rows": {}})
 
 

@@ -340,7 +340,7 @@ def test_nan_is_refused():
 
 def test_missing_tables_are_a_user_error(tmp_path):
     (tmp_path / "raw").symlink_to(campaigns.built("broad") / "raw")
-    with pytest.raises(UserError, match=r"tables.*is not there.*storelab tables"):
+    with pytest.raises(UserError, match=r"tables.*does not exist.*storelab tables"):
         build.build(tmp_path)
 
 

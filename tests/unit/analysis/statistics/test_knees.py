@@ -217,9 +217,9 @@ def test_the_last_step_rises_by_the_pooled_t_test():
 @pytest.mark.parametrize(
     ("x", "y", "reason"),
     [
-        ([1, 1, 2, 2], [1, 1, 2, 2], "2 values of the axis: 3 are the fewest"),
-        ([1, 2, 4, 4], [1, 2, 3, 3.1], "4 runs at 3 values do not tell their scatter: repeat them"),
-        ([1, 2, 4, 8, 8], [1, 2, 3, 4, 4.1], "5 runs at 4 values do not tell their scatter: repeat them"),
+        ([1, 1, 2, 2], [1, 1, 2, 2], "2 values of the axis: at least 3 are needed"),
+        ([1, 2, 4, 4], [1, 2, 3, 3.1], "4 runs at 3 values do not show their scatter: repeat them"),
+        ([1, 2, 4, 8, 8], [1, 2, 3, 4, 4.1], "5 runs at 4 values do not show their scatter: repeat them"),
     ],
 )
 def test_too_few(x, y, reason):

@@ -156,7 +156,7 @@ def test_runs_are_counted_by_steadiness():
     found = quoted(steadiness=words)
     bad = 2 * len(steadiness.UNSTEADY)
     assert (found["unsteady"], found["too_short"], found["steadiness_of"]) == (bad, 1, bad + 4)
-    assert found["steadiness_told"] == f"3 were steady, {bad} not steady and 1 too short to tell"
+    assert found["steadiness_told"] == f"3 were steady, {bad} not steady and 1 too short to judge"
     assert found["points"] == found["points_measured"] == len(words)
 
 

@@ -328,14 +328,14 @@ def test_unknown_limit_has_values_below_limits():
     assert said == [*parts, "calibrated ceiling 30 %", "the rate levels off at 4 workers"]
     assert verdicts.would_tell(calm) == "more than one number of buckets; more than one number of front-ends"
     peak = verdicts.unknown(given({}, curves=curve("peak", "clients", clients=None, engine="loadgen")))
-    assert peak.endswith(": the rate is highest, and falls again, at 4 clients")
+    assert peak.endswith(": the rate is highest at 4 clients, and lower beyond")
     for s in (given({}), given({}, curves=curve("still rising", "clients", clients=None, engine="loadgen"))):
-        assert verdicts.unknown(s) == "nothing was recorded that could tell"
+        assert verdicts.unknown(s) == "no recorded quantity could show it"
 
 
 def test_unrecorded_values_fire_no_rule():
     dark = subject(known=dict.fromkeys(CALM), values=FEW)
-    assert verdicts.unknown(dark) == "nothing was recorded that could tell" and not [r for r in RULES if r.test(dark)]
+    assert verdicts.unknown(dark) == "no recorded quantity could show it" and not [r for r in RULES if r.test(dark)]
     missing = ["clients or workers", "a calibration", "a monitor", "CPU of the server"]
     assert [part for part in [*missing, "4 or more runs"] if part not in verdicts.would_tell(dark)] == []
 

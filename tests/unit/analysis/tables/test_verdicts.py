@@ -104,13 +104,13 @@ def test_rows_with_the_same_axes():
     for wanted, kept in [*axes, ({"x": 1, "y": "b"}, []), ({"x": None, "y": "b"}, [3])]:
         for x in (pd.array([1, None, 2, None], dtype="Int64"), [1.0, math.nan, 2.0, math.nan]):
             table = pd.DataFrame({"x": x, "y": ["a", "a", "a", "b"]})
-            assert verdicts.Alike(table, [*wanted]).to(wanted).index.tolist() == kept, wanted
+            assert verdicts.RowIndex(table, [*wanted]).find(wanted).index.tolist() == kept, wanted
 
 
 def test_names_and_units_of_subjects():
     axes = {"store": "s", "workload": "get", "engine": "loadgen", "clients": 4, "object_size_bytes": 4000}
     axes |= {"payload": "unsigned", "balance": "client", "max_range_gap_bytes": None, "own_axis": 3}
-    assert verdicts.said(axes) == ["4 kB objects", "payload unsigned", "own axis 3"]
+    assert verdicts.described(axes) == ["4 kB objects", "payload unsigned", "own axis 3"]
     cases = {("get", True): "MB/s", ("get", False): "objects/s", ("delete", False): "operations/s"}
     assert {case: verdicts.units_of(*case) for case in cases} == cases
     assert set(verdicts.VARIED) == {
