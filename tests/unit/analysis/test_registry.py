@@ -80,12 +80,12 @@ tables.__path__.append({str(tmp_path / "tables")!r})
 tables.TABLES["toy"] = tables.Maker("toy.table", "points")
 tables.NUMBERS["toy"] = tables.Maker("toy.numbers", "toy")
 from storelab.analysis.tables import build
-from storelab.analysis.latex import write
+from storelab.analysis import latex
 from storelab.core import records
 folder = Path({str(folder)!r})
 build.build(folder)
 records.write_summed(folder / "figures" / "index.json", {{"schema": 1, "figures": {{}}}})
-write.build(folder, paper_dir=Path({str(tmp_path / "paper")!r}))
+latex.build(folder, paper_dir=Path({str(tmp_path / "paper")!r}))
 """
     subprocess.run([sys.executable, "-c", script], check=True)
     assert list(pd.read_csv(folder / "tables" / "toy.csv")["workload"]) == ["get", "put", "read_entries"]

@@ -21,12 +21,12 @@ from storelab.stores import config
 
 PACKAGE = ROOT / "src" / "storelab"
 PLAN = json.loads((ROOT / "results/reference/raw/plan.json").read_text())
-TARGETS = {  # stage -> the module that makes it
+TARGETS = {  # stage -> the module or package that makes it
     name: f"storelab.analysis.{module}"
     for name, module in {
         "tables": "tables.build",
         "figures": "figures.write",
-        "latex": "latex.write",
+        "latex": "latex",
         "report": "report.build",
     }.items()
 }
