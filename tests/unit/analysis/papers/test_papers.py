@@ -479,7 +479,7 @@ def test_lines_are_those_of_an_editor():
 def test_unknown_things_are_refused_with_a_suggestion(work):
     there = ("--campaign-dir", "results/broad")
     for words, message in (
-        (("7K2MXQ4",), "7K2MXQ4 is the code of nothing in 3 campaigns below results"),
+        (("7K2MXQ4",), "7K2MXQ4 is not a code in 3 campaigns below results"),
         (("best_throughput_downlod", *there), "did you mean 'best_throughput_download'?"),
         (("zzz", *there), "no name in results/broad"),
         (("results/broad/figures/entris.pdf",), "did you mean 'entries'"),
