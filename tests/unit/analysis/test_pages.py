@@ -18,7 +18,7 @@ def test_page_shows_numbers_of_tables():
     assert "in 5 min 01 s" in " ".join(text.split()) and "Capabilities" not in text, "nothing was probed"
     titles = {s.title: s for s in page.sections}
     assert {"Sparse reads of a ROOT file", "Limits", "Failures"} < set(titles)
-    rates = next(s for title, s in titles.items() if title.startswith("How fast"))
+    rates = next(s for title, s in titles.items() if title.startswith("Uploads"))
     table = build.read(built("example"), "throughput").query("workload in ['put', 'get']")
     columns = ["rate_median_per_s", "throughput_median_mb_per_s"]
     for workload, name in (("put", "upload"), ("get", "download")):
