@@ -64,9 +64,9 @@ def test_one_page_from_an_endpoint_that_is_there(here, seaweedfs, keys):
         done = subprocess.run([str(BIN / "storelab"), *command], cwd=here, env=environ(), timeout=300, **quiet)
     assert done.returncode == 0, done.stderr[-3000:]
     page = done.stdout
-    for words in ("What it can do", "upload of 4 kB", "download of 16 MB", "half within", "1 % of entries, planned"):
+    for words in ("Capabilities", "upload of 4 kB", "download of 16 MB", "50 % within", "1 % of entries, planned"):
         assert words in page, page
-    assert "limited by" in page and "What went wrong" not in page and "SeaweedFS" in page
+    assert "limited by" in page and "Failures" not in page and "SeaweedFS" in page
     assert re.search(r"^download of 4 kB +16 +[1-9]", page, flags=re.MULTILINE)
     written = (here / "page.html").read_text()
     assert written.startswith("<!doctype html>") and "upload of 4 kB" in written

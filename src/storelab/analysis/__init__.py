@@ -1,4 +1,4 @@
-"""Records to paper, by kind, one stem per subject: records, statistics, parts, tables, figures, latex, compare.
+"""Analyse a campaign from its records to the paper: records, statistics, parts, tables, figures, latex, compare.
 
-May import: `core` alone. Never loads a store, an engine or a client.
+May import: only `core`. Never loads a store, an engine or a client.
 """

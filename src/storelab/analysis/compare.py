@@ -1,9 +1,9 @@
-"""Two sides, point by point: which campaign and store each is, their comparable points, and what is printed of them.
+"""Compare two sides point by point: find campaign and store of each side, match their points, and print ratios.
 
-A side's points come from `tables/points.csv` where that is newer than the raw records, else from the raw records, which
-are verified and read without writing anything. Comparable are points of the same workload and axes; an axis that one
-campaign does not know stands there at its default. The store must be the same one, unless stores are named or each side
-has one store only. May import: `tables`, `records`, `parts`, `statistics`, `core`.
+The points of a side come from `tables/points.csv` if it is newer than the raw records. Otherwise they come from the raw
+records, which are verified and read without writing anything. Points are comparable if they have the same workload and
+axes; an axis that one campaign does not know has its default there. The store must be the same, unless stores are named
+or each side has only one store. May import: `tables`, `records`, `parts`, `statistics`, `core`.
 """
 
 import math
@@ -24,16 +24,19 @@ from storelab.analysis.tables import build
 from storelab.analysis.tables.points import axis_columns, plain, rated
 from storelab.core.errors import UserError
 
-ALL = "all"  # `workload` of the rows of the whole
+ALL = "all"  # `workload` of the rows over all points
 CORRECTED = ("p_corrected", "verdict_corrected")
-TOLD = ("rep", "value", "bound_by")  # of a run, beside what tells it from others
+TOLD = ("rep", "value", "bound_by")  # columns of a run, in addition to those that identify it
 Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side: `name` as given, its campaign's folder, plan and points.csv, the store that it is about (None: all),
-    `source` in words."""
+    """One side of a comparison.
+
+    `name` as given; folder, plan and points.csv of its campaign; its store (None: all); `source`: a description of
+    where the points come from.
+    """
 
     name: str
     folder: Path
@@ -48,8 +51,10 @@ class Side:
 
 
 def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
-    """`results/x`, `x`, `results/x:store` or `x:store`: the campaign's folder, and the store. `results()` holds
-    campaigns named alone."""
+    """Return the folder and the store from `results/x`, `x`, `results/x:store` or `x:store`.
+
+    results: returns the folder of campaigns that are given only by name.
+    """
     names = [(text, None), (text.rpartition(":")[0], text.rpartition(":")[2])]
     for parent in (Path, results):
         for name, store in names:
@@ -57,26 +62,32 @@ def split(text: str, results: Callable[[], Path]) -> tuple[Path, str | None]:
             if name and (folder / "raw" / "plan.json").exists():
                 return folder, store
     raise UserError(
-        text, "is no measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE"
+        text, "is not a measured campaign (no raw/plan.json)", "name a folder like results/reference, or FOLDER:STORE"
     )
 
 
 def read(text: str, results: Callable[[], Path], store: str | None = None) -> Side:
-    """The side that a text names. Raises UserError: no campaign, damaged records, unknown store, no run that counts."""
+    """Return the side that a text names.
+
+    Raises UserError: no campaign, damaged records, unknown store, or no valid run.
+    """
     folder, named = split(text, results)
     store = store or named
     table, source = newest_tables(folder)
     side = of_tables(text, folder, table, source, store)
     if store is not None and store not in side.stores:
         raise UserError(
-            f"{folder}:{store}", "is no store with a run in this campaign", f"one of: {', '.join(side.stores)}"
+            f"{folder}:{store}", "is not a store with a run in this campaign", f"one of: {', '.join(side.stores)}"
         )
     return side
 
 
 def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
-    """Name of a table -> the table, and what it is read from: the CSV where it is whole and of the raw records, else
-    these, verified. Raises UserError: damaged records."""
+    """Return a function from a name to its table, and the source of the tables.
+
+    The source is the CSV file if it is complete and matches the raw records; otherwise the raw records, which are
+    verified. Raises UserError: damaged records.
+    """
     path = folder / "tables" / "points.csv"
     if path.exists() and not derived.damaged_tables(folder, ["points"]):
         return (lambda name: build.read(folder, name)), str(path)
@@ -86,7 +97,10 @@ def newest_tables(folder: Path) -> tuple[Callable[[str], pd.DataFrame], str]:
 def of_tables(
     name: str, folder: Path, table: Callable[[str], pd.DataFrame], source: str, store: str | None = None
 ) -> Side:
-    """A side from the tables of its campaign (`newest_tables`). Raises UserError: no run that counts."""
+    """Return a side from the tables of its campaign (`newest_tables`).
+
+    Raises UserError: no valid run.
+    """
     plan = read_plan(folder)
     side = Side(name, folder, plan, rated(plain(plan, table("points"))), store, source)
     if not side.stores:
@@ -95,8 +109,10 @@ def of_tables(
 
 
 def matched(a: Side, b: Side) -> tuple[Side, Side]:
-    """Both sides with a store each, or both with none (store by store). Raises UserError where it is not clear which
-    stores are meant."""
+    """Return both sides with one store each, or both without (compared store by store).
+
+    Raises UserError if it is not clear which stores are meant.
+    """
     if a.store is None and b.store is None and not set(a.stores) & set(b.stores):
         if len(a.stores) == len(b.stores) == 1:
             return replace(a, store=a.stores[0]), replace(b, store=b.stores[0])
@@ -119,12 +135,12 @@ def matched(a: Side, b: Side) -> tuple[Side, Side]:
 
 
 def defaults(plan: Mapping[str, Any]) -> dict[tuple[str, str], Any]:
-    """(workload, axis column) -> where the axis stands if nobody names it."""
+    """Return the default of each axis by (workload, axis column)."""
     return {(w, axis["column"]): axis["default"] for w, d in plan["workloads"].items() for axis in d["axes"]}
 
 
 def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str], Any]) -> dict[Key, pd.DataFrame]:
-    """(store or None, workload, axes …, metric) -> rows of its runs: rep, value and what else `TOLD` names."""
+    """Return the runs by (store or None, workload, axes …, metric): rep, value and the other columns of `TOLD`."""
     rows = groups.with_latencies(side.points if side.store is None else side.points[side.points["store"] == side.store])
     own, workloads, axes = defaults(side.plan), list(rows["workload"]), []
     for column in columns:
@@ -137,8 +153,8 @@ def runs(side: Side, columns: list[str], known_defaults: Mapping[tuple[str, str]
     places: dict[Key, list[int]] = {}
     for i, key in enumerate(zip(stores, workloads, *axes, rows["metric"], strict=True)):
         places.setdefault(key, []).append(i)
-    told = rows[[c for c in TOLD if c in rows]]
-    return {key: told.iloc[indices] for key, indices in places.items()}
+    shown = rows[[c for c in TOLD if c in rows]]
+    return {key: shown.iloc[indices] for key, indices in places.items()}
 
 
 def values_of(rows: pd.DataFrame) -> dict[int, float]:
@@ -146,15 +162,17 @@ def values_of(rows: pd.DataFrame) -> dict[int, float]:
 
 
 def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, tuple[int, int]]:
-    """The table, and how many points of A and of B have no counterpart. Raises UserError: nothing is comparable.
+    """Return the table, and how many points of A and of B have no counterpart.
 
-    days: campaigns like A that differ from each other in the day alone; intervals then hold what a day may do
-    (`statistics.many`).
+    Raises UserError: nothing is comparable.
 
-    One row per comparable point and metric, then the whole (workload `all`), B over A: store_a, store_b, workload, all
-    axes, metric, points (1; of the whole their number), n_a, n_b, median_a, median_b (MB/s, 1/s or ms as metric says),
-    ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (for the number of points,
-    or of wholes), and bound_by (client or link, where one was the limit of a run on a side and calibration tells).
+    days: campaigns like A that differ only in the day; intervals then include the variation between days
+    (`statistics.ratios`).
+
+    One row per comparable point and metric, then the rows over all points (workload `all`), B over A: store_a, store_b,
+    workload, all axes, metric, points (1, or the number of all), n_a, n_b, median_a, median_b (MB/s, 1/s or ms, by
+    metric), ratio, low, high, coverage_percent, p, verdict, reason, p_corrected and verdict_corrected (for the number
+    of rows), and bound_by (client or link, if calibration shows that it limited a run on one side).
     """
     a, b = matched(a, b)
     da, db = defaults(a.plan), defaults(b.plan)
@@ -190,20 +208,20 @@ def compare(a: Side, b: Side, days: Sequence[Side] = ()) -> tuple[pd.DataFrame, 
 
 
 def order_of(key: Key) -> tuple[Any, ...]:
-    """By store, workload and axes (not known before known), then speed before latencies."""
+    """Return the sort key: store, workload and axes (unknown before known), then speed before latencies."""
     return [(v is not None, str(type(v)), v) for v in key[:-1]], list(groups.COLUMNS).index(key[-1])
 
 
 @dataclass(frozen=True)
 class Between:
-    """Variance of the logarithm between days, and its degrees of freedom: of a point, and of the mean over points."""
+    """Variance of the logarithm between days and its degrees of freedom, of a point and of the mean over points."""
 
     point: tuple[float, int]
     whole: tuple[float, int]
 
 
 def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Between:
-    """Of the points that all days have; none without days."""
+    """Return the variation between days, from the points that all days have; none without days."""
     common = [key for key in keys if all(key in of_day for of_day in days)]
     if not days or not common:
         return Between((math.nan, 0), (math.nan, 0))
@@ -213,7 +231,7 @@ def _days(keys: list[Key], days: Sequence[Mapping[Key, pd.DataFrame]]) -> Betwee
 
 
 def _corrected(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With p and verdict corrected for the number of rows."""
+    """Return the rows with p and verdict corrected for their number."""
     found = zip(rows, ratios.corrected([r["p"] for r in rows]), strict=True)
     return [r | dict(zip(CORRECTED, (p, ratios.verdict_corrected(r["verdict"], p)), strict=True)) for r, p in found]
 
@@ -224,7 +242,7 @@ def _whole(
     rows: list[dict[str, Any]],
     between: tuple[float, int],
 ) -> dict[str, Any]:
-    """Over all points of a metric; where there is one point only, the whole is that point."""
+    """Return the row over all points of a metric; a single point is itself the whole."""
     head = {"workload": ALL, "metric": metric, "points": len(pairs)}
     if len(pairs) == 1:
         one = next(r for r in rows if groups.kind(r["metric"]) == metric)
@@ -240,18 +258,20 @@ def _bound(rows: pd.DataFrame) -> str | None:
 
 
 def dates(side: Side) -> tuple[str, ...]:
-    """The days (UTC) on which its runs began, ascending."""
+    """Return the days (UTC) on which the runs started, in ascending order."""
     return tuple(sorted({str(started)[:10] for started in side.points["started"].dropna()}))
 
 
 def other_days(a: Side, b: Side) -> bool:
-    """Whether A and B are two campaigns, measured on different days."""
+    """Return whether A and B are two campaigns that were measured on different days."""
     return a.folder.resolve() != b.folder.resolve() and not set(dates(a)) & set(dates(b))
 
 
 def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = False) -> pd.DataFrame:
-    """Rows (the whole too; `overall`: only the whole) that are slower after the correction, and whose interval lies
-    wholly beyond `margin_percent`."""
+    """Return the rows that are slower after the correction, and whose whole interval is beyond `margin_percent`.
+
+    They include the rows over all points; with `overall` only those.
+    """
     rows = table[((table["workload"] == ALL) | (not overall)) & (table["verdict_corrected"] == ratios.SLOWER)]
     worse = [
         r.low > 1 + margin_percent / 100 if groups.lower_is_better(r.metric) else r.high < 1 - margin_percent / 100
@@ -261,7 +281,7 @@ def slower(table: pd.DataFrame, margin_percent: float = 0.0, overall: bool = Fal
 
 
 def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]:
-    """Axis columns of a workload that differ between its rows, and those that are the same for all of them."""
+    """Return the axis columns of a workload that differ between its rows, and those that are the same for all."""
     rows = points[points["workload"] == workload]
     first = points.columns.get_loc("workload") + 1
     axes = [c for c in points.columns[first : points.columns.get_loc("metric")] if rows[c].notna().any()]
@@ -270,12 +290,14 @@ def _varying(points: pd.DataFrame, workload: str) -> tuple[list[str], list[str]]
 
 
 def _worded(row: Mapping[str, Any], columns: list[str]) -> list[str]:
-    return [said for c in columns if not pd.isna(row[c]) and (said := words.value_text(c, row[c]))]
+    return [text for c in columns if not pd.isna(row[c]) and (text := words.value_text(c, row[c]))]
 
 
 def described(points: pd.DataFrame) -> list[str]:
-    """Each row in words: its store (the first column) where there are several, its workload, the axes (those up to
-    `metric`) that differ between the workload's rows."""
+    """Return each row in words: its store, its workload, and the axes that differ.
+
+    The store (the first column) is named if there are several; axes are the columns up to `metric`.
+    """
     varying = {w: _varying(points, w)[0] for w in points["workload"].unique()}
     store = points.columns[0]
     several = points[store].nunique() > 1
@@ -292,23 +314,22 @@ def described(points: pd.DataFrame) -> list[str]:
 
 
 def in_common(points: pd.DataFrame) -> list[str]:
-    """For each workload the axes that all its rows share: `get: s5cmd, 1 bucket`."""
-    said = {
+    """Return the axes that all rows of each workload share: `get: s5cmd, 1 bucket`."""
+    shared = {
         w: _worded(points[points["workload"] == w].iloc[0], _varying(points, w)[1]) for w in points["workload"].unique()
     }
-    return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in said.items() if parts]
+    return [f"{w.replace('_', ' ')}: {', '.join(parts)}" for w, parts in shared.items() if parts]
 
 
-# What `storelab compare` prints: one row per comparable point, then the whole.
+# Output of `storelab compare`: one row per comparable point, then those over all points.
 
 COLOURS = {ratios.FASTER: "green", ratios.SLOWER: "red", ratios.CANNOT_TELL: "dim"}
 RIGHT = ("A", "B", "runs", "B / A [95 % interval]")  # columns of numbers
 
 
 def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> None:
-    """The table on the terminal, with what it was read from, what the correction for many rows took back, and what is
-    known of days."""
-    # Into a file or pipe: one line per row.
+    """Print the table on the terminal, with the sources of both sides and the notes below it."""
+    # In a file or pipe, each row is one line.
     console = Console(highlight=False, width=None if Console().is_terminal else 160)
     points = table[table["workload"] != ALL]
     console.print(
@@ -318,8 +339,8 @@ def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Se
         f"B: {groups.joined(points['store_b'])} of {b.name}, read from {b.source}", markup=False, soft_wrap=True
     )
     shown = Table("point", "measure", *(Column(name, justify="right") for name in RIGHT), "B is")
-    for said, row in zip(described(points), points.to_dict("records"), strict=True):
-        shown.add_row(said, *_cells(row))
+    for point, row in zip(described(points), points.to_dict("records"), strict=True):
+        shown.add_row(point, *_cells(row))
     shown.add_section()
     for row in table[table["workload"] == ALL].to_dict("records"):
         shown.add_row(f"all {row['points']} points", *_cells(row))
@@ -329,25 +350,25 @@ def show(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Se
 
 
 def notes(table: pd.DataFrame, a: Side, b: Side, alone: tuple[int, int], days: Sequence[Side]) -> Iterator[str]:
-    """What stands below the table, a line each: what is held fixed, what cannot be told, what the correction for many
-    rows does, and what is known of days."""
+    """Yield the notes below the table: fixed axes, undecided rows, effect of the correction, and variation between
+    days."""
     points = table[table["workload"] != ALL]
-    yield from (f"Held fixed: {said}" for said in in_common(points))
+    yield from (f"Held fixed: {axes_text}" for axes_text in in_common(points))
     yield from (f"Cannot tell: {reason}" for reason in dict.fromkeys(table["reason"].dropna()))
     if sum(alone):
         yield f"Without a counterpart: {words.plural(alone[0], 'point')} of A, {words.plural(alone[1], 'point')} of B"
     if (tested := int(points["p"].notna().sum())) > 1:
         yield (
-            f"Corrected for {tested} rows (Benjamini and Hochberg): of those called different, at most 5 % are so by "
-            "chance; in brackets what a row alone would say."
+            f"Corrected for {tested} rows (Benjamini and Hochberg): of the rows called different, at most 5 % are so "
+            "by chance; in brackets the uncorrected verdict."
         )
     if days:
-        yield f"Intervals hold what a day may do, from {words.plural(len(days), 'campaign')}."
+        yield f"Intervals include the variation between days, from {words.plural(len(days), 'campaign')}."
     elif other_days(a, b):
         on = (" to ".join(dict.fromkeys((d[0], d[-1]))) for d in map(dates, (a, b)))
         yield (
-            "Warning: A was measured on {}, B on {}, and nothing here tells what a day may do: a difference may be the "
-            "day's. Repeat a campaign on several days and name these with --days.".format(*on)
+            "Warning: A was measured on {}, B on {}, and the variation between days is not known: a difference may be "
+            "due to the day. Repeat a campaign on several days and name these with --days.".format(*on)
         )
 
 
@@ -355,8 +376,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ratio = words.spread([row["ratio"], row["low"], row["high"]])
     bound = f" (bound by the {row['bound_by']})" if isinstance(row["bound_by"], str) else ""
     medians = [words.number(row[c]) if pd.notna(row[c]) else "" for c in ("median_a", "median_b")]
-    said, alone = row["verdict_corrected"], row["verdict"]
-    verdict = f"[{COLOURS[said]}]{said}[/]{bound}" + (f" ({alone})" if alone != said else "")
+    verdict_word, uncorrected = row["verdict_corrected"], row["verdict"]
+    verdict = f"[{COLOURS[verdict_word]}]{verdict_word}[/]{bound}" + (
+        f" ({uncorrected})" if uncorrected != verdict_word else ""
+    )
     return [
         groups.said(row["metric"]).replace("[", r"\["),
         *medians,

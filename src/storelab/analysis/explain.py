@@ -1,4 +1,4 @@
-"""What `storelab explain` says of a code, a file or a number: table, rows, points, raw records, commit, versions.
+"""Print what `storelab explain` shows about a code, a file or a number: table, rows, points, records, versions.
 
 May import: `papers`, `core`.
 """
@@ -14,15 +14,15 @@ from storelab.analysis.papers.origin import Thing
 from storelab.core import sealed
 from storelab.core.errors import UserError, nearest, shown
 
-MOST = 5  # points that are told of many
+MOST = 5  # points that are listed if there are more
 KINDS = {"figures": origin.FIGURE, "tables": origin.TABLE, "tex": origin.TEX}
 
 
 def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | None = None) -> list[Thing] | Path:
-    """What a text names: things of campaigns; or `codes.csv` of the paper whose own table has this code.
+    """Return the things that a text names, or `codes.csv` of the joined paper whose own table has this code.
 
-    folders: of the campaigns that codes and numbers are looked for in; a number is that of `preferred` where this one
-    has it. Raises UserError where nothing has that name.
+    folders: campaigns to search for codes and numbers. A number of `preferred` is used if that campaign has it. Raises
+    UserError if nothing has this name.
     """
     if things := _of_file(what):
         return things
@@ -37,26 +37,26 @@ def found(what: str, folders: Sequence[Path], results: Path, preferred: Path | N
     if things:
         return things
     if origin.is_code(what) and what.upper() == what:
-        problem = f"{what} is the code of nothing in {_told(folders, results)}"
-        mend = "a code stands for records as they were: rebuild the paper, or name its campaign by --campaign-dir"
-        raise UserError("explain", problem, mend)
+        problem = f"{what} is not a code in {_searched(folders, results)}"
+        hint = "a code belongs to unchanged records: rebuild the paper, or name its campaign with --campaign-dir"
+        raise UserError("explain", problem, hint)
     names = [str(name) for m in members for name in m.table("numbers")["name"]]
-    problem = f"{shown(what)} is no code, no file of a campaign, and no name in {_told(folders, results)}"
+    problem = f"{shown(what)} is not a code, a file of a campaign, or a name in {_searched(folders, results)}"
     near = nearest(what, names) if members else ""
-    mend = (
+    hint = (
         near
         if near.startswith("did")
         else "name a code like 7K2MXQ4, results/x/figures/y.pdf, or a number of numbers.csv"
     )
-    raise UserError("explain", problem, mend)
+    raise UserError("explain", problem, hint)
 
 
-def _told(folders: Sequence[Path], results: Path) -> str:
+def _searched(folders: Sequence[Path], results: Path) -> str:
     return str(folders[0]) if len(folders) == 1 else f"{len(folders)} campaigns below {results}"
 
 
 def _readable(folder: Path) -> list[Member]:
-    """A campaign that has tables; nothing where they are not made."""
+    """Return a campaign that has tables; empty if they do not exist."""
     try:
         return gathered([folder])
     except UserError:
@@ -64,7 +64,7 @@ def _readable(folder: Path) -> list[Member]:
 
 
 def _of_file(what: str) -> list[Thing]:
-    """`results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
+    """Return the things of a file: `results/x/figures/y.pdf`, `…/tables/y.csv`, `…/tex/table_y.tex`."""
     path = Path(what)
     kind, folder = KINDS.get(path.parent.name), path.parent.parent
     if kind is None or not is_campaign(folder):
@@ -73,12 +73,12 @@ def _of_file(what: str) -> list[Thing]:
     things = [t for t in origin.things(member) if t.kind == kind and t.name == path.stem]
     if not things:
         known = [t.name for t in origin.things(member) if t.kind == kind]
-        raise UserError(what, "is nothing that the campaign has data for", nearest(path.stem, known, "it has:"))
+        raise UserError(what, "is not a result of the campaign", nearest(path.stem, known, "it has:"))
     return things
 
 
 def _of_paper(code: str, results: Path) -> Path | None:
-    """The `codes.csv` of the joined paper that has it."""
+    """Return the `codes.csv` of the joined paper that has this code."""
     pages = sorted((results / "papers").glob("*/tables/codes.csv"))
     return next((page for page in pages if (pd.read_csv(page)["code"] == code).any()), None)
 
@@ -92,7 +92,10 @@ def _of_name(member: Member, name: str) -> list[Thing]:
 
 
 def text(thing: Thing, every: bool = False) -> Iterator[str]:
-    """The lines about one thing. every: all points, not only the first few."""
+    """Yield the lines about one thing.
+
+    every: all points, not only the first few.
+    """
     member, keys = thing.member, thing.keys
     yield f"{thing.code}  {thing.kind} {thing.name} of the campaign {member.name}: {member.folder / thing.file}"
     if thing.kind == origin.NUMBER:
@@ -104,25 +107,26 @@ def text(thing: Thing, every: bool = False) -> Iterator[str]:
     for rows in thing.rows:
         yield f"  rows      {member.folder / 'tables' / f'{rows.table}.csv'}: {rows.lines}"
     if not keys:
-        yield "  points    none: it is no number of a measurement here"
+        yield "  points    none: it does not depend on measured points"
         return
-    told = keys if every else keys[:MOST]
-    more = f" (first {MOST}; --all names all)" if len(keys) > len(told) else ""
+    listed = keys if every else keys[:MOST]
+    more = f" (first {MOST}; --all lists all)" if len(keys) > len(listed) else ""
     yield f"  points    {len(keys)}{more}:"
-    for key in told:
+    for key in listed:
         yield f"            {key}"
     raw = member.folder / "raw"
     if sealed.is_sealed_form(raw):
-        yield f"  records   the rows of these points (column key) in {raw / sealed.RUNS} and the tables beside it"
+        yield f"  records   the rows of these points (column key) in {raw / sealed.RUNS} and the tables next to it"
     else:
-        yield f"  records   {raw / told[0]}/run.json and the files beside it, likewise of each point"
-    said = member.commits(keys)
-    yield f"  commit    {', '.join(said.get('commit', [])) or 'not recorded'}"
-    yield f"  versions  {', '.join([*(f'storelab {v}' for v in said.get('storelab', [])), *said.get('versions', [])])}"
+        yield f"  records   {raw / listed[0]}/run.json and the files next to it, and the same for each point"
+    versions = member.commits(keys)
+    yield f"  commit    {', '.join(versions.get('commit', [])) or 'not recorded'}"
+    all_versions = [*(f"storelab {v}" for v in versions.get("storelab", [])), *versions.get("versions", [])]
+    yield f"  versions  {', '.join(all_versions)}"
 
 
 def of_paper(page: Path, code: str) -> Iterator[str]:
-    """The lines about a table that a joined paper has of its own."""
+    """Yield the lines about a table that only the joined paper has."""
     table = pd.read_csv(page)
     r = table[table["code"] == code.upper()].iloc[0]
     folder = page.parent.parent

@@ -1,6 +1,6 @@
-"""Pages of headings, tables and lines, as text and as one HTML file: those of `quick`, and what the stores can do.
+"""Build pages of headings, tables and lines, as text and as one HTML file: for `quick`, and for capabilities of stores.
 
-`history` makes pages of the same parts. May import: `tables`, `parts`, `core`.
+`history` builds its pages from the same parts. May import: `tables`, `parts`, `core`.
 """
 
 import textwrap
@@ -18,13 +18,15 @@ from storelab.analysis.tables import build, verdicts
 from storelab.core import units
 
 TEMPLATE = Path(__file__).with_suffix(".html")
-WIDE = 100  # letters of a line of text
+WIDE = 100  # characters of a line of text
 
 
 @dataclass
 class Section:
-    """A heading, a table (its first column is words, the others are numbers), lines below it; in HTML a drawing (SVG),
-    with what it shows in words."""
+    """A heading, a table (first column words, the others numbers), lines below it, and a drawing (SVG, only in HTML).
+
+    `shows` describes the drawing in words.
+    """
 
     title: str
     head: Sequence[str] = ()
@@ -47,7 +49,7 @@ class Section:
 
 @dataclass
 class Page:
-    """A title, a paragraph below it, and sections."""
+    """A page with a title, a paragraph below it, and sections."""
 
     title: str
     under: str
@@ -67,53 +69,57 @@ class Page:
 # --- the page of `storelab quick` ---
 
 READERS = {
-    "planned": "storelab's read planner chooses the requests",
-    "uproot-s3fs": "uproot as it is, over s3fs",
+    "planned": "the read planner of storelab chooses the requests",
+    "uproot-s3fs": "unmodified uproot over s3fs",
 }
 
 
 def page(campaign_dir: Path, url: str, seconds: float) -> Page:
-    """The page of a campaign on one endpoint, from its tables. seconds: what measuring took."""
+    """Return the page of a campaign on one endpoint, from its tables.
+
+    seconds: how long measuring took.
+    """
     names = ("points", "throughput", "latency", "sparse", "capabilities", "verdicts", "environment")
     tables = {name: build.read(campaign_dir, name) for name in names}
     store = tables["points"].loc[lambda t: t["workload"] != "calibrate", "store"].iloc[0]
-    mine = {n: t[t["store"] == store] if "store" in t else t for n, t in tables.items()}
+    of_store = {n: t[t["store"] == store] if "store" in t else t for n, t in tables.items()}
     sections = [
-        can(mine["capabilities"]),
-        rates(mine["throughput"]),
-        latencies(mine["latency"]),
-        sparse(mine["sparse"]),
-        limits(mine["verdicts"]),
-        went_wrong(mine["points"]),
+        can(of_store["capabilities"]),
+        rates(of_store["throughput"]),
+        latencies(of_store["latency"]),
+        sparse(of_store["sparse"]),
+        limits(of_store["verdicts"]),
+        went_wrong(of_store["points"]),
     ]
-    return Page(url, under(mine, seconds), [s for s in sections if s.rows or s.lines])
+    return Page(url, under(of_store, seconds), [s for s in sections if s.rows or s.lines])
 
 
 def under(tables: dict[str, pd.DataFrame], seconds: float) -> str:
-    """What was measured from where, when, and what the numbers are."""
+    """Return the paragraph below the title: what was measured, from where and when, and the meaning of the numbers."""
     groups = tables["environment"].drop_duplicates(["group", "item"]).set_index(["group", "item"])["value"]
     store = f"store {tables['points']['store'].iloc[0]}"
     system, cores = _text(groups.get((store, "version"))), _text(groups.get(("environment", "cores")))
     begun = str(tables["points"]["started"].dropna().min())
     runs = words.interval_text(tables["throughput"]["n"])
     return (
-        f"{f'It calls itself {system}. ' if system else ''}Measured by storelab from a host of {cores} cores on "
+        f"{f'The server identifies itself as {system}. ' if system else ''}"
+        f"Measured by storelab from a host of {cores} cores on "
         f"{begun[:10]}, from {begun[11:16]} UTC, in {units.human_duration(seconds * 1e9)}. "
         f"Numbers are medians{f'; in brackets: {runs}' if runs else ''}."
     )
 
 
 def can(answers: pd.DataFrame) -> Section:
-    """What it can do: how many answers are plain yes, and the others with their evidence."""
+    """Return the section about capabilities: the number of plain yes answers, and the others with their evidence."""
     tried = answers[~answers["answer"].isin(["not tried", "error"])]
-    yes, out = tried[tried["answer"] == "yes"], Section("What it can do")
+    yes, out = tried[tried["answer"] == "yes"], Section("Capabilities")
     if len(answers):
-        out.lines.append(f"{len(yes)} of {words.plural(len(tried), 'question')} got a plain yes.")
+        out.lines.append(f"{len(yes)} of {words.plural(len(tried), 'question')} were answered with a plain yes.")
     for r in tried[tried["answer"] != "yes"].itertuples():
-        said = " ".join(str(r.evidence).split())
-        out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {said[:160]}")
+        evidence = " ".join(str(r.evidence).split())
+        out.lines.append(f"  {r.answer}: {_plain(r.topic)}, {_plain(r.check)}: {evidence[:160]}")
     if left := [f"{_plain(r.topic)}, {_plain(r.check)}" for r in answers[answers["answer"] == "error"].itertuples()]:
-        out.lines.append(f"  not known, for errors: {'; '.join(left)}")
+        out.lines.append(f"  not known because of errors: {'; '.join(left)}")
     return out
 
 
@@ -122,21 +128,24 @@ def _plain(name: str) -> str:
 
 
 def _ordered(moved: pd.DataFrame) -> pd.DataFrame:
-    """Rows by size, uploads first, by workers; a campaign that moves no objects has no such columns, and no rows."""
+    """Return the rows by size, uploads first, then by workers.
+
+    A campaign that moves no objects has no rows and lacks these columns.
+    """
     order = ["object_size_bytes", "workload", "workers"]
     return moved.sort_values(order, ascending=[True, False, True]) if len(moved) else moved
 
 
 def _moved(r: Any) -> tuple[str, str]:
-    """What moves in a row, and how many requests are in flight."""
+    """Return the moved objects of a row, and the number of requests in flight."""
     size = words.cell("object_size_bytes", r.object_size_bytes)
     return f"{words.value_text('workload', r.workload)} of {size}", f"{int(r.clients * r.workers)}"
 
 
 def rates(found: pd.DataFrame) -> Section:
-    """Objects up and down: a row for what moves, a column for how many requests are in flight."""
+    """Return the section about uploads and downloads of objects, with a row per kind of object and load."""
     moved = found[found["workload"].isin(groups.MOVING)]
-    out = Section("How fast objects go up and down", ["", "at once", "objects/s", "MB/s", "failed"])
+    out = Section("Uploads and downloads", ["", "in flight", "objects/s", "MB/s", "failed"])
     for r in _ordered(moved).itertuples():
         out.rows.append(
             [
@@ -150,12 +159,12 @@ def rates(found: pd.DataFrame) -> Section:
 
 
 def latencies(found: pd.DataFrame) -> Section:
-    """How long one operation takes, by how many are in flight."""
+    """Return the section about the latency of one operation, by operations in flight."""
     moved = found[found["workload"].isin(groups.MOVING)] if len(found) else found
-    out = Section("How long one takes, in ms", ["", "at once", "half within", "90 % within", "99 % within"])
+    out = Section("Latency of one operation, in ms", ["", "in flight", "50 % within", "90 % within", "99 % within"])
     for r in _ordered(moved).itertuples():
         values = {q: getattr(r, f"latency_{q}_median_ms") for q in ("p50", "p90", "p99")}
-        bound = _text(r.lower_bounds)  # quantiles that fall on operations which never ended
+        bound = _text(r.lower_bounds)  # quantiles that include operations which never ended
         out.rows.append(
             [
                 *_moved(r),
@@ -163,16 +172,18 @@ def latencies(found: pd.DataFrame) -> Section:
             ]
         )
     if any("-" in row[2:] for row in out.rows):
-        out.lines.append("-: too few operations to say.")
+        out.lines.append("-: too few operations.")
     return out
 
 
-FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has the one that it sweeps, or both
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # a campaign has the fraction that it sweeps, or both
 
 
 def sparse(found: pd.DataFrame) -> Section:
-    """Reads of a ROOT file, by reader."""
-    out = Section("Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests each"])
+    """Return the section about reads of a ROOT file, by reader."""
+    out = Section(
+        "Sparse reads of a ROOT file", ["", "entries/s", "MB/s needed", "moved / needed", "requests per read"]
+    )
     for r in found.itertuples():
         named = [f for f in FRACTIONS if not pd.isna(getattr(r, f, None))]
         what = words.value_text(named[0], getattr(r, named[0])) if named else words.value_text("workload", r.workload)
@@ -190,13 +201,13 @@ def sparse(found: pd.DataFrame) -> Section:
 
 
 def limits(found: pd.DataFrame) -> Section:
-    return Section("What limited it", lines=verdicts.lines(found.assign(deployment="")))
+    return Section("Limits", lines=verdicts.lines(found.assign(deployment="")))
 
 
 def went_wrong(points: pd.DataFrame) -> Section:
-    """Points that failed or do not count, with the reason."""
+    """Return the section about points that failed or are invalid, with the reasons."""
     bad = points[points["state"] != "ok"]
-    out = Section("What went wrong")
+    out = Section("Failures")
     for r in bad.itertuples():
         out.lines.append(f"{r.key.partition('/')[2]}: {r.state}: {_text(r.reason)}")
     return out
@@ -208,13 +219,13 @@ def _text(value: Any) -> str:
 
 # --- docs/capabilities.md ---
 
-CAPABILITIES = """# What the stores can do
+CAPABILITIES = """# Capabilities of the stores
 
 <!-- Generated by `storelab capabilities --campaign-dir {{ folder }}`. -->
 
-The workload `probe` of the campaign `{{ campaign }}` asked over the wire, and verified every answer: `yes`, `no`, or
-`differs` from what the question expects, with the evidence below; `-`: not tried; empty: no question for this protocol.
-How each question is asked: [records.md](records.md) and `src/storelab/workloads/probe/`.
+The workload `probe` of the campaign `{{ campaign }}` sent requests and verified every answer: `yes`, `no`, or
+`differs` from the expected answer, with the evidence below; `-`: not tried; empty: no question for this protocol.
+The questions are described in [records.md](records.md) and `src/storelab/workloads/probe/`.
 
 | | {{ names | join(" | ") }} |
 |---|{{ "---|" * names | length }}
@@ -225,7 +236,7 @@ How each question is asked: [records.md](records.md) and `src/storelab/workloads
 {% endfor %}
 {% endfor %}
 
-## Evidence of what is not a plain yes
+## Evidence of answers that are not a plain yes
 
 | store | question | answer | evidence |
 |---|---|---|---|
@@ -236,8 +247,11 @@ How each question is asked: [records.md](records.md) and `src/storelab/workloads
 
 
 def capabilities_page(table: pd.DataFrame, campaign: str, folder: str) -> str:
-    """Return docs/capabilities.md: a table of answers, questions down and deployments across, then the evidence of what
-    is not a plain yes."""
+    """Return docs/capabilities.md: a table of answers with a row per question and a column per deployment, then
+    evidence.
+
+    The evidence covers all answers that are not a plain yes.
+    """
     rows = labelled(table)
     rows = rows.assign(topic=rows["topic"].map(_plain), check=rows["check"].map(_plain))
     names = list(rows["deployment"].unique())

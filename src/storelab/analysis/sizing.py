@@ -1,8 +1,8 @@
-"""How many clients fill a link, and what a campaign of many clients leaves: estimates from what was measured.
+"""Estimate how many clients fill a link, and how much data a campaign with many clients records.
 
-A client moves what its own link lets through, and what it could do at most against a near-null server
-(`calibration.csv`), where the campaign was calibrated, else the most that it did. Records take what those of the
-campaign take for an operation.
+The rate of a client is limited by its own link, and by its ceiling against a near-null server (`calibration.csv`). A
+campaign without calibration uses the highest measured rate instead. The size of records per operation is that of the
+campaign.
 """
 
 import math
@@ -18,21 +18,21 @@ from storelab.core.errors import UserError
 
 @dataclass(frozen=True)
 class Client:
-    """What one client does at most: bytes/s, and where the number is from."""
+    """The highest rate of one client in bytes/s, and the source of the number."""
 
     bytes_per_s: float
     source: str
 
 
-# In which table a client's rate is looked for, first the better: how it is told, its columns of operation and rate.
+# Tables with the rate of a client, the preferred one first: table, label, columns of operation and rate.
 PLACES = (
     ("calibration", "its ceiling in", "operation", "rate_per_s"),
-    ("throughput", "the most that it did in", "workload", "rate_median_per_s"),
+    ("throughput", "its highest rate in", "workload", "rate_median_per_s"),
 )
 
 
 def _rows(tables: dict[str, pd.DataFrame], name: str, column: str, rate: str, operation: str, engine: str):
-    """The rows of this table that tell what a client of this engine does, of every object size."""
+    """Return the rows of this table about clients of this engine, of every object size."""
     t = tables[name]
     if not len(t):
         return t
@@ -41,7 +41,7 @@ def _rows(tables: dict[str, pd.DataFrame], name: str, column: str, rate: str, op
 
 
 def largest(tables: dict[str, pd.DataFrame], operation: str, engine: str) -> int | None:
-    """The largest object size, in bytes, that was measured of this operation and engine; None: none was."""
+    """Return the largest measured object size in bytes of this operation and engine; None if none was measured."""
     found = [_rows(tables, name, column, rate, operation, engine) for name, _, column, rate in PLACES]
     sizes = [rows["object_size_bytes"].max() for rows in found if len(rows)]
     return int(max(sizes)) if sizes else None
@@ -50,8 +50,10 @@ def largest(tables: dict[str, pd.DataFrame], operation: str, engine: str) -> int
 def one_client(
     campaign: Campaign, tables: dict[str, pd.DataFrame], operation: str, engine: str, size: int | None
 ) -> Client:
-    """By the calibration of this engine and object size with one client, else by the campaign's points. Raises
-    UserError: neither."""
+    """Return the rate of one client from the calibration, otherwise from the points of the campaign.
+
+    Raises UserError if neither has this operation, engine and object size.
+    """
     for name, label, column, rate in PLACES:
         rows = _rows(tables, name, column, rate, operation, engine)
         rows = rows[rows["object_size_bytes"] == size] if len(rows) else rows
@@ -59,42 +61,46 @@ def one_client(
             each = rows[rate].astype(float) / rows["clients"].astype(float)
             return Client(float(each.max()) * size, f"{label} {campaign.plan['campaign']['name']}")
     known = tables["throughput"][["workload", "engine", "object_size_bytes"]].dropna().drop_duplicates()
-    told = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
+    measured = "; ".join(f"{r.workload} {r.engine} {int(r.object_size_bytes)} B" for r in known.itertuples())
     what = f"{operation} of {size} B by {engine}" if size else f"{operation} by {engine}"
-    raise UserError("size", f"the campaign measured no {what}", f"it has: {told or 'nothing'}")
+    raise UserError("size", f"the campaign has no measurement of {what}", f"it has: {measured or 'nothing'}")
 
 
 def clients_for(link: float, client_link: float, most: float) -> int:
-    """How many clients fill `link`, in bytes/s, each with a link of its own and doing `most` at most."""
+    """Return how many clients fill `link`, in bytes/s, if each has its own link and reaches at most `most`."""
     return math.ceil(link / min(client_link, most))
 
 
 def record_bytes(campaign: Campaign) -> tuple[float, float]:
-    """Bytes of records for an operation (of the files `ops`), and for a client of a point beside them (run.json,
-    monitor)."""
+    """Return the bytes of records per operation (files `ops`), and the other bytes per client of a point.
+
+    The latter are run.json and the monitor's samples.
+    """
     operations = clients = rows = rest = 0
     for key, run in campaign.runs.items():
         clients += len(run["clients"])
         operations += sum(c["operations"] for c in run["clients"])
         rest += sum(map(len, evidence.texts(campaign.raw, key).values()))
-        for name, told in run["files"].items():
+        for name, entry in run["files"].items():
             if name.startswith("ops."):
-                rows += told["bytes"]
+                rows += entry["bytes"]
             else:
-                rest += told["bytes"]
+                rest += entry["bytes"]
     if not operations or not clients:
-        raise UserError("size", "the campaign holds no operation", "name another --campaign-dir")
+        raise UserError("size", "the campaign has no operations", "name another --campaign-dir")
     return rows / operations, rest / clients
 
 
 def estimate(campaign: Campaign, clients: int, points: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Records and files of a campaign of so many points, each with so many clients at so many operations/s each;
-    volumes in bytes."""
-    each, beside = record_bytes(campaign)
+    """Return the size of records and the number of files of a campaign with this number of points; volumes in bytes.
+
+    clients: in each point; rate_per_s: operations/s of one client.
+    """
+    per_operation, per_client = record_bytes(campaign)
     operations = clients * seconds * rate_per_s
     return {
         "operations a point": operations,
-        "records a point": operations * each + clients * beside,
-        "records of the campaign": points * (operations * each + clients * beside),
+        "records a point": operations * per_operation + clients * per_client,
+        "records of the campaign": points * (operations * per_operation + clients * per_client),
         "files of the campaign": points * (clients + 2),
     }

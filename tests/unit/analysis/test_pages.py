@@ -15,10 +15,10 @@ def test_page_shows_numbers_of_tables():
     page = pages.page(built("example"), "https://s3.example.org", 301.0)
     text = page.text()
     assert text.startswith("https://s3.example.org\n======================\n")
-    assert "in 5 min 01 s" in " ".join(text.split()) and "What it can do" not in text, "nothing was probed"
+    assert "in 5 min 01 s" in " ".join(text.split()) and "Capabilities" not in text, "nothing was probed"
     titles = {s.title: s for s in page.sections}
-    assert {"Sparse reads of a ROOT file", "What limited it", "What went wrong"} < set(titles)
-    rates = next(s for title, s in titles.items() if title.startswith("How fast"))
+    assert {"Sparse reads of a ROOT file", "Limits", "Failures"} < set(titles)
+    rates = next(s for title, s in titles.items() if title.startswith("Uploads"))
     table = build.read(built("example"), "throughput").query("workload in ['put', 'get']")
     columns = ["rate_median_per_s", "throughput_median_mb_per_s"]
     for workload, name in (("put", "upload"), ("get", "download")):

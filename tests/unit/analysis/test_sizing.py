@@ -33,7 +33,7 @@ def one(folder, operation, size):
 
 def test_one_client_does_what_it_did_at_most(campaign):
     client = one(campaign[False], "get", 10_000_000)  # 20 of 10 MB/s at each of two front-ends
-    assert client.bytes_per_s == pytest.approx(400e6, rel=0.01) and client.source == "the most that it did in example"
+    assert client.bytes_per_s == pytest.approx(400e6, rel=0.01) and client.source == "its highest rate in example"
 
 
 def test_or_what_it_reached_at_the_near_null_server(campaign):
@@ -42,7 +42,7 @@ def test_or_what_it_reached_at_the_near_null_server(campaign):
 
 
 def test_of_what_was_not_measured_it_says_what_was(campaign):
-    with pytest.raises(UserError, match=r"measured no get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
+    with pytest.raises(UserError, match=r"has no measurement of get of 5 B by s5cmd; it has: .*get s5cmd 4000 B"):
         one(campaign[False], "get", 5)
 
 
@@ -52,7 +52,7 @@ def test_the_largest_size_that_was_measured_is_the_default(campaign):
         measured = {p["axes"]["object_size"] for p in load(folder).plan["points"] if p["workload"] == "get"}
         assert sizing.largest(found, "get", "s5cmd") == max(measured) == 10_000_000
         assert sizing.largest(found, "get", "obstore") is None
-    with pytest.raises(UserError, match=r"measured no get by obstore; it has: "):
+    with pytest.raises(UserError, match=r"has no measurement of get by obstore; it has: "):
         sizing.one_client(load(folder), found, "get", "obstore", None)
 
 

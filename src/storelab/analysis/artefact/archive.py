@@ -1,8 +1,8 @@
-"""A pack as a file: write it, take it apart elsewhere, and make tables and figures again to compare them.
+"""Write a pack file, unpack and check it elsewhere, and make tables and figures again to compare them.
 
-It is a ZIP whose bytes follow from its members only, with their checksums. Members are stored as they are: what
-compresses writes other bytes in another version, and Parquet files, which are most of a campaign, are compressed
-already. The reader of a pack believes nothing in it: neither names, nor sizes, nor links.
+A pack is a ZIP file whose bytes depend only on its members and their checksums. Members are not compressed: other
+versions of a compressor write other bytes, and Parquet files, the largest part of a campaign, are already compressed.
+The reader trusts nothing in a pack: neither names, nor sizes, nor links.
 """
 
 import errno
@@ -29,15 +29,18 @@ from storelab.core.errors import MeasurementFailed, UserError, shown
 
 Member = Path | bytes
 SUMS, METADATA = "SHA256SUMS", "ro-crate-metadata.json"
-WHEN = (1980, 1, 1, 0, 0, 0)  # of every member: the earliest that a ZIP can tell
+WHEN = (1980, 1, 1, 0, 0, 0)  # time stamp of every member: the earliest that a ZIP can store
 CHUNK = 1 << 20
-MOST_SUMS = 10**8  # bytes of the list, which is read as a whole: a million files
-AGAIN = "fetch the pack again from where it came"
+MOST_SUMS = 10**8  # maximum bytes of the list, which is read as a whole: about a million files
+AGAIN = "download the pack again from its source"
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError)
 
 
 def write(target: Path, members: Mapping[str, Member]) -> None:
-    """The whole pack at `target`, or nothing. Raises UserError: a name that no pack may have, a file that changes."""
+    """Write the whole pack to `target`, or nothing.
+
+    Raises UserError: a name is not allowed in a pack, or a file changed meanwhile.
+    """
     for name in members:
         if wrong := _wrong_name(name):
             raise UserError(shown(name), f"cannot be in a pack: its name {wrong}", "give it another name")
@@ -49,7 +52,7 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
             _add(archive, SUMS, evidence.sums_text(sums))
         records.move_in(temporary, target)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk is told without one
+        if error.filename in (None, str(temporary)):  # the error of a full disk has no file name
             error.filename = str(target)
         raise
     finally:
@@ -57,9 +60,9 @@ def write(target: Path, members: Mapping[str, Member]) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
-    """Returns its SHA-256."""
+    """Add a member to the archive; return its SHA-256."""
     info = zipfile.ZipInfo(name, WHEN)
-    info.create_system = 3  # Unix, whose rights the next line has
+    info.create_system = 3  # Unix, so that the permissions below are used
     runs = isinstance(member, Path) and bool(member.stat().st_mode & stat.S_IXUSR)
     info.external_attr = (stat.S_IFREG | (0o755 if runs else 0o644)) << 16
     wanted = info.file_size = size_of(member)
@@ -67,7 +70,7 @@ def _add(archive: zipfile.ZipFile, name: str, member: Member) -> str:
     with opened as source, archive.open(info, "w") as sink:
         digest, size = _copy(source, sink)
     if size != wanted:
-        raise UserError(str(member), "changed while it was packed", "pack the campaign when nothing writes in it")
+        raise UserError(str(member), "changed while it was packed", "pack the campaign when nothing writes to it")
     return digest
 
 
@@ -76,7 +79,7 @@ def size_of(member: Member) -> int:
 
 
 def _copy(source: BinaryIO, sink: BinaryIO) -> tuple[str, int]:
-    """SHA-256 and size of what was copied."""
+    """Copy a stream; return SHA-256 and size of the copied bytes."""
     digest, size = hashlib.sha256(), 0
     while part := source.read(CHUNK):
         sink.write(part)
@@ -86,33 +89,33 @@ def _copy(source: BinaryIO, sink: BinaryIO) -> tuple[str, int]:
 
 
 def extract(path: Path, folder: Path) -> dict[str, str]:
-    """Write every member below `folder`, an empty one; name -> SHA-256 of the pack's own list.
+    """Write every member below the empty `folder`; return name -> SHA-256 of the list in the pack.
 
-    Raises UserError at the first member that is not what the list says, leads out of the folder, is a link, is missing
-    or was added; what was written until then stays.
+    Raises UserError at the first member that differs from the list, points out of the folder, is a link, is missing or
+    was added. Files written before remain.
     """
     with _opened(path) as archive:
         infos = _members(path, archive)
         if SUMS not in infos:
-            raise UserError(str(path), f"is no pack of storelab: it has no {SUMS}", AGAIN)
+            raise UserError(str(path), f"is not a pack of storelab: it has no {SUMS}", AGAIN)
         listed = evidence.parsed_sums(_sums(path, archive), f"{path}: {SUMS}", AGAIN)
         _same_names(path, listed, infos)
         _room(path, folder, sum(info.file_size for info in infos.values()))
         now = time.time()
         for name in sorted(infos):
             _place(path, archive, infos[name], folder / name, listed.get(name))
-            os.utime(folder / name, (now, now))  # one time for all: Snakemake finds nothing to be older than another
+            os.utime(folder / name, (now, now))  # the same time for all, so that no file is outdated for Snakemake
     return listed
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     if not path.is_file():
-        raise UserError(str(path), "is a folder, no pack" if path.is_dir() else "is not there", "check the path")
+        raise UserError(str(path), "is a folder, not a pack" if path.is_dir() else "is not there", "check the path")
     try:
         archive = zipfile.ZipFile(path)
     except DAMAGE as error:
-        raise UserError(str(path), f"is no pack, or a damaged one ({error})", AGAIN) from None
+        raise UserError(str(path), f"is not a pack, or is damaged ({error})", AGAIN) from None
     except OSError as error:
         if error.errno == errno.EINVAL:
             raise UserError(str(path), "is a damaged pack", AGAIN) from None
@@ -122,7 +125,10 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Name -> file in the archive. Raises UserError for one that may not be there."""
+    """Return the files in the archive by name.
+
+    Raises UserError for a member that is not allowed.
+    """
     out: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         place = f"{path}: {shown(info.orig_filename)}"
@@ -141,17 +147,17 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 def _wrong_name(name: str) -> str:
     parts = name.split("/")
     if name.startswith("/") or "\\" in name or any(part in ("", ".", "..") for part in parts):
-        return "leads out of the folder"
+        return "points out of the folder"
     if not name.isprintable():
-        return "has signs that cannot be printed"
+        return "has characters that cannot be printed"
     return "is too long" if len(name.encode()) > 1000 or max(len(p.encode()) for p in parts) > 255 else ""
 
 
 def _same_names(path: Path, listed: Mapping[str, str], infos: Mapping[str, zipfile.ZipInfo]) -> None:
     if gone := sorted(listed.keys() - infos.keys()):
-        raise UserError(f"{path}: {gone[0]}", f"is missing, though {SUMS} has it", AGAIN)
+        raise UserError(f"{path}: {gone[0]}", f"is missing, but {SUMS} lists it", AGAIN)
     if added := sorted(infos.keys() - listed.keys() - {SUMS}):
-        raise UserError(f"{path}: {added[0]}", f"was added after it was packed: {SUMS} does not have it", AGAIN)
+        raise UserError(f"{path}: {added[0]}", f"was added after it was packed: {SUMS} does not list it", AGAIN)
 
 
 def _room(path: Path, folder: Path, wanted: int) -> None:
@@ -163,13 +169,13 @@ def _room(path: Path, folder: Path, wanted: int) -> None:
 
 @contextmanager
 def _reading(path: Path, name: str) -> Iterator[None]:
-    """What the ZIP cannot make sense of is a member that was changed."""
+    """Report data that the ZIP reader cannot read as a changed member."""
     try:
         yield
     except DAMAGE:
         raise _changed(path, name) from None
     except OSError as error:
-        if error.errno == errno.EINVAL:  # it said to look before the begin of the file
+        if error.errno == errno.EINVAL:  # the archive points before the start of the file
             raise _changed(path, name) from None
         raise
 
@@ -182,7 +188,7 @@ def _sums(path: Path, archive: zipfile.ZipFile) -> bytes:
 
 
 def _place(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, target: Path, digest: str | None) -> None:
-    """`digest`: what it must have; None: of the list itself, which bears its own."""
+    """Write a member to `target` and check its SHA-256 `digest` (None for the list itself, which has no entry)."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _reading(path, info.filename), archive.open(info) as source, target.open("xb") as sink:
         found, _ = _copy(source, sink)
@@ -198,13 +204,16 @@ def _changed(path: Path, name: str) -> UserError:
 
 # --- unpack and rebuild ---
 
-MOST_NAMED = 3  # of files that differ
+MOST_NAMED = 3  # maximum number of differing files that are named
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """How many tables and figures were made anew, and came out the same; pictures: those whose bytes are the same, and
-    all of them (another matplotlib draws the same data with other bytes)."""
+    """The numbers of tables and figures that were made again with the same result.
+
+    same_pictures: pictures with the same bytes, of all `pictures`. Another version of matplotlib draws the same data
+    with other bytes.
+    """
 
     tables: int
     figures: int
@@ -213,17 +222,18 @@ class Rebuilt:
 
 
 def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
-    """Folder of the campaign, number of files, whether this very pack lay there already.
+    """Unpack a pack; return folder of the campaign, number of files, and whether this pack was there already.
 
-    Nothing is placed unless all of it is whole. Raises UserError: the pack was changed, something else lies there.
+    Nothing is placed unless all of it is valid. Raises UserError: the pack was changed, or the folder has other
+    content.
     """
     if (folder.exists() or folder.is_symlink()) and not folder.is_dir():
-        raise UserError(str(folder), "is there already, and is no folder", "give another folder")
+        raise UserError(str(folder), "exists and is not a folder", "choose another folder")
     there = folder.is_dir() and any(folder.iterdir())
     if not there:
         folder.absolute().parent.mkdir(parents=True, exist_ok=True)
-    beside = None if there else folder if folder.is_dir() else folder.absolute().parent
-    work = Path(tempfile.mkdtemp(prefix=".storelab-unpack-", dir=beside))
+    parent = None if there else folder if folder.is_dir() else folder.absolute().parent
+    work = Path(tempfile.mkdtemp(prefix=".storelab-unpack-", dir=parent))
     try:
         listed = extract(pack, work)
         campaign = _campaign_of(pack, work)
@@ -237,10 +247,12 @@ def unpack(pack: Path, folder: Path) -> tuple[Path, int, bool]:
 
 
 def _move_whole(work: Path, folder: Path) -> None:
-    """Into a new folder by one rename; into an empty one (it may be the working folder) with the list last: what a
-    kill leaves has none, and is taken for something else."""
+    """Move the files to a new folder by one rename; to an empty folder (maybe the working folder) with the list last.
+
+    After a kill there is no list, so the folder is treated as other content.
+    """
     if not folder.is_dir():
-        os.umask(mask := os.umask(0))  # it is read by setting it
+        os.umask(mask := os.umask(0))  # the mask can only be read by setting it
         work.chmod(0o777 & ~mask)
         os.replace(work, folder)
         return
@@ -249,29 +261,32 @@ def _move_whole(work: Path, folder: Path) -> None:
 
 
 def _campaign_of(pack: Path, folder: Path) -> Path:
-    """`results/<name>`. Raises UserError: there is none, or several."""
+    """Return `results/<name>`.
+
+    Raises UserError: there is none, or several.
+    """
     found = sorted(p.parent.parent.relative_to(folder) for p in folder.glob("results/*/raw/plan.json"))
     if len(found) != 1 or not (folder / METADATA).is_file():
-        raise UserError(str(pack), f"holds {len(found)} campaigns: it is no pack of storelab", AGAIN)
+        raise UserError(str(pack), f"holds {len(found)} campaigns: it is not a pack of storelab", AGAIN)
     read_plan(folder / found[0])
     return found[0]
 
 
 def _same_pack(work: Path, folder: Path, listed: dict[str, str]) -> None:
-    """Raises UserError where the folder holds anything but this pack, or a file of it that was changed since."""
+    """Raise UserError if the folder has anything except this pack, or a file of the pack that was changed."""
     sums, other = work / SUMS, folder / SUMS
     if not other.is_file() or other.read_bytes() != sums.read_bytes():
-        raise UserError(str(folder), "is not empty: something else lies there", "give a new folder")
+        raise UserError(str(folder), "is not empty: it has other content", "choose a new folder")
     for name, digest in listed.items():
         place = folder / name
         if not place.is_file() or records.sha256(place) != digest:
-            raise UserError(str(place), "is no longer as it was packed", "give a new folder, or remove this one")
+            raise UserError(str(place), "was changed after it was unpacked", "choose a new folder, or remove this one")
 
 
 def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
-    """Make tables and figures of an unpacked campaign from its records, beside it, and compare.
+    """Make tables and figures of an unpacked campaign from its records in a temporary folder, and compare them.
 
-    Raises MeasurementFailed where a table has other bytes, or a figure shows something else.
+    Raises MeasurementFailed if a table has other bytes, or a figure shows other data.
     """
     from storelab.analysis.figures import write as figures
     from storelab.analysis.tables import build as tables
@@ -289,7 +304,7 @@ def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
         if differing:
             more = f" and {len(differing) - MOST_NAMED} more" if len(differing) > MOST_NAMED else ""
             raise MeasurementFailed(
-                f"{campaign_dir}: came out different: {', '.join(differing[:MOST_NAMED])}{more}; "
+                f"{campaign_dir}: rebuilt with a different result: {', '.join(differing[:MOST_NAMED])}{more}; "
                 f"it was packed by storelab {_packed_by(campaign_dir)}, this is {__version__}"
             )
         count = {kind: len(list((made / kind).glob(glob))) for kind, glob in kinds.items()}
@@ -297,7 +312,7 @@ def rebuild(campaign_dir: Path, jobs: int = 1) -> Rebuilt:
         other = sum(1 for p in pictures if not _same(p, campaign_dir / "figures" / p.name))
     return Rebuilt(
         count["tables"], count["figures"] - 1, len(pictures) - other, len(pictures)
-    )  # the index is no figure
+    )  # the index is not a figure
 
 
 def _differing(packed: Path, made: Path, glob: str) -> list[str]:
@@ -306,7 +321,7 @@ def _differing(packed: Path, made: Path, glob: str) -> list[str]:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two files are the same, of figures without the sums of their pictures."""
+    """Return whether two files are the same; for figures, without the checksums of their pictures."""
     if not (one.is_file() and other.is_file()):
         return False
     if one.suffix != ".json":
@@ -314,10 +329,10 @@ def _same(one: Path, other: Path) -> bool:
     return _content(records.read_json(one)) == _content(records.read_json(other))
 
 
-def _content(told: Any) -> Any:
-    """What a figure's `.json`, or the index, says of the data."""
+def _content(content: Any) -> Any:
+    """Return the data in the `.json` of a figure or of the index, without checksums."""
     sums = ("sha256", *records.SUM_KEYS)
-    return {k: _content(v) for k, v in told.items() if k not in sums} if isinstance(told, dict) else told
+    return {k: _content(v) for k, v in content.items() if k not in sums} if isinstance(content, dict) else content
 
 
 def _packed_by(campaign_dir: Path) -> str:

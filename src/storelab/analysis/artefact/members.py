@@ -1,8 +1,8 @@
-"""What is in a pack, a project folder that holds one campaign, and what it is, for machines.
+"""List the members of a pack, a project folder with one campaign, and describe it in machine-readable form.
 
-There is nothing secret in it, and no path of this machine. `ro-crate-metadata.json` (RO-Crate 1.1 with the profiles
-Workflow RO-Crate 1.0, Process Run Crate and Workflow Run Crate 0.5), `CITATION.cff` and `.zenodo.json` describe it:
-plain JSON-LD, and no time but those of the records, so that the same campaign gives the same text.
+A pack has no secrets and no paths of this machine. `ro-crate-metadata.json` (RO-Crate 1.1 with the profiles Workflow
+RO-Crate 1.0, Process Run Crate and Workflow Run Crate 0.5), `CITATION.cff` and `.zenodo.json` describe it. They are
+plain JSON-LD and have only times of the records, so that the same campaign gives the same text.
 """
 
 import json
@@ -24,7 +24,7 @@ from storelab.core import config, evidence, records
 from storelab.core.errors import UserError
 from storelab.core.redaction import holds_secret
 
-# --- what the pack is, for machines ---
+# --- machine-readable description of the pack ---
 
 CITATION, ZENODO = "CITATION.cff", ".zenodo.json"
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
@@ -57,15 +57,18 @@ SNAKEMAKE = {
     "identifier": {"@id": "https://snakemake.github.io"},
     "url": {"@id": "https://snakemake.github.io"},
 }
-CODE_LICENSE = "BSD-3-Clause"  # of the workflow, which is storelab's own
+CODE_LICENSE = "BSD-3-Clause"  # of the workflow, which is part of storelab
 KEYWORDS = ("storage", "benchmark", "High Energy Physics")
 Entity = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class About:
-    """Of a campaign. folder: of its results in the pack, as `results/demo`; begin, end: of its measurements, ISO 8601,
-    UTC; software: (name, version) of what measured and was measured; failed: points without a result."""
+    """The description of a campaign.
+
+    folder: of its results in the pack, as `results/demo`; begin, end: of its measurements, ISO 8601, UTC; software:
+    (name, version) of measuring and measured programs; failed: points without a result.
+    """
 
     name: str
     title: str
@@ -94,9 +97,9 @@ class About:
 
 
 def metadata(about: About, files: Mapping[str, int]) -> bytes:
-    """`ro-crate-metadata.json` of a pack with these files: name -> size."""
-    folders = {f"{about.folder}/{kind}/": told for kind, told in FOLDERS.items()}
-    folders = {name: told for name, told in folders.items() if _below(name, files)}
+    """Return `ro-crate-metadata.json` of a pack with these files: name -> size."""
+    folders = {f"{about.folder}/{kind}/": parts_of_pack for kind, parts_of_pack in FOLDERS.items()}
+    folders = {name: parts_of_pack for name, parts_of_pack in folders.items() if _below(name, files)}
     outside = [name for name in files if not any(name.startswith(folder) for folder in folders)]
     papers = (f"{about.folder}/{name}" for name in PAPERS)
     results = [*(f for f in folders if not f.endswith("/raw/")), *(n for n in papers if n in files)]
@@ -147,7 +150,7 @@ FOLDERS = {
         "Raw records",
         "Records of every measured point: operations, times, resources; docs/records.md of storelab.",
     ),
-    "tables": ("Tables", "Made from the raw records alone; docs/tables.md of storelab."),
+    "tables": ("Tables", "Made only from the raw records; docs/tables.md of storelab."),
     "figures": ("Figures", "Drawn from the tables."),
 }
 
@@ -157,13 +160,13 @@ def _below(folder: str, files: Iterable[str]) -> list[str]:
 
 
 def _id(name: str) -> Entity:
-    """A reference to an entity: a file by its path (signs that no URI may have are written as %xx)."""
+    """Return a reference to an entity: a file by its path, with characters not allowed in a URI as %xx."""
     mark = "#" if name.startswith("#") else ""
     return {"@id": name if name.startswith("https:") else mark + quote(name.removeprefix("#"), safe="/~")}
 
 
 def _ids(names: Iterable[str]) -> list[Entity] | Entity:
-    """References; a single one as it is, which is how RO-Crate 1.1 advises to write it."""
+    """Return references; a single one is not a list, as RO-Crate 1.1 recommends."""
     found = [_id(name) for name in names]
     return found[0] if len(found) == 1 else found
 
@@ -190,15 +193,15 @@ def _uri_of(license: str) -> str:
 
 
 def _program(name: str, version: str) -> Entity:
-    told = _id(f"#{name}-{version}".rstrip("-")) | {"@type": "SoftwareApplication", "name": name}
-    return told | ({"softwareVersion": version} if version else {})
+    entry = _id(f"#{name}-{version}".rstrip("-")) | {"@type": "SoftwareApplication", "name": name}
+    return entry | ({"softwareVersion": version} if version else {})
 
 
 def _parameter(name: str) -> Entity:
-    """What the workflow takes or makes; its example is the file or folder of this pack."""
+    """Return an input or output of the workflow; its example is the file or folder of this pack."""
     kind = "Dataset" if name.endswith("/") else "File"
-    told = {"@type": "FormalParameter", "name": PurePosixPath(name).name, "additionalType": kind}
-    return _parameter_of(name) | told | {"workExample": _id(name)}
+    parameter = {"@type": "FormalParameter", "name": PurePosixPath(name).name, "additionalType": kind}
+    return _parameter_of(name) | parameter | {"workExample": _id(name)}
 
 
 def _parameter_of(name: str) -> Entity:
@@ -247,8 +250,8 @@ def _workflow(about: About, size: int, takes: list[str], makes: list[str], autho
 
 
 def citation(about: About) -> bytes:
-    """`CITATION.cff`, Citation File Format 1.2.0."""
-    told = {
+    """Return `CITATION.cff`, Citation File Format 1.2.0."""
+    data = {
         "cff-version": "1.2.0",
         "message": "If you use these data, please cite them, and storelab.",
         "type": "dataset",
@@ -267,12 +270,12 @@ def citation(about: About) -> bytes:
             }
         ],
     }
-    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120).encode()
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120).encode()
 
 
 def zenodo(about: About) -> bytes:
-    """`.zenodo.json`: what Zenodo shows of a deposit of the pack."""
-    told = {
+    """Return `.zenodo.json`, the metadata that Zenodo shows for a deposit of the pack."""
+    data = {
         "upload_type": "dataset",
         "title": about.title,
         "description": about.description,
@@ -283,18 +286,18 @@ def zenodo(about: About) -> bytes:
         "keywords": list(KEYWORDS),
         "notes": f"Made by storelab {about.storelab}; `storelab unpack` checks the pack and rebuilds it.",
     }
-    return _json(told)
+    return _json(data)
 
 
 def _json(data: Any) -> bytes:
     return (json.dumps(data, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-# --- what is in it ---
+# --- content of the pack ---
 
-PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # with what `make` makes them
-# Keys of the configuration that tell of the machine and its user, or may hold a secret.
-RECORDS = ("json", "csv", "tex")  # in which nothing looks like a key
+PAPERS = {"paper.pdf": "paper", "report.html": "report"}  # file -> target of `make`
+# OWN_PLACES and OWN_KEYS: configuration keys that describe the machine or its user, or may hold a secret.
+RECORDS = ("json", "csv", "tex")  # files in which no normal text looks like a key
 TEXTS = (*RECORDS, "html", "svg", "yaml", "md", "txt")
 OWN_PLACES = ("state", "scratch", "results")
 OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python", "options"}
@@ -303,8 +306,10 @@ OWN_KEYS = config.SECRET | {"profile", "profiles", "ca_file", "setup", "python",
 def everything(
     campaign: Campaign, layers: config.Layers, project: Mapping[str, Path], license: str
 ) -> tuple[dict[str, Member], list[str]]:
-    """Name -> file or content of all members, and which of PAPERS were left out. `project`: files of the project folder
-    (Snakefile, rules …); of it the campaigns and config.yaml are the campaign's own."""
+    """Return all members (name -> file or content), and which of PAPERS were left out.
+
+    project: files of the project folder (Snakefile, rules …). Campaigns and config.yaml come from the campaign instead.
+    """
     own = {name: path for name, path in project.items() if not name.startswith("campaigns/")}
     results, left = results_of(campaign)
     folder = f"results/{campaign.folder.name}"
@@ -312,27 +317,29 @@ def everything(
     out |= {f"{folder}/{name}": path for name, path in results.items()}
     about = about_of(campaign, license)
     out |= {CITATION: citation(about), ZENODO: zenodo(about), README: readme(about)}
-    # Not in its own list: it would have to know its size.
+    # The metadata file does not list itself, because it would need its own size.
     _without_secrets(out)
     out[METADATA] = metadata(about, {name: size_of(member) for name, member in out.items()})
     return out, left
 
 
 def _without_secrets(members: Mapping[str, Member]) -> None:
-    """Raise UserError where a text that would be packed holds a key or a token: records are not altered any more."""
+    """Raise UserError if a text to be packed holds a key or a token; records cannot be changed any more."""
     for name, member in members.items():
         kind = name.rpartition(".")[2]
         if kind not in TEXTS:
             continue
         text = (member if isinstance(member, bytes) else member.read_bytes()).decode(errors="replace")
         if holds_secret(text, unknown=kind in RECORDS):
-            problem = "holds a key, or what looks like a key or a token: nothing was packed"
+            problem = "holds a key or token, or a similar text: nothing was packed"
             raise UserError(str(member) if isinstance(member, Path) else name, problem, "measure or make it again")
 
 
 def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
-    """Name below the campaign's folder -> file: records, tables, figures, and the papers where they are not older than
-    the tables. What people left there is not packed."""
+    """Return name below the campaign's folder -> file: records, tables, figures, and papers.
+
+    Papers older than the tables are left out. Other files of users in the folder are not packed.
+    """
     from storelab.analysis.tables import build as tables
 
     folder, raw = campaign.folder, campaign.raw
@@ -353,10 +360,10 @@ def results_of(campaign: Campaign) -> tuple[dict[str, Path], list[str]]:
 
 
 def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]:
-    """config.yaml (the effective configuration: all files and options merged) and the campaign file.
+    """Return config.yaml (the effective configuration: all files and options merged) and the campaign file.
 
-    The campaign file is as it was written, unless an option or a further file had a say in it. Raises UserError where
-    one of them holds what looks like a token.
+    The campaign file is unchanged, unless an option or a further file changed a setting. Raises UserError if one of
+    them holds what looks like a token.
     """
     name, merged = campaign.folder.name, config.merged(layers)
     (_, _), (file, asked), *_ = layers
@@ -365,13 +372,13 @@ def configuration(campaign: Campaign, layers: config.Layers) -> dict[str, bytes]
         effective["stores"] = {n: _without_own(store) for n, store in stores.items()}
     if "launcher" in effective:
         effective["launcher"] = _without_own(effective["launcher"])
-    told = {key: merged[key] for key in asked}
-    written = Path(file).read_bytes() if told == asked else _yaml("The campaign as it was planned.", told)
+    planned = {key: merged[key] for key in asked}
+    written = Path(file).read_bytes() if planned == asked else _yaml("The campaign as it was planned.", planned)
     about = "The effective configuration of this campaign: config.yaml, campaign file and options, merged."
     out = {"config.yaml": _yaml(about, effective), f"campaigns/{name}.yaml": written}
     for place, text in out.items():
         if holds_secret(text.decode()):
-            problem = "holds what looks like a key or a token: it was not packed"
+            problem = "holds a text that looks like a key or token: it was not packed"
             raise UserError(
                 file if place.startswith("campaigns/") else layers[0][0], problem, "take it out of the file"
             )
@@ -394,7 +401,7 @@ def _yaml(about: str, data: Mapping[str, Any]) -> bytes:
 
 
 def about_of(campaign: Campaign, license: str) -> About:
-    """As the records tell it: the same campaign, the same words."""
+    """Return the description of a campaign from its records, so that the same campaign gives the same text."""
     runs, failures = campaign.runs.values(), campaign.failures.values()
     begins = [run["start_ns"] for run in runs] or [failed["time_ns"] for failed in failures]
     ends = [run["deadline_ns"] for run in runs] or begins

@@ -1,9 +1,10 @@
-"""Tidy table in, figure out.
+"""Turn tidy tables into figures.
 
-`catalogue` lists the figures, `specification` declares what one is, `panels` arranges its rows, `draw` and `plots` draw
-it, and `write` writes the files. The other modules define figures, a module for each subject.
+`catalogue` lists the figures, `specification` defines the data types that describe one, `panels` arranges the rows,
+`draw` and `plots` draw them, and `write` writes the files. The other modules define figures, one module for each
+subject.
 
 May import: `tables`, `parts`, `records`, `statistics`, `core`.
 """
 
-KINDS = ("pdf", "png")  # files of a figure, next to what it is (`<name>.json`); a paper needs the first
+KINDS = ("pdf", "png")  # files of a figure, next to its description (`<name>.json`); a paper needs the first

@@ -1,7 +1,7 @@
-"""The figures by name, in the order of the paper; which of them a campaign can have; their captions.
+"""List the built-in figures by name, in the order of the paper, and select those that a campaign can have.
 
-A figure has one name in code, rule, file and label. A campaign adds its own (`figures:`, docs/figures.md), which
-its plan carries.
+A figure has the same name in code, rule, file and label. A campaign can declare more figures (`figures:`,
+docs/figures.md); its plan contains them. The module also writes the captions.
 """
 
 from collections.abc import Mapping
@@ -49,9 +49,11 @@ FIGURES: dict[str, Declared] = {
 
 
 def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
-    """The built-in figures that a campaign with this plan can have, those over time, those along rows of axes that go
-    together, and its own."""
-    points, couplings = _points(plan), selection.couplings_of(plan)
+    """Return the figures that a campaign with this plan can have.
+
+    These are built-in figures, figures over time, figures along coupled axes, and those that the campaign declares.
+    """
+    points, couplings = _planned_points(plan), selection.couplings_of(plan)
     found = {}
     for name, known in FIGURES.items():
         figure = planned.others(known, couplings)
@@ -64,17 +66,17 @@ def of(plan: Mapping[str, Any]) -> dict[str, Declared]:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether the paper's text may speak of a figure of this name."""
+    """Return whether the text of the paper may refer to a figure of this name."""
     return name in FIGURES or name.split("_")[0] in (timeline.STEM, planned.STEM)
 
 
 def names(plan: Mapping[str, Any]) -> list[str]:
-    """Names of the figures that a campaign with this plan can have; one without data is drawn as none."""
+    """Return the names of the figures that a campaign with this plan can have; a figure without data stays empty."""
     return list(of(plan))
 
 
-def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
-    """The planned points with the columns of the tables that the choice of figures asks for."""
+def _planned_points(plan: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the planned points, with the columns that decide which figures a campaign can have."""
     columns = {w: {a["name"]: a["column"] for a in d["axes"]} for w, d in plan["workloads"].items()}
     rows = []
     for point in plan["points"]:
@@ -87,16 +89,17 @@ def _points(plan: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-BLIND = "Front-ends and clients share the cores of one host: what more front-ends would bring, this figure cannot tell."
-LINKS = " Dashed: what links can carry, over the points that used half of it or more."
-CEILINGS = " Dotted: the ceiling of an engine, what the same clients reach at a near-null server on the store's side."
+BLIND = "Front-ends and clients share the cores of one host: this figure cannot show the effect of more front-ends."
+LINKS = " Dashed: capacity of the links, over the points that used half of it or more."
+CEILINGS = " Dotted: the ceiling of an engine, measured with the same clients against a near-null server."
 
 
 def caption(figure: Declared, table: pd.DataFrame, shown: panels.Layout | None = None) -> str:
-    """Return the caption with what the table says: sizes, engine, seconds of a run, n and kind of the bars, shared
-    host; and what is not shown.
+    """Return the caption, filled with facts from the table: sizes, engine, duration, number of runs, kind of the bars.
 
-    shown: the panels of the figure, where they are known; the caption is then about what they show.
+    It also states whether client and server share a host, and which data the figure does not show.
+
+    shown: the panels of the figure, if they are known; the caption then describes only these.
     """
     rows = shown.rows if shown else panels.rated(figure, figure.told(table))
     seconds = sorted(rows["duration_s"].unique()) if "duration_s" in rows else []

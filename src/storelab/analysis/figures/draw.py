@@ -1,8 +1,8 @@
-"""The one function that draws a specification: table in, matplotlib Figure out, no file access.
+"""Draw a specification: take a table, return a matplotlib Figure, without file access.
 
-Medians with bars from low to high; a colour and a marker for each series, a dash for each curve of a measure; small
-dots are single runs. Points of few operations are open, those bound by client or link half-filled. Curves of many
-values are lines with a band. A column of text on the x axis makes categories: dots in lines instead of curves.
+Medians have bars from low to high. Each series has a colour and a marker, each curve of a measure a line style. Small
+dots are single runs. Points of few operations are open; those limited by client or link are half-filled. Curves of many
+values are lines with a band. A column of text on the x axis gives categories: rows of dots instead of curves.
 """
 
 import textwrap
@@ -28,16 +28,18 @@ from storelab.analysis.figures.specification import (
 )
 from storelab.analysis.parts import words
 
-INSIDE = 25  # letters of a line in a legend inside a panel
-OTHERS = "0.35"  # colour of points that others published
-MANY, SYMBOLS = 30, 6  # values of x beyond which the curves of a panel are lines; their symbols
+INSIDE = 25  # characters of a line in a legend inside a panel
+OTHERS = "0.35"  # colour of published points
+MANY, SYMBOLS = 30, 6  # above MANY values of x, curves are lines with about SYMBOLS symbols
 
 
 def draw(
     figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame, shown: panels.Layout | None = None
 ) -> Figure | None:
-    """The figure of a table, and those beside it; None where the table has no data for it. shown: its panels, where
-    they are known."""
+    """Return the figure of a table; None if the table has no data for it.
+
+    beside: further tables. shown: the panels, if they are known.
+    """
     if isinstance(figure, Function):
         few = figure.least > 1 and figure.count(table) < figure.least
         return None if few else figure.function(table, *beside)
@@ -78,13 +80,17 @@ def draw(
 def _compared(
     cells: Sequence[Axes], shown: Sequence[panels.Panel], values: Sequence[pd.Series]
 ) -> Iterator[tuple[Measure, str, list[Axes], list[pd.Series]]]:
-    """Panels whose values bear the same label are compared: (measure, label, panels, their values) of each label."""
+    """Group the panels whose values have the same label, and yield (measure, label, panels, their values) of each
+    group.
+
+    Readers compare these panels.
+    """
     groups: dict[str, list[int]] = {}
     for i, panel in enumerate(shown):
         label = panel.measure.label.format(**panels.fields(panel.rows))
         groups.setdefault(label, []).append(i)
-    for label, own in groups.items():
-        yield shown[own[0]].measure, label, [cells[i] for i in own], [values[i] for i in own]
+    for label, indices in groups.items():
+        yield shown[indices[0]].measure, label, [cells[i] for i in indices], [values[i] for i in indices]
 
 
 def is_text(values: pd.Series) -> bool:
@@ -92,7 +98,7 @@ def is_text(values: pd.Series) -> bool:
 
 
 def categories(values: pd.Series) -> list[str]:
-    """From the lowest line to the highest: by name, or in the order that the figure gave them."""
+    """Return the categories from the lowest line to the highest: by name, or in the order that the figure sets."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return [name for name in values.cat.categories[::-1] if (values == name).any()]
     return sorted(values.unique(), reverse=True)
@@ -107,7 +113,7 @@ def looks_of(spec: Specification, shown: panels.Layout) -> plots.Looks:
 
 
 def lines_of(spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[tuple[str, int, Any, pd.DataFrame]]:
-    """(series, its place, curve, rows) of each line of a panel."""
+    """Return (series, its index, curve, rows) of each line of a panel."""
     out = []
     for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
         known = panel.rows[panel.rows[curve.column()].notna()]
@@ -124,11 +130,12 @@ def marked(spec: Specification, rows: pd.DataFrame, curve: Curve) -> tuple[pd.Se
 
 
 def with_own(panel: panels.Panel, spec: Specification) -> tuple[panels.Panel, plots.Looks]:
-    """A panel with series of its own, in darker and lighter greys, told apart by what is not at its default."""
+    """Return a panel with separate series in dark and light greys, which values not at their default distinguish."""
     x = panel.measure.x or spec.x
     rows = panel.rows.drop(columns="series", errors="ignore")
-    told = [c for c in panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x}) if rows[c].nunique() > 1]
-    rows = panels.with_series(rows, told, usual=True)
+    axes = panels.varying(rows, (panel.measure.hue,), {"clients", x, spec.x})
+    distinguishing = [c for c in axes if rows[c].nunique() > 1]
+    rows = panels.with_series(rows, distinguishing, usual=True)
     names = list(dict.fromkeys(rows["series"]))
     greys = plots.tones(len(names), "dark:0.6")
     return panels.Panel(panel.heading, rows, panel.measure, panel.every), dict(
@@ -158,27 +165,27 @@ def _runs(
 def _curves(
     ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks, runs: pd.DataFrame | None
 ) -> pd.Series:
-    """Draw the curves of a panel and their axis of x; the values on the other one."""
+    """Draw the curves of a panel and its x axis; return the values on the y axis."""
     measure, x = panel.measure, panel.measure.x or spec.x
     if measure.hue:
         panel, looks = with_own(panel, spec)
-    others = [float(at) for line in _of_others(spec, panel) for at in line.at.index]
+    others = [float(at) for line in _published_points(spec, panel) for at in line.at.index]
     places, drawn = pd.Series([*panel.places(x).astype(float), *others]), [pd.Series(dtype=float)]
     ticks = ("sizes" if x.endswith("_bytes") else "percent") if x.endswith(("_bytes", "_percent")) else "counts"
     long = places.nunique() > MANY and not measure.hue
     for name, place, curve, rows in lines_of(spec, panel, looks):
         rows = rows.sort_values(x)
         step = 0 if long else _step(places, len(looks)) * (place - (len(looks) - 1) / 2)
-        at = _aside(rows[x].astype(float), places, step, ticks, spec.x_scale)
+        at = _shifted(rows[x].astype(float), places, step, ticks, spec.x_scale)
         if long:
             _line(ax, at, rows, curve, looks[name], place / len(looks))
         else:
             _curve(ax, at, rows, curve, looks[name])
             _runs(ax, runs, rows, at, curve, looks[name][0])
-        if measure.hue and len(rows):  # of several series, the word behind the stroke tells the curve
+        if measure.hue and len(rows):  # with several series, the line style shows the curve
             which = f"{curve.name.split()[2]}, " if len(measure.curves) > 1 else ""
-            said = f"{which}{name}" if len(looks) > 1 else curve.name
-            ax.containers[-1].set_label(textwrap.fill(said, INSIDE))
+            label = f"{which}{name}" if len(looks) > 1 else curve.name
+            ax.containers[-1].set_label(textwrap.fill(label, INSIDE))
         plots.mark(ax, at, rows[curve.column()], looks[name], *marked(spec, rows, curve))
         drawn.append(rows[curve.column()].astype(float))
     levels = _references(ax, spec, panel, looks)
@@ -193,15 +200,18 @@ def _curves(
 
 
 def _curve(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str]) -> None:
-    """Medians with bars from low to high."""
+    """Draw medians with bars from low to high."""
     colour, marker = look
     bars = {"yerr": plots.bars(rows, curve.metric, curve.unit), "elinewidth": 1, "capsize": 2.5}
     ax.errorbar(at, rows[curve.column()].astype(float), **bars, color=colour, marker=marker, linestyle=curve.dash)
 
 
 def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple[Any, str], share: float) -> None:
-    """Medians with a band from low to high, where symbols would cover each other, and standing aside would move a curve
-    by whole steps: a few symbols tell it from others, which begin at this share of the distance between them."""
+    """Draw medians with a band from low to high and a few symbols.
+
+    Many values leave no room for symbols at each value, nor for shifted curves. share: where the symbols of this curve
+    begin, as a fraction of their distance.
+    """
     colour, marker = look
     y, low, high = (rows[curve.column(part)].astype(float) for part in ("median", "low", "high"))
     every = max(1, len(rows) // SYMBOLS)
@@ -210,12 +220,12 @@ def _line(ax: Axes, at: pd.Series, rows: pd.DataFrame, curve: Curve, look: tuple
 
 
 def _step(places: pd.Series, series: int) -> float:
-    """Return the distance between two series as a part of the axis: few places leave room to tell them apart."""
+    """Return the distance between two series as a fraction of the axis: larger if there are few positions."""
     return 0.8 / series if places.nunique() == 1 else 0.02 if places.nunique() <= MIN_VALUES else 0.012
 
 
-def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
-    """A little apart sideways, so that no bar hides another."""
+def _shifted(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) -> pd.Series:
+    """Shift positions slightly sideways, so that no bar hides another."""
     least = plots.SMALLEST if ticks == "sizes" else 0
     x, every = x.clip(lower=least), every.clip(lower=least)
     if ticks != "counts" or plots.is_wide(every, scale):
@@ -224,7 +234,7 @@ def _aside(x: pd.Series, every: pd.Series, step: float, ticks: str, scale: str) 
 
 
 def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:
-    """The axis of values of panels that are compared."""
+    """Set up the value axis of panels that are compared."""
     if measure.scale == "log":
         plots.time_axis(axes, values, label)
     else:
@@ -235,7 +245,7 @@ def _values(axes: list[Axes], values: list[pd.Series], measure: Measure, label: 
 
 
 def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label: str) -> None:
-    """The same of panels with categories, where values lie along x."""
+    """Set up the value axis (x) of panels with categories."""
     every = pd.concat(values)
     log = measure.scale == "log" or (measure.scale == "auto" and every.max() > 20 * every.min() > 0)
     for ax in axes if log else ():
@@ -250,7 +260,7 @@ def _lengths(axes: list[Axes], values: list[pd.Series], measure: Measure, label:
 
 
 def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots.Looks) -> list[float]:
-    """Draw what to compare with; the values of those that belong to a series."""
+    """Draw the reference lines; return the values of those that belong to a series."""
     levels = []
     for line in spec.references(panel.every, panel.measure) if spec.references else ():
         if line.marker and isinstance(line.at, pd.Series):
@@ -263,7 +273,7 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
         if isinstance(line.at, pd.Series):
             ax.plot(line.at.index, line.at, **look)
             places = panel.places(panel.measure.x or spec.x).astype(float)
-            left = line.at.index[-1] < places.min() + (places.max() - places.min()) / 4  # no room before its end
+            left = line.at.index[-1] < places.min() + (places.max() - places.min()) / 4  # no room there
             end = 0 if left else -1
             place, align = (line.at.index[end], line.at.iloc[end]), "left" if left else "right"
         else:
@@ -275,35 +285,37 @@ def _references(ax: Axes, spec: Specification, panel: panels.Panel, looks: plots
     return levels
 
 
-def _of_others(spec: Specification, panel: panels.Panel) -> list[Reference]:
-    """The points in a panel that others published."""
+def _published_points(spec: Specification, panel: panels.Panel) -> list[Reference]:
+    """Return the published points in a panel."""
     lines = spec.references(panel.every, panel.measure) if spec.references else ()
     return [line for line in lines if line.marker and isinstance(line.at, pd.Series)]
 
 
 def _published(spec: Specification, shown: panels.Layout) -> list[Line2D]:
-    """What the legend says of the points of others."""
-    lines = [line for panel in shown.panels for line in _of_others(spec, panel)]
+    """Return the legend entries of published points."""
+    lines = [line for panel in shown.panels for line in _published_points(spec, panel)]
     look = {"color": OTHERS, "markerfacecolor": "white", "linestyle": "none"}
-    return [Line2D([], [], marker=m, label=said, **look) for said, m in {r.label: r.marker for r in lines}.items()]
+    return [Line2D([], [], marker=m, label=text, **look) for text, m in {r.label: r.marker for r in lines}.items()]
 
 
 def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:
-    """Which line is what, above the curves: the panel's own series, or the dash of each curve. All panels get the room
-    that one needs."""
+    """Draw the legend inside each panel: its separate series, or the line style of each curve.
+
+    All panels get the space that the largest legend needs.
+    """
     marks: list[list[Any]] = [[] for _ in axes]
     if measure.hue:
         marks = [[c for c in ax.containers if not str(c.get_label()).startswith("_")] for ax in axes]
     elif len(measure.curves) > 1 and not any(c.name in looks for c in measure.curves):
         marks = [[Line2D([], [], color="0.3", linestyle=c.dash, label=c.name) for c in measure.curves] for _ in axes]
-    room = 0.14 * max(sum(1 + m.get_label().count("\n") for m in own) for own in marks)
-    for ax, own in zip(axes, marks, strict=True):
+    room = 0.14 * max(sum(1 + m.get_label().count("\n") for m in handles) for handles in marks)
+    for ax, handles in zip(axes, marks, strict=True):
         low, high = ax.get_ylim()
         at = ax.transScale.inverted().transform((0, _scaled(ax, high) + room * (_scaled(ax, high) - _scaled(ax, low))))
         ax.set_ylim(top=at[1])
-        if own:
+        if handles:
             ax.legend(
-                handles=own,
+                handles=handles,
                 fontsize=6,
                 frameon=False,
                 loc="upper right" if measure.hue else "upper left",
@@ -313,7 +325,7 @@ def _inside(axes: list[Axes], measure: Measure, looks: plots.Looks) -> None:
 
 
 def _scaled(ax: Axes, value: float) -> float:
-    """A value on the axis, as its scale places it."""
+    """Return a value as the scale of the axis transforms it."""
     return float(ax.yaxis.get_transform().transform(value))
 
 
@@ -326,7 +338,7 @@ def _dots(
     first: bool,
     runs: pd.DataFrame | None,
 ) -> pd.Series:
-    """A line for each category, a dot with its bar for each series; the values."""
+    """Draw a line for each category, with a dot and its bar for each series; return the values."""
     drawn = []
     for name, place, curve, rows in lines_of(spec, panel, looks):
         colour, marker = looks[name]

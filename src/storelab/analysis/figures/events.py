@@ -1,4 +1,4 @@
-"""Figures of jobs that process events, in the manner of HEPiX 2010, whose points and bars are shown next to ours."""
+"""Define the figures of jobs that process events, in the manner of HEPiX 2010, next to its published values."""
 
 import itertools
 import math
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 USE_CASE = {"scan": "CMS", "random": "ATLAS"}  # of 2010, by navigation
 PLAIN = " vanilla"  # ends the names of systems that were read without a client cache to match
 EVENTS = Curve("events", "per_s")
-PAPER = "0.96"  # ground of the published panels, so that nobody takes them for ours
+PAPER = "0.96"  # background of published panels, to distinguish them from our measurements
 
 
 def events_throughput(table: pd.DataFrame) -> "Figure | None":
-    """A row for each navigation: events/s against MB/s, a line for each store and setting of the client, a point
-    for each number of jobs; on the right the published points, on axes of their own."""
+    """Draw events/s against MB/s: a row for each navigation, a line for each store and client setting.
+
+    Each number of jobs is a point. The panels on the right show the published points on separate axes.
+    """
     from storelab.analysis.figures import plots
 
     if table.empty:
@@ -47,9 +49,9 @@ def events_throughput(table: pd.DataFrame) -> "Figure | None":
         fig, cells = plots.grid(2 * len(found), 2.9, plots.subtitle(rows), 2)
         for ours, theirs, navigation in zip(cells[::2], cells[1::2], found, strict=True):
             shown = rows[rows["navigation"] == navigation]
-            ends.append(_ours(ours, shown, order))
+            ends.append(_draw_measured(ours, shown, order))
             ours.set_title(f"{navigation}: measured here")
-            _theirs(theirs, USE_CASE[navigation], plots.MARKERS)
+            _draw_published(theirs, USE_CASE[navigation], plots.MARKERS)
         values = [rows.loc[rows["navigation"] == n, "events_median_per_s"] for n in found]
         plots.value_axis(cells[: 2 * len(found) : 2], values, "Events/s", factor=20)
         files = joined(rows["scale"].map("file {}".format))
@@ -64,8 +66,10 @@ def points(table: pd.DataFrame) -> int:
 
 
 def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
-    """How each line looks, and what the legend says: with more lines than can be told apart the colour tells the store,
-    and the marker the setting."""
+    """Return the look of each line, and the entries of the legend.
+
+    If there are more lines than distinguishable colours, the colour shows the store and the marker the setting.
+    """
     from storelab.analysis.figures import plots
 
     lines = list(rows[["series", "store", "setting"]].drop_duplicates().itertuples(index=False))
@@ -79,7 +83,7 @@ def _looks(rows: pd.DataFrame) -> "tuple[Looks, Looks | list[Any]]":
 
 
 def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `setting`, that of the client and what else was swept, and `series`: the store and this."""
+    """Add `setting`, the setting of the client and the other swept axes, and `series`: the store and the setting."""
     rows = rows.assign(engine=[reads.setting(r) for _, r in rows.iterrows()])
     rows = rows.drop(columns=[c for c in reads.CLIENT if c != "engine" and c in rows])
     rows = with_series(rows, varying(rows, ("engine",), {"clients", "navigation", "files"}))
@@ -87,13 +91,13 @@ def _with_settings(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values("series", kind="stable")
 
 
-def _ours(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
-    """Draw our lines; the number of jobs at the end of each."""
+def _draw_measured(ax: "Axes", rows: pd.DataFrame, order: "Looks") -> "list[Label]":
+    """Draw the measured lines; return labels with the number of jobs for the end of each line."""
     from storelab.analysis.figures import plots
 
     ends: list[Label] = []
     if _wide(rows["moved"]):
-        rows = rows[rows["moved"] > 0]  # what came from caches alone has no place on a logarithmic axis
+        rows = rows[rows["moved"] > 0]  # reads served only from caches have no position on a logarithmic axis
     for name, (colour, marker) in order.items():
         line = rows[rows["series"] == name].sort_values("clients")
         if line.empty:
@@ -121,8 +125,8 @@ def _wide(x: pd.Series) -> bool:
     return bool(len(known)) and known.max() / known.min() > 20
 
 
-def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
-    """The published points of a use case: greys, on a grey ground; the two ways of reading one system in black."""
+def _draw_published(ax: "Axes", use_case: str, markers: list[str]) -> None:
+    """Draw the published points of a use case in grey on grey; the two ways of reading one system in black."""
     printed = published.load("hepix_2010_storage_lab").dropna()
     printed = printed[printed["use_case"] == use_case]
     tuned = {n.removesuffix(PLAIN) for n in printed["solution"] if n.endswith(PLAIN)}
@@ -130,9 +134,9 @@ def _theirs(ax: "Axes", use_case: str, markers: list[str]) -> None:
     marks = dict(zip(shown, itertools.cycle(markers), strict=False))
     for name in shown:
         line = printed[printed["solution"] == name].sort_values("threads")
-        of_note = name.removesuffix(PLAIN) in tuned
+        highlighted = name.removesuffix(PLAIN) in tuned
         look = {
-            "color": "0.1" if of_note else "0.55",
+            "color": "0.1" if highlighted else "0.55",
             "linestyle": ":" if name.endswith(PLAIN) else "-",
             "marker": marks[name],
         }
@@ -167,8 +171,8 @@ EVENTS_THROUGHPUT = Function(
     things="points",
     caption="Events that the jobs processed per second against the throughput into the node (bytes on the wire; of "
     "local files, bytes asked for), by setting of the client; a line goes from the fewest jobs to the number at its "
-    "end, each on a file of its own. Medians; {bars}. {shared} On grey ground, in other units: the points published "
-    "by HEPiX in 2010, of other systems and machines; dotted: read without a client cache to match.",
+    "end, each job on a separate file. Medians; {bars}. {shared} On grey, in other units: the points published "
+    "by HEPiX in 2010 for other systems and machines; dotted: read without a matching client cache.",
 )
 
 # --- bars by system and number of jobs ---
@@ -180,8 +184,11 @@ FEW = "; hatched: rates of fewer than 10 operations"
 
 
 def events_bars(table: pd.DataFrame) -> "Figure | None":
-    """A line of panels for each navigation: ours in events/s, each system at its best setting of the client; on the
-    right what was printed, hollow, in millions of events of their period."""
+    """Draw bars by system and number of jobs, a row of panels for each navigation.
+
+    On the left are measured events/s of each system at its best client setting. On the right, hollow, are the printed
+    values in millions of events in their period.
+    """
     from storelab.analysis.figures import plots
 
     ours = best_settings(table) if len(table) else table
@@ -213,12 +220,12 @@ def events_bars(table: pd.DataFrame) -> "Figure | None":
 
 
 def _bars(rows: pd.DataFrame) -> int:
-    """Room that the bars of a panel take, in bars."""
+    """Return the space that the bars of a panel need, in bars."""
     return int(rows["system"].nunique() * (max(rows["jobs"].nunique(), 2) + 1))
 
 
 def _panel(ax: "Axes", rows: pd.DataFrame, colours: dict[int, Any], hollow: bool) -> None:
-    """Bars of each system, the one with the most events on top; a cell that is not known has none, and says so."""
+    """Draw the bars of each system, the one with the most events on top; mark a value that was not printed."""
     from storelab.analysis.figures import plots
 
     value = rows["events"].astype(float) / 1e6 if hollow else rows["events_per_s"].astype(float)
@@ -254,6 +261,7 @@ EVENTS_BARS = Function(
     least=MIN_VALUES,
     things="points",
     caption="Events that the jobs processed, by system and number of jobs (bars, the fewest jobs on top); each system "
-    "with the setting of the client that processed the most at the most jobs. {bars}. {shared} Hollow, on grey ground "
-    "and in other units: published in 2010 for other systems, files and machines, counted over an undisclosed period.",
+    "with the client setting that processed the most events at the largest number of jobs. {bars}. {shared} "
+    "Hollow, on grey and in other units: published in 2010 for other systems, files and machines, counted over "
+    "an undisclosed period.",
 )

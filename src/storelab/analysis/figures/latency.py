@@ -1,7 +1,7 @@
-"""Figures of single operations: latency against load, spectrum and distributions of latency, and errors over time.
+"""Define the figures of single operations: latency against load, spectrum and distributions of latency, and errors.
 
-Latency is shown against concurrency (closed loop) and against the arrival rate (open loop). What the quantiles are:
-`tables.latency`. What an error and its class are: `tables.errors`.
+Latency is shown against concurrency (closed loop) and against the arrival rate (open loop). `tables.latency` defines
+the quantiles, `tables.errors` the errors and their classes.
 """
 
 import textwrap
@@ -31,24 +31,26 @@ CURVES = (
     Curve("ttfb_p50", "ms", "time to first byte, p50", ":"),
 )
 LOOPS = {
-    "closed": "closed loop: a worker begins when its last operation has ended, and asks nothing while the system "
-    "stalls",
-    "open": "open loop: operations fall due at a constant rate, and latency counts from then",
+    "closed": "closed loop: a worker starts an operation when its last one has ended, and sends nothing while the "
+    "system stalls",
+    "open": "open loop: operations are due at a constant rate, and latency counts from the due time",
 }
 DASHES = {"closed": "--", "open": ":"}
 SPECTRUM = {0.5: "p50", 0.9: "p90", 0.99: "p99", 0.999: "p99.9"}
-LOADS = ("clients", "workers", "arrival_rate")  # what tells no panels apart
-HEIGHT = 2.4  # inches of a panel of the spectrum
+LOADS = ("clients", "workers", "arrival_rate")  # axes that do not distinguish panels
+HEIGHT = 2.4  # height of a panel of the spectrum in inches
 
 
 def _size(row: pd.Series) -> str:
-    """Of the range, else of the object."""
+    """Return the size of the range, otherwise of the object."""
     return next((units.format_size(int(row[c])) for c in latency.SIZES if c in row and not pd.isna(row[c])), "")
 
 
 def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """With `place`: which panel, one for each deployment, op, size, and value of every axis but the column's own. Of
-    several rows with one value of the column in a panel, the one with the fewest clients."""
+    """Add `place`, the number of the panel: one for each deployment, op, size, and value of every other axis.
+
+    If several rows of a panel have the same value of the column, keep the one with the fewest clients.
+    """
     rows = latency.shown(rows)
     rows = rows[rows[column].fillna(0) > 0]
     apart = ("clients", "workers") if column == "concurrency" else (column,)
@@ -59,7 +61,7 @@ def _against(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
-    """Deployment, op, size, and what else tells the panels of these rows apart."""
+    """Return the title of a panel: deployment, op, size, and the other axes that distinguish the panels."""
     known = (*LOADS, *DEPLOYMENT_NAMES, *latency.SIZES)
     same = rows.loc[rows["op"] == first["op"], "workload"].nunique() > 1
     more = [words.value_text("workload", first["workload"])] if same else []
@@ -67,20 +69,24 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
     return ", ".join(filter(None, [f"{words.deployment(first)}: {first['op']} {_size(first)}".strip(), *more]))
 
 
-def _behind(rows: pd.DataFrame) -> pd.Series:
-    """Where the system did not keep up with what was due."""
+def _not_kept_up(rows: pd.DataFrame) -> pd.Series:
+    """Return where the system did not complete the operations that were due."""
     return rows["completed_percent"].astype(float) < latency.KEPT_UP
 
 
 def _note(rows: pd.DataFrame) -> str:
     binned = f"; from histograms, to {100 * (latency.WIDTH - 1):g} %" if rows["binned"].astype(bool).any() else ""
     loop = LOOPS[rows["loop"].iloc[0]]
-    behind = f"; open symbols: less than {latency.KEPT_UP:g} % of what was due was done" if _behind(rows).any() else ""
+    behind = (
+        f"; open symbols: less than {latency.KEPT_UP:g} % of the due operations were done"
+        if _not_kept_up(rows).any()
+        else ""
+    )
     return f"{binned}. {loop[0].upper()}{loop[1:]}{behind}"
 
 
 def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> Specification:
-    """Quantiles against a column that counts something: a panel per deployment, op and size."""
+    """Return the figure of quantiles against a column that is a count: a panel per deployment, op and size."""
     return Specification(
         table="latency",
         where={"loop": loop},
@@ -92,7 +98,7 @@ def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> 
         panels=("place",),
         heading=_heading,
         swept=True,
-        hollow=_behind,
+        hollow=_not_kept_up,
         note=_note,
         height=2.2,
         title=legend,
@@ -101,8 +107,11 @@ def _curves(loop: str, column: str, x_label: str, legend: str, caption: str) -> 
 
 
 def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return closed loops at the least and the most operations in flight and open loops at the most due, with system,
-    load and panel; no panel of one system and one load."""
+    """Return the rows of the spectrum, with system, load and panel.
+
+    These are closed loops with the fewest and the most operations in flight, and open loops with the most operations
+    due. Panels with only one row are left out.
+    """
     rows = latency.shown(latency.ends(table, open_least=False), "latency_p90")
     if rows.empty:
         return rows
@@ -118,8 +127,10 @@ def _spectrum_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
-    """Latency by quantile, a panel per op and size, a curve per system and load: a colour for each deployment (and
-    engine), dashes for the load."""
+    """Draw latency by quantile, with a panel per op and size, and a curve per system and load.
+
+    The colour shows the deployment (and engine), the line style the load.
+    """
     from storelab.analysis.figures import plots
 
     rows = _spectrum_rows(table)
@@ -141,12 +152,12 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
                 ends[-1].append(_quantiles(ax, r, 1 + 0.05 * (i - (len(part) - 1) / 2), look))
                 kind = "fewest in flight" if light else "most in flight" if own["load"].nunique() > 1 else ""
                 kind = "most due" if r["loop"] == "open" else kind
-                said = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
-                handles.setdefault(said, plots.Line2D([], [], label=said, **look))
-            ax.set(xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations")  # room behind the curves
+                label = ", ".join(filter(None, [r["system"], f"{r['loop']} loop", kind]))
+                handles.setdefault(label, plots.Line2D([], [], label=label, **look))
+            ax.set(xscale="log", xlim=(1.6, 12_000), xlabel="Quantile of the operations")  # room for labels
             ax.set_xticks([1 / (1 - p) for p in SPECTRUM], list(SPECTRUM.values()))
             ax.set_xticks([], minor=True)
-            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title has the one load
+            if part[["loop", "load"]].drop_duplicates().shape[0] == 1:  # the title names the only load
                 name, ends[-1] = f"{name}, {ends[-1][0][2]}", []
             plots.title(ax, name, side_by_side(len(panels)))
         plots.time_axis(cells, [part["latency_p50_median_ms"] for _, part in panels], "Latency [ms]")
@@ -157,8 +168,10 @@ def latency_spectrum(table: pd.DataFrame) -> "Figure | None":
 
 
 def _quantiles(ax: "Axes", row: pd.Series, aside: float, look: dict[str, Any]) -> tuple[float, float, str, Any]:
-    """One curve through the quantiles that are known, with bars, a little aside so that no curve hides another; its
-    end (x, y), its load in words, its colour."""
+    """Draw one curve through the known quantiles with bars, shifted slightly so that no curve hides another.
+
+    Return its end (x, y), its load in words, and its colour.
+    """
     levels = zip(latency.LEVELS, latency.NAMES, strict=True)
     known = [(p, f"latency_{n}") for p, n in levels if not pd.isna(row[f"latency_{n}_median_ms"])]
     y, low, high = ([row[f"{m}_{part}_ms"] for _, m in known] for part in ("median", "low", "high"))
@@ -174,8 +187,8 @@ LATENCY_CLOSED = _curves(
     "Operations in flight (clients times workers)",
     "Latency against concurrency, closed loop",
     "Latency against the operations in flight, closed loop ({engine}, runs of {seconds} s): quantiles of each run, "
-    "and the time to the first byte. A closed loop asks nothing while the system stalls, and so sees a stall once per "
-    "worker only. Medians of the runs; {bars}. {shared}",
+    "and the time to the first byte. A closed loop sends nothing while the system stalls, so it sees a stall only once "
+    "per worker. Medians of the runs; {bars}. {shared}",
 )
 LATENCY_OPEN = _curves(
     "open",
@@ -192,13 +205,13 @@ LATENCY_SPECTRUM = Function(
     count=lambda table: rows["panel"].nunique() if len(rows := _spectrum_rows(table)) else 0,
     most=room(),
     things="panels",
-    caption="Latency by quantile, by system, loop and load, which is at the end of each curve or in the title. "
+    caption="Latency by quantile, by system, loop and load; the load is at the end of each curve or in the title. "
     "Medians of the runs; {bars}. {shared}",
 )
 
 # --- distributions of times and resources ---
 
-COLUMNS = {  # quantities of a column of panels, each with its dash -> label
+COLUMNS = {  # quantities of a column of panels, each with a line style -> label
     ("operation_time",): "Time of an operation [ms]",
     ("traffic",): "Loopback of the host [MB/s]",
     ("received", "sent"): "Network of a host [MB/s]",
@@ -207,29 +220,31 @@ COLUMNS = {  # quantities of a column of panels, each with its dash -> label
 }
 SOLID_AND_DOTTED = ("-", ":")
 LINE_HEIGHT = 1.45  # inches of a line of panels
-MOST = int(PAGE / LINE_HEIGHT) - 1  # the caption needs room
-LETTERS = 120  # of the legend in a line
-FLAT = 1.1  # largest over least value of a quantity that gets no panels
-SERIES = 6  # curves of a panel that can be told apart
+MOST = int(PAGE / LINE_HEIGHT) - 1  # leaves room for the caption
+LETTERS = 120  # characters of a line of the legend
+FLAT = 1.1  # maximum ratio of largest to smallest value of a quantity that is not shown
+SERIES = 6  # curves of a panel that can be distinguished
 
 
 def _places(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """The rows of each line of panels: of an operation and a size."""
+    """Return the rows of each line of panels: one line for each operation and size."""
     by = [c for c in ("workload", "object_size_bytes") if c in table]
     return [own for _, own in shown(table).groupby(by, dropna=False, sort=True)] if len(table) else []
 
 
 def distributions(table: pd.DataFrame) -> "Figure | None":
-    """A line of panels for each operation and size, at the most clients; a column for each quantity; a curve for
-    each deployment and engine, and whatever else varies."""
+    """Draw cumulative distributions at the largest number of clients: a line of panels for each operation and size.
+
+    Each quantity has a column; each deployment, engine and other varying setting has a curve.
+    """
     from storelab.analysis.figures import plots
 
     if not (places := _places(table)[:MOST]):
         return None
     rows = groups.labelled(pd.concat(places))
-    told = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
+    distinguishing = varying(rows, ("engine",), {*PLACE, *BUSY, "quantity"})
     several = ["deployment"] if rows["deployment"].nunique() > 1 else []
-    rows = with_series(rows, [*several, *told], usual=True)
+    rows = with_series(rows, [*several, *distinguishing], usual=True)
     lines = [_few(rows.loc[rows.index.isin(place.index)]) for place in places]
     looks = plots.looks(list(dict.fromkeys(name for own, _ in lines for name in own["series"])))
     columns = {q: label for q, label in COLUMNS.items() if _varies(rows[rows["quantity"].isin(q)])}
@@ -243,9 +258,9 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
             for ax, quantities in zip(line, columns, strict=True):
                 least = _least(rows[rows["quantity"].isin(quantities)])
                 _panel(ax, own, quantities, {n: c for n, (c, _) in looks.items()}, least)
-            said = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
-            line[0].text(0, 1.05, _line_heading(own) + left, **said).set_in_layout(False)  # wider than its panel
-            line[0].set_title(" ", fontsize=7)  # the room for it
+            look = {"transform": line[0].transAxes, "fontsize": 7, "va": "bottom"}
+            line[0].text(0, 1.05, _line_heading(own) + left, **look).set_in_layout(False)  # wider than its panel
+            line[0].set_title(" ", fontsize=7)  # reserves the space for the text
             line[0].set_ylabel("%")
         for column, label in zip(cells.T, columns.values(), strict=True):
             column[-1].set_xlabel(textwrap.fill(label, 20 if len(columns) < 5 else 15), fontsize=7)
@@ -255,19 +270,21 @@ def distributions(table: pd.DataFrame) -> "Figure | None":
 
 
 def _key(fig: "Figure", colours: dict[str, object]) -> None:
-    """The names of the curves in small letters: there may be many."""
+    """Draw the names of the curves in small letters, because there may be many."""
     from storelab.analysis.figures import plots
 
     handles = [plots.Line2D([], [], color=c, label=name) for name, c in colours.items()]
     columns = max(1, min(4, len(handles), LETTERS // (max(map(len, colours)) + 8)))
     fig.set_figheight(min(fig.get_figheight() + 0.13 * (-(-len(handles) // columns) - 1), PAGE))
-    title = {"title": "How times and use are spread", "title_fontsize": 9.5}
+    title = {"title": "Distributions of times and resources", "title_fontsize": 9.5}
     fig.legend(handles=handles, loc="outside upper center", frameon=False, ncols=columns, fontsize=6.5, **title)
 
 
 def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the rows of up to SERIES settings: of more, that with the shortest mean time of each deployment, and in
-    words how many."""
+    """Return the rows of up to SERIES settings, and a text about what was left out.
+
+    With more settings, keep the one with the shortest mean time of each deployment.
+    """
     names = list(dict.fromkeys(rows["series"]))
     if len(names) <= SERIES:
         return rows, ""
@@ -279,7 +296,8 @@ def _few(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def _line_heading(rows: pd.DataFrame) -> str:
-    """`seaweedfs: download of 4 kB, 21 clients`; of several deployments without a name."""
+    """Return the heading, as `seaweedfs: download of 4 kB, 21 clients`; without a name if there are several
+    deployments."""
     first = rows.iloc[0]
     size = first.get("object_size_bytes")
     what = words.value_text("workload", first["workload"])
@@ -289,20 +307,20 @@ def _line_heading(rows: pd.DataFrame) -> str:
 
 
 def _clients(rows: pd.DataFrame) -> str:
-    """`4 clients`, or `2 to 4 clients`."""
+    """Return the number of clients in words: `4 clients`, or `2 to 4 clients`."""
     least, most = int(rows["clients"].min()), int(rows["clients"].max())
     return words.plural(most, "client") if least == most else f"{least} to {most} clients"
 
 
 def _varies(rows: pd.DataFrame) -> bool:
-    """Return whether a quantity was recorded, and of a resource whether it differs by more than FLAT."""
+    """Return whether a quantity was recorded; for a resource, whether it also varies by more than a factor FLAT."""
     if rows.empty or (rows["quantity"] == "operation_time").any():
         return len(rows) > 0
     return not 0 < rows["most"].max() < FLAT * rows["least"].min()
 
 
 def _least(rows: pd.DataFrame) -> float:
-    """Return where the curves of a column of panels begin: at the least value, below all others where it is zero."""
+    """Return where the curves of a column of panels begin: at the smallest value, or lower if there are zeros."""
     if not rows["zeros"].any():
         return float(rows["least"].min())
     buckets = [histogram.index.min() for h in rows["histogram"] if len(histogram := unpacked(h))]
@@ -340,11 +358,11 @@ DISTRIBUTIONS = Function(
     count=lambda table: len(_places(table)),
     most=MOST,
     things="operations and sizes",
-    caption="Cumulative distributions at the most clients that were measured, by system and engine: times of "
-    "operations that succeeded; bytes that the busiest interface of a client's host received (solid) and sent "
-    "(dotted) a second (where that is the loopback, both ends of each connection are on it); CPU and resident "
-    "memory of a client with its child processes. Bytes, CPU and memory are the monitor's samples, up "
-    "to five a second. Where a curve begins above 0 %, that share of the samples was zero. A resource "
+    caption="Cumulative distributions at the largest number of clients, by system and engine: times of "
+    "operations that succeeded; bytes per second that the busiest interface of a client's host received (solid) and "
+    "sent (dotted; the loopback interface carries both ends of each connection); CPU and resident "
+    "memory of a client with its child processes. Bytes, CPU and memory are samples of the monitor, up "
+    "to five per second. If a curve begins above 0 %, this fraction of the samples was zero. A resource "
     f"that varies by less than {100 * (FLAT - 1):.0f} % is not shown.",
 )
 
@@ -356,7 +374,7 @@ REST = "other errors"
 
 
 def errors_over_time(table: pd.DataFrame) -> "Figure | None":
-    """Operations per second by class over the seconds of the worst runs; crosses where few operations failed."""
+    """Draw operations per second by class over the seconds of the worst runs; crosses mark few failed operations."""
     from storelab.analysis.figures import plots
 
     if "run_fraction" not in table or table.empty:
@@ -380,7 +398,7 @@ def errors_over_time(table: pd.DataFrame) -> "Figure | None":
 
 
 def _worst(table: pd.DataFrame) -> pd.Series:
-    """Keys of the worst run of each group of points; the table has the worst run first."""
+    """Return the key of the worst run of each group of points; the table lists the worst run first."""
     return (
         table[["key"]]
         .assign(group=table["key"].map(lambda key: key.rpartition("rep~")[0]))
@@ -390,18 +408,18 @@ def _worst(table: pd.DataFrame) -> pd.Series:
 
 def _error_note(table: pd.DataFrame, groups: int) -> str:
     which = (
-        f"The {MOST_RUNS} worst of {groups} groups of points with errors, of each its worst run"
+        f"The {MOST_RUNS} worst of {groups} groups of points with errors, with the worst run of each"
         if groups > MOST_RUNS
         else "The worst run of each group of points with errors"
     )
     budget = (
         f"above the failure budget of {100 * table['failure_budget'].iloc[0]:g} % of its operations a run is invalid"
     )
-    return f"{which}; {budget}. Counts per second; crosses: failures too few to be seen"
+    return f"{which}; {budget}. Counts per second; crosses: too few failures to be visible"
 
 
 def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
-    """One run: stacked steps of one second."""
+    """Draw one run as stacked steps of one second."""
     seconds = np.arange(int(run["second"].max()) + 1)
     counts = run.groupby(["class", "second"])["operations"].sum()
     below = np.zeros(len(seconds))
@@ -417,9 +435,9 @@ def _stack(ax: "Axes", run: pd.DataFrame, colours: dict[str, object]) -> None:
     ax.plot(small + 0.5, below[small] + 0.05 * top, "x", color="black", markersize=3, markeredgewidth=0.7)
     first = run.iloc[0]
     state = "INVALID, " if first["state"] == "invalid" else ""
-    said = ", ".join(words.key_text(first["key"]))
+    settings = ", ".join(words.key_text(first["key"]))
     ax.set_title(
-        f"{textwrap.fill(said, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
+        f"{textwrap.fill(settings, TITLE)}\n{state}{100 * first['run_fraction']:.2g} % failed",
         fontsize=7,
     )
     ax.set(xlim=(0, seconds[-1] + 1), ylim=(0, top), xlabel="Seconds from the agreed start", ylabel="Operations/s")

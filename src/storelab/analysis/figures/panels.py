@@ -1,7 +1,7 @@
-"""Rows of a table to the panels of a figure, and their curves' names. Draws nothing.
+"""Arrange the rows of a table into the panels of a figure, and name their curves.
 
-No value is left out in silence. What more curves than TELLABLE would tell apart becomes panels; what no page holds,
-`left` says.
+This module does not draw. It never drops values silently. Axes become panels if a panel would have more than TELLABLE
+curves; `left` reports the data that do not fit on a page.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.tables.calibration import EXCEEDED, LINK, SHARED
 from storelab.core import units
 
-TELLABLE = 10  # colours that can be told apart
-NEAR_LINK = 50  # percent of what links can carry
-NARROW = 6  # the same where three measures of one subject stand beside each other: their curves cross in little room
+TELLABLE = 10  # colours that can be distinguished
+NEAR_LINK = 50  # percent of the capacity of the links
+NARROW = 6  # the same for three measures side by side: their panels are small
 FEW = "open symbols: rates of fewer than 10 operations"
-PAGE = 8.85  # inches: the highest figure, so that a caption of six lines stands on its page
-LEAST = {1: 1.45, 3: 1.75}  # of one; where three subjects stand beside each other, their titles need room
-AS_CONFIGURED = "as configured"  # the name of a curve where all axes are at their default
+PAGE = 8.85  # inches: the maximum height, which leaves room for a caption of six lines
+LEAST = {1: 1.45, 3: 1.75}  # minimum height of a panel; with three subjects side by side, the titles need room
+AS_CONFIGURED = "as configured"  # the name of a curve with all axes at their default
 NAMES = (
     "store",
     "deployment",
@@ -37,30 +37,30 @@ NAMES = (
     "role",
     "phase",
     "coupled",
-)  # columns whose values are words as they stand
-ORDERED_FROM = 7  # values of one quantity, from which on a sequential palette tells them apart better
+)  # columns whose values are already words
+ORDERED_FROM = 7  # from this number of values of one quantity on, the palette is sequential
 
 
 def bound(rows: pd.DataFrame) -> pd.Series:
-    """Which rows came near what their client or link can do at most (false where nobody knows)."""
+    """Return which rows came close to the limit of their client or link (false if unknown)."""
     return rows["bound_by"].notna() if "bound_by" in rows else pd.Series(False, index=rows.index)
 
 
 def few(rows: pd.DataFrame, curve: Curve) -> pd.Series:
-    """Return which rates of a curve rest on so few operations that the tables mark them."""
+    """Return which rates of a curve depend on so few operations that the tables mark them."""
     rate = curve.unit.endswith("per_s") and "few" in rows
     return (rows["few"] if rate else pd.Series(False, index=rows.index)).fillna(False).astype(bool)
 
 
 def symbols(rows: pd.DataFrame, before: str = "") -> str:
-    """Say what open and half-filled symbols are, where a figure of these rows has some."""
-    said = [f"half-filled symbols: {words.bound_text(rows)}"] if bound(rows).any() else []
-    said += [FEW] if "few" in rows and rows["few"].fillna(False).any() else []
-    return before + "; ".join(said) if said else ""
+    """Return a text about open and half-filled symbols, if a figure of these rows has any."""
+    texts = [f"half-filled symbols: {words.bound_text(rows)}"] if bound(rows).any() else []
+    texts += [FEW] if "few" in rows and rows["few"].fillna(False).any() else []
+    return before + "; ".join(texts) if texts else ""
 
 
 def on_one_host(rows: pd.DataFrame) -> str:
-    """Say whether clients share the host of the server."""
+    """Return a text that says whether clients share the host of the server."""
     shared = rows["shared_host"].astype(bool) if "shared_host" in rows else pd.Series([False])
     if shared.all():
         return "client and server share one host"
@@ -68,29 +68,32 @@ def on_one_host(rows: pd.DataFrame) -> str:
 
 
 def rated(figure: Declared, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without `few`, where the figure shows no rates that have open symbols."""
+    """Return the rows, without the column `few` if the figure shows no rates and so no open symbols."""
     measures = figure.measures if isinstance(figure, Specification) else ()
     rates = any(curve.unit.endswith("per_s") for measure in measures for curve in measure.curves)
     return rows if rates else rows.drop(columns="few", errors="ignore")
 
 
 def limits(rows: pd.DataFrame) -> pd.Series:
-    """Which rows have a ceiling that was measured between the real hosts: of clients on several nodes."""
+    """Return which rows have a ceiling measured between the real hosts: those of clients on several nodes."""
     if "nodes" not in rows or "ceiling_rate_per_s" not in rows:
         return pd.Series(False, index=rows.index)
     return ((rows["nodes"].fillna(1) > 1) & rows["ceiling_rate_per_s"].notna()).astype(bool)
 
 
 def links(rows: pd.DataFrame) -> pd.Series:
-    """Which rows used half or more of what links of known capacity can carry: of others the links are no limit."""
+    """Return which rows used at least half of the known capacity of the links; for others, links do not limit."""
     if "link_used_percent" not in rows:
         return pd.Series(False, index=rows.index)
     return (rows["link_used_percent"] >= NEAR_LINK).fillna(False).astype(bool)
 
 
 def ceilings(rows: pd.DataFrame) -> pd.Series:
-    """Which rows have a ceiling of their engine, of clients on nodes. One of cores that client and server share means
-    little, one that a rate exceeded is wrong; that of links is drawn where their capacity is not known."""
+    """Return which rows have a usable ceiling of their engine, measured with clients on nodes.
+
+    A ceiling of cores that client and server share means little, and a ceiling that a rate exceeded is wrong. The
+    ceiling of links is used only if their capacity is unknown.
+    """
     if not limits(rows).any():
         return pd.Series(False, index=rows.index)
     other = rows["ceiling_of"].isin([SHARED, *([LINK] if rows["link_bits_per_s"].notna().any() else [])])
@@ -99,19 +102,21 @@ def ceilings(rows: pd.DataFrame) -> pd.Series:
 
 
 def side_by_side(panels: int) -> int:
-    """Columns of so many panels."""
+    """Return the number of columns for a number of panels."""
     return 3 if panels == 3 or panels > 8 else min(panels, 2)
 
 
 def room(width: int = 3) -> int:
-    """Most panels that stand on a page, so many beside each other."""
+    """Return the maximum number of panels on a page with `width` panels in a row."""
     return int(PAGE / LEAST[width]) * width
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: its rows with `series`, and those beside them that have no value of the measure or are its
-    references."""
+    """One panel of a figure.
+
+    `rows` have a `series` and a value of the measure. `every` also has rows without a value, which references use.
+    """
 
     heading: str
     rows: pd.DataFrame
@@ -119,14 +124,17 @@ class Panel:
     every: pd.DataFrame
 
     def places(self, x: str) -> pd.Series:
-        """Of its axis."""
+        """Return the positions on the axis x."""
         return select(self.every, self.measure.where)[x].dropna()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Panels row by row of a figure, and their rows; the number of columns; names of the curves; are these values of
-    one quantity; what no panel shows; what all curves have in common, where several are told apart."""
+    """The panels of a figure, row by row.
+
+    `ordered`: the series are values of one quantity. `left`: the data that no panel shows. `common`: the settings that
+    all curves share, if there are several curves.
+    """
 
     figure: Specification
     panels: list[Panel]
@@ -139,36 +147,38 @@ class Layout:
 
 
 def known(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
-    """Rows of a measure that have a median of any of its curves."""
+    """Return the rows of a measure that have a median of any of its curves."""
     rows = select(rows, measure.where)
     columns = [c.column() for c in measure.curves if c.column() in rows]
     return rows[rows[columns].notna().any(axis=1)] if len(rows) and columns else rows.iloc[:0]
 
 
 def said(column: str, value: object) -> str:
-    """A value of a column in words; nothing for no value."""
+    """Return a value of a column in words; an empty text for no value."""
     return "" if pd.isna(value) else str(value) if column in NAMES else words.value_text(column, value)
 
 
 def with_series(rows: pd.DataFrame, names: list[str], usual: bool = False) -> pd.DataFrame:
-    """Add `series`: the values of these axes in words (usual: without those at their default); sorted by them, then by
-    clients."""
+    """Add `series`, the values of these axes in words, and sort by the axes, then by clients.
+
+    usual: omit values at their default.
+    """
     rows = rows.sort_values([*names, *(["clients"] if "clients" in rows else [])])
     series = []
     for values in rows[names].itertuples(index=False):
-        told = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and words.is_default(c, v))]
-        series.append(", ".join(filter(None, (said(c, v) for c, v in told))) or AS_CONFIGURED)
+        shown = [(c, v) for c, v in zip(names, values, strict=True) if not (usual and words.is_default(c, v))]
+        series.append(", ".join(filter(None, (said(c, v) for c, v in shown))) or AS_CONFIGURED)
     return rows.assign(series=series)
 
 
 def varying(rows: pd.DataFrame, always: Sequence[str], apart: set[str], more: Sequence[str] = ()) -> list[str]:
-    """`always`, and each axis (and column of `more`) that varies and is not in `apart`."""
+    """Return `always`, and each axis (and column of `more`) that varies and is not in `apart`."""
     others = (c for c in (*more, *words.axes_of(rows)) if c not in {*always, *apart} and rows[c].nunique() > 1)
     return [*always, *others]
 
 
 def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tuple[Measure, pd.DataFrame]]:
-    """(measure, rows) of each panel, or of each line of panels where measures stand side by side."""
+    """Return (measure, rows) of each panel; of each row of panels if measures are side by side."""
     out = []
     for measure in spec.measures[:1] if spec.columns else spec.measures:
         part = rows if spec.columns else known(rows, measure)
@@ -177,22 +187,24 @@ def _groups(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[tupl
 
 
 def _measured(spec: Specification, rows: pd.DataFrame) -> int:
-    """How many rows have a median of any measure."""
+    """Return how many rows have a median of any measure."""
     return len({i for measure in spec.measures for i in known(rows, measure).index})
 
 
 def _drawn(spec: Specification, rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The rows that stand in any panel."""
+    """Return the rows that appear in any panel."""
     return rows.loc[list(dict.fromkeys(i for _, g in _groups(spec, rows, by) for i in g.index))]
 
 
 def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list[str], list[str], pd.DataFrame]:
-    """(axes that tell curves apart, columns that tell panels apart, rows). With too many curves, those of one point
-    go where the figure is about a sweep; then axes become panels, that with the fewest values first, but what the
-    figure colours last, as long as another one is left."""
+    """Return (axes that distinguish curves, columns that distinguish panels, rows).
+
+    With too many curves, curves of a single point are removed first, if the figure shows a sweep. Then axes become
+    panels, the one with the fewest values first; an axis that sets the colours is used last.
+    """
     most = NARROW if spec.columns else TELLABLE
     while True:
-        names = [c for c in _telling(spec, rows, by) if c not in by]
+        names = [c for c in _distinguishing(spec, rows, by) if c not in by]
         several = sorted((c for c in names if rows[c].nunique() > 1), key=lambda c: (c in spec.hue, rows[c].nunique()))
         groups = [g for _, g in _groups(spec, rows, by)]
         crowded = max(len(g[names].drop_duplicates()) for g in groups) > most
@@ -206,7 +218,7 @@ def _names(spec: Specification, rows: pd.DataFrame, by: list[str]) -> tuple[list
             rows = _drawn(spec, rows, by)
 
 
-def _telling(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[str]:
+def _distinguishing(spec: Specification, rows: pd.DataFrame, by: list[str]) -> list[str]:
     apart = {spec.x, *by, *spec.apart}
     if spec.within:
         groups = [g for _, g in _groups(spec, rows, by)]
@@ -223,7 +235,10 @@ def _heading(spec: Specification, group: pd.DataFrame, rows: pd.DataFrame, measu
 
 
 def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) -> Layout | None:
-    """The panels of a figure; None without any. left: what was left out of the rows before."""
+    """Return the panels of a figure, or None without any.
+
+    left: a description of rows that were already left out.
+    """
     by = list(spec.panels)
     if spec.otherwise and values_of(spec, rows) < MIN_VALUES:
         spec = spec.otherwise
@@ -250,30 +265,30 @@ def layout(spec: Specification, rows: pd.DataFrame, left: Sequence[str] = ()) ->
     panels: list[Panel] = []
     for measure, group in parts[:most]:
         heading = _heading(spec, group, rows, measure, by[len(spec.panels) :])
-        beside = spec.measures if spec.columns else (measure,)  # the one in the middle bears the heading
+        measures = spec.measures if spec.columns else (measure,)  # the middle panel has the heading
         panels += [
-            Panel(heading if i == len(beside) // 2 else "", known(group, m), m, group) for i, m in enumerate(beside)
+            Panel(heading if i == len(measures) // 2 else "", known(group, m), m, group) for i, m in enumerate(measures)
         ]
     several = [c for c in names if rows[c].nunique() > 1]
     ordered = len(several) == 1 and len(series) >= ORDERED_FROM and pd.api.types.is_numeric_dtype(rows[several[0]])
     shown = rows[rows.index.isin([i for p in panels for i in p.every.index])]
     columns = len(spec.measures) if spec.columns else side_by_side(len(panels))
-    return Layout(spec, panels, shown, columns, series, ordered, _all_in(spec, left), common)
+    return Layout(spec, panels, shown, columns, series, ordered, _with_table(spec, left), common)
 
 
 def systems(rows: pd.DataFrame) -> int:
-    """Return the number of systems that rows compare."""
+    """Return the number of systems that the rows compare."""
     return max((rows[c].nunique() for c in ("store", "deployment") if c in rows), default=0)
 
 
 def values_of(spec: Specification, rows: pd.DataFrame) -> int:
-    """Return the largest number of places on the axis of one panel."""
+    """Return the largest number of positions on the axis of one panel."""
     unswept = replace(spec, swept=False)
     return max((g[spec.x].nunique() for _, g in _groups(unswept, rows, list(spec.panels))), default=0)
 
 
 def too_few(spec: Declared, table: pd.DataFrame) -> str:
-    """Say what a figure has too little of to be drawn, as `2 values of clients`; empty where it has no data."""
+    """Return why a figure has too few values to be drawn, as `2 values of clients`; an empty text without data."""
     if isinstance(spec, Function):
         number = spec.count(table) if spec.least > 1 else 0
         return f"{number} {spec.things}" if 0 < number < spec.least else ""
@@ -285,17 +300,21 @@ def too_few(spec: Declared, table: pd.DataFrame) -> str:
 
 
 def _apart(spec: Specification, rows: pd.DataFrame, names: list[str]) -> tuple[list[str], str]:
-    """Axes that tell curves apart, and in words what is one and the same of all, unless the title says it. Where
-    nothing differs, all axes: the one curve is named by them."""
+    """Return the axes that distinguish curves, and the settings that all curves share, unless the title shows them.
+
+    If all curves are the same, return all axes: they name the only curve.
+    """
     several = [c for c in names if rows[c].nunique(dropna=False) > 1]
-    told = {"engine": "{engine}", "object_size_bytes": "{sizes}", "clients": "{clients}"}
-    one = [c for c in names if c not in several and told.get(c, "{}") not in spec.title]
+    in_title = {"engine": "{engine}", "object_size_bytes": "{sizes}", "clients": "{clients}"}
+    one = [c for c in names if c not in several and in_title.get(c, "{}") not in spec.title]
     return (several, ", ".join(filter(None, (said(c, rows[c].iloc[0]) for c in one)))) if several else (names, "")
 
 
 def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
-    """The panels of a specification; None without data, and of a function, which has its own. It takes as long as some
-    drawing does: whoever draws a figure and tells its caption hands it on."""
+    """Return the panels of a specification; None without data, and for a `Function`, which makes its own panels.
+
+    This can take as long as drawing. A caller that needs both the figure and the caption should pass on the result.
+    """
     if not isinstance(spec, Specification):
         return None
     rows = rated(spec, spec.told(table))
@@ -304,28 +323,30 @@ def of(spec: Declared, table: pd.DataFrame) -> Layout | None:
 
 
 def _held(figure: Declared, table: pd.DataFrame) -> list[str]:
-    said = [words.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
-    return [f"only {', '.join(said)}"] if said else []
+    values = [words.value_text(c, v) or f"{c.replace('_', ' ')} {v:g}" for c, v in figure.at(table).items()]
+    return [f"only {', '.join(values)}"] if values else []
 
 
 def left(figure: Declared, table: pd.DataFrame, shown: Layout | None = None) -> str:
-    """What of the data the figure does not show, and where it stands; empty where it shows all. shown: its panels."""
+    """Return a description of the data that the figure does not show, and where to find them; empty if it shows all.
+
+    shown: the panels of the figure.
+    """
     if isinstance(figure, Specification):
         shown = shown or of(figure, table)
         return shown.left if shown else ""
     assert isinstance(figure, Function)
     every, parts = figure.count(table), _held(figure, table)
     parts += [f"{figure.most} of {every} {figure.things}"] if every > figure.most else []
-    return _all_in(figure, parts)
+    return _with_table(figure, parts)
 
 
-def _all_in(figure: Declared, parts: Sequence[str]) -> str:
+def _with_table(figure: Declared, parts: Sequence[str]) -> str:
     return f"{', '.join(parts)}, all are in {figure.table}.csv" if parts else ""
 
 
 def fields(rows: pd.DataFrame) -> dict[str, str]:
-    """What titles and captions may tell of rows: sizes, engine, clients (the least), and the deployment, if it is the
-    only one."""
+    """Return the fields of titles and captions: sizes, engine, smallest number of clients, and a unique deployment."""
     sizes = sorted(rows["object_size_bytes"].dropna().unique()) if "object_size_bytes" in rows else []
     one = rows["deployment"].iloc[0] if "deployment" in rows and rows["deployment"].nunique() == 1 else ""
     return {

@@ -1,8 +1,8 @@
-"""Figures that follow from the plan: those that a campaign declares, and those along the rows of coupled axes.
+"""Define the figures that follow from the plan: those that a campaign declares, and those along coupled axes.
 
-Rows of axes that go together (`together` of a sweep) have a figure for each coupling and table: x is the row, and shows
-all its values. Where the first axis counts something, and no two rows have the same number of it, rows are placed at
-that number; otherwise one after the other.
+Coupled axes (`together` of a sweep) have a figure for each coupling and table: x is the row, and its label shows all
+values of the row. If the first axis is a count without repeated values, rows are placed at that number; otherwise at 1,
+2, 3 …
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,12 +23,12 @@ from storelab.analysis.tables.throughput import CLASSES
 from storelab.core.figures import METRICS
 from storelab.core.model import PREFIX
 
-# --- along the rows of axes that go together ---
+# --- along the rows of coupled axes ---
 
-STEM = "along"  # names of these figures begin so, and no campaign's own
-ROW, TOLD = "row", "coupled"  # columns that they draw by
+STEM = "along"  # prefix of the names of these figures; a campaign cannot use it
+ROW, TOLD = "row", "coupled"  # columns that these figures draw by
 SIZE = "object_size_bytes"
-SHOWN = {  # what is drawn from each table
+SHOWN = {  # what the figure of each table shows
     "throughput": "Throughput, or operations per second",
     "latency": "Latency",
     "sparse": "Throughput on the wire and entries per second",
@@ -41,7 +41,7 @@ WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 
 
 def places(coupling: Coupling) -> dict[int, tuple[Any, ...]]:
-    """Where each row stands on the axis."""
+    """Return the position of each row on the axis."""
     first = [row[0] for row in coupling.rows]
     counted = all(isinstance(v, int) and not isinstance(v, bool) for v in first) and len(set(first)) == len(first)
     sized = coupling.axes[0].endswith("_bytes")
@@ -50,7 +50,7 @@ def places(coupling: Coupling) -> dict[int, tuple[Any, ...]]:
 
 
 def names(coupling: Coupling) -> dict[int, str]:
-    """The label of each row: the value of each axis in a line of its own."""
+    """Return the label of each row: one line for the value of each axis."""
     return {
         at: "\n".join(words.cell(c, v) for c, v in zip(coupling.axes, row, strict=True))
         for at, row in places(coupling).items()
@@ -58,14 +58,14 @@ def names(coupling: Coupling) -> dict[int, str]:
 
 
 def label(coupling: Coupling) -> str:
-    """All axes, in the order of their values below each other."""
+    """Return the label of the axis: the names of all axes, in the order of their values in the tick labels."""
     heads = [words.heading(c) for c in coupling.axes]
-    said = [heads[0], *(f"{h[0].lower()}{h[1:]}" for h in heads[1:])]
-    return f"{', '.join(said[:-1])} and {said[-1]} together"
+    heads = [heads[0], *(f"{h[0].lower()}{h[1:]}" for h in heads[1:])]
+    return f"{', '.join(heads[:-1])} and {heads[-1]} together"
 
 
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
-    """The figures along the rows that a campaign with this plan can have."""
+    """Return the figures along coupled axes that a campaign with this plan can have."""
     found: dict[str, Specification] = {}
     for coupling in selection.couplings_of(plan):
         for table, figure in _figures(coupling).items():
@@ -77,7 +77,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Specification]:
 
 
 def _figures(coupling: Coupling) -> dict[str, Specification]:
-    """Table -> figure."""
+    """Return the figure of each table."""
     own = coupling.workloads
     plain = [w for w in own if w not in (*SPARSE, "events") and not w.startswith(PREFIX)]
     out = {}
@@ -88,25 +88,26 @@ def _figures(coupling: Coupling) -> dict[str, Specification]:
             if w not in CLASSED
         )
         measures = tuple(m for m in measures_of_classes("{unit}") if m.where["workload"] in plain)
-        out["throughput"] = _of("throughput", coupling, plain, (*measures, *others), within=True, classes=True)
+        out["throughput"] = _along("throughput", coupling, plain, (*measures, *others), within=True, classes=True)
         marks = tuple(Curve(f"latency_{p}", "ms", p, dash) for p, dash in (("p50", "-"), ("p99", ":")))
-        out["latency"] = _of("latency", coupling, plain, (Measure(marks, "Latency [ms]", scale="log"),), more=("op",))
+        times = (Measure(marks, "Latency [ms]", scale="log"),)
+        out["latency"] = _along("latency", coupling, plain, times, more=("op",))
     if read := [w for w in own if w in SPARSE]:
         measures = (WIRE, Measure((Curve("entries", "per_s"),), "Useful work [entries/s]", log_from=10))
-        out["sparse"] = _of("sparse", coupling, read, measures, columns=True)
+        out["sparse"] = _along("sparse", coupling, read, measures, columns=True)
     if "events" in own:
         measures = (Measure((Curve("events", "per_s"),), "Events/s"), WIRE)
-        out["events"] = _of("events", coupling, ["events"], measures, columns=True)
+        out["events"] = _along("events", coupling, ["events"], measures, columns=True)
     if roles := [w for w in own if w.startswith(PREFIX)]:
         measures = (
             Measure((Curve("rate", "per_s"),), "Operations/s"),
             Measure((Curve("latency_p99", "ms"),), "Latency, p99 [ms]", scale="log"),
         )
-        out["roles"] = _of("roles", coupling, roles, measures, columns=True, hue=("role",), more=("phase",))
+        out["roles"] = _along("roles", coupling, roles, measures, columns=True, hue=("role",), more=("phase",))
     return out
 
 
-def _of(
+def _along(
     table: str,
     coupling: Coupling,
     workloads: list[str],
@@ -123,7 +124,7 @@ def _of(
         sized = rows if SIZE in rows else rows.assign(**{SIZE: pd.NA})
         return labelled(sized.assign(**{ROW: [at[tuple(value)] for value in values], TOLD: "one row after the other"}))
 
-    hue = TOLD if "engine" in coupling.axes else "engine"  # no axis of the row tells curves apart
+    hue = TOLD if "engine" in coupling.axes else "engine"  # the axes of the row do not distinguish curves
     look: dict[str, Any] = {"hue": (hue,), "panels": ("store", "workload")}
     look |= {"panels": ("deployment", SIZE), "heading": heading_of} if classes else {}
     return Specification(
@@ -140,56 +141,61 @@ def _of(
         swept=True,
         height=2.4,
         title=f"{what}{engines}",
-        caption=f"{SHOWN[table]}. {what}: each place on the axis is one row of values, from above{engines}. Medians; "
-        "{bars}. {shared}",
+        caption=f"{SHOWN[table]}. {what}: each position on the axis is one row of values, from top to bottom{engines}. "
+        "Medians; {bars}. {shared}",
     )
 
 
 def others(figure: Declared, couplings: list[Coupling]) -> Declared:
-    """A figure without the rows that stand along a coupling alone, where they would be lone points: those have a figure
-    of their own."""
+    """Return a figure without the rows that belong only to a coupling, if they would be isolated points.
+
+    A separate figure shows these rows.
+    """
     if not couplings or not isinstance(figure, Specification):
         return figure
     rows, x = figure.rows, figure.x
 
-    def left(table: pd.DataFrame) -> pd.DataFrame:
+    def remaining(table: pd.DataFrame) -> pd.DataFrame:
         return rows(without(table, couplings, x))
 
-    return replace(figure, rows=left)
+    return replace(figure, rows=remaining)
 
 
 def without(table: pd.DataFrame, couplings: list[Coupling], x: str) -> pd.DataFrame:
-    """The rows that do not stand along one of the couplings alone, if x is one of its axes, or has one value there."""
+    """Return the rows without those that belong only to a coupling, if x is one of its axes or has one value there."""
     for coupling in couplings if len(table) else ():
-        own = coupling.only(table)
-        if x in coupling.axes or (x in table and table.loc[own, x].nunique() <= 1):
-            table = table[~own]
+        only_coupled = coupling.only(table)
+        if x in coupling.axes or (x in table and table.loc[only_coupled, x].nunique() <= 1):
+            table = table[~only_coupled]
     return table
 
 
 def along_x(couplings: list[Coupling], x: str, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows for a figure against one axis of a coupling: its other axes tell no curves apart, in one column they say
-    what they are. Not where two rows have one value of it."""
+    """Prepare rows for a figure against one axis of a coupling.
+
+    The other axes of the coupling do not distinguish curves; one column describes them in words. A coupling in which
+    two rows have the same value of x is left unchanged.
+    """
     rows, masked = rows.assign(**{TOLD: ""}), dict[str, None]()
     for coupling in couplings if len(rows) else ():
-        own = coupling.only(rows)
-        if x not in coupling.axes or not own.any():
+        only_coupled = coupling.only(rows)
+        if x not in coupling.axes or not only_coupled.any():
             continue
         place = coupling.axes.index(x)
         if len({row[place] for row in coupling.rows}) < len(coupling.rows):
             continue
-        beside = [c for c in coupling.axes if c != x]
-        rows.loc[own, TOLD] = "with " + ", ".join(_ends(coupling, c) for c in beside)
-        rows = rows.assign(**{c: rows[c].astype(object).where(~own) for c in beside})
-        masked |= dict.fromkeys(beside)
+        others_of_row = [c for c in coupling.axes if c != x]
+        rows.loc[only_coupled, TOLD] = "with " + ", ".join(_first_to_last(coupling, c) for c in others_of_row)
+        rows = rows.assign(**{c: rows[c].astype(object).where(~only_coupled) for c in others_of_row})
+        masked |= dict.fromkeys(others_of_row)
     plain = rows[TOLD] == ""
-    one = [c for c in masked if rows.loc[plain, c].nunique() == 1]  # it tells no curves apart by itself
+    one = [c for c in masked if rows.loc[plain, c].nunique() == 1]  # it does not distinguish curves
     rows.loc[plain, TOLD] = ", ".join(filter(None, (words.value_text(c, rows.loc[plain, c].iloc[0]) for c in one)))
     return rows
 
 
-def _ends(coupling: Coupling, column: str) -> str:
-    """Of an axis, its values in the first row and the last: `3 to 21 clients`."""
+def _first_to_last(coupling: Coupling, column: str) -> str:
+    """Return the values of an axis in the first and the last row, as `3 to 21 clients`."""
     place = coupling.axes.index(column)
     first, last = (words.cell(column, row[place]) for row in (coupling.rows[0], coupling.rows[-1]))
     return f"{first} to {last} {words.heading(column).lower()}"
@@ -199,48 +205,51 @@ def _ends(coupling: Coupling, column: str) -> str:
 
 
 def declared(plan: Mapping[str, Any]) -> dict[str, Specification]:
-    """Those that the plan carries (plans of older versions: none)."""
+    """Return the figures declared in the plan; plans of older versions have none."""
     couplings = selection.couplings_of(plan)
     return {name: _specification(said, couplings) for name, said in plan.get("figures", {}).items()}
 
 
-def _specification(said: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
-    """said: a figure as `core.figures.resolved` gives it."""
-    found = [METRICS[said["table"]][name] for name in said["y"]]
-    labels = [said["y_label"] or label for _, _, label in found]
+def _specification(figure: Mapping[str, Any], couplings: list[Coupling]) -> Specification:
+    """Return the specification of a declared figure.
+
+    figure: as `core.figures.resolved` returns it.
+    """
+    found = [METRICS[figure["table"]][name] for name in figure["y"]]
+    labels = [figure["y_label"] or label for _, _, label in found]
     measures = tuple(
-        Measure((Curve(stem, unit),), _plain(label), scale=said["y_scale"])
+        Measure((Curve(stem, unit),), _escape(label), scale=figure["y_scale"])
         for (stem, unit, _), label in zip(found, labels, strict=True)
     )
-    has_roles = said["table"] == "roles"  # each with an engine of its own
-    against = said["x_label"] or words.heading(said["x"])
+    has_roles = figure["table"] == "roles"  # each role has its own engine
+    against = figure["x_label"] or words.heading(figure["x"])
     drawn = f"{' and '.join(label.partition(' [')[0] for label in labels)} against {against[0].lower()}{against[1:]}"
-    caption = said["caption"].strip().rstrip(".") or drawn
+    caption = figure["caption"].strip().rstrip(".") or drawn
 
     def lines(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-        yield from (Reference(limit["at"], "--", limit["label"]) for limit in said["limits"])
-        if said["table"] == "throughput" and said["x"] == "clients":
+        yield from (Reference(limit["at"], "--", limit["label"]) for limit in figure["limits"])
+        if figure["table"] == "throughput" and figure["x"] == "clients":
             yield from limits(rows, measure)
 
     return Specification(
-        table=said["table"],
-        where=said["where"],
-        prepare=partial(along_x, couplings, said["x"]) if couplings else same,
+        table=figure["table"],
+        where=figure["where"],
+        prepare=partial(along_x, couplings, figure["x"]) if couplings else same,
         measures=measures,
-        x=said["x"],
-        x_label=_plain(against),
-        x_scale=said["x_scale"],
-        hue=tuple(said["hue"] or ["role" if has_roles else "engine"]),
+        x=figure["x"],
+        x_label=_escape(against),
+        x_scale=figure["x_scale"],
+        hue=tuple(figure["hue"] or ["role" if has_roles else "engine"]),
         more=("store", "workload", "op", "loop", "role", "phase", TOLD),
-        panels=tuple(said["panels"]),
+        panels=tuple(figure["panels"]),
         columns=len(measures) > 1,
         least=1,
         references=lines,
-        title=_plain(said["title"] or drawn),
-        caption=f"{_plain(caption)}{'' if has_roles else ' ({engine})'}. Medians; {{bars}}. {{shared}}{{limit}}",
+        title=_escape(figure["title"] or drawn),
+        caption=f"{_escape(caption)}{'' if has_roles else ' ({engine})'}. Medians; {{bars}}. {{shared}}{{limit}}",
     )
 
 
-def _plain(text: str) -> str:
-    """As it stands, in a template."""
+def _escape(text: str) -> str:
+    """Escape braces, so that a template reproduces the text unchanged."""
     return text.replace("{", "{{").replace("}", "}}")

@@ -1,4 +1,7 @@
-"""What the figures share: style, the grid of panels, colours, legends and axes. Draws, knows no workload."""
+"""Provide what all figures share: style, grid of panels, colours, legends and axes.
+
+This module draws, but does not know any workload.
+"""
 
 import itertools
 import math
@@ -22,7 +25,7 @@ from storelab.analysis.figures.panels import LEAST, PAGE, TELLABLE, on_one_host,
 from storelab.analysis.parts import words
 from storelab.core import units
 
-WIDTH = 6.3  # inches: \textwidth of the paper, so that the fonts stand there at their size
+WIDTH = 6.3  # inches: \textwidth of the paper, so that fonts keep their size
 STYLE = {
     **sns.axes_style("ticks"),
     "axes.grid": True,
@@ -40,8 +43,8 @@ STYLE = {
     "pdf.fonttype": 42,
     "axes.linewidth": 0.6,
 }
-LETTERS = 14.5  # of a legend in an inch; a handle takes as much as 9
-WIDE = 16  # from this factor between least and most clients on, their axis is logarithmic
+LETTERS = 14.5  # characters of a legend in an inch; a handle takes the width of 9
+WIDE = 16  # from this ratio of most to fewest clients on, their axis is logarithmic
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">", "*"]
 THIN = "\u2009"
 Label = tuple[float, float, str, Any]  # x, y, text, colour
@@ -49,27 +52,32 @@ Looks = dict[str, tuple[Any, str]]  # colour and marker of each name
 
 
 def style() -> AbstractContextManager[None]:
-    """The house's style, while drawing and saving."""
+    """Return a context with the common style, for drawing and saving."""
     return mpl.rc_context(STYLE)
 
 
 def tones(number: int | None = None, palette: str = "colorblind") -> list[Any]:
-    """So many colours of a palette (default: all), which the colour-blind tell apart."""
+    """Return colours of a palette that colour-blind readers can distinguish (default: all)."""
     return sns.color_palette(palette, number)
 
 
 def looks(names: Sequence[str], ordered: bool = False) -> Looks:
-    """Colour and marker of each: colours that the colour-blind tell apart; a sequential palette where there are
-    more of them, or where they are values of one quantity (ordered)."""
+    """Return colour and marker for each name.
+
+    The colours can be distinguished by colour-blind readers. With too many names, or values of one quantity
+    (`ordered`), the palette is sequential.
+    """
     colours = tones(max(len(names), 1))
-    if ordered or len(names) > TELLABLE:  # its light end is left out, which nobody sees on white
+    if ordered or len(names) > TELLABLE:  # without its light end, which is invisible on white
         colours = [tuple(c[:3]) for c in mpl.colormaps["viridis"](np.linspace(0, 0.88, len(names)))]
     return {name: (colours[i], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
 
 
 def subtitle(rows: pd.DataFrame) -> str:
-    """What the bars are; where client and server share a host, with the share of its cores that each took; what
-    open symbols are."""
+    """Return the line below the panels: kind of the bars, and meaning of open symbols.
+
+    If client and server share a host, the line includes the share of its cores that each used.
+    """
     host = on_one_host(rows)
     note = f"; {host}{words.cpu_shares(rows[rows['shared_host'].astype(bool)])}" if host else ""
     note += symbols(rows, "; ")
@@ -77,8 +85,10 @@ def subtitle(rows: pd.DataFrame) -> str:
 
 
 def grid(panels: int, height: float, small: str, columns: int = 0) -> tuple[Figure, list[Axes]]:
-    """An empty figure with so many panels, row by row, and a small line below; no pyplot, so that nothing outlives
-    the call."""
+    """Return an empty figure with this number of panels, row by row, and a small line below.
+
+    It does not use pyplot, so that no state outlives the call.
+    """
     columns = columns or side_by_side(panels)
     lines = -(-panels // columns)
     height = min(height, max(LEAST[1], PAGE / lines))
@@ -112,24 +122,26 @@ def role_colours(roles: pd.Series) -> dict[str, Any]:
 
 
 def say_inside(ax: Axes, text: str, size: float = 7, **look: Any) -> None:
-    """Write into the middle of a panel why nothing is drawn there."""
+    """Write a text into the middle of a panel, usually the reason why it is empty."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", fontsize=size, **look)
 
 
 def title(ax: Axes, text: str, columns: int) -> None:
-    """Above a panel, in as many lines as it needs."""
+    """Set the title of a panel, in the number of lines that it needs."""
     ax.set_title(textwrap.fill(text, {1: 60, 2: 46}.get(columns, 33)), fontsize=8 if columns < 3 else 6.5)
 
 
 def labels(cells: Sequence[Axes], columns: int) -> None:
-    """Label the axes in as many lines as small panels need, and only once where a column has one label of x, and
-    neighbours have one of y."""
+    """Label the axes, and break the labels of small panels into lines.
+
+    A column of panels with the same x label shows it once; neighbours with the same y label show it once.
+    """
     high = cells[0].figure.get_figheight() / max(1, len(cells) // columns)
-    said = [(ax.get_xlabel(), ax.get_ylabel()) for ax in cells]
+    texts = [(ax.get_xlabel(), ax.get_ylabel()) for ax in cells]
     for i, ax in enumerate(cells):
-        if i + columns < len(cells) and said[i][0] == said[i + columns][0]:
+        if i + columns < len(cells) and texts[i][0] == texts[i + columns][0]:
             ax.xaxis.label.set_visible(False)
-        if i % columns and said[i][1] == said[i - 1][1]:
+        if i % columns and texts[i][1] == texts[i - 1][1]:
             ax.yaxis.label.set_visible(False)
         if columns > 2 and len(ax.get_xlabel()) > 28:
             ax.set_xlabel(textwrap.fill(ax.get_xlabel(), 28))
@@ -138,15 +150,17 @@ def labels(cells: Sequence[Axes], columns: int) -> None:
 
 
 def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
-    """These handles (or names with their looks) above the panels, in as many columns as fit (at most 4), below the
-    figure's title."""
+    """Draw the legend above the panels, below the title of the figure.
+
+    handles: of the legend, or names with their looks. It has at most 4 columns.
+    """
     if isinstance(handles, dict):
         handles = [Line2D([], [], color=c, marker=m, label=name) for name, (c, m) in handles.items()]
     longest = max((len(h.get_label()) for h in handles), default=0)
     columns = max(1, min(len(handles), 4, int(fig.get_figwidth() * LETTERS) // (longest + 9)))
     title = textwrap.fill(title, int(fig.get_figwidth() * LETTERS))
     more = -(-len(handles) // columns) - 1 + title.count("\n")
-    fig.set_figheight(min(fig.get_figheight() + 0.16 * more, PAGE))  # or the panels would shrink
+    fig.set_figheight(min(fig.get_figheight() + 0.16 * more, PAGE))  # otherwise the panels would shrink
     fig.legend(
         handles=handles,
         loc="outside upper center",
@@ -160,16 +174,15 @@ def key(fig: Figure, handles: Sequence[Any] | Looks, title: str) -> None:
 def mark(
     ax: Axes, x: pd.Series, y: pd.Series, look: tuple[Any, str], opened: pd.Series, half: pd.Series | None = None
 ) -> None:
-    """Draw open and half-filled symbols over those that are chosen."""
+    """Draw open and half-filled symbols over the selected points."""
     faces = (({"fillstyle": "bottom", "mfcalt": "white"}, half), ({"mfc": "white"}, opened))
     for face, chosen in ((face, rows.to_numpy(bool)) for face, rows in faces if rows is not None):
         if chosen.any():
             ax.plot(x[chosen], y[chosen], ls="none", color=look[0], marker=look[1], ms=5, zorder=4, **face)
 
 
-def _apart(ticks: list[int], labels: int) -> list[int]:
-    """The ticks that can bear a label on a logarithmic axis with room for so many: the last, and going down what is
-    far enough."""
+def _spaced_ticks(ticks: list[int], labels: int) -> list[int]:
+    """Return the ticks that get a label on a logarithmic axis with room for this number, from the last one down."""
     least, kept = (ticks[-1] / ticks[0]) ** (1 / labels), ticks[-1:]
     for tick in reversed(ticks[:-1]):
         if kept[-1] / tick >= least and (tick == ticks[0] or tick / ticks[0] >= least):
@@ -178,16 +191,18 @@ def _apart(ticks: list[int], labels: int) -> list[int]:
 
 
 def place_labels(fig: Figure, cells: Sequence[Axes], labels: Sequence[Sequence[Label]]) -> None:
-    """Write the labels of each panel, once the size of all panels is known."""
+    """Write the labels of each panel, after the size of all panels is known."""
     fig.draw_without_rendering()
-    for ax, own in zip(cells, labels, strict=True):
-        if own:
-            _place_labels(ax, own)
+    for ax, labels_of_panel in zip(cells, labels, strict=True):
+        if labels_of_panel:
+            _place_labels(ax, labels_of_panel)
 
 
 def _place_labels(ax: Axes, labels: Sequence[Label], size: float = 6) -> None:
-    """Write each label next to its point, where it covers neither a point nor another label; a thin line leads to one
-    that is further away."""
+    """Write each label next to its point, without covering a point or another label.
+
+    A thin line connects a label with a distant point.
+    """
     scale, wide, high = ax.figure.dpi / 72, 0.58 * size, 1.15 * size  # points of a letter and of a line
     points = ax.transData.transform([(x, y) for x, y, *_ in labels]) / scale
     left, low, right, top = (v / scale for v in ax.get_window_extent().extents)
@@ -226,7 +241,7 @@ def _cross(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def is_wide(values: Iterable[float], scale: str = "auto") -> bool:
-    """Do they ask for a logarithmic axis?"""
+    """Return whether the values need a logarithmic axis."""
     least, most = min(values := list(values)), max(values)
     return least > 0 and (scale == "log" or (scale == "auto" and most / least >= WIDE))
 
@@ -239,12 +254,15 @@ def count_axis(
     scale: str = "auto",
     names: Mapping[int, str] | None = None,
 ) -> None:
-    """Ticks at the measured numbers (of clients …); logarithmic where they span a factor WIDE or more, with at most
-    so many labels. names: what stands there in place of the numbers."""
+    """Set ticks at the measured counts (for example of clients).
+
+    The axis is logarithmic if the values span a factor WIDE or more; it has at most `labels` labels. names: labels in
+    place of the numbers.
+    """
     ticks = sorted({int(v) for v in values})
     if is_wide(ticks, scale):
         ax.set_xscale("log", base=2)
-        ticks = _apart(ticks, labels)
+        ticks = _spaced_ticks(ticks, labels)
     elif names and len(ticks) > labels:
         ticks = ticks[:: -(-len(ticks) // labels)]
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True) if len(ticks) > 12 else FixedLocator(ticks))
@@ -256,8 +274,10 @@ def count_axis(
 
 
 def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False) -> None:
-    """A logarithmic axis with ticks at what was measured: percents, or (sizes) bytes, where 0 has a place at
-    SMALLEST."""
+    """Set up a logarithmic axis with ticks at the measured values: percentages, or bytes (`sizes`).
+
+    On an axis of bytes, 0 is drawn at SMALLEST.
+    """
     values = list(values)
     ax.set_xscale("log", base=2 if sizes else 10)
     ax.xaxis.set_major_locator(FixedLocator(sorted({max(int(v), SMALLEST) if sizes else v for v in values})))
@@ -270,12 +290,15 @@ def log_axis(ax: Axes, values: Iterable[float], label: str, sizes: bool = False)
     ax.set_xlabel(label)
 
 
-SMALLEST = 1024  # bytes: where nothing stands on a logarithmic axis of sizes
+SMALLEST = 1024  # bytes: the position of 0 on a logarithmic axis of sizes
 
 
 def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None:
-    """Plain numbers with thousands set apart. span: of a logarithmic axis the factor between its ends. Below 6 it has
-    few ticks at round numbers, below 300 ticks at 1, 2 and 5, else at powers of ten (at most `ticks`)."""
+    """Format ticks as plain numbers with separated thousands.
+
+    span: the ratio of the ends of a logarithmic axis. Below 6, it has few ticks at round numbers; below 300, ticks at
+    1, 2 and 5; otherwise at powers of ten (at most `ticks`).
+    """
     axis.set_major_formatter(lambda v, _: f"{v:,.6g}".replace(",", THIN))
     if span:
         logarithmic = LogLocator(subs=(1, 2, 5) if span < 300 else (1,), numticks=ticks)
@@ -284,8 +307,11 @@ def plain_numbers(axis: Axis, span: float = 0, ticks: int | None = None) -> None
 
 
 def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, factor: float = 50) -> None:
-    """The axis of values of panels that are compared, with the values of each: one range for all. From zero, or
-    logarithmic where the medians of all span more than `factor` (with a place for 0 where there is one)."""
+    """Set up the value axis of panels that are compared: one range for all.
+
+    values: of each panel. The axis starts at zero. It is logarithmic if the medians of all panels span more than
+    `factor`, and then has a position for 0 if needed.
+    """
     every = pd.concat([pd.Series(dtype=float), *values]).dropna()
     known = every[every > 0]
     span = known.max() / known.min() if len(known) else 1
@@ -304,7 +330,10 @@ def value_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str, fa
 
 
 def time_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str) -> None:
-    """Milliseconds on a logarithmic axis, in plain numbers; one range for all panels, with the values of each."""
+    """Set up a logarithmic axis of milliseconds with plain numbers, and one range for all panels.
+
+    values: of each panel.
+    """
     for ax in axes:
         ax.set_yscale("log")
     one_range(axes, values)
@@ -317,7 +346,7 @@ def time_axis(axes: Sequence[Axes], values: Sequence[pd.Series], label: str) -> 
 
 
 def one_range(axes: Sequence[Axes], values: Sequence[pd.Series], which: str = "y") -> None:
-    """Panels that are compared have one range, that of all which show a value; so the eye compares them."""
+    """Set the same range for all panels, so that readers can compare them; panels without values do not count."""
     ends = [getattr(ax, f"get_{which}lim")() for ax, v in zip(axes, values, strict=True) if v.notna().any()]
     for ax in axes if ends else ():
         ax.set(**{f"{which}lim": (min(e[0] for e in ends), max(e[1] for e in ends))})

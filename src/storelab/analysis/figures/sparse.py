@@ -1,8 +1,9 @@
-"""Figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (12 to 14), replayed; phases and gaps.
+"""Define the figures of reads of ROOT files: by volume (the paper's 9 to 11), by entries (12 to 14), and replayed.
 
-`gaps` shows what a fixed gap costs, `front` time against bytes: rows of `sparse.csv` at the least number of clients,
-`replay` with the axis `merge`, and readers that merge over a fixed gap next to those that plan. A selection is what is
-read: file, part of the entries, part of the volume.
+`phases` shows the time of each phase, `gaps` the cost of a fixed gap, and `front` time against bytes. They use the rows
+of `sparse.csv` at the smallest number of clients: `replay` with the axis `merge`, and readers that merge over a fixed
+gap next to those that plan. A selection is the data that are read: file, fraction of the entries, fraction of the
+volume.
 """
 
 import re
@@ -29,18 +30,18 @@ PHASES = ("plan", "transfer", "decompress", "deserialise")
 WIRE = Measure((Curve("wire", "mb_per_s"),), "Throughput on the wire [MB/s]")
 NEEDED = Curve("amplification", "ratio", "wire / needed baskets")
 SHARE = Curve("share_amplification", "ratio", "wire / share of entries", ":")
-HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the others
-MOST_BARS = 38  # on a page
+HELD = {"max_range_gap_bytes": 32768, "thrift": 0, "max_amplification": 0}  # `gaps` and `front` show the other values
+MOST_BARS = 38  # maximum on a page
 BAR = 0.19  # inches of a bar
 FRACTIONS = {"read_volume": "volume_fraction_percent", "read_entries": "entry_fraction_percent"}
 KINDS = {"read_volume": "Reads by volume", "read_entries": "Reads by entries"}
 AXES = {"entry_fraction_percent": "that fraction", "volume_fraction_percent": "that part"}
-LONGEST = 62  # letters of a line beside a bar
+LONGEST = 62  # characters of a line next to a bar
 
 
 def _selections(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["entries_median_per_s"].notna()]
-    return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # records older than that axis
+    return rows.assign(buckets=rows["buckets"].fillna(1) if "buckets" in rows else 1)  # older records lack it
 
 
 def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
@@ -51,9 +52,12 @@ def _heading(first: pd.Series, rows: pd.DataFrame) -> str:
 def _reads(
     workload: str, fraction: str, work: Measure, curves: tuple[Curve, ...], title: str, caption: str
 ) -> Specification:
-    """MB/s on the wire and useful work against clients; read amplification against the fraction at the least number
-    of clients. A row of panels for each store and number of buckets (1: one file shared by all; more: copies). With
-    too few numbers of clients, all stand against the fraction."""
+    """Return the figure of throughput on the wire and useful work against clients, and of read amplification.
+
+    Amplification is shown against the fraction, at the smallest number of clients. Each store and number of buckets has
+    a row of panels (1: one file shared by all; more: copies). With too few numbers of clients, all panels are against
+    the fraction.
+    """
     x_label = {
         "entry_fraction_percent": "Entries read [%], {clients}",
         "volume_fraction_percent": "Volume [%], {clients}",
@@ -94,22 +98,24 @@ SELECTIONS = Measure((Curve("reads", "per_s"),), "Selections read [1/s]", log_fr
 
 
 def _bars(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each selection and engine, at the least number of clients, with its `name`: what varies and is
-    not at its default."""
+    """Return a row for each selection and engine, at the smallest number of clients.
+
+    `name` describes the settings that vary and are not at their default.
+    """
     rows = READ_PHASES.told(table)
     rows = rows[rows["transfer_median_s_per_read"].notna()] if len(rows) else rows
     if rows.empty:
         return rows
     parts = []
-    for workload, own in rows.groupby("workload", sort=False):
+    for workload, part in rows.groupby("workload", sort=False):
         fraction = FRACTIONS[str(workload)]
-        others = varying(own, ["engine"] if rows["engine"].nunique() > 1 else [], {"clients", fraction})
-        own = with_series(own.sort_values(fraction, ascending=False), others, usual=True)
-        names = own["series"].where(own["series"] != AS_CONFIGURED, "") + ", "
+        others = varying(part, ["engine"] if rows["engine"].nunique() > 1 else [], {"clients", fraction})
+        part = with_series(part.sort_values(fraction, ascending=False), others, usual=True)
+        names = part["series"].where(part["series"] != AS_CONFIGURED, "") + ", "
         name = [
-            (n + words.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, own[fraction], strict=True)
+            (n + words.value_text(fraction, v)).removeprefix(", ") for n, v in zip(names, part[fraction], strict=True)
         ]
-        parts.append(own.assign(name=name))
+        parts.append(part.assign(name=name))
     found = pd.concat(parts)
     return found.assign(name=found["store"] + ": " + found["name"]) if found["store"].nunique() > 1 else found
 
@@ -121,13 +127,13 @@ def _stacked(ax: "Axes", rows: pd.DataFrame, colours: list[Any]) -> None:
         spent = 1000 * rows[f"{phase}_median_s_per_read"].fillna(0)
         ax.barh(range(len(rows)), spent, left=left, color=colour, height=0.7, label=phase)
         left += spent
-    said = [textwrap.fill(name, LONGEST) for name in rows["name"]]
-    ax.set_yticks(range(len(rows)), said, fontsize=6)
+    labels = [textwrap.fill(name, LONGEST) for name in rows["name"]]
+    ax.set_yticks(range(len(rows)), labels, fontsize=6)
     ax.invert_yaxis()
 
 
 def phases(table: pd.DataFrame) -> "Figure | None":
-    """One bar for each selection and engine, stacked by phase: seconds of one read, at the least number of clients."""
+    """Draw one stacked bar for each selection and engine: the time of one read by phase, at the fewest clients."""
     from storelab.analysis.figures import plots
 
     rows = _bars(table).head(MOST_BARS).drop(columns="few", errors="ignore")
@@ -198,7 +204,7 @@ READ_PHASES = Function(
     least=MIN_VALUES,
     most=MOST_BARS,
     things="bars",
-    caption="Where the time of one read goes, at the least number of clients: planning, transfer, decompression, "
+    caption="Where the time of one read goes, at the smallest number of clients: planning, transfer, decompression, "
     "deserialisation ({engine}). Medians of the runs' medians. {shared}",
 )
 
@@ -219,7 +225,7 @@ HEIGHT = 2.6  # inches of a panel of the front
 
 
 def _fixed(rows: pd.DataFrame) -> pd.Series:
-    """Which rows merge over a fixed gap; the others plan."""
+    """Return which rows merge over a fixed gap; the other rows plan."""
     merge = rows["merge"] == "gap" if "merge" in rows else pd.Series(False, index=rows.index)
     return (
         merge.where(rows["workload"] == "replay", rows["engine"].map(engines.merges) == "gap")
@@ -229,41 +235,46 @@ def _fixed(rows: pd.DataFrame) -> pd.Series:
 
 
 def chosen(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each selection that was read with several fixed gaps, at the least number of clients of its
-    workload, with `fixed`, `selection` and `subject`."""
+    """Return the rows of each selection that was read with several fixed gaps.
+
+    They are at the smallest number of clients of their workload, and have the columns `fixed`, `selection` and
+    `subject`.
+    """
     if GAP not in table or table.empty:
         return table.iloc[:0]
     rows = table[table["workload"].isin(WORKLOADS) & table["transfer_median_s_per_read"].notna()]
     rows = rows[rows["clients"] == rows.groupby("workload")["clients"].transform("min")]
-    rows = _in_words(rows.assign(fixed=_fixed(rows)))
+    rows = _described(rows.assign(fixed=_fixed(rows)))
     gaps = rows[GAP].where(rows["fixed"]).groupby([rows["subject"], rows["selection"]])
-    rows = _in_words(rows[gaps.transform("nunique") > 1])  # anew: less varies
+    rows = _described(rows[gaps.transform("nunique") > 1])  # again: fewer axes vary
     return rows.sort_values(["subject", "volume_fraction_percent"], kind="stable")
 
 
-def _in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `selection` and `subject`: the store, and whatever else varies. Of replays the engine, which moves the bytes
-    of both, is a part of the subject."""
-    told = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
+def _described(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `selection` and `subject`: the store and the other axes that vary.
+
+    For replays, the subject includes the engine, because it moves the bytes of both kinds.
+    """
+    varying_axes = [c for c in SELECTION if c in rows and rows[c].nunique() > 1] or ["volume_fraction_percent"]
     apart = {"engine", "clients", "merge", GAP, THRIFT, BOUND, *SELECTION}
     others = [c for c in ("workload", *words.axes_of(rows)) if c not in apart and rows[c].nunique() > 1]
     several = rows.loc[rows["workload"] == "replay", "engine"].nunique() > 1
     selections, subjects = [], []
     for _, row in rows.iterrows():
         more = [*others, *(["engine"] if several and row["workload"] == "replay" else [])]
-        selections.append(", ".join(words.value_text(c, row[c]) for c in told))
+        selections.append(", ".join(words.value_text(c, row[c]) for c in varying_axes))
         subjects.append(", ".join(filter(None, [row["store"], *(words.value_text(c, row[c]) for c in more)])))
     return rows.assign(selection=selections, subject=subjects)
 
 
 def _by_engine(rows: pd.DataFrame) -> pd.Series:
-    """`, <engine>` where several engines merge over fixed gaps, so that no curve mixes two of them."""
+    """Return `, <engine>` if several engines merge over fixed gaps, so that no curve mixes engines."""
     several = rows.loc[rows["fixed"] & (rows["workload"] != "replay"), "engine"].nunique() > 1
     return ", " + rows["engine"] if several else pd.Series("", index=rows.index)
 
 
 def _planned(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Of each selection what the read planner chose for least time, in the colour of its first curve."""
+    """Yield the planner's result for least time, for each selection, in the colour of its first curve."""
     for _, own in rows.groupby("selection", sort=False):
         free = own[~own["fixed"] & (own[THRIFT].fillna(0) == 0) & (own[BOUND].fillna(0) == 0)]
         for value in free[measure.curves[0].column()].head(1):
@@ -276,8 +287,10 @@ def _on_the_front(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def front(table: pd.DataFrame) -> "Figure | None":
-    """Transfer time against bytes on the wire, one panel per subject and selection: fixed gaps, and plans by thrift
-    and bound."""
+    """Draw transfer time against bytes on the wire, one panel per subject and selection.
+
+    The points are fixed gaps, and plans by thrift and bound.
+    """
     from storelab.analysis.figures import plots
 
     rows = _on_the_front(table)
@@ -305,13 +318,13 @@ def front(table: pd.DataFrame) -> "Figure | None":
             plots.title(ax, f"{subject}, {selection}", side_by_side(len(panels)))
         values = [part["transfer_median_s_per_read"] for _, part in panels]
         plots.value_axis(cells, values, "Transfer of one read [s]", factor=3)
-        plots.key(fig, kinds, "Time against bytes: what lies lower left is better")
+        plots.key(fig, kinds, "Time against bytes: lower left is better")
         plots.place_labels(fig, cells, labels)
     return fig
 
 
 def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tuple[float, float, str, Any]]:
-    """Draw the points of one kind; their labels."""
+    """Draw the points of one kind; return their labels."""
     from storelab.analysis.figures import plots
 
     rows, fixed = rows.sort_values("wire_median_mb_per_read"), rows["fixed"].all()
@@ -322,7 +335,7 @@ def _points(ax: "Axes", rows: pd.DataFrame, colour: Any, marker: str) -> list[tu
 
 
 def _name(row: pd.Series, fixed: bool) -> str:
-    """`32.8 kB`; `thrift 4`; `at most 3`; `least time`."""
+    """Return the label of a point: `32.8 kB`, `thrift 4`, `at most 3` or `least time`."""
     if fixed:
         return units.format_size(int(row[GAP]))
     if row[BOUND]:
@@ -345,9 +358,9 @@ GAPS = Specification(
     references=_planned,
     height=2.2,
     title="Ranges merged over a fixed gap (symbols), and planned (dashed)",
-    caption="What a reader's fixed gap costs: amplification, requests and transfer time of one read against the "
-    "largest gap that is merged over ({engine}), at the least number of clients; dashed: what the read planner chose "
-    "for least time. Medians; {bars}. {shared}",
+    caption="Cost of a fixed gap: amplification, requests and transfer time of one read against the "
+    "largest gap that is merged over ({engine}), at the smallest number of clients; dashed: the plan of the read "
+    "planner for least time. Medians; {bars}. {shared}",
 )
 FRONT = Function(
     table="sparse",
@@ -358,7 +371,7 @@ FRONT = Function(
     count=lambda table: len(_on_the_front(table)[["subject", "selection"]].drop_duplicates()),
     most=room(),
     things="panels",
-    caption="Time against bytes: the transfer of one read and what came over the network for it, with fixed gaps and "
+    caption="Time against bytes: the transfer time of one read and its bytes on the network, with fixed gaps and "
     "with requests planned for least time, with thrift, and with a bound on the amplification ({engine}), at the "
-    "least number of clients. The line is the bytes needed. Medians; {bars}. {shared}",
+    "smallest number of clients. The line is the bytes needed. Medians; {bars}. {shared}",
 )

@@ -1,7 +1,7 @@
-"""What a figure is: pure data that says which rows of which table are drawn, against what, and in which words.
+"""Define the data types that describe a figure: which rows of which table it draws, against what, and its texts.
 
-`Specification`: `draw.draw` makes the figure. `Function`: a figure that no specification can say; it loads matplotlib
-when it is called. Both are registered in `catalogue`.
+`draw.draw` makes the figure of a `Specification`. A `Function` is a figure that a specification cannot describe; it
+loads matplotlib when it is called. Both are registered in `catalogue`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,29 +12,31 @@ import pandas as pd
 
 from storelab.analysis.records.selection import Where, select
 
-if TYPE_CHECKING:  # slow to load, and names and captions need none of it
+if TYPE_CHECKING:  # slow to load, and not needed for names and captions
     from matplotlib.figure import Figure
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-MIN_VALUES = 3  # values on an axis, or systems compared, that make a figure; a table shows fewer better
+MIN_VALUES = 3  # values on an axis, or systems compared; fewer are better shown in a table
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def same(rows: pd.DataFrame) -> pd.DataFrame:
-    """All rows, as they are."""
+    """Return all rows unchanged."""
     return rows
 
 
 def spelt(stem: str, text: str) -> str:
-    """`stem_text` in small letters and `_`, as figures' names are."""
+    """Return `stem_text` in lower-case letters and `_`, as in the names of figures."""
     plain = "".join(f"_{DIGITS[int(c)]}_" if c.isdigit() else c if c.isalpha() else "_" for c in text.lower())
     return "_".join(filter(None, [stem, *plain.split("_")]))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a table (columns `<metric>_median_<unit>`, `_low_`, `_high_`), its dash, and its name beside
-    other curves."""
+    """A metric of a table, its line style, and its name next to other curves.
+
+    The table has the columns `<metric>_median_<unit>`, `_low_` and `_high_`.
+    """
 
     metric: str
     unit: str
@@ -47,8 +49,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reference:
-    """A line to compare with: at a value of the metric, or through points (x, y); in the colour of a series, or
-    grey. marker: hollow points that nothing joins, with their spread, named in the legend: what others published."""
+    """A reference line at a value of the metric, or through points (x, y), in the colour of a series or grey.
+
+    marker: draw published values as hollow points without a line, with their spread and an entry in the legend.
+    """
 
     at: float | pd.Series
     dash: str = "--"
@@ -60,25 +64,27 @@ class Reference:
 
 @dataclass(frozen=True)
 class Measure:
-    """What one kind of panel shows: curves, the label of their axis, and what differs from the rest of the figure."""
+    """One kind of panel: its curves, the label of their axis, and its differences from the rest of the figure."""
 
     curves: tuple[Curve, ...]
     label: str
-    what: str = ""  # in titles of panels
+    what: str = ""  # used in titles of panels
     where: Where = field(default_factory=dict)
     log_from: float = 50  # logarithmic where the medians span more than this factor
     scale: str = "auto"
-    x: str = ""  # "": as the figure
+    x: str = ""  # "": the same as in the figure
     x_label: str = ""
-    hue: str = ""  # series of its own, named inside the panel
+    hue: str = ""  # separate series, named inside the panel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What every figure has. `where` and `rows` choose the rows that the caption tells of. Of a column of `held`, which
-    this figure is not about, it shows one value (this one, if it was measured; else the least), and says so. Each
-    column of `several` has more than one value in a plan that can have the figure. `caption`: template, its fields are
-    those of `catalogue.caption`."""
+    """The properties of every figure.
+
+    `where` and `rows` select the rows that the caption describes. For each column in `held`, the figure shows only one
+    value, and its caption says so: the given value if it was measured, otherwise the smallest. Each column in `several`
+    must have more than one value in the plan. `caption` is a template with the fields of `catalogue.caption`.
+    """
 
     table: str
     caption: str
@@ -86,18 +92,20 @@ class Declared:
     rows: Rows = same
     held: Mapping[str, Any] = field(default_factory=dict)
     several: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()  # further tables that it needs
-    published: Callable[[pd.DataFrame], str] | None = None  # more of the caption, such as what others published
+    beside: tuple[str, ...] = ()  # further tables that the figure needs
+    published: Callable[[pd.DataFrame], str] | None = (
+        None  # further text of the caption, for example about published values
+    )
 
     def told(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The rows of its table that the caption tells of."""
+        """Return the rows of the table that the caption describes."""
         rows = self.rows(select(table, self.where))
         for column, value in self.at(table).items():
             rows = rows[rows[column].isna() | (rows[column] == value)]
         return rows
 
     def at(self, table: pd.DataFrame) -> dict[str, Any]:
-        """The value at which each column of `held` is shown, of those that vary."""
+        """Return the displayed value of each column in `held` that varies."""
         rows = self.rows(select(table, self.where))
         varying = {c: usual for c, usual in self.held.items() if c in rows and rows[c].nunique() > 1}
         return {c: usual if (rows[c] == usual).any() else rows[c].min() for c, usual in varying.items()}
@@ -108,37 +116,40 @@ class Specification(Declared):
     """A figure that `draw.draw` makes."""
 
     measures: tuple[Measure, ...]
-    title: str  # of the legend: a template, its fields are those of `draw.fields`
-    # Further choice, and columns to draw by; a column `series` names the curves, if the axes shall not.
+    title: str  # of the legend: a template with the fields of `panels.fields`
+    # Selects further rows and adds columns; a column `series` names the curves instead of the axes.
     prepare: Rows = same
-    x: str = "clients"  # a column of text makes categories, which stand on the other axis
-    x_label: str = ""  # "": the axis in words
+    x: str = "clients"  # a column of text makes categories, which are drawn on the y axis
+    x_label: str = ""  # "": the name of the axis
     x_scale: str = "auto"  # of counts; sizes and percents are logarithmic
-    x_names: Mapping[int, str] = field(default_factory=dict)  # what stands at a number, where it is not the number
-    labels: int = 9  # most ticks with a label
-    hue: tuple[str, ...] = ("engine",)  # the first axes that tell curves apart; all others that vary follow
-    more: tuple[str, ...] = ()  # columns that do so too, where they vary
+    x_names: Mapping[int, str] = field(default_factory=dict)  # tick labels in place of numbers
+    labels: int = 9  # maximum number of labelled ticks
+    hue: tuple[str, ...] = ("engine",)  # the first axes that distinguish curves; all others that vary follow
+    more: tuple[str, ...] = ()  # further columns that distinguish curves, if they vary
     by_curve: bool = False  # a colour for each curve of a measure instead
-    apart: tuple[str, ...] = ()  # axes that tell no curves apart
-    within: bool = False  # axes that vary between panels only tell no curves apart
-    falling: str = ""  # series in falling order of this column
+    apart: tuple[str, ...] = ()  # axes that do not distinguish curves
+    within: bool = False  # axes that vary only between panels do not distinguish curves
+    falling: str = ""  # sort the series by falling values of this column
     panels: tuple[str, ...] = ("store",)
     heading: Callable[[pd.Series, pd.DataFrame], str] | None = None  # of a panel, from its first row and all rows
     columns: bool = False  # a column of panels for each measure, instead of one panel after the other
-    otherwise: "Specification | None" = None  # in place of this figure where x has too few values
-    least: int = MIN_VALUES  # systems from which a panel may have fewer values of x; 1: where the user declared it
-    swept: bool = False  # only panels with MIN_VALUES values of x, even where MIN_VALUES systems are compared
-    hollow: Rows | None = None  # which points are open; default: rates of few operations
+    otherwise: "Specification | None" = None  # replaces this figure if x has too few values
+    least: int = MIN_VALUES  # from this number of systems on, panels may have fewer values of x
+    swept: bool = False  # require MIN_VALUES values of x in a panel, even if MIN_VALUES systems are compared
+    hollow: Rows | None = None  # selects the open symbols; default: rates of few operations
     references: Callable[[pd.DataFrame, Measure], Iterable[Reference]] | None = None
-    note: Callable[[pd.DataFrame], str] | None = None  # more in the small line
-    height: float = 2.3  # inches of a panel
-    line: float = 0.0  # inches more for each category
+    note: Callable[[pd.DataFrame], str] | None = None  # further text for the line below the panels
+    height: float = 2.3  # height of a panel in inches
+    line: float = 0.0  # additional inches for each category
 
 
 @dataclass(frozen=True, kw_only=True)
 class Function(Declared):
-    """A figure that no specification can say. function: its table, and those `beside` it, to the Figure, None without
-    data. It needs `least` of `things` and shows up to `most`; count: how many of them a table has."""
+    """A figure that a specification cannot describe.
+
+    function: takes the table and those in `beside`, and returns the Figure, or None without data. The figure requires
+    `least` and shows up to `most` of its `things`; `count` returns how many a table has.
+    """
 
     function: Callable[..., "Figure | None"]
     count: Callable[[pd.DataFrame], int] = len

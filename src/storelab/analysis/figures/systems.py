@@ -1,8 +1,8 @@
-"""Figures that compare systems: side by side, by front-ends, buckets, space; then and now; releases of software.
+"""Define the figures that compare systems: by front-ends, buckets, space; with earlier results; software releases.
 
-After experiments 4, 5 and 9 of the evaluations (docs/campaigns.md). The growth of a repository follows figure 15 of
-J. Phys. Conf. Ser. 664 022001: the published curve has no numbers; its mean of a day, times the factor of our release,
-is the line next to ours.
+They follow experiments 4, 5 and 9 of the evaluations (docs/campaigns.md). The growth of a repository follows figure 15
+of J. Phys. Conf. Ser. 664 022001. The published curve has no numbers; the line next to ours is its mean per day times
+the factor of our release.
 """
 
 import re
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 
 
 def _comparable(table: pd.DataFrame) -> pd.DataFrame:
-    """What is compared of all classes of operations, at the largest number of clients, where there is more than one
-    deployment; without objects of a size that fewer than three (of two, both) have."""
+    """Return the comparable rows of all classes of operations, at the largest number of clients.
+
+    The result is empty with fewer than two deployments. It omits object sizes that fewer than three deployments have;
+    with two deployments, both need the size.
+    """
     found = [rows for name in reversed(CLASSES) if len(rows := side_by_side(table, name))]
     rows = pd.concat(found or [table.iloc[:0]])
     if rows.empty or rows["deployment"].nunique() < 2:
@@ -43,7 +46,7 @@ def _comparable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def measures_of_classes(label: str) -> tuple[Measure, ...]:
-    """One for each class of operations, those of small objects first."""
+    """Return one measure for each class of operations, those of small objects first."""
     return tuple(
         Measure((Curve(*of.metric),), label.format(what=of.what, unit=of.shown), of.what_within, of_class(name))
         for name, of in reversed(CLASSES.items())
@@ -51,18 +54,18 @@ def measures_of_classes(label: str) -> tuple[Measure, ...]:
 
 
 def heading_of(first: pd.Series, _: pd.DataFrame) -> str:
-    """Title of a panel: the deployment, what is done, and the size of the objects, where they have one."""
+    """Return the title of a panel: the deployment, the operation, and the object size, if there is one."""
     size = first["object_size_bytes"]
     return f"{first['deployment']}, {{what}}" + ("" if pd.isna(size) else f" of {units.format_size(int(size))}")
 
 
-def _cannot_tell(rows: pd.DataFrame) -> str:
+def _note_on_front_ends(rows: pd.DataFrame) -> str:
     blind = rows["shared_host"].astype(bool).any() and not limits(rows).any()
-    return "; it cannot tell what more front-ends would bring" if blind else ""
+    return "; it cannot show the effect of more front-ends" if blind else ""
 
 
 def _against(column: str, hue: str, title: str, caption: str) -> Specification:
-    """Rates against an axis that counts something: a panel per class of operation, deployment and size."""
+    """Return the figure of rates against a count: a panel per class of operations, deployment and size."""
     return Specification(
         table="throughput",
         where={"workload": ("put", "get", "stat")},
@@ -75,7 +78,7 @@ def _against(column: str, hue: str, title: str, caption: str) -> Specification:
         swept=True,
         panels=("deployment", "object_size_bytes"),
         heading=heading_of,
-        note=_cannot_tell if column == "front_ends" else None,
+        note=_note_on_front_ends if column == "front_ends" else None,
         height=2.2,
         title=title,
         caption=caption,
@@ -95,8 +98,8 @@ SYSTEMS = Specification(
     several=("deployment",),
     title="Systems side by side, {clients}; by engine",
     caption="The systems and deployments of the campaign side by side: operations per second on small objects, "
-    "throughput of large ones, at the largest number of clients and the least of front-ends, buckets and accounts "
-    "that was measured; by engine. Medians; {bars}. {shared}",
+    "throughput of large ones, at the largest number of clients and the smallest numbers of front-ends, buckets and "
+    "accounts; by engine. Medians; {bars}. {shared}",
 )
 FRONT_ENDS = _against(
     "front_ends",
@@ -129,40 +132,39 @@ SPACE = Specification(
     height=0.6,
     line=0.28,
     title="Space",
-    caption="Raw bytes that a store uses for each byte stored, all copies and parity included: after the uploads, "
-    "some seconds after their deletion, and after the store was told to give space back. Medians; {bars}.",
+    caption="Raw bytes that a store uses for each byte stored, including all copies and parity: after the uploads, "
+    "some seconds after their deletion, and after the store was asked to free space. Medians; {bars}.",
 )
 
 
 # --- then and now ---
 
-SAID = re.compile(
+PARTS_OF_TITLE = re.compile(
     r"(per front-end|(up|down)load( throughput| 4 kB| 100 MB)|network limit, reached)(, )?"
-)  # the panel's
-SAID_ONCE = re.compile(SAID.pattern.replace("per front-end|", ""))  # of a panel of several measures
-LINE, HEAD, WIDE = 0.115, 0.66, 38  # inches of a line and of a panel's words; letters of a name
+)  # in the title of the panel
+PARTS_OF_SHARED_TITLE = re.compile(PARTS_OF_TITLE.pattern.replace("per front-end|", ""))  # of several measures
+LINE, HEAD, WIDE = 0.115, 0.66, 38  # inches of a line and of a panel's texts; characters of a name
 OTHERS = "0.35"
 
 
 def name_of(r: pd.Series) -> str:
-    """`published 2013: UDS 1, 5 clients`; ours is the deployment."""
+    """Return the name of a row, as `published 2013: UDS 1, 5 clients`; for measured rows, the deployment."""
     if r["source"] == MEASURED:
         return str(r["system"])
     year = re.search(r"\d{4}", str(r["source"]))
     system = printed_name(str(r["system"]))
-    said = SAID if r["measure"] in MEASURES.values() else SAID_ONCE
-    setting = said.sub("", str(r["setting"])).strip(", ")
+    removed = PARTS_OF_TITLE if r["measure"] in MEASURES.values() else PARTS_OF_SHARED_TITLE
+    setting = removed.sub("", str(r["setting"])).strip(", ")
     return f"published {year[0] if year else ''}: " + ", ".join(filter(None, [system, setting]))
 
 
 def earlier(table: pd.DataFrame) -> "Figure | None":
-    """A panel for each kind of work and measure, a line for each statement and each of our systems; nothing is
-    joined."""
+    """Draw a panel for each kind of work and measure, with a line for each published value and each measured system."""
     from storelab.analysis.figures import plots
 
     if table.empty:
         return None
-    parts = [(said, rows) for said, rows in table.groupby(["what", "measure", "unit"], sort=False)]
+    parts = [(key, rows) for key, rows in table.groupby(["what", "measure", "unit"], sort=False)]
     pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
     heights = [LINE * max(_places(_names(rows))[-1] for _, rows in pair) + HEAD for pair in pairs]
     ours = list(dict.fromkeys(table.loc[table["source"] == MEASURED, "system"]))
@@ -192,7 +194,7 @@ def _names(rows: pd.DataFrame) -> list[str]:
 
 
 def _places(names: list[str]) -> list[float]:
-    """Middles of lines that are as high as their names, from above, and the end of the last."""
+    """Return the centre of each line, from the top, and the end of the last; a line is as high as its name."""
     ends = list(accumulate((0.5 + (1 + name.count("\n")) for name in names), initial=0.0))
     return [*((a + b) / 2 for a, b in pairwise(ends)), ends[-1]]
 
@@ -227,10 +229,10 @@ EARLIER = Function(
     table="earlier",
     where={"workload": ("put", "get")},
     function=earlier,
-    caption="Then and now: hollow and grey what was published in the years that the labels name, divided by the "
-    "clients that its setting names, per front-end or of the whole system as printed, or by the Gbit/s of the "
-    "links that carried it (1 Gb/s is 125 MB/s); coloured the highest medians measured here by the same measure. "
-    "Networks, clients and object sizes differ: no ratio is formed, and nothing is joined.",
+    caption="Then and now: hollow and grey: values published in the years in the labels, divided by the "
+    "number of clients of their setting, per front-end or for the whole system as printed, or by the Gbit/s of the "
+    "links used (1 Gb/s is 125 MB/s); coloured: the highest medians measured here, in the same measure. "
+    "Networks, clients and object sizes differ: the figure has no ratios and joins no points.",
 )
 
 
@@ -248,7 +250,7 @@ LAUNCHES = Specification(
     columns=True,
     title="Starts of an application",
     caption="Starts of an application from a repository of software, against the number of clients that start at "
-    "once, by the cache in front of the store. Left: time to first run of the median client, which begins with "
+    "once, by the cache in front of the store. Left: time to first run of the median client, which starts with "
     "empty caches; right: files that all starts read per second. Medians; {bars}. {shared}",
 )
 
@@ -257,17 +259,17 @@ GROWTH = {"repository_mb": 1000.0, "repository_objects": 1.0}  # measure -> its 
 
 
 def _named(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `series`: the stratum, the store it is on, and what else was swept."""
+    """Add `series`: the stratum, its store, and the other swept axes."""
     several = varying(rows, (), {"day", "days", "stratum0"})
     names = []
     for _, r in rows.iterrows():
-        told = [words.value_text(c, r[c]) for c in several]
-        names.append(", ".join(filter(None, [f"stratum {r['stratum']} on {releases.place(r)}", *told])))
+        settings = [words.value_text(c, r[c]) for c in several]
+        names.append(", ".join(filter(None, [f"stratum {r['stratum']} on {releases.place(r)}", *settings])))
     return rows.assign(series=names).sort_values(["series", "day"], kind="stable")
 
 
 def _printed(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """The published mean of a day, day by day, times the factor; none where there are several factors."""
+    """Yield the published mean growth, day by day, times the factor; nothing if there are several factors."""
     factors = rows["factor"].unique()
     if len(factors) != 1:
         return
@@ -296,6 +298,6 @@ RELEASES = Specification(
     references=_printed,
     title="Growth of a repository of software",
     caption="Growth of a repository of nightly software releases over its days, by stratum. Dashed: the mean of "
-    "what was new on a day in 2015, times the factor of this release. A day that failed is flat; the next one "
-    "sends what is missing. Medians; {bars}. {shared}",
+    "new data per day in 2015, times the factor of this release. A day that failed is flat; the next one "
+    "sends the missing data. Medians; {bars}. {shared}",
 )

@@ -1,9 +1,9 @@
-"""Figures of whole objects against clients, and of one client against its threads.
+"""Define the figures of whole objects against clients, and of one client against its threads.
 
-The first ones follow figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the `overlap`
-window. Large objects show throughput; small ones and HEAD requests, the rate of operations. The figures of one client
-show rates against its threads, and what it used: experiment 1 of the evaluations (docs/campaigns.md), where a client
-with up to 200 threads ran out of sockets and memory.
+The first figures follow figures 1 to 8 of J. Phys.: Conf. Ser. 664 (2015) 022001. Rates are medians in the `overlap`
+window. For large objects they show throughput; for small ones and HEAD requests, operations per second. The figures of
+one client show rates against its threads, and the resources that it used. This is experiment 1 of the evaluations
+(docs/campaigns.md), where a client with up to 200 threads ran out of sockets and memory.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from storelab.core import units
 # --- against clients ---
 
 MB_PER_S, PER_S = Curve("throughput", "mb_per_s"), Curve("rate", "per_s")
-PIECE = 0.06  # of the axis: the length to each side of a line that holds for one number of clients
+PIECE = 0.06  # fraction of the axis: half the length of a line that is valid for one number of clients
 CAPTION = (
     " of {sizes} objects against the number of clients, by front-ends ({engine}, runs of {seconds} s). "
     "Medians in the window in which all clients are active; {bars}. {shared}{limit}"
@@ -32,44 +32,50 @@ CAPTION = (
 
 
 def of_class(name: str) -> dict[str, object]:
-    """The rows of one of `tables.throughput.CLASSES`."""
+    """Return the filter for the rows of one of `tables.throughput.CLASSES`."""
     chosen = CLASSES[name]
     sizes = {} if chosen.large is None else {"object_size_bytes": f"{'>=' if chosen.large else '<'} {LARGE}"}
     return {"workload": chosen.workload, **sizes}
 
 
 def limits(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Lines of what the known links can carry, by whose they are, and of the ceiling of each engine: each over the
-    numbers of clients that it holds for."""
+    """Yield lines for the capacity of the known links and for the ceiling of each engine.
+
+    Each line covers the numbers of clients for which it is valid.
+    """
     whole = measure.curves == (MB_PER_S,)
     yield from _links(rows[panels.links(rows)], whole, rows["clients"])
-    own = rows[panels.ceilings(rows)]
-    if own.empty:  # records without ceilings have no column of them
+    with_ceiling = rows[panels.ceilings(rows)]
+    if with_ceiling.empty:  # records without ceilings do not have this column
         return
-    unit = own["object_size_bytes"].astype(float) / 1e6 if whole else 1.0
-    rates = own["ceiling_rate_per_s"].astype(float) * unit
-    for engine, of_engine in own.groupby("engine"):
+    unit = with_ceiling["object_size_bytes"].astype(float) / 1e6 if whole else 1.0
+    rates = with_ceiling["ceiling_rate_per_s"].astype(float) * unit
+    for engine, of_engine in with_ceiling.groupby("engine"):
         for workers, part in of_engine.groupby("workers"):
             several = of_engine["workers"].nunique() > 1
-            said = f"ceiling of {engine}" + (f", {words.value_text('workers', workers)}" if several else "")
-            yield Reference(_over(rates[part.index].groupby(part["clients"]).max(), rows["clients"]), ":", said)
+            label = f"ceiling of {engine}" + (f", {words.value_text('workers', workers)}" if several else "")
+            yield Reference(_over(rates[part.index].groupby(part["clients"]).max(), rows["clients"]), ":", label)
 
 
-def _links(own: pd.DataFrame, whole: bool, clients: pd.Series) -> Iterator[Reference]:
-    """Lines of links, in MB/s (whole), else in objects of one size per second."""
-    if own.empty:
+def _links(near_limit: pd.DataFrame, whole: bool, clients: pd.Series) -> Iterator[Reference]:
+    """Yield lines for links, in MB/s (`whole`), otherwise in objects of one size per second."""
+    if near_limit.empty:
         return
-    carried = own["link_bits_per_s"].astype(float) / 8e6
+    carried = near_limit["link_bits_per_s"].astype(float) / 8e6
     if not whole:
-        sizes = own["object_size_bytes"].astype(float).where(own["workload"].isin(("put", "get")))
+        sizes = near_limit["object_size_bytes"].astype(float).where(near_limit["workload"].isin(("put", "get")))
         carried = 1e6 * carried / (sizes if sizes.nunique() == 1 else float("nan"))
-    ends = own["front_ends"].fillna(1).mask(own["link_of"] == CLIENTS, 0)  # one line for the clients, whatever they use
-    for (of, _), line in carried.dropna().groupby([own["link_of"], ends]):
-        yield Reference(_over(line.groupby(own["clients"]).min(), clients), "--", f"{of}' links")
+    # One line for the clients, for any number of front-ends.
+    ends = near_limit["front_ends"].fillna(1).mask(near_limit["link_of"] == CLIENTS, 0)
+    for (of, _), line in carried.dropna().groupby([near_limit["link_of"], ends]):
+        yield Reference(_over(line.groupby(near_limit["clients"]).min(), clients), "--", f"{of}' links")
 
 
 def _over(line: pd.Series, every: pd.Series) -> pd.Series:
-    """A line through these points; through one, a short piece of it. every: the numbers of clients of the panel."""
+    """Return a line through these points; a short segment if there is only one.
+
+    every: the numbers of clients of the panel.
+    """
     if len(line) > 1:
         return line
     at, side = line.index[0], PIECE * (every.max() - every.min())
@@ -78,7 +84,7 @@ def _over(line: pd.Series, every: pd.Series) -> pd.Series:
 
 
 def _measured(table: pd.DataFrame, curve: Curve) -> pd.DataFrame:
-    """Rows with a value. Many systems at one number of clients: `systems` shows them side by side."""
+    """Return the rows with a value; none for many systems at one number of clients, which `systems` compares."""
     table = table[table[curve.column()].notna()]
     return table.iloc[:0] if table["store"].nunique() > 2 and table["clients"].nunique() == 1 else table
 
@@ -138,9 +144,11 @@ OPERATIONS = ("put", "get", "get_range", "delete", "stat")
 
 
 def against_workers(table: pd.DataFrame) -> pd.DataFrame:
-    """Of a table of groups of OPERATIONS the rows that show the threads of one client: of the least number of
-    clients, in a closed loop, where more than one number of workers was measured; with `deployment` and `moved`,
-    the bytes of one operation."""
+    """Return the rows that show the threads of one client, from a table of groups of OPERATIONS.
+
+    These are closed loops at the smallest number of clients, with more than one number of workers. The result has two
+    more columns, `deployment` and `moved`: the bytes of one operation.
+    """
     if "workers" not in table or table.empty:
         return table.iloc[:0]
     rows = table[table["workers"].notna()]
@@ -159,7 +167,7 @@ def against_workers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rates(rows: pd.DataFrame) -> pd.DataFrame:
-    """With `shown`: what the panel of a row shows, MB/s only where all of its operations are large."""
+    """Add `shown`, the unit of the panel of a row: MB/s only if all operations of the panel are large."""
     rows = rows[rows["rate_median_per_s"].notna()]
     least = rows.groupby(["object_size_bytes", "deployment"])["moved"].transform("min")
     return rows.assign(shown=(least >= groups.LARGE).map({True: "throughput", False: "rate"}))
@@ -175,8 +183,10 @@ def _size_heading(first: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
-    """Yield the table of one client with its threads of 2012 in panels of one client, one bucket and objects of its
-    sizes: as printed, with the printed spread."""
+    """Yield the values of one client of 2012, as printed, with the printed spread.
+
+    Only panels of one client, one bucket and an object size of that table have them.
+    """
     sizes = {PRINTED.get(int(size)) for size in rows["object_size_bytes"].dropna()}
     buckets = rows["buckets"].fillna(1) if "buckets" in rows else pd.Series([1])
     if len(sizes) != 1 or None in sizes or (rows["clients"] != 1).any() or not (buckets == 1).any():
@@ -191,7 +201,7 @@ def of_2012(rows: pd.DataFrame, measure: Measure) -> Iterator[Reference]:
             yield Reference(points[column], label=label, marker=marker, spread=points[f"{column}_err"])
 
 
-def _said_of_2012(rows: pd.DataFrame) -> str:
+def _describe_2012(rows: pd.DataFrame) -> str:
     known = rows[
         rows["object_size_bytes"].isin(list(PRINTED)) & (rows["clients"] == 1) & rows["workload"].isin(OF_2012)
     ]
@@ -223,10 +233,10 @@ THREADS = Specification(
         Measure((MB_PER_S,), "MB/s", where={"shown": "throughput"}),
     ),
     title="Threads: {deployment}{clients} ({engine})",
-    caption="Rates of the least number of clients against the workers (threads or connections) of each, by operation "
-    "and buckets ({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
+    caption="Rates at the smallest number of clients against the workers (threads or connections) of each, by "
+    "operation and buckets ({engine}, runs of {seconds} s). Medians; {bars}. {shared}{published}",
     references=of_2012,
-    published=_said_of_2012,
+    published=_describe_2012,
     **_SHARED,
 )
 CLIENT_RESOURCES = Specification(
@@ -249,9 +259,9 @@ CLIENT_RESOURCES = Specification(
     columns=True,
     labels=5,
     height=2.1,
-    title="What the client used: {deployment}{clients} ({engine})",
-    caption="What the client used meanwhile ({engine}): the most sockets that its processes held open, and how many "
-    "more were in TIME_WAIT on its host than at the start (those of a server on the same host included); the most "
+    title="Resources of the client: {deployment}{clients} ({engine})",
+    caption="Resources that the client used ({engine}): the maximum of open sockets of its processes, and how many "
+    "more were in TIME_WAIT on its host than at the start (including those of a server on the same host); the maximum "
     "memory of its processes; their CPU. Medians; {bars}. {shared}",
     **_SHARED,
 )

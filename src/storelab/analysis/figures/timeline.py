@@ -1,9 +1,9 @@
-"""Figures over time: points with roles, their phases, and series of parts over hours.
+"""Define the figures over time: points with roles, their phases, and series of parts over hours.
 
-Which timelines there are follows from the plan (`of_plan`): one for each sweep with roles. One figure has at most
-MOST_GROUPS groups of points; the next ones follow in further figures. Thin lines are single runs, thick ones their
-median. Phases are bands, acts labelled lines, and states that the store reported are marks above the panel. Where some
-groups are disturbed, the others are left out.
+The plan determines the timelines (`of_plan`): one for each sweep with roles. One figure has at most MOST_GROUPS groups
+of points; the others follow in further figures. Thin lines are single runs, thick ones their median. Phases are bands,
+acts are labelled lines, and states that the store reported are marks above the panel. If some groups are disturbed, the
+figures show only these.
 """
 
 import math
@@ -40,8 +40,10 @@ AFTERWARDS = (roles.DURING, roles.REBUILDING, roles.AFTER)
 
 
 def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """The phases that have a ratio, in order of time, with the system: with what else tells its points apart, where it
-    has several of one fault."""
+    """Return the phases that have a ratio, in order of time, with the system.
+
+    If a system has several points of one fault, its name includes the settings that distinguish them.
+    """
     rows = rows[rows["rate_over_before_median_ratio"].notna()]
     rows = groups.labelled(rows if "fault" in rows else rows.assign(fault="none"))
     axes = [c for c in words.axes_of(rows) if c not in {*words.DEPLOYMENT_NAMES, "fault"} and rows[c].nunique() > 1]
@@ -54,7 +56,7 @@ def _in_order(rows: pd.DataFrame) -> pd.DataFrame:
         deployment=pd.Categorical(rows["deployment"], list(dict.fromkeys(rows["deployment"])), ordered=True),
     )
     if rows.groupby("fault")["deployment"].nunique().max() < MIN_VALUES:
-        return rows  # of the other figure
+        return rows  # drawn by the other figure
     rows = rows.sort_values(["role", "phase", "deployment"], kind="stable")
     series = (f"{role}, {phase}" for role, phase in zip(rows["role"], rows["phase"], strict=True))
     return groups.with_column(rows, "series", series)
@@ -64,17 +66,17 @@ _BY_SYSTEM = Specification(
     table="roles",
     where={"phase": list(AFTERWARDS)},
     measures=(
-        Measure((Curve("rate_over_before", "ratio"),), "Rate over that before", log_from=float("inf")),
-        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 over that before"),
+        Measure((Curve("rate_over_before", "ratio"),), "Rate relative to before", log_from=float("inf")),
+        Measure((Curve("latency_p99_over_before", "ratio"),), "p99 relative to before"),
     ),
     prepare=_in_order,
     x="deployment",
     panels=("fault",),
     references=lambda *_: [Reference(1.0)],
     columns=True,
-    title="Each phase over that before the disturbance",
-    caption="Rate and p99 of the latency of each role in the phases of its runs, over those before the disturbance; 1 "
-    "(dashed) is no change. Medians; {bars}. {shared}",
+    title="Each phase relative to the time before the disturbance",
+    caption="Rate and p99 of the latency of each role in the phases of its runs, relative to the time before the "
+    "disturbance; 1 (dashed) means no change. Medians; {bars}. {shared}",
     height=1.2,
     line=0.25,
 )
@@ -97,8 +99,10 @@ STORE = "black"
 
 
 def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
-    """A column of panels for each of the first series; None without a valid part. What rises or falls (of the table
-    beside) has its slope as a dashed line."""
+    """Draw a column of panels for each of the first series; return None without a valid part.
+
+    beside: a table of the trends. A rising or falling quantity has its slope as a dashed line.
+    """
     from storelab.analysis.figures import plots
 
     if table.empty:
@@ -116,8 +120,8 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         for (label, columns), axes in zip(shown, cells, strict=True):
             drawn = []
             for ax, name in zip(axes, names, strict=True):
-                own, told = rows[rows["series"] == name], found[found["series"] == name]
-                lines = list(_part_lines(own, told, columns, colours))
+                own, trends = rows[rows["series"] == name], found[found["series"] == name]
+                lines = list(_part_lines(own, trends, columns, colours))
                 for hours, values, slope, look in lines:
                     ax.plot(hours, values, markersize=2.5, linewidth=0.8, **look)
                     if slope is not None:
@@ -133,7 +137,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
             parts, lasts = words.plural(own["part"].nunique(), "part"), words.span(own["duration_s"], "s")
             ax.set_title(textwrap.fill(f"{named[name]} ({parts} of {lasts})", 70 // len(names)), fontsize=7)
         for ax in cells[-1]:
-            ax.set_xlabel("Hours from the begin of the first part")
+            ax.set_xlabel("Hours since the start of the first part")
         for own in cells:
             for ax in own[1:]:
                 ax.set_ylabel("")
@@ -143,9 +147,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
         if any(c in rows and rows[c].notna().any() for c in ("server_rss_mb", "server_files")):
             handles.append(plots.Line2D([], [], color=STORE, marker="s", markersize=3, label="store"))
         if found[found["series"].isin(names)]["trend"].isin([steadiness.RISES, steadiness.FALLS]).any():
-            handles.append(
-                plots.Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of what rises or falls")
-            )
+            handles.append(plots.Line2D([], [], color="0.3", linestyle=(0, (4, 2)), label="slope of a rise or fall"))
         plots.key(fig, handles, "Part by part")
     return fig
 
@@ -153,7 +155,7 @@ def soak(table: pd.DataFrame, *beside: pd.DataFrame) -> "Figure | None":
 def _part_lines(
     rows: pd.DataFrame, found: pd.DataFrame, columns: dict[str, str], colours: dict[str, Any]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]]:
-    """Hours, values, the slope where there is a trend, and looks of each line of a panel."""
+    """Yield hours, values, the slope if there is a trend, and the look of each line of a panel."""
     for column, metric in columns.items():
         if column.startswith("server_"):
             once = rows.drop_duplicates("key").sort_values("hour")
@@ -167,11 +169,11 @@ def _part_line(
     rows: pd.DataFrame, found: pd.DataFrame, role: str, column: str, metric: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     hours, values = (rows[c].to_numpy(float) for c in ("hour", column))
-    told = found[(found["role"] == role) & (found["metric"] == metric)]
-    told = told[told["trend"].isin([steadiness.RISES, steadiness.FALLS])]
-    if told.empty:
+    trend = found[(found["role"] == role) & (found["metric"] == metric)]
+    trend = trend[trend["trend"].isin([steadiness.RISES, steadiness.FALLS])]
+    if trend.empty:
         return hours, values, None
-    slope = float(told["slope_per_hour"].iloc[0])
+    slope = float(trend["slope_per_hour"].iloc[0])
     return hours, values, np.nanmedian(values - slope * hours) + slope * hours
 
 
@@ -183,51 +185,51 @@ SOAK = Function(
     count=lambda table: int(table.loc[table["state"] == "ok", "series"].nunique()) if len(table) else 0,
     most=MOST_SERIES,
     things="series",
-    caption="One part after the other: rate, p99 of the latency, failed operations, memory and open files of "
-    "clients and store, by role, at the middle of each part. Clients are started anew for each part, the store "
-    "lives through all of them. Dashed: the Theil-Sen slope of what rises or falls. {shared}",
+    caption="Results of each part over time: rate, p99 of the latency, failed operations, memory and open files of "
+    "clients and store, by role, at the middle of each part. Clients are started again for each part; the store "
+    "runs through all of them. Dashed: the Theil-Sen slope of a rise or fall. {shared}",
 )
 
 # --- points with roles over time ---
 
 MOST_GROUPS = 6  # groups of points in one figure
-POINTS = 600  # most places of a line: no paper shows more
-MIN_OPERATIONS, MIN_STEPS = 5, 40  # operations in a step of a line, while it has so many steps
-HEIGHTS = (3.0, 2.2, 1.2)  # of rates, latency, failed operations
-LINE = 2.85  # inches of the three together
-APART = 5  # roles whose highest rates are further apart have separate panels
+POINTS = 600  # maximum number of positions of a line: print cannot resolve more
+MIN_OPERATIONS, MIN_STEPS = 5, 40  # minimum of operations in a step of a line, and of steps
+HEIGHTS = (3.0, 2.2, 1.2)  # relative heights of rates, latency, failed operations
+LINE = 2.85  # inches of all three
+APART = 5  # roles have separate panels if their highest rates differ by more than this factor
 NUMBERS = ("", "_two", "_three", "_four", "_five", "_six", "_seven", "_eight", "_nine")
 BANDS = {roles.DURING: "#f8ddd2", roles.REBUILDING: "#d9e6f5"}
 MARKS = {"clean": ("o", "white"), "degraded": ("v", "black"), "recovering": ("D", "0.6"), "down": ("X", "black")}
-UNTOLD = (".", "black")  # of another state
-NEAR = 0.035  # of the duration: names of acts that are closer cover each other
+OTHER_STATE = (".", "black")  # for other states
+NEAR = 0.035  # fraction of the duration: names of acts that are closer would overlap
 
 
-STEM = "timeline"  # names of these figures begin so, and no campaign's own
+STEM = "timeline"  # prefix of the names of these figures; a campaign cannot use it
 
 
 def name(sweep: str) -> str:
-    """Of the figure of a sweep: `timeline_<sweep>`."""
+    """Return the name of the figure of a sweep: `timeline_<sweep>`."""
     return spelt(STEM, sweep)
 
 
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
-    """The figures over time that a campaign with this plan can have."""
+    """Return the figures over time that a campaign with this plan can have."""
     having, found = roles.workloads(plan), {}
     for workload in having:
         if any(axis["name"] == "part" for axis in plan["workloads"][workload]["axes"]):
-            continue  # the figure `soak` has them
+            continue  # the figure `soak` shows them
         points = {_group(p["key"]): p for p in plan["points"] if p["workload"] == workload}
         marked = {group: p for group, p in points.items() if is_disturbed(p, having[workload])}
-        said, common = _titles(plan["workloads"][workload]["axes"], marked or points)
-        shown = sorted(said.items())
-        about = "Points without a disturbance are in timeline.csv only. " if 0 < len(marked) < len(points) else ""
+        titles_of, common = _titles(plan["workloads"][workload]["axes"], marked or points)
+        shown = sorted(titles_of.items())
+        about = "Points without a disturbance are only in timeline.csv. " if 0 < len(marked) < len(points) else ""
         about += "Bands: phases, at the median of the runs. " if marked else ""
         if any(p["axes"].get("fault", "none") != "none" for p in points.values()):
-            about += "Marks above a panel: what the store reported of itself in each run. "
-        about += f"In all: {common}. " if common else ""
+            about += "Marks above a panel: states that the store reported in each run. "
+        about += f"Common settings: {common}. " if common else ""
         stem = name(next(iter(points.values()))["sweep"])
-        stem += "_again" * (stem in found)  # two sweeps whose names differ in digits and marks alone
+        stem += "_again" * (stem in found)  # two sweeps whose names differ only in digits and punctuation
         parts = [dict(shown[i : i + MOST_GROUPS]) for i in range(0, len(shown), MOST_GROUPS)][: len(NUMBERS)]
         about += f"One of {words.plural(len(parts), 'figure')} of this sweep. " if len(parts) > 1 else ""
         for number, part in zip(NUMBERS, parts, strict=False):
@@ -236,17 +238,20 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Function]:
 
 
 def _titles(axes: Sequence[Mapping[str, Any]], points: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, str], str]:
-    """What tells each group from the others, and its deployment and fault; what all of them have that is no default."""
+    """Return a title for each group, and the settings that all groups share and that are not at their default.
+
+    A title has the deployment, the fault, and the settings that distinguish the group.
+    """
     several = [a for a in axes if len({p["axes"][a["name"]] for p in points.values()}) > 1]
-    telling = [a for a in several if a["name"] not in words.DEPLOYMENT_NAMES]
-    telling += [a for a in axes if a["name"] == "fault" and a not in several]
-    said = {}
+    distinguishing = [a for a in several if a["name"] not in words.DEPLOYMENT_NAMES]
+    distinguishing += [a for a in axes if a["name"] == "fault" and a not in several]
+    titles_of = {}
     for group, p in points.items():
-        told = words.settings((a["column"], p["axes"][a["name"]]) for a in telling)
-        said[group] = "; ".join(filter(None, [words.deployment(p["axes"] | {"store": p["store"]}), told]))
+        settings = words.settings((a["column"], p["axes"][a["name"]]) for a in distinguishing)
+        titles_of[group] = "; ".join(filter(None, [words.deployment(p["axes"] | {"store": p["store"]}), settings]))
     one = next(iter(points.values()))["axes"]
-    common = [a for a in axes if a not in several and a not in telling and one[a["name"]] != a["default"]]
-    return said, words.settings((a["column"], one[a["name"]]) for a in common)
+    common = [a for a in axes if a not in several and a not in distinguishing and one[a["name"]] != a["default"]]
+    return titles_of, words.settings((a["column"], one[a["name"]]) for a in common)
 
 
 def _group(key: str) -> str:
@@ -254,10 +259,10 @@ def _group(key: str) -> str:
 
 
 def is_disturbed(point: Mapping[str, Any], having: Mapping[str, Any]) -> bool:
-    """Whether a planned point has a fault, or one of its roles (as the plan has them) begins late or ends early."""
+    """Return whether a planned point has a fault, or a role (as in the plan) that begins late or ends early."""
     lasts = point["fixed"]["duration_ns"]
     return point["axes"].get("fault", "none") != "none" or any(
-        told["begin_ns"] > 0 or told["end_ns"] < lasts for told in having.values()
+        role["begin_ns"] > 0 or role["end_ns"] < lasts for role in having.values()
     )
 
 
@@ -269,29 +274,29 @@ def _figure(workload: str, groups: Mapping[str, str], about: str) -> Function:
         function=partial(draw, groups),
         caption="Operations per second and latency over the time from the agreed start, by role.{published} Thin "
         "lines: single runs; thick lines: their median. " + about.replace("{", "{{").replace("}", "}}") + "{shared}",
-        published=partial(_more, groups),
+        published=partial(_further_caption, groups),
     )
 
 
-def _more(groups: Mapping[str, str], rows: pd.DataFrame) -> str:
-    """What the caption says of panels that not every figure has."""
+def _further_caption(groups: Mapping[str, str], rows: pd.DataFrame) -> str:
+    """Return the sentences of the caption about panels that not every figure has."""
     rows = _chosen(groups, rows)
-    said = []
+    sentences = []
     if rows["errors"].sum():
-        said.append("Failed operations, by status: the mean of the runs.")
+        sentences.append("Failed operations, by status: the mean of the runs.")
     if len(rows) and len(_levels(_every(rows, list(dict.fromkeys(rows["group"])), "latency_max_ms"))) > 1:
-        said.append(f"Roles whose rates differ by more than a factor of {APART} have separate panels.")
-    return " ".join(said)
+        sentences.append(f"Roles whose rates differ by more than a factor of {APART} have separate panels.")
+    return " ".join(sentences)
 
 
 def _chosen(groups: Mapping[str, str], timeline: pd.DataFrame) -> pd.DataFrame:
-    """The rows of valid runs of these groups of points, with their `group`."""
+    """Return the rows of valid runs of these groups of points, with their `group`."""
     rows = timeline.assign(group=timeline["key"].map(_group))
     return rows[rows["group"].isin(groups) & (rows["state"] == "ok")]
 
 
 def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[str, Lines]]":
-    """The lines of each role, for each group."""
+    """Return the lines of each role, for each group."""
     names, out = list(dict.fromkeys(rows["role"])), []
     for group in shown:
         part = rows[rows["group"] == group]
@@ -301,7 +306,7 @@ def _every(rows: pd.DataFrame, shown: Sequence[str], high: str) -> "list[dict[st
 
 @dataclass(frozen=True)
 class Lines:
-    """The runs of one role in one group, on one grid of seconds: shape (runs, places)."""
+    """The runs of one role in one group, on one grid of seconds: arrays of shape (runs, positions)."""
 
     seconds: np.ndarray
     rate: np.ndarray
@@ -310,8 +315,10 @@ class Lines:
 
 
 def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.DataFrame) -> "Figure | None":
-    """The figure of these groups of points (key without its repetition: title); None where no valid run is among
-    them."""
+    """Return the figure of these groups of points; None if they have no valid run.
+
+    groups: title of each group, by the key without its repetition.
+    """
     from storelab.analysis.figures import plots
 
     if timeline.empty:
@@ -362,22 +369,22 @@ def draw(groups: Mapping[str, str], timeline: pd.DataFrame, disturbances: pd.Dat
 
 
 def _role_lines(rows: pd.DataFrame, high: str) -> Lines:
-    """On one grid, coarse enough for paper, and for several operations of a slow role in a step."""
+    """Return the runs on one grid, coarse enough for print, and for several operations of a slow role in each step."""
     rows = rows[rows["second"] < rows["duration_s"]]
     width = float(rows["step_s"].iloc[0])
-    steps, each = (rows["second"].max() - rows["second"].min()) / width, rows["rate_per_s"].mean() * width
-    several = min(math.ceil(MIN_OPERATIONS / each), int(steps / MIN_STEPS)) if each > 0 else 1
+    steps, expected = (rows["second"].max() - rows["second"].min()) / width, rows["rate_per_s"].mean() * width
+    several = min(math.ceil(MIN_OPERATIONS / expected), int(steps / MIN_STEPS)) if expected > 0 else 1
     width *= max(1, math.ceil(steps / POINTS), several)
     place = (rows["second"] / width + 1e-6).astype(int)
-    place = place[place < max(1, int(rows["duration_s"].max() / width + 1e-6))]  # not a rest of a step at the end
-    of = rows.loc[place.index].assign(place=place).groupby(["key", "place"])
-    known = of.agg({"rate_per_s": "mean", "latency_p50_ms": "median", high: "max"})
+    place = place[place < max(1, int(rows["duration_s"].max() / width + 1e-6))]  # without an incomplete step at the end
+    steps_of_run = rows.loc[place.index].assign(place=place).groupby(["key", "place"])
+    known = steps_of_run.agg({"rate_per_s": "mean", "latency_p50_ms": "median", high: "max"})
     wide = [known[c].unstack("place").to_numpy(float) for c in known]
     return Lines((np.sort(place.unique()) + 0.5) * width, *wide)
 
 
 def _median(runs: np.ndarray) -> np.ndarray:
-    """Over the runs; nothing where fewer than half of them have a value."""
+    """Return the median over the runs; NaN if fewer than half of them have a value."""
     enough = np.isfinite(runs).sum(0) * 2 >= len(runs)
     return np.array([np.nanmedian(column) if ok else np.nan for column, ok in zip(runs.T, enough, strict=True)])
 
@@ -391,8 +398,10 @@ def _median_line(ax: "Axes", seconds: np.ndarray, runs: np.ndarray, colour: Any,
 
 
 def _levels(every: Sequence[Mapping[str, Lines]]) -> list[list[str]]:
-    """Return the roles of each panel of rates, the fastest first: those whose highest rates are comparable. A role may
-    do nothing for most of the time, so its highest rate is the 95th percentile of the steps in which it did."""
+    """Return the roles of each panel of rates, the fastest first; roles with comparable highest rates share a panel.
+
+    A role may be idle most of the time, so its highest rate is the 95th percentile of the steps with operations.
+    """
     usual: dict[str, float] = {}
     for role, lines in ((role, lines) for found in every for role, lines in found.items()):
         worked = lines.rate[lines.rate > 0]
@@ -415,7 +424,7 @@ def _latencies(ax: "Axes", found: Mapping[str, Lines], colours: Mapping[str, Any
 
 
 def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
-    """Failed operations per second, stacked by status: the mean over the runs."""
+    """Draw failed operations per second, stacked by status: the mean over the runs."""
     from storelab.analysis.figures import plots
 
     runs, width = rows["key"].nunique(), float(rows["step_s"].iloc[0])
@@ -433,7 +442,7 @@ def _failed(ax: "Axes", rows: pd.DataFrame, looks: Mapping[str, Any]) -> None:
 
 
 def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> None:
-    """Bands of phases, lines of acts with their names, marks of states."""
+    """Draw phases as bands, acts as lines with their names, and states as marks."""
     bands = happened[happened["kind"] == "phase"].groupby("name")[["begin_s", "end_s"]].median()
     acts = happened[happened["kind"].isin([roles.ACT, roles.UNDONE]) & (happened["begin_s"] < duration)]
     acts = acts.assign(number=acts.groupby(["key", "name", "actor"], dropna=False).cumcount())
@@ -463,9 +472,9 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
             bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.4},
         )
     for state, own in happened[happened["kind"] == roles.STATE].groupby("name"):
-        marker, face = MARKS.get(str(state), UNTOLD)
+        marker, face = MARKS.get(str(state), OTHER_STATE)
         inside = own[own["begin_s"].between(0, duration)]
-        if inside.empty:  # marks nowhere, unclipped, would count as one in the corner of the figure: no room for panels
+        if inside.empty:  # an unclipped empty line would count as a mark in the corner and shrink the panels
             continue
         rate.plot(
             inside["begin_s"],
@@ -482,8 +491,10 @@ def _mark(panels: Sequence["Axes"], happened: pd.DataFrame, duration: float) -> 
 
 
 def _texts(at: "pd.Series[float]", near: float) -> list[tuple[str, float]]:
-    """Return names of acts and where they are written: of acts within this many seconds the lines of one text, at the
-    first."""
+    """Return the names of acts, and the second at which each is written.
+
+    Acts closer than `near` seconds share one text, at the first of them.
+    """
     texts: list[tuple[str, float]] = []
     last = -math.inf
     for (act, actor, _), second in at.items():
@@ -502,12 +513,12 @@ def _axes(
     levels: Sequence[Sequence[str]],
     latencies: Sequence[pd.Series],
 ) -> None:
-    """One range of each kind for all groups: they are compared."""
+    """Set one range for each kind of panel in all groups, so that they can be compared."""
     from storelab.analysis.figures import plots
 
     for i, level in enumerate(levels):
         rates = [[_median(found[role].rate) for role in found.keys() & level] for found in every]
-        values = [pd.Series(np.concatenate([*of, []]), dtype=float) for of in rates]
+        values = [pd.Series(np.concatenate([*rates_of_group, []]), dtype=float) for rates_of_group in rates]
         plots.value_axis([own[i] for own in panels], values, "Operations/s", float("inf"))
     if any(len(values) for values in latencies):
         plots.time_axis([own[len(levels)] for own in panels], latencies, "Latency [ms]")
@@ -545,7 +556,7 @@ def _handles(colours: Mapping[str, Any], looks: Mapping[str, Any], happened: pd.
         number = status.removeprefix("errors_")
         out.append(plots.Patch(color=colour, label="failed: no status" if number == "0" else f"failed: {number}"))
     for state in happened.loc[happened["kind"] == roles.STATE, "name"].unique():
-        marker, face = MARKS.get(state, UNTOLD)
+        marker, face = MARKS.get(state, OTHER_STATE)
         look = {"color": "black", "markerfacecolor": face, "markersize": 4, "markeredgewidth": 0.6}
         out.append(plots.Line2D([], [], linestyle="none", marker=marker, label=f"store: {state}", **look))
     return out

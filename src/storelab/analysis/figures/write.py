@@ -1,4 +1,7 @@
-"""Write the figures: tables in, `figures/*.pdf`, `*.png`, `*.json` and `index.json` out. Same tables, same bytes."""
+"""Write the figures: read tables, write `figures/*.pdf`, `*.png`, `*.json` and `index.json`.
+
+The same tables give the same bytes.
+"""
 
 import gc
 import io
@@ -25,13 +28,16 @@ from storelab.core import records
 
 DPI = 200
 CANVASES = dict(zip(KINDS, (FigureCanvasPdf, FigureCanvasAgg), strict=True))
-SHAPING = ("GSUB", "GPOS", "GDEF", "kern")  # tables of a font that say which glyphs stand where
+SHAPING = ("GSUB", "GPOS", "GDEF", "kern")  # tables of a font that control the placement of glyphs
 
 
 @contextmanager
 def bare_fonts() -> Iterator[None]:
-    """Fonts are embedded without SHAPING: matplotlib has placed every glyph, and to cut these tables down to the glyphs
-    of a figure takes as long as to draw it. A hook for matplotlib 3.11, which opens a font by `subset.load_font`."""
+    """Embed fonts without the tables in SHAPING while the context is active.
+
+    matplotlib has already placed every glyph, and subsetting these tables takes as long as drawing the figure. This is
+    a hook for matplotlib 3.11, which opens a font by `subset.load_font`.
+    """
     load = subset.load_font
 
     def bare(*args: Any, **options: Any) -> Any:
@@ -49,14 +55,17 @@ def bare_fonts() -> Iterator[None]:
 
 
 def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
-    """The figure as `pdf` or `png`, without times, so that equal tables give equal files. Its layout, which takes as
-    long as drawing, is found for the first of them: left to matplotlib, each file would be drawn twice."""
+    """Return the figure as bytes of a `pdf` or `png` without time stamps, so that equal tables give equal files.
+
+    Finding the layout takes as long as drawing. It is computed once, because matplotlib would compute it again for each
+    file.
+    """
     sink = io.BytesIO()
     metadata = {"CreationDate": None, "Creator": "storelab", "Producer": None} if kind == "pdf" else {"Software": None}
     with plots.style(), bare_fonts():
         if engine := fig.get_layout_engine():
             fig.set_dpi(dpi)
-            CANVASES[kind](fig)  # which measures its text
+            CANVASES[kind](fig)  # the canvas measures the text
             engine.execute(fig)
             fig.set_layout_engine(None)
         fig.savefig(sink, format=kind, dpi=dpi, metadata=metadata)
@@ -66,51 +75,56 @@ def render(fig: Figure, kind: str, dpi: float = DPI) -> bytes:
 def build(
     campaign_dir: Path, only: Sequence[str] | None = None, jobs: int = 1, kinds: Sequence[str] = KINDS
 ) -> list[Path]:
-    """Draw the figures that the campaign can have, or only these, and write of each what it is (`<name>.json`);
-    without `only` the index too, and what an older state left goes. jobs: processes that draw side by side. kinds: of
-    files; those of other kinds go, for they show what was. Raises UserError without tables, KeyError for a name that
-    the campaign's plan knows nothing of."""
+    """Draw the figures that the campaign can have, or only those named, and write a description `<name>.json` of each.
+
+    Without `only`, write the index too, and delete the files of figures that the campaign no longer has.
+
+    jobs: number of processes that draw in parallel. kinds: file types to write; outdated files of other types are
+    deleted.
+
+    Raises UserError without tables, and KeyError for a name that the plan does not define.
+    """
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     figures, folder, paths = catalogue.of(plan), campaign_dir / "figures", []
     wanted = {name: figures[name] for name in (figures if only is None else only)}
-    for written in _each(jobs, folder, wanted, campaign_dir, kinds):
+    for written in _write_all(jobs, folder, wanted, campaign_dir, kinds):
         paths += written
     if only is None:
         drawn = {*catalogue.FIGURES, *(p.stem for p in folder.glob("*.json"))} - {*figures, "index"}
-        for name in drawn:  # nothing else: people leave files of their own here
+        for name in drawn:  # nothing else: users may keep their own files here
             for kind in (*KINDS, "json"):
                 (folder / f"{name}.{kind}").unlink(missing_ok=True)
         paths.append(index(campaign_dir))
     return paths
 
 
-def _each(
+def _write_all(
     jobs: int, folder: Path, figures: Mapping[str, Declared], campaign_dir: Path, kinds: Sequence[str]
 ) -> list[list[Path]]:
-    """Return what is written of each figure, in their order.
+    """Return the paths written for each figure, in the order of the figures.
 
-    This process draws from the end of the list, other processes from its begin, until nothing is left.
+    This process draws from the end of the list, the other processes from its beginning, until all are drawn.
     """
     names = list(figures)
     if min(jobs, len(names)) < 2:
-        return [_one(folder, name, figures[name], campaign_dir, kinds) for name in names]
-    # Spawned, not forked: pandas and Arrow have threads, and a process forked next to them may wait for a lock forever.
+        return [_write_figure(folder, name, figures[name], campaign_dir, kinds) for name in names]
+    # Spawned, not forked: pandas and Arrow have threads, so a forked process may wait for a lock forever.
     spawn = multiprocessing.get_context("spawn")
-    others = ProcessPoolExecutor(min(jobs, len(names)) - 1, spawn, _begin, (gc.get_threshold(),))
+    workers = ProcessPoolExecutor(min(jobs, len(names)) - 1, spawn, _initialize_worker, (gc.get_threshold(),))
     try:
-        drawn = {name: others.submit(_one_of_plan, folder, name, campaign_dir, kinds) for name in names}
-        mine = {
-            name: _one(folder, name, figures[name], campaign_dir, kinds)
+        drawn = {name: workers.submit(_write_figure_in_worker, folder, name, campaign_dir, kinds) for name in names}
+        drawn_here = {
+            name: _write_figure(folder, name, figures[name], campaign_dir, kinds)
             for name in reversed(names)
             if drawn[name].cancel()
         }
-        return [mine[name] if name in mine else drawn[name].result() for name in names]
+        return [drawn_here[name] if name in drawn_here else drawn[name].result() for name in names]
     finally:
-        others.shutdown(cancel_futures=True)
+        workers.shutdown(cancel_futures=True)
 
 
-def _begin(garbage: tuple[int, int, int]) -> None:
-    """Prepare a process that draws: it ends with the one that asked for it, and collects garbage as often."""
+def _initialize_worker(garbage: tuple[int, int, int]) -> None:
+    """Prepare a drawing process: it exits together with its parent and uses the same garbage collection thresholds."""
     gc.set_threshold(*garbage)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -118,16 +132,16 @@ def _begin(garbage: tuple[int, int, int]) -> None:
 
 
 @cache
-def _figures_of(campaign_dir: Path) -> dict[str, Declared]:
+def _load_figures(campaign_dir: Path) -> dict[str, Declared]:
     return catalogue.of(records.read_json(campaign_dir / "raw" / "plan.json"))
 
 
-def _one_of_plan(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
-    """Draw a figure in another process, which reads the plan: the functions of a specification cannot be sent."""
-    return _one(folder, name, _figures_of(campaign_dir)[name], campaign_dir, kinds)
+def _write_figure_in_worker(folder: Path, name: str, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
+    """Draw a figure in another process, which reads the plan itself: functions of a specification cannot be pickled."""
+    return _write_figure(folder, name, _load_figures(campaign_dir)[name], campaign_dir, kinds)
 
 
-def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
+def _write_figure(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: Sequence[str]) -> list[Path]:
     table, paths = tables.read(campaign_dir, figure.table), []
     shown = panels.of(figure, table)
     fig = draw.draw(figure, table, *(tables.read(campaign_dir, other) for other in figure.beside), shown=shown)
@@ -149,8 +163,11 @@ def _one(folder: Path, name: str, figure: Declared, campaign_dir: Path, kinds: S
 
 
 def index(campaign_dir: Path) -> Path:
-    """Write `index.json` from what was written of each figure: those that have data, in the order of the paper, and
-    those that are left out although they have some, with the reason."""
+    """Write `index.json` from the descriptions of the figures.
+
+    It lists the figures that have data, in the order of the paper, and those that were left out although they have
+    data, with the reason.
+    """
     folder, entries, left_out = campaign_dir / "figures", {}, {}
     plan = records.read_json(campaign_dir / "raw" / "plan.json")
     for name in catalogue.names(plan):

@@ -1,5 +1,5 @@
-"""A campaign that was measured again and again: its entries on disk, medians over time, what changed, and with what.
+"""Follow a campaign that was measured repeatedly: its entries on disk, medians over time, and changes.
 
-Above all folders of the analysis. May import: `compare`, `figures`, `tables`, `records`, `parts`, `statistics`,
-`pages`, `core`.
+It is above all other folders of the analysis. May import: `compare`, `figures`, `tables`, `records`, `parts`,
+`statistics`, `pages`, `core`.
 """

@@ -1,9 +1,9 @@
-"""The entries of a history on disk, and what differs between the environments of two entries.
+"""Read and add the entries of a history on disk, and list the differences between environments of two entries.
 
-An entry is `results/<campaign>@<date>`, a whole sealed campaign like any other. The campaign is measured in
-`results/<campaign>`. `add` seals it there and gives its folder the date on which it was measured, so that the next
-measuring finds the place free. Nothing is copied, and nothing removed: an entry never takes the place of another.
-Facts of an environment are those of `environment.csv`, and the lengths of the windows, which are not axes.
+An entry is `results/<campaign>@<date>`, a complete sealed campaign. The campaign is measured in `results/<campaign>`.
+`add` seals it and renames its folder to include the date of measurement, so that the next measurement can use the
+original name. Nothing is copied or removed, and an entry never replaces another. Facts of an environment are those of
+`environment.csv`, and the lengths of the windows, which are not axes.
 """
 
 import glob
@@ -27,37 +27,40 @@ from storelab.core.errors import UserError
 # --- environment ---
 
 Fact = tuple[str, str]  # group and item: ("store alpha", "version")
-LEFT_OUT = ("checks",)  # groups that tell how a run went, not what it ran on
+LEFT_OUT = ("checks",)  # groups about the course of a run, not about its environment
 MOST_SAID = 100  # characters of a value
 WINDOWS = {"duration_s": "window [s]", "warm_up_s": "warm-up [s]"}
 
 
 def environment_facts(environment: pd.DataFrame, points: pd.DataFrame) -> dict[Fact, frozenset[str]]:
-    """(group, item) -> all values that points had. environment: `environment.csv`; points: `points.csv`."""
+    """Return all values of the points by (group, item).
+
+    environment: `environment.csv`; points: `points.csv`.
+    """
     out: dict[Fact, set[str]] = {}
     for row in environment.itertuples(index=False):
         if row.group not in LEFT_OUT:
             for item, value in _items(str(row.item), "" if pd.isna(row.value) else str(row.value)):
                 out.setdefault((str(row.group), item), set()).add(value)
-    for column, said in WINDOWS.items():
-        out["measuring", said] = {f"{v:g}" for v in points[column].dropna().astype(float)}
+    for column, window in WINDOWS.items():
+        out["measuring", window] = {f"{v:g}" for v in points[column].dropna().astype(float)}
     return {fact: frozenset(values) for fact, values in out.items()}
 
 
 def _items(item: str, value: str) -> list[tuple[str, str]]:
-    """Packages one by one: `boto3 1.43, s3fs 2026.9` is one text in the table."""
+    """Return packages one by one: `boto3 1.43, s3fs 2026.9` is one text in the table."""
     if item != "packages":
         return [(item, value)]
     return [(name, version) for name, _, version in (p.partition(" ") for p in value.split(", ") if p)]
 
 
 def of_store(known: Mapping[Fact, frozenset[str]], store: str) -> dict[Fact, frozenset[str]]:
-    """Without what is told of other stores."""
+    """Return the facts without those of other stores."""
     return {f: v for f, v in known.items() if not f[0].startswith("store ") or f[0] == f"store {store}"}
 
 
 def differences(before: Mapping[Fact, frozenset[str]], after: Mapping[Fact, frozenset[str]]) -> list[str]:
-    """What changed, one line each: `store alpha: version 4.47 -> 4.48`."""
+    """Return the changes, one line each: `store alpha: version 4.47 -> 4.48`."""
     groups = [{g for g, _ in known} for known in (before, after)]
     out = [f"{group}: is new" for group in sorted(groups[1] - groups[0])]
     out += [f"{group}: is gone" for group in sorted(groups[0] - groups[1])]
@@ -65,11 +68,11 @@ def differences(before: Mapping[Fact, frozenset[str]], after: Mapping[Fact, froz
         if all(group in known for known in groups):
             was, now = before.get((group, item)), after.get((group, item))
             if was != now:
-                out.append(f"{group}: {item} {_said(was)} -> {_said(now)}")
+                out.append(f"{group}: {item} {_values_text(was)} -> {_values_text(now)}")
     return out
 
 
-def _said(values: frozenset[str] | None) -> str:
+def _values_text(values: frozenset[str] | None) -> str:
     if values is None:
         return "(not recorded)"
     text = ", ".join(sorted(v or "(none)" for v in values))
@@ -78,15 +81,24 @@ def _said(values: frozenset[str] | None) -> str:
 
 # --- entries ---
 
-SIGN = "@"  # no name of a campaign has it
-MOST = 1000  # entries of one day
-KEPT = ("store", "workload", "rep", "state", "started")  # columns of points.csv, beside axes and what is compared
+SIGN = "@"  # not allowed in the name of a campaign
+MOST = 1000  # maximum entries of one day, plus one
+KEPT = (
+    "store",
+    "workload",
+    "rep",
+    "state",
+    "started",
+)  # columns of points.csv, in addition to axes and compared values
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`name`: what stands behind the sign. side: its plan and points. measured, sealed: UTC. facts: as `environment`
-    has them."""
+    """One entry of a history.
+
+    `name`: the part of the folder's name after the sign. side: its plan and points. measured, sealed: UTC. facts: as
+    from `environment_facts`.
+    """
 
     name: str
     side: compare.Side
@@ -100,7 +112,10 @@ class Entry:
 
 
 def measured(raw: Path) -> str:
-    """When the first run of a campaign began, like 2026-11-23T16:40:00Z. Raises UserError: it has none."""
+    """Return when the first run of a campaign started, like 2026-11-23T16:40:00Z.
+
+    Raises UserError: it has no run.
+    """
     starts = [evidence.read(raw, key)["start_ns"] for key in evidence.heads(raw)]
     if not starts:
         raise UserError(str(raw), "has no measured point", "measure the campaign first")
@@ -108,8 +123,11 @@ def measured(raw: Path) -> str:
 
 
 def add(folder: Path, with_failures: bool = False) -> Path:
-    """Seal the campaign in `folder`, and make it the entry of its day: `site` becomes `site@2026-11-23`, a second one
-    of that day `site@2026-11-23.2`. Returns the new folder. Raises UserError: as `seal`; or it is an entry already."""
+    """Seal the campaign in `folder` and make it the entry of its day; return the new folder.
+
+    `site` becomes `site@2026-11-23`, a second one of that day `site@2026-11-23.2`. Raises UserError as `seal`, or if it
+    is an entry already.
+    """
     folder = folder.absolute() if folder.name in ("", "..") else folder
     if SIGN in folder.name:
         raise UserError(
@@ -131,24 +149,28 @@ def _without_sign(folder: Path) -> Path:
 
 
 def folders(campaign: Path) -> list[Path]:
-    """The folders of a campaign's entries, by name; the campaign's own, and files such as archives, are none."""
+    """Return the folders of a campaign's entries, by name, without the campaign itself and files such as archives."""
     found = campaign.parent.glob(f"{glob.escape(campaign.name)}{SIGN}*")
     return sorted(p for p in found if p.is_dir())
 
 
 def read(campaign: Path, store: str | None = None, since: str | None = None) -> list[Entry]:
-    """The entries of a campaign, oldest first. campaign: its folder without a date. store: only the points of this one.
-    since: only those measured on this day or later.
+    """Return the entries of a campaign, oldest first.
 
-    Raises UserError: no entry, one that is not sealed or whose records were altered, an unknown store, no date.
+    campaign: its folder without a date. store: only the points of this store. since: only entries measured on this day
+    or later.
+
+    Raises UserError: no entry, an entry that is not sealed or whose records were changed, an unknown store, no date.
     """
     if SIGN in campaign.name:
-        raise UserError(str(campaign), "is one entry of a history", f"name them all: {_without_sign(campaign)}")
+        raise UserError(
+            str(campaign), "is one entry of a history", f"name the campaign without the date: {_without_sign(campaign)}"
+        )
     found = folders(campaign)
     if not found:
         raise UserError(
             str(campaign),
-            f"has no history: there is no folder {campaign.name}{SIGN}… beside it",
+            f"has no history: there is no folder {campaign.name}{SIGN}… next to it",
             "`storelab history add` makes an entry of a measured campaign",
         )
     begun = [(measured(folder / "raw"), folder) for folder in found if _is_sealed(folder)]
@@ -156,14 +178,14 @@ def read(campaign: Path, store: str | None = None, since: str | None = None) -> 
         begun = [(at, folder) for at, folder in begun if at[:10] >= _day(since)]
         if not begun:
             raise UserError(
-                "--since", f"no entry of {campaign} was measured on {since} or later", "give an earlier day"
+                "--since", f"no entry of {campaign} was measured on {since} or later", "choose an earlier day"
             )
     entries = [_entry(folder, at) for at, folder in sorted(begun)]
     return entries if store is None else _of_store(entries, store)
 
 
 def _is_sealed(folder: Path) -> bool:
-    """True. Raises UserError where it is not: a history rests on what cannot change any more."""
+    """Return True, or raise UserError if the entry is not sealed: a history needs records that cannot change."""
     read_plan(folder)
     if not records.sealed(folder / "raw"):
         raise UserError(str(folder), "is not sealed", f"`storelab seal --campaign-dir {folder}`")
@@ -174,7 +196,7 @@ def _day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise UserError("--since", f"{text!r} is no day", "write it like 2026-11-23") from None
+        raise UserError("--since", f"{text!r} is not a day", "write it like 2026-11-23") from None
 
 
 def _entry(folder: Path, at: str) -> Entry:
@@ -183,13 +205,17 @@ def _entry(folder: Path, at: str) -> Entry:
     table, source = compare.newest_tables(folder)
     side = compare.of_tables(folder.name, folder, table, source)
     facts = environment_facts(table("environment"), side.points)
-    needed = {*KEPT, *axis_columns(side.plan), *groups.COLUMNS.values()}  # of many entries, the rest takes its time
+    needed = {
+        *KEPT,
+        *axis_columns(side.plan),
+        *groups.COLUMNS.values(),
+    }  # other columns would take time with many entries
     side = replace(side, points=side.points[[c for c in side.points if c in needed]])
     return Entry(folder.name.partition(SIGN)[2], side, at, seal["time"], facts)
 
 
 def _of_store(entries: list[Entry], store: str) -> list[Entry]:
-    """The entries that have this store, with its points alone."""
+    """Return the entries that have this store, with only its points."""
     known = sorted({s for e in entries for s in e.side.stores})
     if store not in known:
         raise UserError("--store", f"{store!r} has no run in any entry", f"one of: {', '.join(known)}")

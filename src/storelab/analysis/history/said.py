@@ -1,6 +1,6 @@
-"""A history in words and as a figure: what `storelab history` prints, and its page.
+"""Show a history as text, as a page and as a figure, for `storelab history`.
 
-The figure has a panel for each series: its medians over time, the level of each stretch, what changed.
+The figure has a panel for each series: its medians over time, the level of each stretch, and the changes.
 """
 
 import io
@@ -28,14 +28,17 @@ HEAD = ("point", "measure", "oldest", "newest", "newest / before", "newest is", 
 
 
 def page(campaign: Path, found: History, drawn: bool = False) -> Page:
-    """The whole page. drawn: with the figure, which takes some seconds."""
+    """Return the whole page.
+
+    drawn: with the figure, which takes some seconds.
+    """
     first, last = found.entries[0], found.entries[-1]
     n = len(found.entries)
     title = f"{campaign}: {words.plural(n, 'entry') if n == 1 else f'{n} entries'}, {first.name} to {last.name}"
     under = (
-        "Medians over the runs of an entry, in brackets their 95 % interval (of fewer than 6 runs the range); the "
-        "whole as a ratio to the oldest entry. The newest entry stands beside those since the last change, with the "
-        "95 % interval of what a further entry of these would differ by."
+        "Medians over the runs of an entry, in brackets their 95 % interval (with fewer than 6 runs the range); the "
+        "whole as a ratio to the oldest entry. The newest entry is compared with those since the last change, with the "
+        "95 % interval of the difference that a further entry would have."
     )
     newest = _newest(found)
     if drawn:
@@ -45,7 +48,7 @@ def page(campaign: Path, found: History, drawn: bool = False) -> Page:
 
 
 def names(found: History) -> list[str]:
-    """Each series in words, in their order."""
+    """Return each series in words, in their order."""
     points = found.frame()
     points = points[points["workload"] != compare.ALL]
     wholes = [f"all {s.points} points" for s in found.series if s.workload == compare.ALL]
@@ -64,7 +67,7 @@ def _newest(found: History) -> Section:
                 words.number(s.values[0].median),
                 words.spread([newest.median, newest.low, newest.high]) if newest else "--",
                 words.spread(s.ratio),
-                s.verdict if s.lasts else "not there",
+                s.verdict if s.lasts else "missing",
                 str(len(s.steps)),
             ]
         )
@@ -72,35 +75,35 @@ def _newest(found: History) -> Section:
     points = points[points["workload"] != compare.ALL]
     out.lines += [f"Held fixed: {said}" for said in compare.in_common(points)]
     reasons = [(s.reason, s.workload) for s in found.series if s.reason]
-    out.lines += [f"Cannot tell: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
+    out.lines += [f"No verdict: {reason}" for reason in dict.fromkeys(reason for reason, _ in reasons)]
     if (tested := sum(math.isfinite(s.newest.p) for s in found.series if s.workload != compare.ALL)) > 1:
         out.lines.append(
-            f"Corrected for {tested} series (Benjamini and Hochberg): of those called different, at most 5 % are so "
-            "by chance."
+            f"Corrected for {tested} series (Benjamini and Hochberg): of the series called different, at most 5 % are "
+            "so by chance."
         )
     return out
 
 
 def change_text(name: str, s: Series, change: Change) -> str:
-    """`get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
+    """Return `get, 4 kB objects: rate x0.86 [0.80, 0.92], slower`."""
     ratio = words.spread([change.ratio, change.low, change.high])
     return f"{name}: {s.metric.replace('_', ' ')} x{ratio}, {change.verdict}"
 
 
 def _changes(found: History) -> Section:
-    """Entry by entry: whose level changed, and what else did."""
-    out, said = Section("What changed"), dict(zip(map(id, found.series), names(found), strict=True))
+    """Return the section of changes, entry by entry: changed levels and changed environments."""
+    out, series_names = Section("Changes"), dict(zip(map(id, found.series), names(found), strict=True))
     for i, (before, entry) in enumerate(zip(found.entries, found.entries[1:], strict=False), 1):
         with_it = entries.differences(before.facts, entry.facts)
         levels = found.changed_at(i)
         if not levels and not with_it:
             continue
-        out.lines.append(f"{entry.name}, beside {before.name}:")
-        out.lines += [f"  {change_text(said[id(s)], s, c)}" for s, c in levels]
+        out.lines.append(f"{entry.name}, compared with {before.name}:")
+        out.lines += [f"  {change_text(series_names[id(s)], s, c)}" for s, c in levels]
         out.lines += ["  no change of level"] if not levels else []
-        out.lines += [f"  {line}" for line in with_it] or ["  no change of what the records tell of the environment"]
+        out.lines += [f"  {line}" for line in with_it] or ["  no recorded change of the environment"]
     if not out.lines:
-        out.lines.append("Nothing.")
+        out.lines.append("None.")
     return out
 
 
@@ -112,8 +115,11 @@ def _entries(found: History) -> Section:
 
 
 def table(found: History) -> pd.DataFrame:
-    """One row per series and entry: store, workload, axes, metric; entry, measured, n, median, low, high, unit; where a
-    stretch begins, its ratio to the one before (change, change_low, change_high) and its verdict."""
+    """Return one row per series and entry.
+
+    Columns: store, workload, axes, metric; entry, measured, n, median, low, high, unit; at the start of a stretch, its
+    ratio to the one before (change, change_low, change_high) and its verdict.
+    """
     head, out = found.frame(), []
     for row, s in zip(head.to_dict("records"), found.series, strict=True):
         steps = {c.at: c for c in s.steps}
@@ -132,15 +138,16 @@ def table(found: History) -> pd.DataFrame:
 
 MOST = 60  # panels
 HEIGHT = 1.9  # inches of a panel
-LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # told apart without colour, too
-OTHER = "0.6"  # where the environment changed
+LOOKS = {ratios.FASTER: ("tab:green", "-"), ratios.SLOWER: ("tab:red", "--")}  # can be distinguished without colour
+OTHER = "0.6"  # colour of lines where the environment changed
 
 
 def figure(found: History) -> Figure:
-    """Wholes first, then what changed or is another in the newest entry, then the others; at most MOST panels."""
+    """Draw the whole series first, then those that changed, then the others; at most MOST panels."""
     each = sorted(zip(names(found), found.series, strict=True), key=lambda pair: _place(pair[1]))
-    left = f"; {len(each) - MOST} more series stand in the table" if len(each) > MOST else ""
-    small = f"bars: 95 % interval of the median, below 6 runs the range; levels: mean of the medians of a stretch{left}"
+    left = f"; {len(each) - MOST} more series are in the table" if len(each) > MOST else ""
+    small = "bars: 95 % interval of the median, with fewer than 6 runs the range; levels: mean of the medians of a "
+    small += f"stretch{left}"
     at = pd.to_datetime([e.measured for e in found.entries], utc=True).tz_localize(None).to_numpy()
     moved = [
         at[i] for i in range(1, len(at)) if entries.differences(found.entries[i - 1].facts, found.entries[i].facts)
@@ -150,7 +157,7 @@ def figure(found: History) -> Figure:
         for ax, (name, s) in zip(cells, each, strict=False):
             _panel(ax, s, at, moved)
             plots.title(ax, f"{name}: {s.metric.replace('_', ' ')}", 2)
-        handles = [Line2D([], [], color=c, linestyle=d, label=f"from here on {v}") for v, (c, d) in LOOKS.items()]
+        handles = [Line2D([], [], color=c, linestyle=d, label=f"{v} from here on") for v, (c, d) in LOOKS.items()]
         handles.append(Line2D([], [], color=OTHER, linestyle=":", label="store, engine or host changed"))
         plots.key(fig, handles, "")
     return fig
@@ -189,7 +196,7 @@ def _panel(ax: Axes, s: Series, at: np.ndarray, moved: list[np.datetime64]) -> N
 
 
 def svg(fig: Figure) -> str:
-    """For a page: text stays text, and the same history gives the same letters."""
+    """Return the figure as SVG for a page: text stays text, and the same history gives the same bytes."""
     sink = io.BytesIO()
     with plots.style(), mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "storelab"}):
         fig.savefig(sink, format="svg", metadata={"Date": None})

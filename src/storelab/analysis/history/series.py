@@ -1,25 +1,25 @@
-"""Every point and measure over the entries of a history: medians, changes of level, the newest next to those before.
+"""Find medians and changes of level of every point and measure over a history, and judge the newest entry.
 
 A series is what `storelab compare` would compare: the same store, workload, axes and measure; an axis that an older
-entry does not know is at its default there. The whole of each kind of measure is the geometric mean over the points
-that all entries have, as a ratio to the oldest entry. p values are corrected for the number of series (Benjamini and
+entry does not know has its default there. The whole of each kind of measure is the geometric mean over the points that
+all entries have, as a ratio to the oldest entry. p values are corrected for the number of series (Benjamini and
 Hochberg): those of points are one family, those of wholes another.
 
 How changes are found:
 
-* Where: the best places of 1, 2, 3 … changes of the level, at least LEAST_STRETCH entries apart, are those with the
-  least sum of squares around the means of the stretches, found exactly by dynamic programming (optimal partitioning;
-  B. Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
-* How many: the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times
-  the logarithm of the number of entries for each change.
-* Whether at all: places that were chosen look better than places that were given, so F has no table here. A series
-  without a change may be in any order: p is the part of its reorderings, seeded, for which the criterion speaks as
-  clearly for changes, searched in the same way. It holds for any scatter that does not depend on its neighbours. At
-  most DRAWS reorderings; fewer where SEEN of them have spoken as clearly, for then p is large (J. Besag and P.
-  Clifford, Biometrika 78, 1991, 301-304). Of 7 entries and fewer too few orders exist for any p below 5 %.
+* Where: the best places of 1, 2, 3 … changes of the level, at least LEAST_STRETCH entries apart, have the smallest sum
+of squares around the means of the stretches. They are found exactly by dynamic programming (optimal partitioning; B.
+Jackson et al., IEEE Signal Processing Letters 12, 2005, 105-108).
+* How many: the Schwarz criterion (Y.-C. Yao, Statistics & Probability Letters 6, 1988, 181-189), with PENALTY times the
+logarithm of the number of entries for each change.
+* Significance: chosen places look better than given ones, so the F distribution does not apply. A series without a
+change can have any order. p is the fraction of its seeded reorderings for which the criterion favours changes as
+clearly, with the same search. This is valid for any scatter that does not depend on its neighbours. There are at most
+DRAWS reorderings, fewer if SEEN of them are as clear, because p is then large (J. Besag and P. Clifford, Biometrika 78,
+1991, 301-304). With 7 entries or fewer, there are too few orders for a p below 5 %.
 
-The unit is an entry: what a day does is part of the scatter. Values are logarithms of medians, so that a change is a
-ratio. A slow drift is reported as one or more steps.
+The unit is an entry, so the variation between days is part of the scatter. Values are logarithms of medians, so a
+change is a ratio. A slow drift is reported as one or more steps.
 """
 
 import math
@@ -40,10 +40,10 @@ from storelab.analysis.tables.points import axis_columns
 
 # --- change points ---
 
-LEAST_STRETCH = 2  # entries from one change to the next: one entry alone is no level
-LEAST = 8  # entries from which on a change can be told
-MOST_TESTED = 3  # changes in the test
-MOST = 20  # changes that are told
+LEAST_STRETCH = 2  # minimum entries from one change to the next: a single entry is not a level
+LEAST = 8  # minimum entries to find a change
+MOST_TESTED = 3  # maximum changes in the test
+MOST = 20  # maximum changes that are reported
 PENALTY = 3.0
 DRAWS, SEEN = 999, 40
 SEED = 20150413
@@ -51,8 +51,11 @@ SEED = 20150413
 
 @dataclass(frozen=True)
 class Step:
-    """A change: `at` is the number of the first entry behind it. shift: of the logarithm, between low and high (95 %,
-    of the two stretches beside it, where the place is given)."""
+    """A change of level.
+
+    `at` is the number of the first entry after it. shift: of the logarithm, between low and high (95 % interval from
+    the two neighbouring stretches, for a given place).
+    """
 
     at: int
     shift: float
@@ -62,8 +65,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Changes:
-    """Of a series of n entries: p of a series without a change (NaN where too few), the places of its changes where it
-    has some."""
+    """The changes in a series of n entries: p of a series without a change (NaN with too few entries), and their
+    places."""
 
     n: int
     p: float
@@ -73,8 +76,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest entry against the stretch before it: shift of the logarithm with the 95 % interval of what one more
-    entry of that stretch would differ by, p. before: entries of that stretch; 0 and NaN where nothing can be told."""
+    """The newest entry compared with the stretch before it.
+
+    shift: of the logarithm, with the 95 % interval of the difference that one more entry of that stretch would have,
+    and p. before: entries of that stretch; 0 and NaN if nothing can be decided.
+    """
 
     before: int
     shift: float
@@ -104,15 +110,15 @@ def _segments(values: np.ndarray, most: int) -> list[list[int]]:
 
 
 def _within(values: np.ndarray, ends: Sequence[int]) -> float:
-    """Sum of squares around the means of the stretches."""
+    """Return the sum of squares around the means of the stretches."""
     return float(sum(((part - part.mean()) ** 2).sum() for part in np.split(values, ends[:-1])))
 
 
 def _worth(values: np.ndarray, every: Sequence[Sequence[int]]) -> np.ndarray:
-    """By how much the criterion prefers 1, 2, 3 … changes at these places to none; the mean of the values is 0."""
+    """Return how much the criterion prefers 1, 2, 3 … changes at these places to none; the mean of the values is 0."""
     n, total = len(values), float(values @ values)
     between = [float((np.add.reduceat(values, [0, *e[:-1]]) ** 2 / np.diff([0, *e])).sum()) for e in every]
-    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # of a series without scatter it would be 0
+    rest = np.maximum(1 - np.array(between) / total, 1e-12)  # it would be 0 for a series without scatter
     return -n * np.log(rest) - PENALTY * np.arange(1, len(every) + 1) * math.log(n)
 
 
@@ -129,11 +135,11 @@ def _p(values: np.ndarray) -> float:
 
 
 def find_changes(values: Sequence[float]) -> Changes:
-    """Of values (shape (n,)) in order of time, all finite."""
+    """Return the changes of finite values (shape (n,)) in order of time."""
     x = np.asarray(values, dtype=float)
     n = len(x)
     if n < LEAST:
-        return Changes(n, math.nan, (), f"too few entries to tell a change: {n}; {LEAST} are enough")
+        return Changes(n, math.nan, (), f"too few entries to find a change: {n}; {LEAST} are enough")
     x = x - x.mean()
     if not np.any(x):
         return Changes(n, 1.0, ())
@@ -143,13 +149,13 @@ def find_changes(values: Sequence[float]) -> Changes:
 
 
 def _spread(values: np.ndarray, places: Sequence[int]) -> tuple[float, int]:
-    """Standard deviation within the stretches, and its degrees of freedom."""
+    """Return the standard deviation within the stretches, and its degrees of freedom."""
     df = len(values) - len(places) - 1
     return math.sqrt(_within(values, [*places, len(values)]) / df) if df > 0 else math.nan, df
 
 
 def steps(values: Sequence[float], places: Sequence[int]) -> list[Step]:
-    """The changes at these places."""
+    """Return the changes at these places."""
     x = np.asarray(values, dtype=float)
     spread, df = _spread(x, places)
     ends = [0, *places, len(x)]
@@ -162,14 +168,18 @@ def steps(values: Sequence[float], places: Sequence[int]) -> list[Step]:
 
 
 def told_steps(values: Sequence[float], places: Sequence[int], p: float) -> list[Step]:
-    """The changes at these places that are told where a series without any has this p (of several series: corrected):
-    those whose interval leaves out that nothing changed."""
+    """Return the changes at these places whose interval excludes no change, if p is significant.
+
+    p: of a series without changes; with several series, corrected.
+    """
     return [s for s in steps(values, places) if s.low > 0 or s.high < 0] if p < 1 - CONFIDENCE else []
 
 
 def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
-    """The newest entry against those between the last change and it. The scatter is that within all stretches, without
-    the newest: Student's t of a further value."""
+    """Return the newest entry compared with those since the last change.
+
+    The scatter is that within all stretches without the newest entry: Student's t of a further value.
+    """
     x = np.asarray(values, dtype=float)
     first = max(places, default=0)
     before = x[first:-1]
@@ -189,8 +199,11 @@ def judge_newest(values: Sequence[float], places: Sequence[int]) -> Newest:
 
 @dataclass(frozen=True)
 class Value:
-    """Of one entry (its number): n runs, of a whole repetitions; median between low and high, in the measure's unit, of
-    a whole the ratio to the oldest entry (NaN: no interval)."""
+    """The value of one entry (its number).
+
+    n: runs, or repetitions of a whole; median between low and high, in the unit of the measure, or for a whole the
+    ratio to the oldest entry (NaN: no interval).
+    """
 
     entry: int
     n: int
@@ -201,7 +214,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Change:
-    """From entry `at` (its number) on the level is another: ratio between low and high of the stretches beside it."""
+    """A change of level from entry `at` (its number) on: ratio of the two neighbouring stretches, with its interval."""
 
     at: int
     ratio: float
@@ -212,10 +225,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Series:
-    """One point and measure. axes: column -> value (None: it has none); workload `all`: the whole of so many points.
+    """One point and measure.
 
-    p_corrected: of a series without a change. steps: the changes, where it tells of any. Of the newest entry against
-    the stretch before it: ratio, newest_p_corrected, verdict (with the correction), reason (why nothing can be told).
+    axes: column -> value (None: not set); workload `all`: the whole of `points` points.
+
+    p_corrected: of a series without a change. steps: the reported changes. Of the newest entry compared with the
+    stretch before it: ratio, newest_p_corrected, verdict (with the correction), reason (why nothing can be decided).
     """
 
     store: str | None
@@ -230,7 +245,7 @@ class Series:
     newest_p_corrected: float = math.nan
     steps: tuple[Change, ...] = ()
     verdict: str = ratios.CANNOT_TELL
-    lasts: bool = True  # the newest entry has it
+    lasts: bool = True  # the newest entry has this point
 
     @property
     def lower_is_better(self) -> bool:
@@ -242,31 +257,31 @@ class Series:
 
     @property
     def ratio(self) -> tuple[float, float, float]:
-        """Of the newest entry to the stretch before it: ratio, low, high."""
+        """Ratio of the newest entry to the stretch before it: ratio, low, high."""
         return math.exp(self.newest.shift), math.exp(self.newest.low), math.exp(self.newest.high)
 
 
 @dataclass(frozen=True)
 class History:
-    """Entries, oldest first; series of points, then of the wholes. columns: all axes."""
+    """Entries, oldest first; series of points, then of the wholes; columns: all axes."""
 
     entries: list[Entry]
     columns: list[str]
     series: list[Series] = field(default_factory=list)
 
     def frame(self) -> pd.DataFrame:
-        """One row a series, as `sides.described` and `sides.in_common` read it: store, workload, axes, metric."""
+        """Return one row per series for `compare.described` and `compare.in_common`: store, workload, axes, metric."""
         rows = [{"store": s.store, "workload": s.workload, **s.axes, "metric": s.metric} for s in self.series]
         types = {c: t for e in self.entries for c, t in axis_columns(e.side.plan).items()}
         return pd.DataFrame(rows, columns=["store", "workload", *self.columns, "metric"]).astype(types)
 
     def changed_at(self, entry: int) -> list[tuple[Series, Change]]:
-        """The changes of level that begin with an entry."""
+        """Return the changes of level that begin with an entry."""
         return [(s, c) for s in self.series for c in s.steps if c.at == entry]
 
 
 def history(entries: Sequence[Entry]) -> History:
-    """Of entries, oldest first (`entries.read`)."""
+    """Return the history of entries, oldest first (`entries.read`)."""
     plans = [e.side.plan for e in entries]
     columns = list(dict.fromkeys(c for plan in plans for c in axis_columns(plan)))
     defaults = {k: v for plan in plans for k, v in compare.defaults(plan).items()}
@@ -290,7 +305,7 @@ NOTHING = Newest(0, math.nan, math.nan, math.nan, math.nan)
 
 
 def _series(identity: Identity, points: int, values: list[Value], entries: int) -> Series:
-    """Of the values of the entries that have it; judged by `_corrected`."""
+    """Return the series of the values of the entries that have it; `_corrected` judges it."""
     medians_ = np.array([v.median for v in values])
     if (medians_ > 0).all():
         found = find_changes(np.log(medians_))
@@ -301,7 +316,10 @@ def _series(identity: Identity, points: int, values: list[Value], entries: int) 
 
 
 def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, Any], entries: int) -> Series:
-    """Over points that all entries have: of_points[i][e] are the runs of point i in entry e."""
+    """Return the whole over points that all entries have.
+
+    of_points[i][e] are the runs of point i in entry e.
+    """
     oldest = [each[0] for each in of_points]
     values = []
     for e in range(entries):
@@ -313,7 +331,7 @@ def _whole(kind: str, of_points: list[list[dict[int, float]]], axes: dict[str, A
 
 
 def _corrected(family: list[Series]) -> list[Series]:
-    """With what changed, and the newest entry judged; p values corrected for the number of series."""
+    """Return the series with their changes and the judged newest entry, with p values corrected for their number."""
     p = ratios.corrected([s.found.p for s in family])
     stepped = [_stepped(s, float(own)) for s, own in zip(family, p, strict=True)]
     newest_p = ratios.corrected([s.newest.p for s in stepped])
@@ -321,20 +339,21 @@ def _corrected(family: list[Series]) -> list[Series]:
 
 
 def _stepped(s: Series, p: float) -> Series:
-    """With the changes that are told at this p, and the newest entry beside those since the last of them."""
+    """Return the series with the changes reported at this p, and the newest entry compared with those since the last
+    one."""
     if not all(v.median > 0 for v in s.values):
         return s
     logs = [math.log(v.median) for v in s.values]
     steps = told_steps(logs, s.found.places, p)
-    told = []
+    changes = []
     for step in steps:
         ratio, low, high = (math.exp(x) for x in (step.shift, step.low, step.high))
         verdict = ratios.verdict(low, high, s.lower_is_better)
-        told.append(Change(s.values[step.at].entry, ratio, low, high, verdict))
-    newest = replace(NOTHING, reason="the newest entry does not have it")
+        changes.append(Change(s.values[step.at].entry, ratio, low, high, verdict))
+    newest = replace(NOTHING, reason="the newest entry does not have this point")
     if s.lasts:
         newest = judge_newest(logs, [step.at for step in steps])
-    return replace(s, p_corrected=p, steps=tuple(told), newest=newest)
+    return replace(s, p_corrected=p, steps=tuple(changes), newest=newest)
 
 
 def _judged(s: Series, newest_p: float) -> Series:
@@ -345,10 +364,10 @@ def _judged(s: Series, newest_p: float) -> Series:
 
 
 def worse(found: History, rule: str, margin_percent: float = 0.0) -> list[Series]:
-    """The series of which a rule says that the newest is slower.
+    """Return the series whose newest entry is slower by a rule.
 
     newest: the newest entry is slower than the stretch before it. change: the stretch of the newest entry is slower
-    than the one before. …-overall: of the wholes alone. Their intervals lie wholly beyond `margin_percent`.
+    than the one before. …-overall: only the wholes. Their whole intervals are beyond `margin_percent`.
     """
     kind, _, overall = rule.partition("-")
     out = []

@@ -1,8 +1,10 @@
-"""Tables in, LaTeX and the paper out. May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`.
+"""Turn tables into LaTeX and the paper.
 
-`paper/paper.tex` and `paper/sections/` are templates of Jinja (`templates`), which `build` fills. TABLES and HEADLINES
-name the functions that make the tables and the headlines of the first page. A new table is a function and a line here,
-a new section a template and its line in `paper/paper.tex`.
+`paper/paper.tex` and `paper/sections/` are Jinja templates (`templates`), which `build` fills. TABLES and HEADLINES
+name the functions that make the tables and the headlines of the first page. To add a table, write a function and add a
+line here; to add a section, write a template and add its line in `paper/paper.tex`.
+
+May import: `figures`, `tables`, `parts`, `statistics`, `compare`, `core`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +15,8 @@ from typing import Any
 from storelab.analysis.parts import derived
 from storelab.core import records
 
-# File of tex/ -> the function that makes it (module.function of this package), and what it takes: tables by name, or
-# `headlines`. It is empty where the first of these has no rows.
+# File of tex/ -> the function that makes it (module.function of this package), and its arguments: tables by name, or
+# `headlines`. The file is empty if the first of these has no rows.
 TABLES: dict[str, tuple[str, ...]] = {
     "table_best": ("rates.best", "throughput"),
     "table_calibration": ("campaign.ceilings", "calibration"),
@@ -55,7 +57,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "table_verdicts": ("verdicts.verdicts", "verdicts"),
     "table_volume": ("reads.volume", "sparse"),
 }
-# The headlines of the first page, in their order: the function that finds them, and the tables that it takes.
+# The headlines of the first page, in their order: the function that makes them, and its tables.
 HEADLINES: tuple[tuple[str, ...], ...] = (
     ("rates.linearity_headlines", "scaling", "throughput"),
     ("rates.throughput_headlines", "throughput", "verdicts"),
@@ -75,23 +77,23 @@ HEADLINES: tuple[tuple[str, ...], ...] = (
 
 
 def load(path: str) -> Callable[..., Any]:
-    """Return `module.function` of this package. Its module is imported only now: pandas comes with it."""
+    """Return `module.function` of this package; its module is imported only now, because it imports pandas."""
     module, function = path.split(".")
     found: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), function)
     return found
 
 
-PAPER = "paper"  # the template, and the file that is made of it
+PAPER = "paper"  # the template, and the file made from it
 TEX = (*TABLES, PAPER)
 
 
 def build(campaign_dir: Path, only: Sequence[str] | None = None, paper_dir: Path = Path("paper")) -> list[Path]:
-    """Write `tex/<name>.tex`, all of TEX or those named, atomically, and none where one cannot be made.
+    """Write `tex/<name>.tex` atomically: all of TEX or those named, or none if one of them fails.
 
-    Raises UserError where a table or the figures are missing, or where a template in `paper_dir` cannot be filled;
-    KeyError where there is no file of that name.
+    Raises UserError if a table or the figures are missing, or if a template in `paper_dir` cannot be filled; KeyError
+    for an unknown name.
     """
-    from storelab.analysis.latex import templates, values  # not above: pandas comes with them
+    from storelab.analysis.latex import templates, values  # not above: they import pandas
 
     sources, texts = values.Sources(campaign_dir), {}
     for name in TEX if only is None else only:

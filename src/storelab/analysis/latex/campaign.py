@@ -1,5 +1,8 @@
-"""Numbers that the text quotes, and the tables of the campaign as a whole: its environment, its points that are in no
-median, failed operations, ceilings of the clients. May import: what `latex` may."""
+"""Provide the numbers that the text quotes, and the tables about the campaign as a whole.
+
+The tables are the environment, points that are not in a median, failed operations, and ceilings of the clients. May
+import: the same packages as `latex`.
+"""
 
 import re
 
@@ -16,12 +19,14 @@ from storelab.core import units
 from storelab.core.axes import CLIENTS, ENGINE, KEYS, OBJECT_SIZE, WORKERS
 from storelab.core.calibration import OPERATION
 
-MOST_VALUES = 4  # of a captured setting that have a row each
+MOST_VALUES = 4  # of a captured setting, each with a row
 
 
 def shown(name: str, value: str, unit: str, source: str = "") -> str:
-    """Return a number of `numbers.csv` as it is in the text, with its unit: integers and constants of definitions as
-    they are, measured values to 3 digits."""
+    """Return a number of `numbers.csv` as text, with its unit.
+
+    Integers and constants of definitions are unchanged; measured values have 3 digits.
+    """
     if re.fullmatch(r"-?\d+(\.0)?", value):
         text = value.removesuffix(".0") if name == "seed" else words.grouped(value.removesuffix(".0"), THIN)
     elif re.fullmatch(r"-?\d+\.\d+", value) and source == DEFINITIONS:
@@ -34,7 +39,7 @@ def shown(name: str, value: str, unit: str, source: str = "") -> str:
 
 
 def numbers(table: pd.DataFrame) -> dict[str, Tex]:
-    """Return the numbers of `numbers.csv` as the templates print them. A count of zero is false in an `if`."""
+    """Return the numbers of `numbers.csv` as the templates print them; a count of zero is false in an `if`."""
     return {
         r.name: Tex(shown(r.name, r.value, r.unit, r.source), (r.value, r.unit) != ("0", ""))
         for r in table.itertuples(index=False)
@@ -42,7 +47,7 @@ def numbers(table: pd.DataFrame) -> dict[str, Tex]:
 
 
 def _value(item: str, value: str) -> str:
-    """A captured value in words: sizes exactly where that is short (`32 KiB`), rounded else (`25.3 GB`)."""
+    """Return a captured value in words: exact sizes if they are short (`32 KiB`), otherwise rounded (`25.3 GB`)."""
     if item.endswith("_bits_per_s"):
         return ", ".join(rate(int(v)) if v.isdigit() else v for v in value.split(", "))
     if not (item.endswith("_bytes") and value.isdigit()):
@@ -52,25 +57,25 @@ def _value(item: str, value: str) -> str:
 
 
 def environment(table: pd.DataFrame) -> str:
-    """What the machine captured; the last column counts the points where a value differs between points."""
+    """Return the table of the captured environment; the last column counts points if a value differs."""
     lines, total = [], {g: rows.groupby("item")["points"].sum().max() for g, rows in table.groupby("group")}
     ranks = ("environment", "clients", "store", "engine", "checks")
     for group in sorted(total, key=lambda g: ([*ranks, g.split()[0]].index(g.split()[0]), g)):
         rows = table[table["group"] == group]
         lines.append(title(3, escape(group[0].upper() + group[1:]), "textbf"))
         for name, same in rows.groupby("item", sort=False):
-            path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots of a key are part of a name
+            path, *key = re.sub("_(bytes|bits_per_s)$", "", name).split(": ", 1)  # dots in a key are part of a name
             item = breakable(escape(": ".join([path.replace("_", " ").replace(".", ", "), *key])))
             values, counts = [_value(name, value) for value in same["value"]], list(same["points"])
             if len(values) > MOST_VALUES:  # an axis of the campaign
                 by_number = sorted(values, key=lambda v: (not v.isdigit(), int(v) if v.isdigit() else 0, v))
                 values = [f"{len(values)} values from {by_number[0]} to {by_number[-1]}"]
                 counts = [sum(counts)]
-            told = ["" if n == total[group] else str(n) for n in counts]
-            lines += [[item, breakable(escape(v)) or "--", n] for v, n in zip(values, told, strict=True)]
+            shown_counts = ["" if n == total[group] else str(n) for n in counts]
+            lines += [[item, breakable(escape(v)) or "--", n] for v, n in zip(values, shown_counts, strict=True)]
     caption = (
-        "Environment, systems and engines as captured with the records; a count of points stands where a value does "
-        "not hold for all of its group. A dash: not set, or not known."
+        "Environment, systems and engines as captured with the records; a count of points is given if a value does "
+        "not hold for all points of its group. A dash: not set, or not known."
     )
     head = ["Item", "Value", "Points"]
     return tex_table(f"{left(4.2, 10.0)}r", head, lines, caption, "tab:environment", floats=False)
@@ -83,29 +88,29 @@ def _with_reasons(points: pd.DataFrame, state: str, caption: str) -> str:
 
 
 def failed(points: pd.DataFrame) -> str:
-    """Every failed point with its reason."""
-    return _with_reasons(points, "failed", "Points that failed, with the reason as recorded. They are in no median.")
+    """Return a table of all failed points with their reasons."""
+    return _with_reasons(points, "failed", "Points that failed, with the recorded reason. No median includes them.")
 
 
 def tried(points: pd.DataFrame) -> str:
-    """Every point that was tried more than once, with what became of its other tries."""
+    """Return a table of all points that were tried more than once, with the results of the other tries."""
     rows = points[points["tries"] > 1]
     lines = [[breakable(escape(r.key)), escape(r.other_tries)] for r in rows.itertuples(index=False)]
-    caption = "Points that were tried more than once, and what became of the tries that do not count."
+    caption = "Points that were tried more than once, and the results of the tries that do not count."
     return tex_table(left(7.5, 8.2), ["Point", "Other tries"], lines, caption, "tab:tried", floats=False)
 
 
 def invalid(points: pd.DataFrame) -> str:
-    """Every invalid run with its reason."""
+    """Return a table of all invalid runs with their reasons."""
     caption = (
-        "Runs that are invalid: measured, but with more failed operations than the campaign's budget, or with more of "
-        "the workers' time lost to operations that hung. They are in no median."
+        "Invalid runs: measured, but with more failed operations than the budget of the campaign, or with too much of "
+        "the workers' time lost to operations that hung. No median includes them."
     )
     return _with_reasons(points, "invalid", caption)
 
 
 def errors(table: pd.DataFrame) -> str:
-    """Failed operations by store, workload, op and class, over all runs."""
+    """Return a table of failed operations by store, workload, op and class, over all runs."""
     found = table.assign(c=labels(table))
     lines = []
     for (store, workload, op, name), g in found.groupby(["store", "workload", "op", "c"], sort=True):
@@ -114,17 +119,17 @@ def errors(table: pd.DataFrame) -> str:
         times = [words.number(g["first_s"].min(), places=1), words.number(g["last_s"].max(), places=1)]
         lines.append([*map(escape, cells), *shares, *times])
     caption = (
-        "Failed operations by class: the HTTP status, where there was one, with the error code of the answer or the "
-        "engine's error; runs in which it was seen, those of them that are invalid, operations of all runs, the "
-        "largest fraction of the operations of one run, and the earliest and the latest time in a run, counted from "
-        "the agreed start. Of the class Hung are operations that were given up some time after the deadline; "
-        "the times are those of giving up."
+        "Failed operations by class: the HTTP status, if there was one, with the error code of the response or the "
+        "error of the engine; number of runs in which it occurred, how many of these are invalid, operations of all "
+        "runs, the largest fraction of the operations of one run, and the earliest and the latest time in a run, "
+        "counted from the agreed start. The class Hung contains operations that were abandoned some time after the "
+        "deadline; the times are when they were abandoned."
     )
     head = ["Store", "Workload", "", "Class", "Runs", "Invalid", "Failed", r"Most [\%]", "First [s]", "Last [s]"]
     return tex_table(f"lll{left(4.2)}rrrrrr", head, lines, caption, "tab:errors", floats=False)
 
 
-# What tells ceilings apart beside operation and engine; left out where it does not vary from its default.
+# Axes that distinguish ceilings, in addition to operation and engine; axes at their default are not shown.
 AXES = tuple(c for c in calibration.AGREE if c not in (OPERATION.column, ENGINE.column))
 CEILING_AXES = (OBJECT_SIZE.column, CLIENTS.column, WORKERS.column)
 
@@ -136,8 +141,11 @@ def _ceiling_cell(column: str, value: object) -> str:
 
 
 def ceilings(table: pd.DataFrame) -> str:
-    """A row per ceiling: rate before and after the campaign, drift, throughput of the larger one, CPU of the clients
-    for an operation."""
+    """Return a table with a row per ceiling.
+
+    It has the rate before and after the campaign, the drift, the throughput of the larger rate, and the CPU time of the
+    clients for an operation.
+    """
     axes = [c for c in AXES if c in CEILING_AXES or (table[c] != calibration.AGREE[c]).any()]
     lines = []
     for _, r in table.iterrows():
@@ -174,10 +182,10 @@ def ceilings(table: pd.DataFrame) -> str:
         r"CPU [\%]",
     ]
     caption = (
-        "What the clients could do at most: operations per second against a near-null S3 server, and of plain loops "
-        "over memory and files, before the campaign and after it; throughput of the larger one; CPU of the clients for "
+        "Ceilings of the clients: operations per second against a near-null S3 server, and of simple loops "
+        "over memory and files, before and after the campaign; throughput of the larger rate; CPU of the clients for "
         "one operation; CPU of the clients / of the null server in percent of the host's cores."
     )
-    heads = [stacked(h) for h in head]  # as narrow as the numbers below
+    heads = [stacked(h) for h in head]  # keeps the columns narrow
     spec = "ll" + r"@{\hspace{6pt}}r" * (len(heads) - 2)
     return tex_table(spec, heads, lines, caption, "tab:calibration", floats=False)

@@ -1,4 +1,7 @@
-"""LaTeX of the distribution of software: starts of applications, releases. May import: what `latex` may."""
+"""Write LaTeX about the distribution of software: starts of applications, and releases.
+
+May import: the same packages as `latex`.
+"""
 
 from collections.abc import Iterator
 
@@ -14,13 +17,13 @@ CACHES = ("http_cache", "client_cache")
 
 
 def launched(rows: pd.DataFrame) -> str:
-    """Each group of points: clients, caches, times, what came from where."""
+    """Return a table with a row for each group of points: clients, caches, times, and the sources of the objects."""
     apart = {"clients", *CACHES, *words.DEPLOYMENT_NAMES}
     several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in apart]
     lines = []
     for _, r in rows.sort_values(["store", "clients", *CACHES], kind="stable").iterrows():
-        said = [words.deployment(r), *(words.value_text(c, r[c]) for c in (*CACHES, *several))]
-        cells = [escape("; ".join(filter(None, said))), f"{r['clients']:g}", f"{r['n']:g}"]
+        settings = [words.deployment(r), *(words.value_text(c, r[c]) for c in (*CACHES, *several))]
+        cells = [escape("; ".join(filter(None, settings))), f"{r['clients']:g}", f"{r['n']:g}"]
         cells += [spread(r, "first", "s"), words.number(r["slowest_median_s"]), spread(r, "start", "s")]
         cells += [
             words.number(r[f"{name}_median_{unit}"], gap=THIN)
@@ -28,19 +31,21 @@ def launched(rows: pd.DataFrame) -> str:
         ]
         lines.append(cells)
     caption = (
-        "Starts of an application: time to first run of the median client and of the slowest one, all of which begin "
-        "together; time of any start; files per second of all clients; part of the objects that a client had kept, and "
-        "of the requests for which the HTTP cache asked nothing of the store; what the store sent. Medians over the "
-        "runs."
+        "Starts of an application: time to first run of the median client and of the slowest client; all clients start "
+        "together; time of any start; files per second of all clients; fraction of the objects that a client had kept, "
+        "and of the requests that the HTTP cache answered without the store; data that the store sent. Medians over "
+        "the runs."
     )
     head = ["System", "Clients", "n", "First [s]", "Slowest [s]", "Start [s]", "Files/s", r"Kept [\%]", r"Hits [\%]"]
-    heads = [stacked(h) for h in (*head, "Store [MB]")]  # nine columns of numbers stand beside the words
+    heads = [stacked(h) for h in (*head, "Store [MB]")]  # leaves room for nine columns of numbers
     return tex_table(f"{left(2.6)}rrrrrrrrr", heads, lines, caption, "tab:launches")
 
 
 def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the time to first run of the most clients, cold ones where there are some, with each HTTP cache: of the
-    median client and of the slowest one."""
+    """Yield the time to first run with the most clients, for each HTTP cache: of the median and the slowest client.
+
+    Cold clients are preferred.
+    """
     known = rows[rows["first_median_s"].notna()] if len(rows) else rows
     known = known.assign(deployment=[words.deployment(r) for _, r in known.iterrows()])
     for system, own in known.groupby("deployment") if len(known) else []:
@@ -49,31 +54,31 @@ def launches_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
         for cache, part in (cold if len(cold) else most).groupby("http_cache"):
             r = part.loc[part["first_median_s"].astype(float).idxmin()]
             lines, slowest = cell_lines(r, "first", "s"), f"slowest client {words.number(r['slowest_median_s'])}~s"
-            said = words.value_text("http_cache", cache)
+            http_cache = words.value_text("http_cache", cache)
             where = ", ".join([slowest, escape(words.value_text("client_cache", r["client_cache"])), runs(r)])
             yield Headline(
                 system=str(system),
-                kind=f"Application start, {said}",
+                kind=f"Application start, {http_cache}",
                 unit="s",
                 asks="how long an application takes to start",
                 lines=(*lines, where),
                 value=f"{' '.join(lines)}~s",
                 of=f"until an application ran on the median of {words.plural(r['clients'], 'client')}",
-                where=f"{escape(said)}, {where}",
+                where=f"{escape(http_cache)}, {where}",
                 size=-float(r["first_median_s"]),
                 verb="needed",
             )
 
 
 def released(rows: pd.DataFrame) -> str:
-    """Each group of points by stratum: days, what it holds at the end, times; then what was published."""
+    """Return a table of releases by stratum: days, contents at the end, and times; then the published values."""
     whole = releases.summary(rows)
     several = [c for c in words.axes_of(rows) if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
     lines = []
     for _, r in whole.iterrows():
-        said = [_system(r), words.value_text("workload", r["workload"])]
-        said += [words.value_text(c, r[c]) for c in several]
-        cells = [escape("; ".join(filter(None, said))), f"{r['stratum']}", f"{r['n']:g}"]
+        settings = [_system(r), words.value_text("workload", r["workload"])]
+        settings += [words.value_text(c, r[c]) for c in several]
+        cells = [escape("; ".join(filter(None, settings))), f"{r['stratum']}", f"{r['n']:g}"]
         cells.append(f"{r['days_published']} of {r['days']}")
         cells += [words.number(r[f"repository_median_{unit}"], gap=THIN) for unit in ("objects", "mb")]
         cells += [words.number(r[name]) for name in ("day_s", "usual_lag_s", "longest_lag_s")]
@@ -87,11 +92,11 @@ def released(rows: pd.DataFrame) -> str:
         for mean, deviation in zip(published.release(), published.release_spread(), strict=True)
     ]
     caption = (
-        "Releases of software: days that were published or replicated, of those that were tried; what a stratum holds "
-        "at the end; medians over the days of the time of a day and of the lag of stratum 1, and its longest lag; "
-        "retries and failed requests of all days (medians over the runs). A day that is made while it is published has "
-        "no time here. Below: "
-        "what was printed in 2015, at factor 1: "
+        "Releases of software: days that were published or replicated, of those that were tried; contents of a stratum "
+        "at the end; medians over the days of the time per day and of the lag of stratum 1, and its longest lag; "
+        "retries and failed requests of all days (medians over the runs). A day that is generated while it is "
+        "published has no time here. Below: "
+        "values printed in 2015, at factor 1: "
         f"{a_day[0]} new files and {a_day[1]}~GB a day (mean and standard deviation over the days)."
     )
     head = ["System", "Stratum", "n", "Days", "Objects", "MB", "Day [s]", "Lag [s]", "Most [s]", "Retries", "Failed"]
@@ -105,8 +110,10 @@ def _system(r: pd.Series) -> str:
 
 
 def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the time of a day that was published, of runs that only publish where there are some, and the lag of the
-    second stratum; of several groups the shortest."""
+    """Yield the time to publish a day and the lag of the second stratum; the shortest of several groups.
+
+    Runs that only publish are preferred.
+    """
     whole = releases.summary(rows) if len(rows) else rows
     axes = words.axes_of(rows) if len(rows) else []
     several = [c for c in axes if rows[c].nunique() > 1 and c not in words.DEPLOYMENT_NAMES]
@@ -115,8 +122,8 @@ def releases_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
         ("Replication", 1, "usual_lag_s", "how far a replica lags behind", "behind its source", "lagged"),
     ):
         known = whole[(whole["stratum"] == stratum) & whole[time].notna()] if len(whole) else whole
-        alone = known["workload"] == "publish" if len(known) else pd.Series(dtype=bool)
-        known = known[alone] if alone.any() else known
+        only_publishing = known["workload"] == "publish" if len(known) else pd.Series(dtype=bool)
+        known = known[only_publishing] if only_publishing.any() else known
         known = known.assign(deployment=[_system(r) for _, r in known.iterrows()])
         for system, own in known.groupby("deployment") if len(known) else []:
             r = own.loc[own[time].astype(float).idxmin()]

@@ -1,7 +1,7 @@
-"""What each system did, in numbers: the abstract, the table of the first page, and the conclusions.
+"""Write the results of each system as headlines: the abstract, the table of the first page, and the conclusions.
 
-The functions of HEADLINES return what their tables hold of each system; a campaign has the headlines of the tables
-that have rows. May import: what `latex` may.
+The functions of HEADLINES return headlines from their tables, if these have rows. May import: the same packages as
+`latex`.
 """
 
 import re
@@ -16,19 +16,19 @@ from storelab.analysis.parts import groups, words
 from storelab.analysis.statistics.judging import CONFIRMED, REFUTED
 from storelab.analysis.tables.verdicts import DISTURBED, NOT_KNOWN
 
-WIDTH = 15.8  # cm: of the text
-NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, one of the others at most, between two
-MANY = 6  # systems or kinds from which on the letters are smaller
-BY_SYSTEM = 3  # systems with a sentence each; with more systems, a sentence has one kind of work of all systems
-SHORT = 5  # kinds of work of each system in the abstract; with more than BY_SYSTEM systems one less
+WIDTH = 15.8  # cm: width of the text
+NAME, LIMIT, WIDEST, GAP = 1.9, 3.4, 3.2, 0.28  # cm: first and last column, maximum of the others, gap between columns
+MANY = 6  # from this number of systems or kinds on, the letters are smaller
+BY_SYSTEM = 3  # up to this number, each system has a sentence; otherwise each kind of work has one
+SHORT = 5  # kinds of work of each system in the abstract; one less with more than BY_SYSTEM systems
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The best that a system did of one kind of work, or the one answer that a table has on it.
+    """The best result of a system in one kind of work, or the single answer that a table has about it.
 
-    `kind` is the heading of its column and `lines` its cell; as a sentence it is the system, `verb`, `value`, `of`, and
-    `where` in brackets. `size` orders the systems, the highest first.
+    `kind` is the heading of its column and `lines` its cell. A sentence consists of the system, `verb`, `value`, `of`,
+    and `where` in brackets. `size` orders the systems, the highest first.
     """
 
     system: str
@@ -41,7 +41,7 @@ class Headline:
     where: str
     size: float
     verb: str = "reached"
-    reach: tuple[float, float] | None = None  # the interval of `size`, of several runs
+    reach: tuple[float, float] | None = None  # the interval of `size` if there are several runs
     verdict: str = ""
 
     @property
@@ -50,18 +50,18 @@ class Headline:
 
     @property
     def number(self) -> str:
-        """The value in a sentence, where `places` says what a mark means."""
+        """The value in a sentence; `places` explains its mark."""
         return self.value.replace(FEW, "")
 
     @property
     def places(self) -> list[str]:
-        """What is in brackets behind it."""
+        """The texts in brackets after the value."""
         few = [f"fewer than {groups.FEW} operations a run"] if FEW in self.value else []
         return [*few, *filter(None, self.where.split(", "))]
 
 
 Known = Mapping[str, Sequence[Headline]]
-NO_LIMIT = {  # verdicts that name no limit -> how a sentence begins
+NO_LIMIT = {  # verdicts that do not name a limit -> start of a sentence
     NOT_KNOWN: "The limit is not known",
     DISTURBED: "Disturbed by other programs",
     "unsteady": "Not steady at the best rate",
@@ -70,13 +70,13 @@ NO_LIMIT = {  # verdicts that name no limit -> how a sentence begins
 
 
 def cell_lines(r: Mapping[str, object], name: str, unit: str) -> tuple[str, ...]:
-    """The median, and its interval in brackets where there is more than one run."""
+    """Return the median, and its interval in brackets if there are several runs."""
     median, _, rest = spread(r, name, unit).partition(" [")  # type: ignore[arg-type]
     return (median, *([f"[{rest}"] if r["n"] > 1 else []))  # type: ignore[operator]
 
 
 def reach(r: pd.Series, name: str, unit: str) -> tuple[float, float] | None:
-    """The ends of the interval; None of a single run."""
+    """Return the ends of the interval; None for a single run."""
     return (float(r[f"{name}_low_{unit}"]), float(r[f"{name}_high_{unit}"])) if r["n"] > 1 else None
 
 
@@ -85,28 +85,28 @@ def runs(r: Mapping[str, object]) -> str:
 
 
 def closed(table: pd.DataFrame) -> pd.DataFrame:
-    """With `deployment`; of closed loops only, because the rate of an open one is that of its arrivals."""
+    """Return only closed loops, because the rate of an open loop is its arrival rate; add `deployment`."""
     if "arrival_rate" in table:
         table = table[table["arrival_rate"].fillna(0) == 0]
     return groups.labelled(table) if len(table) else table.assign(deployment="")
 
 
 def verdict(on: pd.DataFrame) -> str:
-    """That of the fastest of these subjects."""
+    """Return the verdict of the fastest of these subjects."""
     return str(on.loc[on["best"].idxmax(), "verdict"]) if len(on) else NOT_KNOWN
 
 
 def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: str, bound: str = "") -> Headline:
-    """How many of those that were judged were wrong, with the upper bound."""
+    """Return the headline of how many judged items were wrong, with the upper bound."""
     wrong, judged = counts
-    said = f"{words.number(wrong, gap=THIN)} of {words.number(judged, gap=THIN)}"
+    counts_text = f"{words.number(wrong, gap=THIN)} of {words.number(judged, gap=THIN)}"
     return Headline(
         system=str(system),
         kind=kind,
         unit="objects" if bound else "",
         asks=asks,
-        lines=(said, *filter(None, [bound])),
-        value=said,
+        lines=(counts_text, *filter(None, [bound])),
+        value=counts_text,
         of=of,
         where=bound,
         size=-wrong / max(judged, 1),
@@ -115,7 +115,7 @@ def of_wrong(system: object, counts: tuple[int, int], kind: str, asks: str, of: 
 
 
 def headlines(tables: Mapping[str, pd.DataFrame]) -> dict[str, list[Headline]]:
-    """The headlines of each system, by name."""
+    """Return the headlines of each system, by name."""
     found = [h for function, *needs in HEADLINES for h in load(function)(*(tables[name] for name in needs))]
     return {system: [h for h in found if h.system == system] for system in sorted({h.system for h in found})}
 
@@ -125,14 +125,14 @@ def kinds(known: Known) -> list[str]:
 
 
 def _all(known: Known) -> list[Headline]:
-    """All headlines in the order of their kinds."""
+    """Return all headlines in the order of their kinds."""
     found = [h for of in known.values() for h in of]
     order = list(dict.fromkeys(h.kind for of in sorted(known.values(), key=len, reverse=True) for h in of))
     return sorted(found, key=lambda h: order.index(h.kind))
 
 
 def question(known: Known) -> str:
-    """What the campaign asks: a sentence; empty where no table has an answer."""
+    """Return the question of the campaign as a sentence; empty if no table has an answer."""
     if not known:
         return ""
     asked = list(dict.fromkeys(h.asks for h in _all(known)))
@@ -146,21 +146,25 @@ def _names(systems: Iterable[str]) -> list[str]:
 
 
 def answers(known: Known) -> Iterator[str]:
-    """Sentences with what each system did: up to three systems one after the other, of more the kinds of work one
-    after the other."""
+    """Yield sentences with the results of each system.
+
+    Up to three systems, there is a sentence per system; otherwise, a sentence per kind of work.
+    """
     if len(known) <= BY_SYSTEM:
         for name, of in known.items():
             yield _of_system(name, of)
         by_kind = {kind: [h for h in _all(known) if h.kind == kind] for kind in kinds(known)}
-        if alike := [f"{_short(found[0])} ({said})" for found in by_kind.values() if (said := _overlap(found))]:
-            yield f"Ranges overlap: {'; '.join(alike)}."
+        if overlapping := [
+            f"{_short(found[0])} ({overlap})" for found in by_kind.values() if (overlap := _overlap(found))
+        ]:
+            yield f"Ranges overlap: {'; '.join(overlapping)}."
     else:
         for kind in kinds(known):
             yield of_kind([h for h in _all(known) if h.kind == kind])
 
 
-def _apart(found: Sequence[Headline]) -> tuple[list[str], str]:
-    """The brackets behind each, and what all have in common at the end of theirs, which is at the end of the
+def _split_brackets(found: Sequence[Headline]) -> tuple[list[str], str]:
+    """Return the brackets after each headline without their common end, and this common end for the end of the
     sentence."""
     parts = [h.places for h in found]
     common: list[str] = []
@@ -171,28 +175,30 @@ def _apart(found: Sequence[Headline]) -> tuple[list[str], str]:
 
 
 def _of_system(name: str, found: Sequence[Headline]) -> str:
-    each, common = _apart(found)
-    said: dict[str, list[str]] = {}
-    for h, where in zip(found, each, strict=True):
-        said.setdefault(h.verb, []).append(h.clause + where)
-    done = ", and ".join(f"{verb} {_listed(clauses)}" for verb, clauses in said.items())
+    brackets, common = _split_brackets(found)
+    clauses_by_verb: dict[str, list[str]] = {}
+    for h, where in zip(found, brackets, strict=True):
+        clauses_by_verb.setdefault(h.verb, []).append(h.clause + where)
+    done = ", and ".join(f"{verb} {_listed(clauses)}" for verb, clauses in clauses_by_verb.items())
     return f"{_names([name])[0]} {done}{common}."
 
 
 def of_kind(found: Sequence[Headline]) -> str:
-    """A sentence with what all systems did of one kind, the highest first."""
+    """Return a sentence with the results of all systems in one kind of work, the highest first."""
     ranked = sorted(found, key=lambda h: -h.size)
-    each, common = _apart(ranked)
-    said, of = [], None
-    for h, where in zip(ranked, each, strict=True):
+    brackets, common = _split_brackets(ranked)
+    clauses, of = [], None
+    for h, where in zip(ranked, brackets, strict=True):
         what = h.number if h.of == of else h.clause
-        said.append(f"{_names([h.system])[0]} {'' if said else f'{h.verb} '}{what}{where}")
+        clauses.append(f"{_names([h.system])[0]} {'' if clauses else f'{h.verb} '}{what}{where}")
         of = h.of
-    return f"{_listed(said)}{common}{f'; ranges overlap: {alike}' if (alike := _overlap(found)) else ''}."
+    return (
+        f"{_listed(clauses)}{common}{f'; ranges overlap: {overlapping}' if (overlapping := _overlap(found)) else ''}."
+    )
 
 
 def _overlap(found: Sequence[Headline]) -> str:
-    """Neighbours in the order of the systems whose intervals overlap: their order may be chance."""
+    """Return neighbours in the order of the systems whose intervals overlap, because their order may be chance."""
     known = sorted((h for h in found if h.reach), key=lambda h: -h.size)
     ends = [h.reach for h in known if h.reach]
     if len(found) == len(known) > 2 and max(low for low, _ in ends) <= min(high for _, high in ends):
@@ -206,13 +212,13 @@ def _overlap(found: Sequence[Headline]) -> str:
 
 
 def _listed(clauses: Sequence[str]) -> str:
-    """Clauses that have commas are separated by semicolons."""
+    """Return clauses as a list; those that contain commas are separated by semicolons."""
     apart = any(", " in re.sub(r"\[.*?\]|\(.*?\)", "", clause) for clause in clauses)
     return "; ".join(clauses) if apart else words.listed(clauses)
 
 
 def limits(known: Known) -> Iterator[str]:
-    """Sentences with what limited which systems in which kinds of work."""
+    """Yield sentences with the limits of each system in its kinds of work."""
     about: dict[str, dict[str, list[str]]] = {}
     for h in filter(_judged, _all(known)):
         about.setdefault(h.verdict, {}).setdefault(h.system, []).append(_short(h))
@@ -229,13 +235,13 @@ def _judged(h: Headline) -> bool:
 
 
 def _short(h: Headline) -> str:
-    """`Download, large` as `large download`."""
+    """Return `Download, large` as `large download`."""
     name, _, size = h.kind.lower().partition(", ")
     return f"{size} {name}".strip()
 
 
 def findings(claims: pd.DataFrame) -> str:
-    """How many findings of earlier evaluations hold here; empty where none could be decided."""
+    """Return how many findings of earlier evaluations hold here; empty if none could be decided."""
     decided = claims[claims["verdict"].isin([CONFIRMED, REFUTED])] if len(claims) else claims
     if decided.empty:
         return ""
@@ -248,19 +254,21 @@ def findings(claims: pd.DataFrame) -> str:
             ({CONFIRMED, REFUTED}, "holds for some systems only", "hold for some systems only"),
         )
     ]
-    said = words.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
-    return f"Of the findings of earlier evaluations, {len(by)} could be decided: {said}."
+    counts_text = words.listed([f"{n} {one if n == 1 else several}" for n, one, several in counts if n])
+    return f"Of the findings of earlier evaluations, {len(by)} could be decided: {counts_text}."
 
 
 def abstract(known: Known, claims: pd.DataFrame) -> str:
-    """The abstract: the question, the answer of each system, and what limited it."""
+    """Return the abstract: the question, the answer of each system, and its limits."""
     kept = shortened(known, SHORT)
     return "\n".join(filter(None, [question(kept), *answers(kept), *limits(kept), findings(claims)]))
 
 
 def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
-    """This number of headlines of each system, first of the kinds that all systems have. In sentences about kinds of
-    work one kind less, and of a system that has none of them its first headline."""
+    """Return up to `most` headlines of each system, preferably of the kinds that all systems have.
+
+    In sentences about kinds of work it is one kind less; a system without any of them keeps its first headline.
+    """
     common = set(kinds(known)).intersection(*({h.kind for h in of} for of in known.values()))
     if len(known) <= BY_SYSTEM:
         first = {name: sorted(of, key=lambda h: h.kind not in common)[:most] for name, of in known.items()}
@@ -270,13 +278,13 @@ def shortened(known: Known, most: int) -> dict[str, list[Headline]]:
 
 
 def conclusions(known: Known) -> list[str]:
-    """The conclusions: a sentence for each kind of work with all systems, and what limited them."""
-    said = [of_kind([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
-    return list(filter(None, [*said, " ".join(limits(known))]))
+    """Return the conclusions: a sentence for each kind of work with all systems, and their limits."""
+    sentences = [of_kind([h for h in _all(known) if h.kind == kind]) for kind in kinds(known)]
+    return list(filter(None, [*sentences, " ".join(limits(known))]))
 
 
 def summary(known: Known) -> str:
-    """One row per system and a column for each kind of work; of many kinds the other way round."""
+    """Return a table with one row per system and a column for each kind of work; transposed if there are many kinds."""
     units = {h.kind: f"{h.kind} [{escape(h.unit)}]" if h.unit else h.kind for h in _all(known)}
     limited = any(map(_judged, _all(known)))
     across = len(units) >= MANY
@@ -301,13 +309,13 @@ def summary(known: Known) -> str:
 
 
 def _cell(h: Headline, wide: bool) -> str:
-    """The lines of a cell; in a wide one the interval is behind the median."""
+    """Return the lines of a cell; in a wide cell the interval follows the median on the same line."""
     lines = [" ".join(h.lines[:-1]), h.lines[-1]] if wide else h.lines
     return r"\newline ".join(filter(None, lines))
 
 
 def _limits(of: Iterable[Headline]) -> str:
-    """Each verdict with what it is about; without that where it is about all."""
+    """Return each verdict with the kinds of work to which it applies; only the verdict if it applies to all."""
     about: dict[str, list[str]] = {}
     for h in filter(_judged, of):
         about.setdefault(h.verdict, []).append(h.kind.lower().replace(",", ""))

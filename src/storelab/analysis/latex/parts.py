@@ -1,4 +1,4 @@
-"""Pieces of LaTeX tables: escaping, rows, tabulars that may run over pages, medians with their spread.
+"""Provide pieces of LaTeX tables: escaping, rows, tabulars that may span pages, medians with their interval.
 
 May import: `words`.
 """
@@ -15,11 +15,11 @@ import pandas as pd
 
 from storelab.analysis.parts import words
 
-SHORT = 24  # rows of a table that fits a page with other things on it
-ONE_PIECE = 8  # rows of a table that is never broken
-PAGE = 42  # rows of a table that fits a page with its caption
+SHORT = 24  # rows of a table that fits on a page with other content
+ONE_PIECE = 8  # rows of a table that is never split
+PAGE = 42  # rows of a table that fits on a page with its caption
 CAPTION = r"\TableCaption"  # defined in the template before it reads the table
-LINE_END = r"\\{}"  # the braces keep a following [ from being its argument
+LINE_END = r"\\{}"  # the braces prevent LaTeX from reading a following [ as an argument
 THIN = r"\,"
 Row = str | Sequence[str]
 _SPECIAL = {
@@ -54,16 +54,18 @@ _SPECIAL = {
     "€": r"\texteuro{}",
     **dict.fromkeys("µμ", r"\textmu{}"),
 } | {c: f"\\{c}" for c in "&%$#_"}
-# Letters that LaTeX has in the encoding T1: of Latin Extended-A not all, of the blocks above those of Romanian.
+# Letters of the encoding T1: most of Latin Extended-A, and above it only those of Romanian.
 _LETTERS = {*map(chr, range(0x20, 0x180)), *"ȘșȚț"} - {*"ĦħĸĿŀŉŦŧſ"}
 lost: set[str] = set()  # characters that `escape` replaced by `?`
 
 
 def escape(text: Any) -> str:
-    """Return plain text as LaTeX. Line ends become spaces. A character that the fonts lack becomes its base letter, or
-    `?` where it has none; `lost` has the latter."""
+    """Return plain text as LaTeX; line ends become spaces.
+
+    A character that the fonts lack becomes its base letter, or `?` if it has none; `lost` collects the latter.
+    """
     out = "".join(map(_character, str(text)))
-    out = re.sub(r"--(?=\w)", "-{}-", out)  # an option of a command, not a dash
+    out = re.sub(r"--(?=\w)", "-{}-", out)  # a command-line option, not a dash
     out = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN.replace("\\", "\\\\"), out)
     return re.sub(r"(?<=\d) (?=\\%|[kMGT]i?B\b|s\b|ms\b|MB/s)", "~", out)
 
@@ -78,19 +80,19 @@ def _character(c: str) -> str:
     base = "".join(b for b in unicodedata.normalize("NFKD", c) if not unicodedata.combining(b))
     if base and base != c:
         return "".join(map(_character, base))
-    if unicodedata.category(c) not in ("Mn", "Cf"):  # accents of a base letter, and marks without a width
+    if unicodedata.category(c) not in ("Mn", "Cf"):  # accents of a base letter, and characters without a width
         lost.add(c)
         return "?"
     return ""
 
 
 def lost_names() -> list[str]:
-    """Return what `escape` replaced by `?`, with its names in Unicode."""
+    """Return the characters that `escape` replaced by `?`, with their names in Unicode."""
     return [f"U+{ord(c):04X} {unicodedata.name(c, 'without a name')}" for c in sorted(lost)]
 
 
 def breakable(text: str) -> str:
-    """Escaped text that may break after the marks of versions, paths and names."""
+    """Return escaped text that may break after the punctuation of versions, paths and names."""
     for mark in ("\\_", "/", ".", "-", ","):
         text = text.replace(mark, f"{mark}\\allowbreak{{}}")
     return text
@@ -101,37 +103,39 @@ def row(cells: Sequence[str]) -> str:
 
 
 def title(columns: int, text: str, style: str = "emph") -> str:
-    """Return a line of text across the table, on the page of the line below it."""
+    """Return a line of text across the table, kept on the same page as the next line."""
     return rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\{style}{{{text}}}}} \\*"
 
 
 def below(columns: int, rows: Iterable[tuple[str, Row]]) -> list[Row]:
-    """Rows, each with the LaTeX of what it has in common with its neighbours: that stands once above them, as a
-    `title`."""
+    """Return rows grouped below titles.
+
+    Each row comes with LaTeX that it shares with its neighbours; this text is shown once above them, as a `title`.
+    """
     return [
         line
-        for said, own in groupby(rows, key=itemgetter(0))
-        for line in (title(columns, said), *(text for _, text in own))
+        for shared, group in groupby(rows, key=itemgetter(0))
+        for line in (title(columns, shared), *(text for _, text in group))
     ]
 
 
 def left(*widths_cm: float) -> str:
-    """Columns of text that breaks, in the specification of a tabular."""
+    """Return the specification of left-aligned tabular columns whose text can break into lines."""
     return "".join(rf">{{\raggedright\arraybackslash}}p{{{width}cm}}" for width in widths_cm)
 
 
 def upright(names: Sequence[str]) -> list[str]:
-    """Headings turned upright: many systems stand side by side."""
+    """Return headings rotated by 90 degrees, for many systems side by side."""
     return [rf"\rotatebox{{90}}{{{escape(name)}}}" for name in names]
 
 
 def unlimited(column: str, value: Any) -> str:
-    """Return an axis value under its heading; a dash where the amplification has no limit."""
+    """Return the value of an axis as below its heading; a dash if the amplification is unlimited."""
     return "--" if column == "max_amplification" and value == 0 else words.cell(column, value)
 
 
 def stacked(heading: str) -> str:
-    """A heading with its words one below the other, so that a column of short values stays narrow."""
+    """Return a heading with one word per line, so that a column of short values stays narrow."""
     return heading if " " not in heading else rf"\shortstack[r]{{{heading.replace(' ', LINE_END)}}}"
 
 
@@ -147,15 +151,15 @@ def tex_table(
     most: int | None = None,
     below: Sequence[str] = (),
 ) -> str:
-    """Return the LaTeX of a table; empty without rows.
+    r"""Return the LaTeX of a table; empty without rows.
 
     Parameters
     ----------
     spec, head : the columns of the tabular, and the LaTeX of their headings
     rows : for each row the LaTeX of its cells, or a whole line
-    caption : without one, the tabular alone; by default the one that the template gives with `\\Caption`
-    floats : whether it floats; else it stays in its place
-    most : up to so many rows the table is in one piece, with more it runs over pages and repeats its heading
+    caption : if empty, only the tabular is returned; by default the caption that the template sets with `\\Caption`
+    floats : whether it floats; otherwise it stays at its place
+    most : maximum number of rows of a table in one piece; a longer table spans pages and repeats its heading
     below : further tabulars of the same table
     """
     lines = [line if isinstance(line, str) else row(line) for line in rows]
@@ -195,7 +199,7 @@ def tex_table(
 
 
 def columns_of(head: Sequence[str]) -> int:
-    """The number of columns below these headings, some of which may be above several."""
+    """Return the number of columns below these headings, some of which span several columns."""
     spans = (re.match(r"\\multicolumn\{(\d+)\}", heading) for heading in head)
     return sum(int(found[1]) if found else 1 for found in spans)
 
@@ -204,21 +208,21 @@ FEW = r"\textsuperscript{f}"  # explained in paper/sections/statistics.tex
 
 
 def spread(row: pd.Series, name: str, unit: str) -> str:
-    """The median of a metric with its interval; of a rate that depends on few operations, marked."""
-    told = words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
-    return told + few(row) if unit.endswith("per_s") else told
+    """Return the median of a metric with its interval; a rate that depends on few operations has a mark."""
+    text = words.spread([row[f"{name}_{part}_{unit}"] for part in ("median", "low", "high")], THIN)
+    return text + few(row) if unit.endswith("per_s") else text
 
 
 def few(row: pd.Series) -> str:
-    """The mark of rates that depend on few operations, where they do."""
+    """Return the mark of a rate that depends on few operations, otherwise an empty text."""
     return FEW if isinstance(row.get("few"), bool | np.bool_) and row["few"] else ""
 
 
 def shares(row: Mapping[str, Any]) -> str:
-    """CPU of clients / server in percent of the host's cores."""
+    """Return the CPU use of clients / server in percent of the host's cores."""
     return " / ".join(words.number(row[f"{who}_cpu_percent"], places=0) for who in ("client", "server"))
 
 
 def interval(value: float, low: float, high: float) -> str:
-    """`1.05 [1.01, 1.09]`; without an interval the value alone."""
+    """Return `1.05 [1.01, 1.09]`, or only the value if there is no interval."""
     return words.spread([value, low, high], THIN)

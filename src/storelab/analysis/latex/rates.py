@@ -1,6 +1,6 @@
-"""LaTeX of rates and latencies: the best ones, all groups of points, knees of curves, one client and its threads.
+"""Write LaTeX about rates and latencies: best rates, all groups of points, knees of curves, one client's threads.
 
-May import: what `latex` may.
+May import: the same packages as `latex`.
 """
 
 import math
@@ -33,19 +33,19 @@ from storelab.analysis.tables.throughput import CLASSES, CURVE_AXES, TOGETHER, l
 from storelab.analysis.tables.verdicts import units_of
 from storelab.core import units
 
-MANY = 6  # columns of axes beyond which they stand in one, in words
-SIDE_BY_SIDE = 5  # columns of rates that fit beside the names of a system and an engine
+MANY = 6  # with more columns of axes, one column describes them in words
+SIDE_BY_SIDE = 5  # columns of rates that fit next to the names of a system and an engine
 RAW = ("put", "get")
-COUNTED = {"list": "keys/s"}  # where a rate counts no operations
+COUNTED = {"list": "keys/s"}  # rates that do not count operations
 
 
 def _bound(r: pd.Series) -> str:
-    """`c` or `l` where the client, or its link, was near what it can do at most."""
+    """Return `c` or `l` if the client, or its link, was near its limit; otherwise an empty text."""
     return "" if pd.isna(r.get("bound_by")) else str(r["bound_by"])[0]
 
 
 def best(table: pd.DataFrame) -> str:
-    """The highest median per operation, object size and store, where it was seen, and the CPU of both sides."""
+    """Return a table of the highest median per operation, object size and store, its setting, and CPU of both sides."""
     rows = []
     engines = table["engine"].nunique() > 1
     for name, of in CLASSES.items():
@@ -98,10 +98,10 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
     ]
     caption = (
         f"All groups of points of the workload \\texttt{{{escape(workload)}}} ({escape('; '.join(still))}): median "
-        "[low, high] over n runs in the window in which all clients are active; errors of all runs together; longest "
+        "[low, high] over n runs in the window in which all clients are active; errors of all runs; longest "
         "tail; CPU of the clients / of the server in percent of the host's cores (median). Marks: u, a run is "
-        "not steady; s, a run is too short to judge its steadiness; c, bound by the client, l, by its link: near what "
-        "the clients could do at most."
+        "not steady; s, a run is too short to judge its steadiness; c, bound by the client, l, by its link: near the "
+        "limit of the clients."
     )
     first = f"l{left(5.2)}" if worded else "l" + "r" * (len(moving) - 1)
     size = "scriptsize" if len(moving) < MANY else "tiny"
@@ -109,23 +109,23 @@ def _all_of(table: pd.DataFrame, workload: str) -> str:
 
 
 def _apart(r: pd.Series, axes: Collection[str]) -> str:
-    """The axes of a group of points in words, without those at their defaults."""
-    told = (words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c]))
-    return ", ".join(filter(None, told)) or "defaults"
+    """Return the axes of a group of points in words, without those at their defaults."""
+    settings = (words.value_text(c, r[c]) for c in axes if not words.is_default(c, r[c]))
+    return ", ".join(filter(None, settings)) or "defaults"
 
 
 def throughput(table: pd.DataFrame) -> str:
-    """All groups of points, one table per workload; axes that do not vary stand in the caption."""
+    """Return the tables of all groups of points, one per workload; the caption has the axes that do not vary."""
     return "\n".join(_all_of(table, w) for w in table["workload"].unique())
 
 
 def _colder(table: pd.DataFrame) -> pd.DataFrame:
-    """The groups of points whose accesses are not warm by wish."""
+    """Return the groups of points that do not request warm accesses."""
     return table[table["access"].notna() & (table["access"] != groups.WARM)] if "access" in table else table.iloc[:0]
 
 
 def accesses(table: pd.DataFrame) -> str:
-    """Accesses as they were asked for and as they were proven, beside the warm ones that differ in nothing else."""
+    """Return a table of requested and proven accesses, next to warm ones that differ in nothing else."""
     rows = _colder(table)
     if rows.empty:
         return ""
@@ -145,8 +145,10 @@ def accesses(table: pd.DataFrame) -> str:
 
 
 def systems(table: pd.DataFrame) -> str:
-    """One row per deployment and engine: rates of small objects and throughput of large ones, up and down, median [low,
-    high]."""
+    """Return a table with one row per deployment and engine.
+
+    It has the rates of small objects and the throughput of large ones, up and down, as median [low, high].
+    """
     cells: dict[tuple[str, str], dict[str, str]] = {}
     heads = {}
     for name, of in reversed(CLASSES.items()):
@@ -176,7 +178,7 @@ def systems(table: pd.DataFrame) -> str:
 
 
 def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """The highest median of each class of operations, with the verdict on it."""
+    """Yield the highest median of each class of operations, with the verdict on it."""
     rates = closed(table)
     for name, of in CLASSES.items():
         known = measured(rates, name) if len(rates) else rates
@@ -204,21 +206,25 @@ def throughput_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterato
 
 
 def _axis_name(axis: str) -> str:
-    """The axis of a curve; of those that go together, the first with the others."""
+    """Return the name of the axis of a curve; for coupled axes, the first one with the others in brackets."""
     first, *others = map(words.heading, axis.split(TOGETHER))
     return f"{first} (with {', '.join(others).lower()})" if others else first
 
 
 def knees(table: pd.DataFrame) -> str:
-    """Return a row per curve of `scaling.csv` with its knee, plateau and linearity, below a line that says of what and
-    along what. Curves of which the runs do not tell are left out; empty where no other was measured."""
+    """Return a table with a row per curve of `scaling.csv`: knee, plateau and linearity.
+
+    Curves that the runs do not decide are left out; the result is empty if none remains.
+    """
     axes = [
         c for c in table.columns[2 : table.columns.get_loc("axis")] if c not in CURVE_AXES and table[c].nunique() > 1
     ]
     held = [c for c in CURVE_AXES if c in table and table[c].nunique() > 1]
     lines, plateaus = [], bool((table["curve"] == KNEE).any())
     for r in table[table["curve"] != CANNOT_TELL].sort_values(["workload", "axis"], kind="stable").to_dict("records"):
-        said = ", ".join(filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c]))))
+        settings_text = ", ".join(
+            filter(None, (words.value_text(c, r[c]) for c in (*axes, *held) if not pd.isna(r[c])))
+        )
         ended = r["curve"] in (KNEE, PEAK)
         knee = interval(r["knee_value"], r["knee_low"], r["knee_high"]) if ended else ""
         later = not ended and r["knee_low"] > r["least"]
@@ -228,43 +234,43 @@ def knees(table: pd.DataFrame) -> str:
             if r["curve"] == KNEE
             else ""
         )
-        of = escape(f"{r['store']}, {r['workload'].replace('_', ' ')}: {_axis_name(r['axis'])} ")
-        of += f"{r['least']:g}--{r['most']:g}"
+        curve_text = escape(f"{r['store']}, {r['workload'].replace('_', ' ')}: {_axis_name(r['axis'])} ")
+        curve_text += f"{r['least']:g}--{r['most']:g}"
         shape = f"{PEAK} {knee}" if r["curve"] == PEAK else knee or escape(f"{r['curve']}{beyond}")
-        cells = [escape(said), f"{r['n']:g}", shape, *([plateau] if plateaus else []), linearity(r)]
-        lines.append((of, cells))
+        cells = [escape(settings_text), f"{r['n']:g}", shape, *([plateau] if plateaus else []), linearity(r)]
+        lines.append((curve_text, cells))
     if not lines:
         return ""
     head = ["Held fixed", "Runs", "Knee", *(["Plateau"] if plateaus else []), "Linearity"]
-    beyond = "with the rate on the plateau (a peak has none: the rate falls beyond it), " if plateaus else ""
+    beyond = "with the rate on the plateau (a peak has none: the rate falls after it), " if plateaus else ""
     caption = f"Knees of the scaling curves {beyond}and linearity, each with its 95\\,\\% interval."
     spec = f"{left(5.2)}r{left(3.4)}l{'l' * plateaus}"
     return tex_table(spec, head, below(len(head), lines), caption, "tab:knees", floats=False)
 
 
 def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[Headline]:
-    """The highest linearity over front-ends, with the rates; or that the runs do not decide it."""
+    """Yield the highest linearity over front-ends with the rates, or that the runs do not decide it."""
     curves = closed(table)
     curves = curves[curves["axis"].str.split(TOGETHER).str[0] == "front_ends"] if len(curves) else curves
     for system, own in curves.groupby("deployment") if len(curves) else []:
         known = own[(own["curve"] != CANNOT_TELL) & own["linearity_low"].notna()]
         best = (known if len(known) else own).sort_values(["linearity_value", "most"]).iloc[-1]
-        each = runs({"n": best["n"] / best["values"]})
-        said = {
+        runs_text = runs({"n": best["n"] / best["values"]})
+        common = {
             "system": str(system),
             "kind": "Linearity over front-ends",
             "unit": "",
             "asks": "how rates scale with front-ends",
         }
         if known.empty:
-            told = {"verb": "had", "value": "runs that do not decide", "of": "how rates scale with front-ends"}
-            yield Headline(**said, **told, lines=("not decided", each), where=each, size=-math.inf)
+            undecided = {"verb": "had", "value": "runs that do not decide", "of": "how rates scale with front-ends"}
+            yield Headline(**common, **undecided, lines=("not decided", runs_text), where=runs_text, size=-math.inf)
             continue
         many = f"{best['least']:g} to {best['most']:g} front-ends"
         what = [words.value_text(c, best[c]) for c in ("workload", "object_size_bytes", "clients")]
-        where = ", ".join([*map(escape, filter(None, [*what, _rates(best, rates)])), each])
+        where = ", ".join([*map(escape, filter(None, [*what, _rates(best, rates)])), runs_text])
         yield Headline(
-            **said,
+            **common,
             lines=(linearity(best), f"over {many}", where),
             value=f"a linearity of {linearity(best)}",
             of=f"over {many}",
@@ -275,7 +281,7 @@ def linearity_headlines(table: pd.DataFrame, rates: pd.DataFrame) -> Iterator[He
 
 
 def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
-    """The medians along a curve of one axis: `18.0 to 35.9 to 71.7 MB/s`; empty where several axes go together."""
+    """Return the medians along a curve of one axis: `18.0 to 35.9 to 71.7 MB/s`; empty for coupled axes."""
     name = "throughput_median_mb_per_s" if curve["metric"] == groups.THROUGHPUT else "rate_median_per_s"
     if TOGETHER in curve["axis"] or name not in rates:
         return ""
@@ -285,16 +291,16 @@ def _rates(curve: pd.Series, rates: pd.DataFrame) -> str:
     return f"{' to '.join(words.number(v, gap=THIN) for v in along)} {groups.UNITS[curve['metric']]}"
 
 
-BESIDE = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns behind the median
+FURTHER_METRICS = ("latency_p90", "latency_p99", "latency_p999", "latency_max", "ttfb_p50")  # columns after the median
 
 AT_LEAST, PAUSED = r"$\geq$", r"$^\dagger$"
-WHY_AT_LEAST = f"{AT_LEAST}: some operations hung, or were due and never began; the quantile is at least so long."
+WHY_AT_LEAST = f"{AT_LEAST}: some operations hung, or were due and never began; the value is a lower bound."
 
 
 def at_least(r: pd.Series, metric: str) -> str:
-    """The mark of a metric that is a lower bound in a row of latency.csv."""
-    told = r[latency.BOUNDS]
-    return AT_LEAST if not pd.isna(told) and metric in str(told).split(", ") else ""
+    """Return the mark of a metric that is a lower bound in a row of latency.csv."""
+    bounds = r[latency.BOUNDS]
+    return AT_LEAST if not pd.isna(bounds) and metric in str(bounds).split(", ") else ""
 
 
 def _load(r: pd.Series) -> str:
@@ -305,7 +311,7 @@ def _load(r: pd.Series) -> str:
 
 
 def latencies(table: pd.DataFrame) -> str:
-    """Latency of each system, op and size at the least and the most load, closed and open loop."""
+    """Return a table of the latency of each system, op and size at the lowest and the highest load, by loop."""
     rows = latency.ends(table)
     if rows.empty:
         return ""
@@ -316,15 +322,15 @@ def latencies(table: pd.DataFrame) -> str:
         size = next((units.format_size(int(r[c])) for c in latency.SIZES if c in r and not pd.isna(r[c])), "")
         cells = [words.deployment(r), *([str(r["engine"])] if engines else []), latency.operation(r), size]
         cells += [*([r["setting"]] if settings else []), _load(r), f"{r['n']:g}"]
-        values = [at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in BESIDE]
+        values = [at_least(r, m) + words.number(r[f"{m}_median_ms"], gap=THIN) for m in FURTHER_METRICS]
         if not pd.isna(r["paused_percent"]) and r["paused_percent"] >= latency.PAUSED:
-            values[BESIDE.index("latency_p99")] += PAUSED
+            values[FURTHER_METRICS.index("latency_p99")] += PAUSED
         median = at_least(r, "latency_p50") + spread(r, "latency_p50", "ms")
         lines.append(row([*map(escape, cells), median, *values]))
-    marks = " A star: the system did not keep up with what was due." if any("*" in text for text in lines) else ""
+    marks = " A star: the system did not keep up with the due operations." if any("*" in text for text in lines) else ""
     if any(PAUSED in text for text in lines):
         marks += (
-            f" {PAUSED}: in one of the runs the client itself stood still during {latency.PAUSED:g} \\% or more of the "
+            f" {PAUSED}: in one of the runs the client itself paused during {latency.PAUSED:g} \\% or more of the "
             "operations that took longer."
         )
     if any(AT_LEAST in text for text in lines):
@@ -335,12 +341,12 @@ def latencies(table: pd.DataFrame) -> str:
         else ""
     )
     caption = (
-        "Latency in ms, by system, operation and size, at the least and at the most load: closed loop with so many "
-        "operations in flight, open loop with so many operations due per second"
+        "Latency in ms, by system, operation and size, at the lowest and the highest load: closed loop with the number "
+        "of operations in flight, open loop with the number of operations due per second"
         + ("" if settings or not rows["setting"].iloc[0] else f"; all with {escape(rows['setting'].iloc[0])}")
         + ". Median of n runs of each run's "
         "quantile, for p50 with [low, high]; TTFB: median time to the first byte. A dash: too few operations, "
-        "or not known to the engine." + escape(binned) + marks
+        "or not recorded by the engine." + escape(binned) + marks
     )
     head = [
         "System",
@@ -361,7 +367,7 @@ def latencies(table: pd.DataFrame) -> str:
 
 
 def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """p50 and p99 of the smallest operation with the fewest in flight, a download if there is one."""
+    """Yield p50 and p99 of the smallest operation with the fewest in flight; a download if there is one."""
     rows = closed(latency.ends(table))
     rows = rows[rows["workload"].isin(groups.MOVING)] if len(rows) else rows
     for system, known in rows.groupby("deployment") if len(rows) else []:
@@ -389,14 +395,17 @@ def latency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
         )
 
 
-RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of ours, by size
-MOST = 5  # columns of ours that fit
-LEAST = 3  # numbers of threads that a setting was measured with: fewer are no column beside the printed ones
+RATE = {"4 kB": ("rate", "per_s", "files/s"), "10 MB": ("throughput", "mb_per_s", "MB/s")}  # of our rows, by size
+MOST = 5  # maximum number of our columns
+LEAST = 3  # minimum numbers of threads of a setting that becomes a column
 
 
 def one_client(table: pd.DataFrame) -> str:
-    """A table per system of ours, a block per operation and size: both printed rates, ours by engine and buckets. None
-    of a system where no setting has LEAST numbers of threads: `earlier.csv` sets those beside the printed numbers."""
+    """Return a table per measured system, with a block per operation and size: printed rates, and ours by engine.
+
+    A system without a setting of at least LEAST numbers of threads is left out; `earlier.csv` compares it with the
+    printed numbers.
+    """
     parts = []
     for number, (system, own) in enumerate(_systems_with_threads(table)):
         every = _settings(own)
@@ -415,7 +424,7 @@ def one_client(table: pd.DataFrame) -> str:
             for engine, buckets, more in settings
         ]
         caption = (
-            f"One client and its threads: {escape(system)}, beside the table published in 2012 for another system, "
+            f"One client and its threads: {escape(system)}, next to the table published in 2012 for another system, "
             "network and client (Huawei UDS, first generation, one bucket; the client had 1~Gb/s), as printed, with "
             "the printed spread. Ours: median [low, high]. A dash: not printed, or not measured."
         )
@@ -428,7 +437,7 @@ def one_client(table: pd.DataFrame) -> str:
 
 
 def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """(system, our rows) of those that have enough."""
+    """Return (system, our rows) of the systems with enough numbers of threads."""
     by = ["operation", "object_size", "engine", "buckets", "setting"]
     systems = table[table["source"] == MEASURED].groupby("system", sort=False)
     return [
@@ -437,7 +446,7 @@ def _systems_with_threads(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]
 
 
 def _settings(own: pd.DataFrame) -> list[tuple[str, int, str]]:
-    """(engine, buckets, what else is not at its default) of the columns: the usual ones first, with the most points."""
+    """Return (engine, buckets, other settings) of the columns: default settings first, then by their points."""
     counts = own.astype({"setting": object}).fillna({"setting": ""}).groupby(["engine", "buckets", "setting"]).size()
     return sorted(counts.index, key=lambda key: (key[2] != "", -counts[key]))
 
@@ -459,7 +468,7 @@ def _block(printed: pd.DataFrame, mine: pd.DataFrame, settings: list[tuple[str, 
 
 
 def _printed(r: "pd.Series | None", name: str, unit: str) -> str:
-    """`7.3 $\\pm$ 0.5`, digit by digit as printed."""
+    r"""Return `7.3 $\\pm$ 0.5`, with the digits as printed."""
     if r is None or pd.isna(r[f"{name}_median_{unit}"]):
         return "--"
     value, spread = (f"{r[f'{name}_{part}_{unit}']:g}" for part in ("median", "spread"))

@@ -1,6 +1,6 @@
-"""LaTeX of reads of ROOT files: by volume, by entries, replayed, events processed, next to what was published.
+"""Write LaTeX about reads of ROOT files: by volume, by entries, replayed, and events, next to published values.
 
-May import: what `latex` may.
+May import: the same packages as `latex`.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from storelab.analysis.tables.reads import CLIENT, NAVIGATIONS, entries_read, of
 from storelab.core import units
 
 HEADS = {"volume_fraction_percent": r"Volume [\%]", "entry_fraction_percent": r"Entries [\%]"}
-SIZES = (("footnotesize", 9), ("scriptsize", 12))  # letters, and how many columns fit in them
+SIZES = (("footnotesize", 9), ("scriptsize", 12))  # font size, and the number of columns that fit
 COLUMNS = [
     ("Requests", "requests_median_per_read"),
     ("Needed [MB]", "needed_median_mb_per_read"),
@@ -38,7 +38,7 @@ COLUMNS = [
 IDLE = {
     "gap": ("thrift", "max_amplification"),
     "planned": ("max_range_gap_bytes",),
-}  # axes without a meaning for a replay
+}  # axes that do not apply to a replay
 SHARE, WORK, READS = (
     ("Wire/ share", "share_amplification_median_ratio"),
     ("Entries /s", "entries_median_per_s"),
@@ -47,7 +47,7 @@ SHARE, WORK, READS = (
 
 
 def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[str, str]]) -> str:
-    """One read of each selection at the least number of clients, by store and engine."""
+    """Return a table of one read of each selection at the smallest number of clients, by store and engine."""
     table = table[table["workload"] == workload]
     if table.empty:
         return ""
@@ -60,8 +60,8 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
     for (store, engine), part in table.groupby(["store", "engine"]):
         part = part[part["clients"] == part["clients"].min()].sort_values([first, *axes], ascending=False)
         clients = words.plural(part["clients"].iloc[0], "client")
-        said = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}{opening(part)}"
-        lines.append(title(len(head), escape(said)))
+        heading = f"{store}, {engine}, {clients}, median of {words.runs_text(part['n'])}{opening(part)}"
+        lines.append(title(len(head), escape(heading)))
         for _, r in part.iterrows():
             idle = IDLE.get(r.get("merge"), ())
             cells = [
@@ -70,38 +70,38 @@ def _reads(table: pd.DataFrame, workload: str, first: str, columns: list[tuple[s
                 words.grouped(f"{r['entries']:.0f}", THIN),
             ]
             marks = (few(r) if c.endswith("per_s") else "" for _, c in columns)
-            told = (words.number(r[c], gap=THIN) for _, c in columns)
-            lines.append([*cells, *map("".join, zip(told, marks, strict=True))])
+            values = (words.number(r[c], gap=THIN) for _, c in columns)
+            lines.append([*cells, *map("".join, zip(values, marks, strict=True))])
     size = next((size for size, most in SIZES if len(head) <= most), "tiny")
     return tex_table("r" * len(head), head, lines, size=size, most=PAGE)
 
 
 def opening(rows: pd.DataFrame) -> str:
-    """`; opening the file: 3 requests, 0.216 MB, 41 ms`: medians over these groups; empty where nothing was opened."""
-    each = [rows[f"opening_median_{unit}"].astype(float).median() for unit in ("requests", "mb", "s")]
-    if any(pd.isna(v) for v in each):
+    """Return `; opening the file: 3 requests, 0.216 MB, 41 ms`, medians; empty if no file was opened."""
+    medians = [rows[f"opening_median_{unit}"].astype(float).median() for unit in ("requests", "mb", "s")]
+    if any(pd.isna(v) for v in medians):
         return ""
-    requests, mb, ms = (words.number(v) for v in (each[0], each[1], 1000 * each[2]))
+    requests, mb, ms = (words.number(v) for v in (medians[0], medians[1], 1000 * medians[2]))
     return f"; opening the file: {requests} requests, {mb} MB, {ms} ms"
 
 
 def volume(table: pd.DataFrame) -> str:
-    """Reads by volume."""
+    """Return the table of reads by volume."""
     return _reads(table, "read_volume", "volume_fraction_percent", [*COLUMNS, WORK])
 
 
 def replay(table: pd.DataFrame) -> str:
-    """Replayed selections."""
+    """Return the table of replayed selections."""
     return _reads(table, "replay", "volume_fraction_percent", [*COLUMNS, READS])
 
 
 def entries(table: pd.DataFrame) -> str:
-    """Reads by entries."""
+    """Return the table of reads by entries."""
     return _reads(table, "read_entries", "entry_fraction_percent", [*COLUMNS, SHARE, WORK])
 
 
-FIRST = ("read_entries", "read_volume")  # the headline is of the first that was measured
-FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # that tell their reads apart
+FIRST = ("read_entries", "read_volume")  # the headline uses the first that was measured
+FRACTIONS = ("entry_fraction_percent", "volume_fraction_percent")  # that distinguish their reads
 TABLE2 = (
     (r"Entries [\%]", "entry_fraction_percent"),
     ("Entries", "entries"),
@@ -119,23 +119,25 @@ TABLE2 = (
 
 
 def table2(table: pd.DataFrame) -> str:
-    """One read of a file newly opened, and again, by fraction of the entries; below them Table 2 of J. Phys.: Conf.
-    Ser. 664 (2015) 022001."""
+    """Return a table of one read of a newly opened file, and again, by fraction of the entries.
+
+    Below it is Table 2 of J. Phys.: Conf. Ser. 664 (2015) 022001.
+    """
     ours, printed = (table[table["source"] == source] for source in ("measured", "published"))
     axes = [c for c in words.axes_of(ours.drop(columns="source")) if c not in ("entry_fraction_percent", "engine")]
     axes = [c for c in axes if ours[c].nunique() > 1]
     lines: list[str] = []
     for values, rows in ours.groupby(["store", "engine", *axes], dropna=False):
-        said = [*values[:2], *(words.value_text(c, v) for c, v in zip(axes, values[2:], strict=True))]
-        lines += _table2_block(f"{', '.join(filter(None, said))}, median of {words.runs_text(rows['n'])}", "", rows)
+        heading = [*values[:2], *(words.value_text(c, v) for c, v in zip(axes, values[2:], strict=True))]
+        lines += _table2_block(f"{', '.join(filter(None, heading))}, median of {words.runs_text(rows['n'])}", "", rows)
     names = ", ".join(printed[["store", "engine"]].iloc[0])
     lines += [r"\midrule", *_table2_block(f"Published: {names}, another file (ATLAS)", r" \cite{arsuaga}", printed)]
     return tex_table("r" * len(TABLE2), [stacked(name) for name, _ in TABLE2], lines, size="footnotesize", most=PAGE)
 
 
-def _table2_block(said: str, cite: str, rows: pd.DataFrame) -> list[str]:
-    """A line with the title, and one for each fraction."""
-    lines = [title(len(TABLE2), f"{escape(said)}{cite}")]
+def _table2_block(heading: str, cite: str, rows: pd.DataFrame) -> list[str]:
+    """Return a line with the title, and one line for each fraction."""
+    lines = [title(len(TABLE2), f"{escape(heading)}{cite}")]
     for _, r in rows.sort_values("entry_fraction_percent", ascending=False).iterrows():
         cells = [words.number(r[c], places=2 if "_mb" in c and r[c] >= 1 else None, gap=THIN) for _, c in TABLE2[1:]]
         lines.append([f"{r['entry_fraction_percent']:g}", *cells])
@@ -143,13 +145,13 @@ def _table2_block(said: str, cite: str, rows: pd.DataFrame) -> list[str]:
 
 
 def _is_about(what: object, part: str, volume: str) -> bool:
-    """Return whether a verdict is about this part of the file, of this part of the volume if it names one."""
+    """Return whether a verdict is about this part of the file, and about this part of the volume if it names one."""
     parts = str(what).split(", ")
     return part in parts and (volume in parts or not any(p.endswith(" of volume") for p in parts))
 
 
 def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """Yield the fastest reading of the smallest part of a ROOT file, by entries that of all branches."""
+    """Yield the fastest read of the smallest part of a ROOT file; reads by entries must read all branches."""
     reads = closed(table)
     reads = reads[reads["entries_median_per_s"].notna()] if len(reads) else reads
     for system, own in reads.groupby("deployment") if len(reads) else []:
@@ -163,8 +165,8 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
             r = known.loc[known["entries_median_per_s"].astype(float).idxmax()]
             part = words.value_text(fraction, r[fraction])
             volume = words.value_text(FRACTIONS[-1], 100 if pd.isna(r.get(FRACTIONS[-1])) else r[FRACTIONS[-1]])
-            told = verdicts["what"].map(partial(_is_about, part=part, volume=volume)).astype(bool)
-            on = verdicts[told & (verdicts["workload"] == workload) & (verdicts["deployment"] == system)]
+            applies = verdicts["what"].map(partial(_is_about, part=part, volume=volume)).astype(bool)
+            on = verdicts[applies & (verdicts["workload"] == workload) & (verdicts["deployment"] == system)]
             counts = entries_read(r, own_reads) if workload == "read_entries" else None
             part = "{} of {} entries".format(*map(words.number, counts)) if counts else part
             lines = cell_lines(r, "entries", "per_s")
@@ -185,8 +187,10 @@ def sparse_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
 
 
 def events(table: pd.DataFrame) -> str:
-    """By navigation and store, a row for each setting of the client at the most jobs: events/s and MB/s, and what moved
-    for one event."""
+    """Return a table by navigation and store, with a row for each client setting at the most jobs.
+
+    It has events/s, MB/s, and the bytes and requests of one event.
+    """
     fixed = ("clients", "files", "navigation", *CLIENT)
     axes = [c for c in words.axes_of(table) if c not in fixed and table[c].nunique() > 1]
     head = [
@@ -205,8 +209,8 @@ def events(table: pd.DataFrame) -> str:
             rows = rows[rows["clients"] == rows["clients"].max()].sort_values("events_median_per_s")
             jobs = words.plural(rows["clients"].iloc[0], "job")
             steps = words.span(rows["step"], "events")
-            said = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
-            lines.append(title(len(head), escape(said)))
+            heading = f"{navigation}, {store}, {jobs}, steps of {steps}, median of {words.runs_text(rows['n'])}"
+            lines.append(title(len(head), escape(heading)))
             lines += [
                 [escape(setting(r)), *(escape(words.cell(c, r[c])) for c in axes), *_event_cells(r)]
                 for _, r in rows.iterrows()
@@ -215,11 +219,11 @@ def events(table: pd.DataFrame) -> str:
 
 
 def _event_cells(r: pd.Series) -> list[str]:
-    told = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"
+    counted = "wire" if not pd.isna(r["wire_median_mb_per_s"]) else "asked"
     moved = r["wire_median_bytes_per_event"]
     return [
         spread(r, "events", "per_s"),
-        words.number(r[f"{told}_median_mb_per_s"], gap=THIN),
+        words.number(r[f"{counted}_median_mb_per_s"], gap=THIN),
         "--" if pd.isna(moved) else escape(units.human_size(float(moved))),
         words.number(r["requests_median_per_event"], gap=THIN),
         words.number(r["amplification_median_ratio"], gap=THIN),
@@ -228,7 +232,7 @@ def _event_cells(r: pd.Series) -> list[str]:
 
 
 def events_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[Headline]:
-    """The most events that jobs processed in each navigation."""
+    """Yield the highest rate of events of jobs in each navigation."""
     jobs = closed(table)
     jobs = jobs[jobs["events_median_per_s"].notna()] if len(jobs) else jobs
     for (navigation, system), own in jobs.groupby(["navigation", "deployment"]) if len(jobs) else []:
@@ -237,16 +241,16 @@ def events_headlines(table: pd.DataFrame, verdicts: pd.DataFrame) -> Iterator[He
         on = on[on["engine"] == r["engine"]]
         about = on[on["what"].fillna("").map(lambda what, part=navigation: part in what)] if len(on) else on
         lines = cell_lines(r, "events", "per_s")
-        jobs_said = escape(words.plural(r["clients"], "job"))
+        jobs_text = escape(words.plural(r["clients"], "job"))
         yield Headline(
             system=str(system),
             kind=f"Jobs, {navigation}",
             unit="events/s",
             asks="how many events jobs process",
-            lines=(*lines, f"{jobs_said}, {escape(setting(r))}, {runs(r)}"),
+            lines=(*lines, f"{jobs_text}, {escape(setting(r))}, {runs(r)}"),
             value=f"{' '.join(lines)}~events/s",
             of={"scan": "in a scan", "random": "in random navigation"}.get(str(navigation), f"in {navigation}"),
-            where=f"{jobs_said}, {escape(setting(r))}, {runs(r)}",
+            where=f"{jobs_text}, {escape(setting(r))}, {runs(r)}",
             size=float(r["events_median_per_s"]),
             verdict=verdict(about if len(about) else on),
         )
@@ -257,7 +261,7 @@ WHAT = {"mb_per_s": "throughput into the nodes [MB/s]", "events": "events proces
 
 
 def storage_lab(table: pd.DataFrame) -> str:
-    """A table for each of WHAT: systems by jobs, the use cases side by side."""
+    """Return a table for each of WHAT: systems by jobs, with the use cases side by side."""
     return "\n".join(_lab_table(table, column, what) for column, what in WHAT.items())
 
 
@@ -281,12 +285,13 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
         lines += [*([r"\midrule"] if lines else []), title(columns, heads[source], "textbf")]
         numbers = [_padded([f"{j:g}" for j in jobs[source][n]], wide[n]) for n in shown]
         lines.append(rf"\emph{{jobs}} & {' & '.join(c for cells in numbers for c in cells)} \\*")
-        for (system, client), mine in own.groupby(["system", "setting"], dropna=False, sort=False):
+        for (system, client), of_system in own.groupby(["system", "setting"], dropna=False, sort=False):
             cells = []
             for n in shown:
-                of = mine[mine["navigation"] == n].set_index("jobs")
+                by_jobs = of_system[of_system["navigation"] == n].set_index("jobs")
                 cells += _padded(
-                    [_lab_value(of.loc[j], column) if j in of.index else "--" for j in jobs[source][n]], wide[n]
+                    [_lab_value(by_jobs.loc[j], column) if j in by_jobs.index else "--" for j in jobs[source][n]],
+                    wide[n],
                 )
             name = system if pd.isna(client) else f"{system}, {client}"
             lines.append([escape(name), *cells])
@@ -296,14 +301,14 @@ def _lab_table(table: pd.DataFrame, column: str, what: str) -> str:
     product = " (events/s times the seconds of a run)" if column == "events" else ""
     caption = (
         f"The storage laboratory, {what} by number of jobs: the table of 2010 as printed, for other systems, files and "
-        f"machines, and ours{product}. A dash: not printed, lost, or not measured. Nothing is scaled."
+        f"machines, and ours{product}. A dash: not printed, lost, or not measured. Values are not scaled."
     )
     spec = f"{left(4.4)}{'r' * (columns - 1)}"
     return tex_table(spec, head, lines, caption, f"tab:lab_{column}", size="tiny", floats=False)
 
 
 def _lab_value(r: pd.Series, column: str) -> str:
-    """Return a cell: as printed, or our median with its interval."""
+    """Return a cell: the printed value, or our median with its interval."""
     ends = [f"mb_{part}_per_s" if column == "mb_per_s" else f"{column}_{part}" for part in ("low", "high")]
     if r["source"] == PUBLISHED:
         return words.number(r[column], gap=THIN)

@@ -1,6 +1,6 @@
-"""LaTeX of points with roles: their phases, faults and recovery, acknowledged writes, series, garbage collections.
+"""Write LaTeX about points with roles: phases, faults and recovery, acknowledged writes, series, garbage collections.
 
-May import: what `latex` may.
+May import: the same packages as `latex`.
 """
 
 import re
@@ -22,29 +22,33 @@ from storelab.analysis.tables.releases import COLLECTS
 from storelab.analysis.tables.roles import ALL
 
 CHASSIS = "Huawei UDS, a chassis powered off"
-DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which have no name of a role
-UNSERVED = 0.95  # part of the time until a fault was undone: a pause as long lasted as long as the fault
-KEPT = 0.9  # of a rate: what is below it after a fault is in the text
+DOES = {"put": "uploads", "get": "downloads"}  # of published rows, which do not name a role
+UNSERVED = 0.95  # a pause longer than this fraction of the duration of a fault lasted as long as the fault
+KEPT = 0.9  # the text mentions a rate after a fault that is below this fraction
 PART = "part"  # axis of a series
-CM, GAP, WIDEST = 0.12, 0.28, 15.5  # width of a letter, of the gap between columns, of a table
+CM, GAP, WIDEST = 0.12, 0.28, 15.5  # width of a letter, of the gap between columns, maximum width of a table
 
 
 def settings(table: pd.DataFrame, r: Mapping[str, Any], whole: bool = False) -> str:
-    """What tells a group of points from others of its sweep: the deployment, the fault, each axis that varies; whole:
-    each that is not at its default, too."""
+    """Return the settings that distinguish a group of points in its sweep: deployment, fault, and axes that vary.
+
+    whole: include all axes that are not at their default.
+    """
     rows = table[table["workload"] == r["workload"]]
-    told = [
+    varying = [
         c
         for c in words.axes_of(table)
         if rows[c].nunique() > 1 or c == "fault" or (whole and not words.is_default(c, r[c]))
     ]
-    said = words.settings((c, r[c]) for c in told if c not in words.DEPLOYMENT_NAMES)
-    return "; ".join(filter(None, [words.deployment(r), said]))
+    axis_texts = words.settings((c, r[c]) for c in varying if c not in words.DEPLOYMENT_NAMES)
+    return "; ".join(filter(None, [words.deployment(r), axis_texts]))
 
 
 def _summed(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of roles.csv with the parts of a series as one: medians with the range over the parts, sums of what was
-    counted; without the axis."""
+    """Return the rows of roles.csv with the parts of a series combined into one row.
+
+    Medians get the range over the parts, and counts are summed; the axis is removed.
+    """
     if PART not in table or table[PART].nunique() < 2:
         return table
     same = [c for c in words.axes_of(table) if c != PART]
@@ -56,13 +60,13 @@ def _summed(table: pd.DataFrame) -> pd.DataFrame:
             for end, value in zip(groups.PARTS, (values.median(), values.min(), values.max()), strict=True):
                 r[f"{name}_{end}_{unit}"] = value
         r["n"], r["errors"], r["few"] = parts["n"].sum(), parts["errors"].sum(), bool(parts["few"].any())
-        r[BOUNDS] = groups.joined(name for told in parts[BOUNDS].dropna() for name in told.split(", "))
+        r[BOUNDS] = groups.joined(name for bounds in parts[BOUNDS].dropna() for name in bounds.split(", "))
         rows.append(r)
     return pd.DataFrame(rows).reset_index(drop=True)
 
 
 def phases(table: pd.DataFrame) -> str:
-    """Rate and latency of each role and phase, and the ratios to `before`; of a series over its parts."""
+    """Return a table of rate and latency of each role and phase, and of their ratios to `before`."""
     rows = _summed(table)
     ratios = [n for n in ("rate_over_before", "latency_p99_over_before") if rows[f"{n}_median_ratio"].notna().any()]
     found = []
@@ -96,20 +100,20 @@ def phases(table: pd.DataFrame) -> str:
 
 
 def _width(rows: Sequence[Sequence[str]]) -> float:
-    """Centimetres of a table with these cells, about: a heading that is wider would widen its last column."""
+    """Return the approximate width of a table with these cells in cm; a wider heading would widen its last column."""
     letters = [max(len(re.sub(r"\\[a-z]+|[{}$\\]", "", cell)) for cell in column) for column in zip(*rows, strict=True)]
     return round(min(WIDEST, sum(CM * n + GAP for n in letters) - GAP), 1)
 
 
 def recovered(table: pd.DataFrame) -> str:
-    """What each fault did to each role, and when the store was whole again; then what was published."""
+    """Return a table of the effect of each fault on each role, and of the recovery; then the published values."""
     own, lines = roles.measured(table), []
     for _, r in table.iterrows():
         is_own = r["source"] == roles.MEASURED
         if not is_own and len(lines) == len(own):
             lines.append(r"\midrule")
         name = f"{settings(own, r)}: {r['role']}" if is_own else f"{CHASSIS}: {DOES[r['does']]} ({r['source']})"
-        name += ", more than the redundancy bears" if is_own and r["beyond_redundancy"] else ""
+        name += ", more than the redundancy tolerates" if is_own and r["beyond_redundancy"] else ""
         never = [f"never in {r['never_served']:g}"] if is_own and r["never_served"] else []
         cells = [escape(name), f"{r['n']:g}" if is_own else "", words.number(r["failed_operations"], gap=THIN)]
         cells += [_below(r, name, "s") for name in ("pause", "noticed")]
@@ -119,9 +123,9 @@ def recovered(table: pd.DataFrame) -> str:
         lines.append(row(cells) + "[3pt]")  # between rows of several lines
     caption = (
         "Faults: failed operations of all n runs; then median [low, high] of the longest time without a completed "
-        "operation, of the times from the fault until the store noticed it, from the act that made the longest pause "
-        "until clients were served again, and from when the fault was undone until redundancy was whole; and of the "
-        "rate while the fault lasted, while the store rebuilt, and afterwards, in percent of that before."
+        "operation, of the time from the fault until the store noticed it, from the act that caused the longest pause "
+        "until clients were served again, and from the end of the fault until redundancy was restored; and of the "
+        "rate during the fault, during the rebuild, and afterwards, in percent of the rate before."
     )
     head = [
         "System, fault: role",
@@ -141,19 +145,19 @@ def recovered(table: pd.DataFrame) -> str:
 
 
 def _stacked(cells: list[str]) -> str:
-    """One below the other."""
+    """Return the cells one below the other."""
     known = [cell for cell in cells if cell not in ("", "--")]
     return known[0] if len(known) == 1 else rf"\shortstack[r]{{{LINE_END.join(known)}}}" if known else "--"
 
 
 def _below(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0, more: Sequence[str] = ()) -> str:
-    """As `_short`, in lines of a narrow column."""
+    """Return the same as `_short`, in the lines of a narrow column."""
     median, _, spread = _short(r, name, unit, factor).partition(" ")
     return _stacked([median, spread, *more])
 
 
 def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> str:
-    """`4.01 [3.90, 4.22]`, all to the same decimals: the bare number where there is no spread."""
+    """Return `4.01 [3.90, 4.22]`, all with the same decimals; only the number if there is no spread."""
     median, low, high = (factor * r[f"{name}_{part}_{unit}"] for part in groups.PARTS)
     if pd.isna(median) or pd.isna(low) or low == high:
         return words.number(median, gap=THIN)
@@ -164,7 +168,7 @@ def _short(r: Mapping[str, Any], name: str, unit: str, factor: float = 1.0) -> s
 
 
 def kept(table: pd.DataFrame) -> str:
-    """What became of acknowledged writes, by reading, with upper bounds."""
+    """Return a table of the acknowledged writes that were kept, by reading, with upper bounds."""
     when = {"down": "while down", "recovered": "afterwards", "end": "at the end"}
     lines, table = [], guarantees.summed(table)
     for _, r in table.iterrows():
@@ -180,10 +184,10 @@ def kept(table: pd.DataFrame) -> str:
             ]
         )
     caption = (
-        "Durability: writes and deletions that were acknowledged, what was read back of them in all n runs, and how "
-        "much of it was wrong; bound: the upper 95\\,\\% bound (Clopper and Pearson, one-sided) of the part that is "
-        "wrong, in percent. "
-        "What could not be read is neither right nor wrong."
+        "Durability: writes and deletions that were acknowledged, objects that were read back in all n runs, and how "
+        "many of them were wrong; bound: the upper 95\\,\\% bound (Clopper and Pearson, one-sided) of the wrong "
+        "fraction, in percent. "
+        "Unreadable objects are neither right nor wrong."
     )
     wrong = [w.capitalize() for w in guarantees.WRONG]
     head = ["System, fault", "Read", "n", _stacked(["Acknow-", "ledged"]), "Objects", *wrong, "Unreadable", "Bound"]
@@ -191,8 +195,10 @@ def kept(table: pd.DataFrame) -> str:
 
 
 def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
-    """What the role that lost most kept of its rate while others worked, and in the other cases of its sweep; faults
-    are those of `of_faults`, garbage collections those of `collections`."""
+    """Yield the rate that the most affected role kept while other roles worked, and in the other cases of its sweep.
+
+    Faults are in `of_faults`, garbage collections in `collections_headlines`.
+    """
     name, p99 = "rate_over_before", "latency_p99_over_before"
     rows = table[(table["phase"] == DURING) & table[f"{name}_median_ratio"].notna()] if len(table) else table
     rows = rows[rows["fault"] == "none"] if "fault" in rows else rows
@@ -216,9 +222,9 @@ def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
         where = [*filter(None, ["; ".join([case, *_rest_of_sweep(sweep.drop(index=r.name), axes)])]), runs(r)]
         yield Headline(
             system=str(system),
-            kind="Rate beside others",
+            kind="Rate with other roles",
             unit="%",
-            asks="what workloads cost each other",
+            asks="how workloads slow each other down",
             lines=(*lines, ", ".join(filter(None, [escape(r["role"]), case, runs(r)]))),
             value=f"{' '.join(lines)}~\\%",
             of=f"of the rate of {escape(r['role'])}{longer}{meanwhile}",
@@ -229,39 +235,41 @@ def of_roles(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def _rest_of_sweep(rows: pd.DataFrame, axes: Sequence[str]) -> Iterator[str]:
-    """The other cases of a sweep: the range of what they kept, and of the 99th percentile."""
+    """Yield the range of the rates that the other cases of a sweep kept, and of the 99th percentile."""
     if rows.empty:
         return
     kept, longer = (rows[f"{n}_median_ratio"].dropna() for n in ("rate_over_before", "latency_p99_over_before"))
-    said = f"{_range(100 * kept)}~\\%"
+    text = f"{_range(100 * kept)}~\\%"
     if len(longer):
-        said += f" with {_range(longer)} times the 99th percentile"
+        text += f" with {_range(longer)} times the 99th percentile"
     if len(axes) == 1 and pd.api.types.is_numeric_dtype(rows[axes[0]]):
-        yield f"{said} at {escape(words.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
+        yield f"{text} at {escape(words.heading(axes[0]).lower())} {_range(rows[axes[0]])}"
     else:
-        yield f"{said} in {words.counted(len(rows), 'other case')}"
+        yield f"{text} in {words.counted(len(rows), 'other case')}"
 
 
 def _range(values: "pd.Series[float]") -> str:
-    """`2.58 to 44.9`."""
+    """Return `2.58 to 44.9`."""
     return " to ".join(dict.fromkeys(words.number(v, gap=THIN) for v in (values.min(), values.max())))
 
 
 def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
-    """What each fault cost, the longest time until redundancy was whole, and in how many runs nothing was noticed."""
+    """Yield the cost of each fault, the longest time until redundancy was restored, and runs without a notice."""
     own = roles.measured(table)
     for system, rows in groups.labelled(own).groupby("deployment") if len(own) else []:
         clauses, lines, points = [], [], roles.once(rows)
         worst = rows["degraded_median_ratio"].astype(float).min()
         if not rows["failed_operations"].sum():
             clauses.append("no failed operation")
-        for fault, of in rows.groupby("fault", sort=False):
-            said = list(_cost(of, worst))
-            versions = f" ({escape(of['versions'].iloc[0])})" if pd.notna(of["versions"].iloc[0]) else ""
-            beyond = " (beyond its redundancy)" if of["beyond_redundancy"].any() else ""
+        for fault, rows_of_fault in rows.groupby("fault", sort=False):
+            costs = list(_cost(rows_of_fault, worst))
+            versions = (
+                f" ({escape(rows_of_fault['versions'].iloc[0])})" if pd.notna(rows_of_fault["versions"].iloc[0]) else ""
+            )
+            beyond = " (beyond its redundancy)" if rows_of_fault["beyond_redundancy"].any() else ""
             named = rf"{'in the upgrade' if versions else 'with'} \emph{{{escape(fault)}}}{versions}{beyond}"
-            clauses += [f"{named} {words.listed(said)}"] if said else []
-            lines.append(f"{escape(fault)}: {_failed(of)}")
+            clauses += [f"{named} {words.listed(costs)}"] if costs else []
+            lines.append(f"{escape(fault)}: {_failed(rows_of_fault)}")
         known = points[points["whole_after_median_s"].notna()]
         if len(known):
             after = _most(known, "whole_after")
@@ -291,20 +299,23 @@ def of_faults(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def _failed(rows: pd.DataFrame) -> str:
-    """The part of the operations from the fault on that failed."""
+    """Return the fraction of the operations that failed, counted from the start of the fault."""
     failed, done = (int(rows[name].sum()) for name in ("failed_operations", "operations"))
     return f"{words.number(100 * failed / (failed + done))}~\\% failed" if failed else "none failed"
 
 
 def _most(rows: pd.DataFrame, name: str) -> str:
-    """The highest of all runs."""
+    """Return the highest value of all runs."""
     ends = rows[[f"{name}_median_s", f"{name}_high_s"]].astype(float)
     return words.number(ends.max(axis=None), gap=THIN)
 
 
 def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
-    """What a fault cost its roles: failed operations, the longest pause that was an interruption, the lowest rate while
-    it lasted and after it. worst: the lowest rate of all faults, which is in the text in any case."""
+    """Yield the cost of a fault for its roles: failed operations, the longest interruption, and the lowest rates.
+
+    The lowest rate is given for the time of the fault and after it. worst: the lowest rate of all faults, which the
+    text always mentions.
+    """
     failed = int(rows["failed_operations"].sum())
     if failed:
         of_all = _failed(rows).removesuffix(" failed")
@@ -325,13 +336,13 @@ def _cost(rows: pd.DataFrame, worst: float) -> Iterator[str]:
         r = known.loc[known[f"{name}_median_ratio"].astype(float).idxmin()]
         if r[f"{name}_median_ratio"] >= KEPT and r[f"{name}_median_ratio"] != worst:
             continue
-        said = f"{when} {escape(r['role'])} at {_short(r, name, 'ratio', 100)}~\\% of the rate before"
+        sentence = f"{when} {escape(r['role'])} at {_short(r, name, 'ratio', 100)}~\\% of the rate before"
         p99 = r["after_latency_p99_median_ratio"]
-        yield f"{said} with {words.number(p99)} times the p99" if name == "after" and pd.notna(p99) else said
+        yield f"{sentence} with {words.number(p99)} times the p99" if name == "after" and pd.notna(p99) else sentence
 
 
 def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
-    """The acknowledged writes that were wrong in the end, with the upper bound."""
+    """Yield the acknowledged writes that were wrong at the end, with the upper bound."""
     last = table[table["when"].isin(guarantees.LAST)] if len(table) else table
     for system, rows in groups.labelled(last).groupby("deployment") if len(last) else []:
         read, wrong = int(rows["read"].sum()), int(rows["wrong"].sum())
@@ -341,7 +352,7 @@ def of_ledgers(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def trends(table: pd.DataFrame) -> str:
-    """Each metric of each series: its median, its slope with the interval, and what that is called."""
+    """Return a table of the metrics of each series: median, slope with its interval, and trend."""
     lines, last, named = [], None, soak.titles(table["series"])
     for _, r in table.iterrows():
         if r["series"] != last:
@@ -354,23 +365,23 @@ def trends(table: pd.DataFrame) -> str:
         lines.append([*cells, soak.change_text(r, gap=THIN), escape(r["trend"])])
     caption = (
         "Series of parts: number of parts, median over them, Theil-Sen slope per hour with its 95\\,\\% interval, "
-        "change from the first to the last part in percent of where the fitted line begins, and what the test of Mann "
-        "and Kendall says. Within a part: what "
-        "clients gathered in one, the median over the parts."
+        "change from the first to the last part in percent of the start of the fitted line, and the result of the test "
+        "of Mann and Kendall. Within a part: what "
+        "clients gathered in one part, the median over the parts."
     )
     head = ["", "Parts", "Median", "Slope per hour", r"Change [\%]", "Trend"]
     return tex_table(f"{left(5.6)}rrrrl", head, lines, caption, "tab:soak")
 
 
 def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headline]:
-    """What rose or fell over the parts of the longest series; else that nothing did."""
+    """Yield the quantities that rose or fell over the parts of a series, or that nothing did."""
     for store, rows in table.groupby("store") if len(table) else []:
         moving = rows[rows["trend"].isin([RISES, FALLS])]
         moving = moving.loc[moving["change_percent"].abs().sort_values(ascending=False).index]
-        said = [escape(soak.moved(r)) for _, r in moving.iterrows()]
+        moved = [escape(soak.moved(r)) for _, r in moving.iterrows()]
         rate = rows[rows["metric"] == "rate"].sort_values("level").iloc[-1]
         level = words.number(rate["level"], gap=THIN)
-        parts_said, hours = (
+        parts_text, hours = (
             words.plural(rate["n"], "part"),
             words.number(soak.hours(parts[parts["store"] == store]).max()),
         )
@@ -381,30 +392,30 @@ def soak_headlines(table: pd.DataFrame, parts: pd.DataFrame) -> Iterator[Headlin
             asks="what changes over hours",
             lines=(level, f"{soak.change_text(rate, gap=THIN)}~\\% over {hours}~h"),
             value=f"{level}~operations/s over {hours}~h",
-            of=f"while {words.listed(said)}" if said else "while nothing rose or fell",
-            where=f"median of {parts_said}",
+            of=f"while {words.listed(moved)}" if moved else "while nothing rose or fell",
+            where=f"median of {parts_text}",
             size=float(rate["level"]),
             verb="held",
         )
 
 
 def collected(rows: pd.DataFrame) -> str:
-    """Each point that collected: how much, how fast, what uploads felt of it, what was left."""
+    """Return a table of the points that collected garbage: amount, rate, effect on uploads, and remaining objects."""
     found = releases.collections_summary(rows)
     several = [c for c in releases.AXES if rows[c].nunique() > 1]
     lines = []
     for _, r in found.iterrows():
-        said = [r["system"], words.settings((c, r[c]) for c in several)]
-        cells = [escape("; ".join(filter(None, said))), f"{r['n']:g}"]
+        settings_text = [r["system"], words.settings((c, r[c]) for c in several)]
+        cells = [escape("; ".join(filter(None, settings_text))), f"{r['n']:g}"]
         cells += [words.number(r[name], gap=THIN) for name in ("alive", "dead", "dead_mb")]
         cells += [_times(r, "deletes_per_s"), words.number(r["sweep_s_median"])]
         cells += [_times(r, name, 100) for name in releases.FELT]
         lines.append([*cells, *(words.number(r[name], gap=THIN) for name in ("retries", "lingering", "left"))])
     caption = (
-        "Garbage collected from a repository of software: objects that the days which are kept need, objects that only "
-        "older days need and their size; deletions per second and seconds of the sweep; the rate of uploads beside it, "
-        "in percent of that before, meanwhile and afterwards: median [low, high] over n runs. Then requests that were "
-        "sent again, and dead objects that were there right afterwards and a while later, in all runs."
+        "Garbage collected from a repository of software: objects that the kept days need, objects that only "
+        "older days need and their size; deletions per second and seconds of the sweep; the rate of concurrent uploads "
+        "during and after the sweep, in percent of that before: median [low, high] over n runs. Then requests that "
+        "were sent again, and dead objects that still existed right after the sweep and some time later, in all runs."
     )
     head = ["System", "n", "Alive", "Dead", "MB", "Deleted/s", "Sweep [s]", r"During [\%]", r"After [\%]"]
     head += ["Retries", "Lingering", "Left"]
@@ -412,12 +423,12 @@ def collected(rows: pd.DataFrame) -> str:
 
 
 def _times(r: Mapping[str, Any], name: str, factor: float = 1.0) -> str:
-    """`950 [900, 990]`; the bare number where there is one run."""
+    """Return `950 [900, 990]`, or only the number if there is one run."""
     return words.spread([factor * r[f"{name}_{part}"] for part in groups.PARTS], THIN)
 
 
 def collections_headlines(rows: pd.DataFrame) -> Iterator[Headline]:
-    """The fastest sweep, and the rate that it left to uploads."""
+    """Yield the fastest sweep, and the rate of uploads during the sweep."""
     found = releases.collections_summary(rows) if len(rows) else rows
     for system, own in found.groupby("system") if len(found) else []:
         for kind, name, factor, unit, of, verb in (

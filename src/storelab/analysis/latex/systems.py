@@ -1,6 +1,6 @@
-"""LaTeX of what systems can do, whether their answers are true, what space they take, and how use is spread.
+"""Write LaTeX about capabilities, consistency and space of systems, and about distributions of times and resources.
 
-May import: what `latex` may.
+May import: the same packages as `latex`.
 """
 
 import re
@@ -40,19 +40,21 @@ ANSWERS = {
 
 
 def capabilities(table: pd.DataFrame) -> str:
-    """A row per question, grouped by topic, and a column per deployment: yes, no, differs, or -- where it was not
-    tried."""
+    """Return a table with a row per question, grouped by topic, and a column per deployment.
+
+    The answers are yes, no, differs, or -- if the question was not tried.
+    """
     rows = labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for topic, group in rows.groupby("topic", sort=False):
         lines.append(title(1 + len(deployments), escape(_plain(topic))))
         for check, answers in group.groupby("check", sort=False):
-            of = answers.set_index("deployment")["answer"]
-            lines.append([escape(_plain(check)), *(ANSWERS.get(of.get(d), "") for d in deployments)])
+            answer_of = answers.set_index("deployment")["answer"]
+            lines.append([escape(_plain(check)), *(ANSWERS.get(answer_of.get(d), "") for d in deployments)])
     caption = (
-        "What the systems can do, as found by asking them over the wire and verifying every answer: yes, no, or "
-        "differs from what the question expects; a dash: not tried; empty: no question for this protocol. The evidence "
-        "of what is not a yes stands in Table~\\ref{tab:evidence}."
+        "Capabilities of the systems, found by sending requests and verifying every answer: yes, no, or "
+        "differs from the expected answer; a dash: not tried; empty: no question for this protocol. "
+        "Table~\\ref{tab:evidence} has the evidence of all answers that are not a yes."
     )
     head = ["", *upright(deployments)]
     return tex_table("l" + "c" * len(deployments), head, lines, caption, "tab:capabilities", floats=False)
@@ -63,7 +65,7 @@ def _plain(name: str) -> str:
 
 
 def evidence(table: pd.DataFrame) -> str:
-    """What the systems answered where it is not a plain yes."""
+    """Return a table of the answers that are not a plain yes."""
     rows = labelled(table[table["answer"].isin(["no", "differs", "unclear", "error"])]) if len(table) else table
     if rows.empty:
         return ""
@@ -82,7 +84,7 @@ def evidence(table: pd.DataFrame) -> str:
 
 
 def capabilities_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """How many of the questions that were tried a system answered with yes."""
+    """Yield how many of the tried questions a system answered with yes."""
     tried = table[table["answer"] != "not tried"] if len(table) else table
     for system, rows in labelled(tried).groupby("deployment") if len(tried) else []:
         yes = int((rows["answer"] == "yes").sum())
@@ -101,8 +103,10 @@ def capabilities_headlines(table: pd.DataFrame) -> Iterator[Headline]:
 
 
 def consistency(table: pd.DataFrame) -> str:
-    """Anomalies of tries per scenario and deployment, through the same / through another front-end, and the bound of
-    all."""
+    """Return a table of anomalies and tries per scenario and deployment, for the same and for another front-end.
+
+    The last rows have the bound over all scenarios and the failed operations.
+    """
     rows = groups.labelled(table)
     deployments, lines = list(rows["deployment"].unique()), []
     for scenario, group in rows.groupby("scenario", sort=False):
@@ -116,10 +120,10 @@ def consistency(table: pd.DataFrame) -> str:
                 n, tried = (int(v) for v in sums.loc[d]) if d in sums.index else (0, 0)
                 text = f"{n} of {words.grouped(str(tried), THIN)}"
                 cells.append("" if not tried else f"\\textbf{{{text}}}" if n else text)
-            said = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (
+            scenario_text = SCENARIOS.get(scenario, scenario.replace("_", " ")) + (
                 ", another front-end" if front_end == "other" else ""
             )
-            lines.append([escape(said), *cells])
+            lines.append([escape(scenario_text), *cells])
     total = rows.groupby("deployment")[["anomalies", "tried", "errors"]].sum()
     bounds = [upper_bound(int(total.loc[d, "anomalies"]), int(total.loc[d, "tried"])) for d in deployments]
     lines += [
@@ -130,22 +134,22 @@ def consistency(table: pd.DataFrame) -> str:
         ["Operations that failed", *(words.grouped(str(int(total.loc[d, "errors"])), THIN) for d in deployments)]
     )
     caption = (
-        "Anomalies of the answers that were judged, under load, by scenario. An operation that fails is an error and "
-        "no try. The bound is the one-sided exact one of Clopper and Pearson."
+        "Anomalies of the judged answers under load, by scenario. An operation that fails is an error, not a try. "
+        "The bound is the exact one-sided one of Clopper and Pearson."
     )
     head = ["", *upright(deployments)]
     return tex_table("l" + "r" * len(deployments), head, lines, caption, "tab:consistency", floats=False)
 
 
 def consistency_headlines(table: pd.DataFrame) -> Iterator[Headline]:
-    """How many answers that were judged were wrong."""
+    """Yield how many judged answers were wrong."""
     for system, rows in groups.labelled(table).groupby("deployment") if len(table) else []:
         counts = (int(rows["anomalies"].sum()), int(rows["tried"].sum()))
         yield of_wrong(system, counts, "Wrong answers", "whether answers are right under load", "answers wrong")
 
 
 def space(table: pd.DataFrame) -> str:
-    """Raw bytes used per byte stored by deployment and object size, and how long giving back took."""
+    """Return a table of raw bytes used per byte stored, by deployment and object size, and the time of reclaiming."""
     rows, lines = groups.labelled(table), []
     for _, r in rows.sort_values(["object_size_bytes", "deployment"]).iterrows():
         cells = [
@@ -182,11 +186,11 @@ TABLE1_HEAD = (
 
 
 def table1(table: pd.DataFrame) -> str:
-    """The printed systems, then ours."""
+    """Return the table of the printed systems, followed by ours."""
     lines: list[str] = []
     for source, rows in table.groupby("source", sort=False):
-        said = "Published" if source == PUBLISHED else "Here: as deployed, and as the probe found them"
-        lines += [*([r"\midrule"] if lines else []), title(len(TABLE1_HEAD), said)]
+        heading = "Published" if source == PUBLISHED else "Here: as deployed, with the results of the probe"
+        lines += [*([r"\midrule"] if lines else []), title(len(TABLE1_HEAD), heading)]
         lines += [_system_line(r, source == PUBLISHED) for _, r in rows.iterrows()]
     return tex_table(f"{left(5.0)}rrrrcc{left(1.7)}", [stacked(h) for h in TABLE1_HEAD], lines, most=PAGE)
 
@@ -200,12 +204,15 @@ def _system_line(r: pd.Series, printed: bool) -> str:
 
 
 SOURCES = {COUNTERS: "own counters", CLIENTS: "clients"}
-FROM_SOURCES = {COUNTERS: "the front-ends' own counters of bytes", CLIENTS: "what the clients recorded"}
+FROM_SOURCES = {COUNTERS: "the byte counters of the front-ends", CLIENTS: "the records of the clients"}
 
 
 def traffic(table: pd.DataFrame) -> str:
-    """A row per group of points whose front-ends were given to as many clients each: the share of each front-end, and
-    their spread; below a line for each system and workload. Of the others a sentence."""
+    """Return a table of the traffic of each front-end, with a row per group of points, and its spread.
+
+    The table has only groups that assign the same number of clients to each front-end. A sentence below it counts the
+    others.
+    """
     by, shown = list(table.columns[: table.columns.get_loc("front_end")]), evenly_given(table)
     if shown.empty:
         return ""
@@ -214,31 +221,31 @@ def traffic(table: pd.DataFrame) -> str:
     moving = [c for c in by[2:] if rows[c].nunique() > 1 and c not in ("front_ends", *words.DEPLOYMENT_NAMES)]
     for _, own in rows.groupby(by, dropna=False, sort=False):
         first = own.iloc[0]
-        of = f"{first['deployment']}, {words.value_text('workload', first['workload'])}"
-        said = [words.value_text(c, first[c]) for c in moving]
+        heading = f"{first['deployment']}, {words.value_text('workload', first['workload'])}"
+        settings = [words.value_text(c, first[c]) for c in moving]
         given = list(dict.fromkeys(f"{n:g}" for n in own["given_to"]))
         shares = [words.number(s, places=1, gap=THIN) for s in own["share_median_percent"]]
-        cells = [escape(", ".join(filter(None, said))), f"{first['front_ends']:g}"]
+        cells = [escape(", ".join(filter(None, settings))), f"{first['front_ends']:g}"]
         median, low, high = (words.number(first[f"spread_{part}_percent"], places=1) for part in groups.PARTS)
         spread = f"{median} [{low}, {high}]" if low != high else median
         cells += [" or ".join(given), ", ".join(shares), spread, f"{first['n']:g}"]
         cells += [escape(_from(first["source"]))] if len(sources) > 1 else []
-        lines.append((escape(of), cells))
+        lines.append((escape(heading), cells))
     caption = (
-        "Was the load balanced? What each front-end carried of what all of them did, in percent (medians over n runs), "
-        "in the order of their numbers, and their spread in a run: the most less the least, over the mean (median "
-        "[low, high]; 0: all the same). Clients: how many were given each front-end. "
+        "Balance of the load: the share of each front-end in the total traffic, in percent (medians over n runs), "
+        "in the order of their numbers, and their spread in a run: largest minus smallest share, over the mean (median "
+        "[low, high]; 0: all equal). Clients: number of clients assigned to each front-end. "
     )
-    told = [text for source, text in FROM_SOURCES.items() if rows["source"].str.contains(source).any()]
-    caption += f"From {' or from '.join(told)}."
+    sources_text = [text for source, text in FROM_SOURCES.items() if rows["source"].str.contains(source).any()]
+    caption += f"From {' or from '.join(sources_text)}."
     head = ["", "Front-ends", "Clients", r"Shares [\%]", r"Spread [\%]", "n", *(["From"] if len(sources) > 1 else [])]
     columns = f"{left(4.9)}rr{left(2.8)}r@{{\\hspace{{4pt}}}}r{left(1.5) if len(sources) > 1 else ''}"
     text = tex_table(columns, head, below(len(head), lines), caption, "tab:traffic")
     rest = len(table[by].drop_duplicates()) - len(shown[by].drop_duplicates())
     if not rest:
         return text
-    said = f"{words.plural(rest, 'further group')} of points gave the front-ends to unequal numbers of clients"
-    return text + f"\n\\noindent {said}; \\texttt{{traffic.csv}} has their shares.\n"
+    sentence = f"{words.plural(rest, 'further group')} of points assigned unequal numbers of clients to the front-ends"
+    return text + f"\n\\noindent {sentence}; \\texttt{{traffic.csv}} has their shares.\n"
 
 
 def _from(source: str) -> str:
@@ -257,7 +264,10 @@ QUANTILES = ("p5", "p25", "p50", "p75", "p95", "most")
 
 
 def distributions(table: pd.DataFrame) -> str:
-    """A block per deployment, operation, size and setting, a row per quantity: the groups that the figure shows."""
+    """Return a table of distributions: a block per deployment, operation, size and setting, a row per quantity.
+
+    It has the groups that the figure shows.
+    """
     rows, lines = groups.labelled(shown(table)), []
     axes = [c for c in words.axes_of(table) if c not in PLACE]
     moving = [c for c in axes if rows[c].nunique() > 1 or c in ("engine", "clients", "workers")]
@@ -265,10 +275,10 @@ def distributions(table: pd.DataFrame) -> str:
     for _, own in rows.groupby(place, dropna=False, sort=False):
         first = own.iloc[0]
         size = first.get("object_size_bytes")
-        said = [first["deployment"], words.value_text("workload", first["workload"])]
-        said[-1] += "" if pd.isna(size) else f" of {units.format_size(int(size))}"
-        said += [words.value_text(c, first[c]) for c in moving]
-        lines.append(title(4 + len(QUANTILES), escape(", ".join(filter(None, said)))))
+        heading = [first["deployment"], words.value_text("workload", first["workload"])]
+        heading[-1] += "" if pd.isna(size) else f" of {units.format_size(int(size))}"
+        heading += [words.value_text(c, first[c]) for c in moving]
+        lines.append(title(4 + len(QUANTILES), escape(", ".join(filter(None, heading)))))
         for name in (n for n in UNITS if n in set(own["quantity"])):
             r = own[own["quantity"] == name].iloc[0]
             cells = [escape(f"{QUANTITIES[name]} [{UNITS[name]}]"), words.number(r["samples"], gap=THIN)]
@@ -276,9 +286,9 @@ def distributions(table: pd.DataFrame) -> str:
             cells += [words.number(zero, places=0) if r["zeros"] else "", words.number(r["mean"], gap=THIN)]
             lines.append([*cells, *(words.number(r[p], gap=THIN) for p in QUANTILES)])
     caption = (
-        "How times of operations are spread, and what the clients used meanwhile, at the most clients that were "
-        "measured: samples of all runs in the window in which all clients are active, how many of them are zero, "
-        "mean, quantiles and largest. Bytes, CPU and memory: the monitor's samples, up to five a second."
+        "Distributions of the times of operations, and of the resources that the clients used, at the largest number "
+        "of clients: number of samples of all runs in the window in which all clients are active, percentage of zeros, "
+        "mean, quantiles and largest. Bytes, CPU and memory: samples of the monitor, up to five per second."
     )
     head = ["", "Samples", r"0 [\%]", "Mean", r"5 \%", r"25 \%", "Median", r"75 \%", r"95 \%", "Most"]
     return tex_table(f"{left(4.6)}rrrrrrrrr", head, lines, caption, "tab:distributions")

@@ -1,8 +1,8 @@
-"""Templates of the papers: Jinja with delimiters that mean nothing to LaTeX, and the one place where text is escaped.
+"""Render the templates of the papers: Jinja with delimiters that have no meaning in LaTeX, and escaped text.
 
-`<< name >>` prints a value, `<% if name %>…<% endif %>` keeps or drops a part of a sentence, and a line that begins
-with `%%` is a statement: `%% if name`, `%% for x in y`, `%% include "…"`. Text is escaped, `Tex` is printed as it is.
-A value that is absent is false in an `if`, and an error where it is printed. May import: `parts`.
+`<< name >>` prints a value, `<% if name %>…<% endif %>` includes part of a sentence under a condition, and a line that
+begins with `%%` is a statement: `%% if name`, `%% for x in y`, `%% include "…"`. Text is escaped; `Tex` is printed
+unchanged. An undefined value is false in an `if`, and an error where it is printed. May import: `parts`.
 """
 
 import re
@@ -20,7 +20,7 @@ from storelab.core.errors import UserError
 
 
 class Tex(str):
-    """Text that is LaTeX already; `present`: whether it is true in an `if`."""
+    """Text that is already LaTeX; `present` is its truth value in an `if`."""
 
     present: bool
 
@@ -33,18 +33,21 @@ class Tex(str):
         return self.present
 
 
-NOTHING = Tex("%", False)  # a figure or table that is absent: in a line of its own, TeX skips that line
+NOTHING = Tex("%", False)  # a missing figure or table; TeX ignores the line if it contains nothing else
 
 
 class _Absent(jinja2.StrictUndefined):
-    """A value that is not there."""
+    """An undefined value, which is false in an `if`."""
 
     def __bool__(self) -> bool:
         return False
 
 
 class _LineStatements(Extension):
-    """Lines of `%% statement`. Those of Jinja swallow the empty lines below them, which are paragraphs in LaTeX."""
+    """Lines of `%% statement`.
+
+    Jinja's own line statements remove the empty lines below them, which separate paragraphs in LaTeX.
+    """
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return re.sub(r"^%% (.*)\n", r"<% \1 %><!--\n-->", source, flags=re.MULTILINE)
@@ -55,22 +58,25 @@ def _finalize(value: Any) -> str:
 
 
 def counted(number: str, one: str, several: str = "") -> Tex:
-    """Return `1~run`, `2~runs`; `several` where it is not `one` with an s."""
+    """Return `1~run` or `2~runs`; `several` is the plural if it is not `one` with an s."""
     return Tex(f"{number}~{one if number == '1' else several or f'{one}s'}")
 
 
 def breakable(name: str) -> Tex:
-    """Return a name that may break behind its marks."""
+    """Return a name that may break after its punctuation."""
     return Tex(parts.breakable(parts.escape(name)))
 
 
 def join(values: Iterable[Any], separator: str) -> Tex:
-    """Join values, each escaped where it is no LaTeX. Jinja's filter of this name would make LaTeX text again."""
+    """Join values, and escape those that are not LaTeX.
+
+    Jinja's filter of this name would escape LaTeX again.
+    """
     return Tex(separator.join(map(_finalize, values)))
 
 
 def figures_with(names: Sequence[str], one: str, several: str) -> Tex:
-    """Return `Figure~\\ref{fig:x} is`, `Figures~\\ref{fig:x} and \\ref{fig:y} are`."""
+    r"""Return `Figure~\\ref{fig:x} is`, or `Figures~\\ref{fig:x} and \\ref{fig:y} are`."""
     named = words.listed([f"\\ref{{fig:{name}}}" for name in names])
     return Tex(f"Figures~{named} {several}" if len(names) > 1 else f"Figure~{named} {one}")
 
@@ -97,7 +103,7 @@ def environment(paper_dir: Path) -> jinja2.Environment:
 def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
     """Fill the template of this name below `paper_dir`.
 
-    Raises UserError: there is no such template, it is no valid one, or it prints a value that is absent.
+    Raises UserError: the template does not exist or is invalid, or it prints an undefined value.
     """
     try:
         return environment(paper_dir).get_template(name).render(values)
@@ -110,5 +116,5 @@ def render(paper_dir: Path, name: str, values: Mapping[str, Any]) -> str:
     except jinja2.UndefinedError as error:
         frames = traceback.extract_tb(error.__traceback__)
         frame = next(f for f in reversed(frames) if Path(f.filename).is_relative_to(paper_dir))
-        fix = "this campaign has no such value: put what depends on it between `%% if` and `%% endif`"
+        fix = "this campaign does not have the value: put the text that needs it between `%% if` and `%% endif`"
         raise UserError(f"{frame.filename}:{frame.lineno}", str(error.message), fix) from None

@@ -1,4 +1,4 @@
-"""Typeset a paper: `tex/paper.tex` and `figures/` of a campaign, or of what was joined of several, to `paper.pdf`."""
+"""Typeset a paper: compile `tex/paper.tex` and `figures/` of one campaign, or of a joined paper, to `paper.pdf`."""
 
 import calendar
 import os
@@ -17,19 +17,22 @@ PDF = {"article": "paper", "conference": "conference"}  # layout -> name of the 
 
 
 def is_joined(folder: Path) -> bool:
-    """Whether the folder holds what was joined of several campaigns."""
+    """Return whether the folder holds a joined paper of several campaigns."""
     return (folder / "tables" / "campaigns.csv").exists()
 
 
 def source_date_epoch(folder: Path) -> int:
-    """Seconds UTC of the latest start of a point: the PDF's date, so that the same records give the same file."""
+    """Return the latest start of a point in seconds UTC.
+
+    It becomes the date of the PDF, so that the same records give the same file.
+    """
     joined = is_joined(folder)
     started = read(folder, "campaigns" if joined else "points")["last_start" if joined else "started"].dropna()
     return calendar.timegm(time.strptime(started.max(), "%Y-%m-%dT%H:%M:%SZ")) if len(started) else 0
 
 
 def first_error(log: str) -> str:
-    """LaTeX's first complaint, and the line where it stands."""
+    """Return the first error in a log of LaTeX, with its line number."""
     lines = log.splitlines()
     at = next((i for i, line in enumerate(lines) if line.startswith("!")), None)
     if at is None:
@@ -38,25 +41,27 @@ def first_error(log: str) -> str:
     return f"{lines[at][2:]} {where}".strip()
 
 
-LEAST_ROOM = 2**20  # bytes of disk that LaTeX needs beside what it has written
+LEAST_ROOM = 2**20  # bytes of free disk space that LaTeX needs
 
 
 def build(campaign_dir: Path, layout: str = "article") -> Path:
-    """Run latexmk in `tex/build`; returns `paper.pdf`, of several campaigns in the layout of a conference
-    `conference.pdf`. Raises UserError: LaTeX or the generated files missing or altered, or LaTeX fails."""
+    """Run latexmk in `tex/build` and return `paper.pdf`, or `conference.pdf` of a joined paper in that layout.
+
+    Raises UserError: LaTeX or generated files are missing, a generated file was changed, or LaTeX fails.
+    """
     joined = is_joined(campaign_dir)
     if not joined and layout != "article":
-        mend = "join it first: `storelab join` takes one campaign, too"
-        raise UserError(str(campaign_dir), f"a campaign's own paper has no layout {layout!r}", mend)
+        hint = "run `storelab join` first; it accepts a single campaign"
+        raise UserError(str(campaign_dir), f"the paper of a single campaign has no layout {layout!r}", hint)
     if not shutil.which("latexmk") or not shutil.which("pdflatex"):
         raise UserError(
-            "latexmk", "LaTeX is not installed", "run `make tex`, which installs it; tables and figures need none"
+            "latexmk", "LaTeX is not installed", "run `make tex` to install it; tables and figures do not need it"
         )
-    again = "join the campaigns again: `storelab join`" if joined else derived.mend(campaign_dir, "latex")
+    hint = "join the campaigns again: `storelab join`" if joined else derived.mend(campaign_dir, "latex")
     text = campaign_dir / "tex" / f"{PDF[layout]}.tex"
     if not text.exists():
-        raise UserError(str(text), "is not there", f"{again} first")
-    derived.read_tex(text, again)
+        raise UserError(str(text), "does not exist", f"{hint} first")
+    derived.read_tex(text, hint)
     if not joined:
         for entry in drawn(campaign_dir).values():
             derived.require_picture(campaign_dir / "figures", entry, "pdf")
@@ -64,7 +69,7 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
     shutil.rmtree(out, ignore_errors=True)  # an aborted run leaves .aux files that break the next one
     out.mkdir(parents=True)
     environ = os.environ | {
-        # the separator at the end appends the folders of the system
+        # the separator at the end adds the default folders
         "TEXINPUTS": f"{(campaign_dir / 'figures').resolve()}{os.pathsep}",
         "SOURCE_DATE_EPOCH": str(source_date_epoch(campaign_dir)),
         "FORCE_SOURCE_DATE": "1",
@@ -78,14 +83,14 @@ def build(campaign_dir: Path, layout: str = "article") -> Path:
         f"-outdir={out.resolve()}",
         str(text.resolve()),
     ]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", cwd=out)
+    process = subprocess.run(command, env=environ, capture_output=True, text=True, errors="replace", cwd=out)
     made, log = out / f"{PDF[layout]}.pdf", out / f"{PDF[layout]}.log"
-    if done.returncode or not made.exists():
+    if process.returncode or not made.exists():
         if shutil.disk_usage(out).free < LEAST_ROOM:
             raise UserError(str(out), "LaTeX failed: this disk is full", "make room on this disk")
-        told = log.read_text(errors="replace") if log.exists() else ""
-        why = first_error(told if told.strip() else done.stdout + done.stderr)
-        raise UserError(str(log if told else made), f"LaTeX failed: {why}", "see the log")
+        output = log.read_text(errors="replace") if log.exists() else ""
+        reason = first_error(output if output.strip() else process.stdout + process.stderr)
+        raise UserError(str(log if output else made), f"LaTeX failed: {reason}", "see the log")
     target = campaign_dir / made.name
     records.write_atomic(target, made.read_bytes())
     return target

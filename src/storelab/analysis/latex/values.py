@@ -1,7 +1,7 @@
-"""What the templates of a campaign's paper may print or ask for.
+"""Collect the values that the templates of a campaign's paper can print or test.
 
-Each number of numbers.csv by its name, `tables` and `figures` by theirs, what no number tells (`has`), and the
-sentences of the first page and of the conclusions. May import: what `latex` may.
+These are the numbers of numbers.csv by name, `tables` and `figures` by name, further facts (`has`), and the sentences
+of the first page and of the conclusions. May import: the same packages as `latex`.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from storelab.analysis.tables.roles import measured
 from storelab.analysis.tables.throughput import CLASSES, of_class
 from storelab.analysis.tables.verdicts import NOT_KNOWN
 
-# The figure of the first page is the first of these that a campaign has; else its first one that has results.
+# The first page shows the first of these figures that the campaign has; otherwise its first one with results.
 LEAD = (
     *("threads", "systems", "events_bars", "front_ends", "throughput_download", "launches", "releases", "soak"),
     *("timeline", "role_phases"),
@@ -30,7 +30,7 @@ NO_LEAD = ("errors_over_time", "distributions", "client_resources", "earlier")
 
 
 class Sources(dict[str, Any]):
-    """Tables of a campaign by name, `drawn` and `headlines`: each is read or made when it is first asked for."""
+    """Tables of a campaign by name, `drawn` and `headlines`; each is read or made at its first use."""
 
     def __init__(self, campaign_dir: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Sources(dict[str, Any]):
 
 
 class Blocks(dict[str, Tex]):
-    """LaTeX of tables or figures by name, made when it is first asked for; NOTHING where there is none."""
+    """LaTeX of tables or figures by name, made at its first use; NOTHING if there is none."""
 
     def __init__(self, make: Callable[[str], str]) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Blocks(dict[str, Tex]):
 
 def of_campaign(sources: Sources) -> dict[str, Any]:
     """Return the values for the templates of the paper of a campaign."""
-    from storelab.analysis.figures.planned import STEM  # here: pydantic comes with it, which no table needs
+    from storelab.analysis.figures.planned import STEM  # here: it imports pydantic, which tables do not need
 
     shown, known = sources["drawn"], sources["headlines"]
     first = lead(shown)
@@ -79,7 +79,7 @@ def of_campaign(sources: Sources) -> dict[str, Any]:
         "has": facts(sources),
         "abstract": Tex(headlines.abstract(known, sources["claims"])),
         "answers": list(map(Tex, headlines.conclusions(known))),
-        # names of the figures that are shown one after the other
+        # names of the figures that are shown in sequence
         "own_figures": [name for name, entry in shown.items() if entry.get("own")],
         "timelines": [name for name, entry in shown.items() if entry["table"] == "timeline.csv"],
         "along": [name for name in shown if name.split("_")[0] == STEM],
@@ -88,37 +88,41 @@ def of_campaign(sources: Sources) -> dict[str, Any]:
 
 
 def table(sources: Mapping[str, Any], name: str) -> str:
-    """Return the LaTeX of a table of TABLES; empty where there is nothing to show."""
+    """Return the LaTeX of a table of TABLES; empty if there is nothing to show."""
     function, *needs = TABLES[name]
     return str(load(function)(*(sources[n] for n in needs))) if len(sources[needs[0]]) else ""
 
 
 def drawn(campaign_dir: Path) -> dict[str, Any]:
-    """The figures that have data: name -> files and caption. Raises UserError: there is no index, or a damaged one."""
+    """Return the files and the caption of each figure that has data.
+
+    Raises UserError: the index is missing or damaged.
+    """
     found: dict[str, Any] = derived.figure(campaign_dir / "figures" / "index.json")["figures"]
     return found
 
 
 def lead(drawn: Mapping[str, Any]) -> str | None:
-    """The figure of the first page; None where a campaign has no figure."""
+    """Return the figure of the first page; None if the campaign has no figure."""
     known = [name for stem in LEAD for name in drawn if name == stem or name.startswith(f"{stem}_")]
     return next(iter([*known, *(name for name in drawn if name not in NO_LEAD)]), None)
 
 
 def figure(macro: str, name: str, entry: Mapping[str, Any]) -> str:
-    """A float with caption and label, by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
+    r"""Return a float with caption and label, made by a macro of the template: `\\Figure`, or `\\Lead` on the first
+    page."""
     return f"\\{macro}{{{entry['pdf'].removesuffix('.pdf')}}}{{{escape(entry['caption'])}}}{{fig:{name}}}"
 
 
 def left_out(campaign_dir: Path) -> list[str]:
-    """The figures that are left out although they have data, each with its table."""
+    """Return the figures that were left out although they have data, each with its table."""
     index = campaign_dir / "figures" / "index.json"
     found = derived.figure(index).get("left_out", {}) if index.exists() else {}
     return [f"{name.replace('_', ' ')} ({of['table']})" for name, of in found.items()]
 
 
 def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what templates ask for and no number tells."""
+    """Return the facts that templates test and that are not numbers."""
     points, roles, faults = tables["points"], tables["roles"], measured(tables["recovery"])
     verdicts, releases = tables["verdicts"], tables["releases"]
     classes = [of_class(tables["throughput"], name) for name in CLASSES]
@@ -126,23 +130,23 @@ def facts(tables: Mapping[str, Any]) -> dict[str, bool]:
     named = verdicts[verdicts["verdict"] != NOT_KNOWN]
     known = list(tables["headlines"].values())
     kinds = [{h.kind for h in of} for of in known]
-    told = dict(tables["numbers"][["name", "value"]].to_numpy())
+    values = dict(tables["numbers"][["name", "value"]].to_numpy())
 
-    def some(table: pd.DataFrame, true: Callable[[pd.DataFrame], Any]) -> bool:
+    def holds_for_any(table: pd.DataFrame, true: Callable[[pd.DataFrame], Any]) -> bool:
         return bool(len(table)) and bool(true(table).any())
 
     return {
-        "several_clients": told.get("clients_most", "1 client") != "1 client",
+        "several_clients": values.get("clients_most", "1 client") != "1 client",
         "one_front_end": not any(rows["front_ends"].nunique() > 1 for rows in classes if rows.size),
         "idle_front_ends": bool((ends["front_ends"] > ends["clients"]).any()),
         "limits_named": bool(len(named)),
         "limits_long": len(named) + named["deployment"].nunique() > ONE_PIECE,
-        "roles_together": some(roles, lambda rows: rows.groupby("workload")["role"].nunique() > 1),
-        "roles_disturbed": some(roles, lambda rows: rows["phase"] != THROUGHOUT),
-        "recovery_states": some(faults, lambda rows: rows["states_told"] > 0),
-        "recovery_whole_later": some(faults, lambda rows: rows["whole_after_median_s"] > 0),
-        "replicated": some(releases, lambda rows: rows["stratum"] == 1),
-        "soak_few": some(tables["soak_trends"], lambda rows: rows["trend"] == "too few"),
+        "roles_together": holds_for_any(roles, lambda rows: rows.groupby("workload")["role"].nunique() > 1),
+        "roles_disturbed": holds_for_any(roles, lambda rows: rows["phase"] != THROUGHOUT),
+        "recovery_states": holds_for_any(faults, lambda rows: rows["states_told"] > 0),
+        "recovery_whole_later": holds_for_any(faults, lambda rows: rows["whole_after_median_s"] > 0),
+        "replicated": holds_for_any(releases, lambda rows: rows["stratum"] == 1),
+        "soak_few": holds_for_any(tables["soak_trends"], lambda rows: rows["trend"] == "too few"),
         "summary_several": len(known) > 1,
         "summary_gaps": any(own != set.union(*kinds) for own in kinds),
         "summary_intervals": any("[" in line for of in known for h in of for line in h.lines),

@@ -1,5 +1,6 @@
-"""LaTeX of judgements: what limited each system, which findings of 2010 to 2015 hold, printed numbers next to ours, and
-the comparison of two campaigns. May import: what `latex` may.
+"""Write LaTeX about judgements: limits of systems, findings of 2010 to 2015, printed numbers, and comparisons.
+
+May import: the same packages as `latex`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,25 +37,28 @@ from storelab.analysis.tables.verdicts import NOT_KNOWN
 from storelab.core.axes.root_files import SCALE
 
 WITH_FEW = f" {FEW}: fewer than {groups.FEW} operations."  # in the caption of a table with such marks
-NAMED = 3  # kinds of work of a system that are named; of more the number
+NAMED = 3  # up to this number, kinds of work of a system are named; otherwise counted
 
 
 def verdicts(table: pd.DataFrame) -> str:
-    """Below a line for each system one row per workload and size that has a limit: the best median, where it was
-    reached, the verdict and its evidence. Then in words the work whose limit is not known."""
+    """Return a table of limits: one row per workload and size that has a limit, grouped by system.
+
+    A row has the best median, its setting, the verdict and its evidence. Sentences below the table describe the work
+    whose limit is not known.
+    """
     lines = []
     for r in table[table["verdict"] != NOT_KNOWN].itertuples(index=False):
-        beside = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
+        also = f" \\emph{{{escape(f'also {r.also}')}}}" if isinstance(r.also, str) and r.also else ""
         mark = FEW if r.few else ""
         best = f"{words.number(r.best, gap=THIN)}{mark} {escape(r.unit)}; {escape(r.where)}"
-        cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + beside]
+        cells = [escape(_work(r)), best, escape(r.verdict), escape(r.evidence) + also]
         lines.append((escape(r.deployment), cells))
     rest = _unknown(table[table["verdict"] == NOT_KNOWN])
     if not lines:
         return rest
     caption = (
-        "What limited each system at the best median rate that was measured, and the evidence. Rules and thresholds "
-        "are those of the documentation; the first one that fires is the verdict, others that fire are in italics."
+        "Limits of each system at the best median rate that was measured, and the evidence. Rules and thresholds "
+        "are in the documentation; the first rule that applies gives the verdict, others that apply are in italics."
     )
     caption += WITH_FEW if table.loc[table["verdict"] != NOT_KNOWN, "few"].any() else ""
     head = ["Workload", "Best", "Limited by", "Evidence"]
@@ -66,23 +70,25 @@ def _work(r: Any) -> str:
 
 
 def _unknown(table: pd.DataFrame) -> str:
-    """One sentence for each measurement that would tell a limit, with the systems and their work."""
-    said = []
-    for tells, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
-        of = []
+    """Return one sentence for each measurement that could identify a limit, with the systems and their work."""
+    sentences = []
+    for measurement, rows in table.groupby(table["would_tell"].fillna(""), sort=False):
+        systems_of_group = []
         for system, own in rows.groupby("deployment", sort=False):
             works = [_work(r) for r in own.itertuples(index=False)]
-            of.append(f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})")
-        more = f" What would tell: {escape(tells)}." if tells else ""
-        said.append(f"The limit is not known for {escape(words.listed(of))}.{more}")
-    return f"\n\\noindent {' '.join(said)}\n" if said else ""
+            systems_of_group.append(
+                f"{system} ({'; '.join(works) if len(works) <= NAMED else f'{len(works)} kinds of work'})"
+            )
+        more = f" To find it: {escape(measurement)}." if measurement else ""
+        sentences.append(f"The limit is not known for {escape(words.listed(systems_of_group))}.{more}")
+    return f"\n\\noindent {' '.join(sentences)}\n" if sentences else ""
 
 
 SHOWN = {
     CONFIRMED: r"\textbf{confirmed}",
     REFUTED: r"\textbf{refuted}",
 }
-WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
+WHY = {  # measurement that would decide a claim (`would_decide`) -> reason why it is undecided
     judging.MORE_RUNS: "There are too few runs",
     judging.NARROWER: "The runs scatter too much",
     judging.LONGER: "In some runs no operation ended",
@@ -94,10 +100,10 @@ WHY = {  # what would decide a claim (`would_decide`) -> why it is undecided
     KNOWN_LINKS: "The capacity of the links is not known",
     NARROWER_CLAIM: "Engines, sizes or settings contradict each other",
 }
-SHORT = 12  # rows that fit a page, each of several lines
-A_FILE = SCALE.words.partition("{")[0]  # how the name of a file begins, as a system; stores have no space
-NAMED_SYSTEMS = 3  # systems of an undecided claim that are named; of more the number
-TOLD = 12  # claims of one verdict that the first page names; of more it has the number
+SHORT = 12  # rows that fit on a page, each of several lines
+A_FILE = SCALE.words.partition("{")[0]  # prefix of a file that is judged as a system; names of stores have no space
+NAMED_SYSTEMS = 3  # up to this number, systems of an undecided claim are named; otherwise counted
+MAX_NAMED_CLAIMS = 12  # up to this number, the first page names claims of one verdict; otherwise counted
 
 
 def _claim_title(name: str) -> str:
@@ -105,7 +111,7 @@ def _claim_title(name: str) -> str:
 
 
 def systems(table: pd.DataFrame) -> list[str]:
-    """Those that a claim was judged on; then the files that were read, and all systems together."""
+    """Return the systems that claims were judged on, then the files that were read, and all systems together."""
     return sorted(set(table["system"].dropna()), key=lambda name: (name == ALL_SYSTEMS, not _is_store(name), name))
 
 
@@ -114,10 +120,12 @@ def _is_store(system: str) -> bool:
 
 
 def short(table: pd.DataFrame) -> str:
-    """A row per system and a column per verdict: how many claims, and which, where they are few. Where none could be
-    decided, the end of a sentence that says why."""
+    """Return a table of claims with a row per system and a column per verdict: their number, and their names if few.
+
+    If no claim could be decided, return the end of a sentence with the reasons.
+    """
     if len(table) and not table["verdict"].isin([CONFIRMED, REFUTED]).any():
-        return _none(table[table["verdict"] == CANNOT_TELL])
+        return _reasons_undecided(table[table["verdict"] == CANNOT_TELL])
     lines, elsewhere = [], table.loc[[not _is_store(s) for s in table["system"].fillna(ALL_SYSTEMS)], :]
     elsewhere = set(elsewhere.loc[elsewhere["verdict"] != NOT_MEASURED, "claim"])
     for system in systems(table):
@@ -125,8 +133,12 @@ def short(table: pd.DataFrame) -> str:
         cells = [escape(system)]
         for verdict in (CONFIRMED, REFUTED, CANNOT_TELL):
             names = list(own.loc[own["verdict"] == verdict, "claim"])
-            said = "; ".join(map(_claim_title, names)) if 0 < len(names) <= TOLD and verdict != CANNOT_TELL else ""
-            cells.append(f"{len(names)}{': ' if said else ''}{escape(said)}")
+            claim_names = (
+                "; ".join(map(_claim_title, names))
+                if 0 < len(names) <= MAX_NAMED_CLAIMS and verdict != CANNOT_TELL
+                else ""
+            )
+            cells.append(f"{len(names)}{': ' if claim_names else ''}{escape(claim_names)}")
         missing = len({*table["claim"]} - {*own["claim"]} - elsewhere)
         lines.append([*cells, str(missing) if _is_store(system) else "--"])
     head = ["System", "Confirmed", "Refuted", "Cannot tell", "Not measured"]
@@ -134,22 +146,24 @@ def short(table: pd.DataFrame) -> str:
     return f"\\begin{{center}}\n{body}\\end{{center}}\n" if body else ""
 
 
-def _none(undecided: pd.DataFrame) -> str:
+def _reasons_undecided(undecided: pd.DataFrame) -> str:
     if undecided.empty:
         return ""
     counts = {text: undecided.loc[undecided["would_decide"] == d, "claim"].nunique() for d, text in WHY.items()}
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
     why = [f"{text[0].lower()}{text[1:]} ({n})" for text, n in ordered if n]
     number = undecided["claim"].nunique()
-    said = "the one that was measured is not decided"
+    text = "the one that was measured is not decided"
     if number > 1:
-        said = f"none of the {number} that were measured is decided"
-    return f"{said}: {'; '.join(why)}.\n"
+        text = f"none of the {number} that were measured is decided"
+    return f"{text}: {'; '.join(why)}.\n"
 
 
 def claims(table: pd.DataFrame) -> str:
-    """One row per claim and system that decided it; then in words those that are undecided, and those that
-    were not measured."""
+    """Return a table with one row per claim and system that decided it.
+
+    Sentences below it list undecided claims and those that were not measured.
+    """
     measured = table[table["verdict"] != NOT_MEASURED]
     if measured.empty:
         return ""
@@ -159,10 +173,10 @@ def claims(table: pd.DataFrame) -> str:
     if measured.empty:
         return rest
     caption = (
-        "The findings of the evaluations of 2010 to 2015, judged on what was measured here. Published: the number that "
-        "was printed, for other systems. Here: what the rule compares, with its 95\\,\\% interval, and what the "
-        "finding expects of it; of several cases the one least in favour of the verdict. The verdicts are corrected "
-        "for the number of cases (Benjamini and Hochberg); in brackets the verdict on the case itself. "
+        "Findings of the evaluations of 2010 to 2015, judged on the measurements of this paper. Published: the printed "
+        "number, for other systems. Here: the number that the rule compares, with its 95\\,\\% interval, and the "
+        "number that the finding expects; of several cases, the one least in favour of the verdict. The verdicts are "
+        "corrected for the number of cases (Benjamini and Hochberg); in brackets, the uncorrected verdict. "
         "\\texttt{claims.csv} names the query and the points of each."
     )
     lines = [_claim_line(r, several) + r"\addlinespace[2pt]" for r in measured.to_dict("records")]
@@ -172,25 +186,26 @@ def claims(table: pd.DataFrame) -> str:
 
 
 def _undecided(measured: pd.DataFrame) -> str:
-    """One sentence for each reason why claims are undecided: what would decide them, and which these are."""
+    """Return one sentence for each reason why claims are undecided, with the measurement that would decide them."""
     several = sum(map(_is_store, systems(measured))) > 1
     own = measured[measured["verdict"] == CANNOT_TELL]
-    said = []
+    sentences = []
     for decides, why in WHY.items():
         rows = own[own["would_decide"] == decides]
         names = [
-            _claim_title(str(claim)) + (f" ({some})" if several and (some := _some(part["system"])) else "")
+            _claim_title(str(claim))
+            + (f" ({listed_systems})" if several and (listed_systems := _names_or_count(part["system"])) else "")
             for claim, part in rows.groupby("claim", sort=False)
         ]
         if names:
-            said.append(f"{why}; {decides} would decide: {escape('; '.join(names))}.")
-    if not said:
+            sentences.append(f"{why}; {decides} would decide: {escape('; '.join(names))}.")
+    if not sentences:
         return ""
-    return "\n\\noindent Measured, but undecided. " + " ".join(said) + "\n"
+    return "\n\\noindent Measured, but undecided. " + " ".join(sentences) + "\n"
 
 
-def _some(systems: Iterable[str]) -> str:
-    """The stores among these systems, or their number."""
+def _names_or_count(systems: Iterable[str]) -> str:
+    """Return the stores among these systems, or their number."""
     names = list(dict.fromkeys(filter(_is_store, systems)))
     return ", ".join(names) if len(names) <= NAMED_SYSTEMS else f"{len(names)} systems"
 
@@ -200,15 +215,17 @@ def _claim_line(r: Mapping[str, Any], several: bool) -> str:
     system = f"{escape(r['system'])}: " if several else ""
     here = r"\newline ".join(filter(None, (judged_number(r), f"\\emph{{{escape(r['expected'])}}}")))
     cases = f"; {r['confirmed']:.0f} of {words.plural(r['cases'], 'case')} confirm" if r["cases"] > 1 else ""
-    rests = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
+    evidence = [str(r[c]) for c in ("evidence", "reason") if not pd.isna(r[c])]
     n = f"n = {r['n']:.0f}{cases}"
-    alone = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
-    said = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if alone else "")
-    return row([f"{system}{escape(r['says'])}{source}", published(r), here, escape("; ".join([*rests, n])), said])
+    uncorrected = r["verdict_alone"] != r["verdict"] and r["verdict_alone"] in (CONFIRMED, REFUTED)
+    verdict_text = SHOWN[str(r["verdict"])] + (f" ({r['verdict_alone']})" if uncorrected else "")
+    return row(
+        [f"{system}{escape(r['says'])}{source}", published(r), here, escape("; ".join([*evidence, n])), verdict_text]
+    )
 
 
 def published(r: Mapping[str, Any]) -> str:
-    """The published number of a claim, with its unit."""
+    """Return the published number of a claim, with its unit."""
     if pd.isna(r["published"]):
         return "--"
     unit = "" if pd.isna(r["published_unit"]) else f" {r['published_unit']}"
@@ -216,35 +233,35 @@ def published(r: Mapping[str, Any]) -> str:
 
 
 def judged_number(r: Mapping[str, Any]) -> str:
-    """The number that was judged, with its interval and unit; empty where the rule has none."""
+    """Return the judged number, with its interval and unit; empty if the rule has none."""
     unit = "" if pd.isna(r["unit"]) else f" {escape(r['unit'])}"
     return "" if pd.isna(r["value"]) else f"{interval(r['value'], r['low'], r['high'])}{unit}"
 
 
 def _not_measured(table: pd.DataFrame) -> str:
-    """How many findings were not measured, and how many of them each campaign measures."""
+    """Return how many findings were not measured, and how many of them each campaign measures."""
     if table.empty:
         return ""
-    names = [name for said in table["campaigns"].dropna() for name in said.split(", ")]
+    names = [name for sentence in table["campaigns"].dropna() for name in sentence.split(", ")]
     counts = pd.Series(names, dtype=object).value_counts(sort=False)
-    said = f"{words.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
+    sentence = f"{words.plural(len(table), 'finding')} {'was' if len(table) == 1 else 'were'} not measured here."
     if len(counts):
         known = words.listed([f"\\texttt{{{escape(name)}}} ({n})" for name, n in counts.items()])
-        said += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
-    return f"\n\\noindent {said}\n"
+        sentence += f" Campaigns that measure them at full size: {known}; \\texttt{{claims.csv}} names them."
+    return f"\n\\noindent {sentence}\n"
 
 
 def earlier(table: pd.DataFrame) -> str:
-    """A block per kind of work and measure: the printed statements, then our systems."""
+    """Return a table with a block per kind of work and measure: the printed statements, then our systems."""
     lines = []
     for (what, measure, unit), rows in table.groupby(["what", "measure", "unit"], sort=False):
         lines.append(title(4, escape(f"{what} {measure} [{unit}]")))
         lines += [_earlier_line(r) for _, r in rows.iterrows()]
     caption = (
-        "Then and now. What was printed for other systems, divided by the clients that its setting names, per "
-        "front-end or of the whole system as printed, or by the Gbit/s of the links that carried it (1~Gb/s is "
-        "125~MB/s), and ours: the highest median over the clients, or the front-ends that they used, or as it is; by "
-        "link, the share of the capacity of the client's busiest interface. Networks, "
+        "Then and now. Values printed for other systems, divided by the number of clients of their setting, per "
+        "front-end or for the whole system as printed, or by the Gbit/s of the links used (1~Gb/s is "
+        "125~MB/s), and ours: the highest median, divided by the clients, by the front-ends in use, or undivided; per "
+        "link, the fraction of the capacity of the client's busiest interface. Networks, "
         "clients and object sizes differ, so no ratio is formed."
     )
     if any(FEW in line for line in lines):
@@ -275,31 +292,33 @@ VERDICTS = {ratios.FASTER: r"\textbf{faster}", ratios.SLOWER: r"\textbf{slower}"
 
 
 def comparison(table: pd.DataFrame) -> str:
-    """`sides.compare` as a longtable: a row per point and metric, the whole below a rule. Needs booktabs and
-    longtable."""
+    """Return the result of `sides.compare` as a longtable: a row per point and metric, the whole below a rule.
+
+    The LaTeX needs booktabs and longtable.
+    """
     points, whole = table[table["workload"] != compare.ALL], table[table["workload"] == compare.ALL]
-    lines = [_compared(said, r) for said, r in zip(compare.described(points), points.to_dict("records"), strict=True)]
+    lines = [_compared(point, r) for point, r in zip(compare.described(points), points.to_dict("records"), strict=True)]
     lines += [r"\midrule", *(_compared(f"all {r['points']} points", r) for r in whole.to_dict("records"))]
     a, b = (", ".join(escape(s) for s in points[c].unique()) for c in ("store_a", "store_b"))
     same = "; ".join(compare.in_common(points))
     caption = (
         f"A: {a}; B: {b}.{f' Held fixed: {escape(same)}.' if same else ''} Medians of the runs, the ratio B over A "
-        "with its 95\\,\\% interval, and what B is beside A, corrected for the number of rows (Benjamini and Hochberg; "
-        "in brackets what a row alone would say); of a latency, lower is faster. Below the rule: the geometric mean "
-        "over all points, with repetitions for runs."
+        "with its 95\\,\\% interval, and the verdict on B, corrected for the number of rows (Benjamini and Hochberg; "
+        "in brackets the uncorrected verdict); for a latency, lower is faster. Below the rule: the geometric mean "
+        "over all points, with repetitions as runs."
     )
     head = ["Point", "Measure", "A", "B", "Runs", "B / A", "B is"]
     return tex_table(f"{left(4.6)}lrrrrl", head, lines, caption, "tab:comparison", floats=False)
 
 
-def _compared(said: str, r: dict[str, Any]) -> str:
+def _compared(point: str, r: dict[str, Any]) -> str:
     medians = [words.number(r[c], gap=THIN) if pd.notna(r[c]) else "" for c in ("median_a", "median_b")]
-    alone = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
+    uncorrected = f" ({r['verdict']})" if r["verdict"] != r["verdict_corrected"] else ""
     return [
-        escape(said),
+        escape(point),
         escape(groups.said(r["metric"])),
         *medians,
         f"{r['n_a']}, {r['n_b']}",
         interval(r["ratio"], r["low"], r["high"]),
-        VERDICTS[r["verdict_corrected"]] + alone,
+        VERDICTS[r["verdict_corrected"]] + uncorrected,
     ]

@@ -1,8 +1,8 @@
-"""One paper from several campaigns, and where each of its figures, tables and numbers comes from.
+"""Write one paper from several campaigns, and find where its figures, tables and numbers come from.
 
-May import: all other folders of the analysis, `core`. Nothing here measures, makes tables or draws: `write` reads what
-the rules of each campaign left in `tables/`, `figures/` and `tex/`, and writes `results/papers/<names>/`.
-This module loads nothing slow: the Snakefile asks it.
+May import: all other folders of the analysis, `core`. This package does not measure, make tables or draw: `write` reads
+what the rules of each campaign wrote to `tables/`, `figures/` and `tex/`, and writes `results/papers/<names>/`. This
+module imports nothing slow, because the Snakefile imports it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,26 +10,29 @@ from pathlib import Path
 
 from storelab.core.errors import UserError
 
-FOLDER = "papers"  # below the results
+FOLDER = "papers"  # below the folder of results
 MOST = 255  # bytes of a folder's name
 
 
 def distinct(named: Iterable[tuple[str, Path]]) -> None:
-    """Raises UserError where a name comes twice."""
+    """Raise UserError if a name occurs twice."""
     known: dict[str, Path] = {}
     for name, folder in named:
         if name in known:
             twice = known[name].resolve() == folder.resolve()
-            where = "is named twice" if twice else f"lies in {known[name]} and in {folder}"
-            mend = "name each campaign once" if twice else "campaigns that are not the same one need names of their own"
-            raise UserError(f"campaign {name}", f"{where}: no two campaigns of one paper bear one name", mend)
+            where = "is named twice" if twice else f"is in {known[name]} and in {folder}"
+            hint = "name each campaign once" if twice else "give different campaigns different names"
+            raise UserError(f"campaign {name}", f"{where}: all campaigns of a paper need different names", hint)
         known[name] = folder
 
 
 def place(results: Path, names: Sequence[str]) -> Path:
-    """The folder of the paper of these campaigns, in this order. Raises UserError where its name would be too long."""
+    """Return the folder of the paper of these campaigns, in this order.
+
+    Raises UserError if its name would be too long.
+    """
     joined = "+".join(names)
     if len(joined.encode()) > MOST:
-        problem = f"{len(names)} names make a folder's name of {len(joined.encode())} signs, more than {MOST}"
+        problem = f"{len(names)} names give a folder name of {len(joined.encode())} bytes, more than {MOST}"
         raise UserError("campaign", problem, "join fewer, or call `storelab join` with --output")
     return results / FOLDER / joined

@@ -1,6 +1,6 @@
-"""What a paper says over all its campaigns: which they are, what differs in method, ratios, answers, limits.
+"""Write the parts of a paper about all its campaigns: list, differences in method, ratios, answers, limits.
 
-May import: what `papers` may.
+May import: the same packages as `papers`.
 """
 
 import math
@@ -21,13 +21,13 @@ from storelab.core.errors import UserError
 
 LABEL = "tab:differences"
 WIDTH, NAME, VALUE, GAP = 15.6, 2.7, 6.0, 0.28  # cm
-LETTER, MOST_LINES = 0.15, 55  # cm of a letter in a cell; lines of a table on one page
+LETTER, MOST_LINES = 0.15, 55  # cm of a character in a cell; maximum lines of a table on one page
 NOT_RECORDED = "not recorded"
-SILENT = ("date", "seed")  # that these differ is no difference in method
+SILENT = ("date", "seed")  # differences in these are not differences in method
 
 
 def items(member: Member) -> Iterator[tuple[str, str]]:
-    """(item, what the campaign says of it), in the order of the table."""
+    """Yield (item, value in this campaign), in the order of the table."""
     points, plan = member.measured, member.plan["campaign"]
 
     def of(item: str) -> str:
@@ -72,14 +72,17 @@ def words_of(values: Iterable[object]) -> str:
 
 
 def _versions(member: Member, what: str) -> Iterator[str]:
-    """`seaweedfs 4.48`, `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)`: of what was measured, not of what calibrates."""
+    """Yield `seaweedfs 4.48`, `fsspec (fsspec 2026.9.0, s3fs 2026.9.0)` for measured systems, not for those that
+    calibrate."""
     table = member.table("environment")
     own = set(member.measured["store"]) if what == "store" else None
     for name in sorted(g.removeprefix(f"{what} ") for g in table["group"].unique() if g.startswith(f"{what} ")):
         if name == "none" or (own is not None and name not in own):
             continue
-        told = [part.strip() for version in member.captured(f"{what} {name}", "version") for part in version.split(",")]
-        several = list(dict.fromkeys(told))
+        parts = [
+            part.strip() for version in member.captured(f"{what} {name}", "version") for part in version.split(",")
+        ]
+        several = list(dict.fromkeys(parts))
         yield f"{name} ({', '.join(several)})" if len(several) > 1 else " ".join([name, *several])
 
 
@@ -110,39 +113,39 @@ def _loops(points: pd.DataFrame) -> str:
 
 
 def difference_table(members: Sequence[Member]) -> pd.DataFrame:
-    """One row per item: whether the campaigns differ in it, and what each says, a column per campaign."""
-    said = {m.name: dict(items(m)) for m in members}
+    """Return a table with a row per item: whether the campaigns differ in it, and the value of each campaign."""
+    by_campaign = {m.name: dict(items(m)) for m in members}
     rows = []
-    for item in next(iter(said.values())):
-        values = [of[item] for of in said.values()]
-        rows.append({"item": item, "differs": len(set(values)) > 1, **dict(zip(said, values, strict=True))})
+    for item in next(iter(by_campaign.values())):
+        values = [of[item] for of in by_campaign.values()]
+        rows.append({"item": item, "differs": len(set(values)) > 1, **dict(zip(by_campaign, values, strict=True))})
     return pd.DataFrame(rows)
 
 
 def differing(found: pd.DataFrame, a: str, b: str) -> list[str]:
-    """The items in which two campaigns differ in method."""
+    """Return the items in which two campaigns differ in method."""
     rows = found[(found[a] != found[b]) & ~found["item"].isin(SILENT)]
     return [str(item) for item in rows["item"]]
 
 
 def _by_value(r: Mapping[str, str], names: Sequence[str]) -> Iterator[str]:
-    """A row for each value of an item, with the campaigns that have it."""
+    """Yield a row for each value of an item, with the campaigns that have it."""
     having: dict[str, list[str]] = {}
     for name in names:
         having.setdefault(r[name], []).append(name)
     for i, (value, those) in enumerate(having.items()):
-        told = ", ".join(rf"\texttt{{{breakable(escape(name))}}}" for name in those)
-        yield ["" if i else escape(r["item"]), breakable(escape(value)), told]
+        campaigns_text = ", ".join(rf"\texttt{{{breakable(escape(name))}}}" for name in those)
+        yield ["" if i else escape(r["item"]), breakable(escape(value)), campaigns_text]
 
 
 def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, str]:
-    """The table of what differs, over pages where it is long, and the sentence of what does not."""
+    """Return the table of the differences, over pages if it is long, and a sentence about what is the same."""
     differs, alike = found[found["differs"]].to_dict("records"), found[~found["differs"]].to_dict("records")
     caption = (
-        "What differs in method between the campaigns, from their plans and records. Where results differ, so do "
-        f"these. \\Code{{{code}}}"
+        "Differences in method between the campaigns, from their plans and records. They may explain differences in "
+        f"results. \\Code{{{code}}}"
     )
-    if many := len(names) >= UPRIGHT:  # too narrow a column each
+    if many := len(names) >= UPRIGHT:  # otherwise the columns would be too narrow
         spec, heads = left(NAME, VALUE, round(WIDTH - NAME - VALUE - 2 * GAP, 2)), ["", "Value", "Campaigns"]
         lines = [line for r in differs for line in _by_value(r, names)]
     else:
@@ -151,12 +154,12 @@ def latex(found: pd.DataFrame, names: Sequence[str], code: str) -> tuple[Block, 
         lines = [[escape(r["item"]), *(breakable(escape(r[name])) for name in names)] for r in differs]
         height = sum(max(math.ceil(len(r[name]) * LETTER / wide) for name in names) for r in differs)
     same = "; ".join(f"{r['item']} ({r[names[0]]})" for r in alike if r[names[0]] not in ("none", NOT_RECORDED))
-    said = f"Alike in all of them: {escape(same)}." if same and len(names) > 1 else ""
+    sentence = f"The same in all of them: {escape(same)}." if same and len(names) > 1 else ""
     if not lines:
-        return Block(""), said
+        return Block(""), sentence
     if many or height > MOST_LINES:
-        return Block(tex_table(spec, heads, lines, caption, LABEL, floats=False), True), said
-    return Block(wide_table(caption, LABEL, tex_table(spec, heads, lines, caption=""))), said
+        return Block(tex_table(spec, heads, lines, caption, LABEL, floats=False), True), sentence
+    return Block(wide_table(caption, LABEL, tex_table(spec, heads, lines, caption=""))), sentence
 
 
 #
@@ -168,8 +171,10 @@ COMPARISON_COLUMNS = ["a", "b", "measure", "points", "ratio", "low", "high", "ve
 
 
 def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd.DataFrame:
-    """A row per pair of campaigns and measure, B over A, over all points that both have; `verdict` is corrected as in
-    `storelab compare`; `differs`: in what their methods differ."""
+    """Return a row per pair of campaigns and measure, B over A, over all points that both have.
+
+    `verdict` is corrected as in `storelab compare`; `differs` lists the differences in method.
+    """
     read = [(m, side) for m in members if (side := _side(m))]
     rows = []
     for (a, mine), (b, theirs) in combinations(read, 2):
@@ -188,7 +193,7 @@ def comparison_table(members: Sequence[Member], differences: pd.DataFrame) -> pd
 
 
 def _side(member: Member) -> compare.Side | None:
-    """None where no run of the campaign has a rate."""
+    """Return the side of a campaign; None if no run has a rate."""
     try:
         return compare.read(str(member.folder), lambda: member.folder.parent)
     except UserError:
@@ -196,7 +201,7 @@ def _side(member: Member) -> compare.Side | None:
 
 
 def comparison_rows(found: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the text says of each pair and measure."""
+    """Return the values for the text about each pair and measure."""
     return [
         {
             "a": r["a"],
@@ -236,7 +241,7 @@ ANSWERS = {
 
 
 def campaigns(members: Sequence[Member]) -> pd.DataFrame:
-    """One row per campaign: when it was measured, on what, how much, and the sum of its evidence."""
+    """Return a table with one row per campaign: dates, systems, number of points, and the checksum of its evidence."""
     rows = []
     for m in members:
         points = m.table("points")
@@ -250,7 +255,7 @@ def campaigns(members: Sequence[Member]) -> pd.DataFrame:
 
 
 def campaigns_latex(found: pd.DataFrame, code: str) -> str:
-    """The float of these."""
+    """Return the table of the campaigns as a float."""
     lines = []
     for r in found.to_dict("records"):
         days = " to ".join(dict.fromkeys(str(d) for d in (r["first_day"], r["last_day"]) if not pd.isna(d)))
@@ -262,14 +267,14 @@ def campaigns_latex(found: pd.DataFrame, code: str) -> str:
 
 
 def answers(members: Sequence[Member]) -> pd.DataFrame:
-    """The answers of the probes of all campaigns: topic, check, campaign, deployment, answer."""
+    """Return the answers of the probes of all campaigns: topic, check, campaign, deployment, answer."""
     parts = [groups.labelled(table).assign(campaign=m.name) for m in members if len(table := m.table("capabilities"))]
     columns = ["topic", "check", "campaign", "deployment", "answer"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
 def answers_latex(found: pd.DataFrame, code: str) -> Block | None:
-    """A row per question and a column per system, its campaign above it; as many tables as pages are wide."""
+    """Return a row per question and a column per system, below its campaign, split into tables as wide as a page."""
     if found.empty:
         return None
     systems = list(dict.fromkeys(zip(found["campaign"], found["deployment"], strict=True)))
@@ -288,7 +293,7 @@ def _answers(found: pd.DataFrame, systems: Sequence[tuple[str, str]], first: boo
             cells = [ANSWERS.get(of.get((topic, check, *system), ""), "") for system in systems]
             lines.append([escape(check.replace("_", " ")), *cells])
     caption = (
-        "What the systems answered to the questions of the probe: + yes, d differs from what the question expects, "
+        "Answers of the systems to the questions of the probe: + yes, d differs from the expected answer, "
         "e error, ? unclear, -- not tried; empty: no question for this protocol. \\texttt{capabilities.csv} of each "
         f"campaign has the evidence. \\Code{{{code}}}"
     )
@@ -298,11 +303,11 @@ def _answers(found: pd.DataFrame, systems: Sequence[tuple[str, str]], first: boo
 
 
 def limits(member: Member) -> Tex:
-    """What limited the systems of a campaign at their best: by verdict, each system with in how many kinds of work."""
+    """Return the limits of the systems of a campaign: by verdict, each system with the number of its kinds of work."""
     table = member.table("verdicts")
     kinds = table.groupby("deployment").size()
-    said = []
+    texts = []
     for verdict, rows in table.groupby("verdict", sort=False):
         each = [f"{escape(name)} ({n} of {kinds[name]})" for name, n in rows.groupby("deployment").size().items()]
-        said.append(f"\\emph{{{escape(verdict)}}}: {', '.join(each)}")
-    return Tex("; ".join(said), bool(said))
+        texts.append(f"\\emph{{{escape(verdict)}}}: {', '.join(each)}")
+    return Tex("; ".join(texts), bool(texts))

@@ -1,7 +1,7 @@
-"""The findings over several campaigns: every campaign's verdict in a column of its own, never averaged.
+"""Combine the findings of several campaigns: the verdict of each campaign has a separate column and is not averaged.
 
-Rows of `claims.csv` belong together where claim, query and bound are the same: a campaign may have a claim of its own
-of the same name, or an older rule. May import: what `papers` may.
+Rows of `claims.csv` belong together if claim, query and bound are the same, because a campaign may have its own claim
+of the same name, or an older rule. May import: the same packages as `papers`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from storelab.analysis.statistics.judging import CANNOT_TELL, CONFIRMED, NOT_MEA
 SAME = ("claim", "says", "query", "expected")
 LETTERS = {CONFIRMED: r"\textbf{C}", REFUTED: r"\textbf{R}", CANNOT_TELL: "?"}
 ROOMY = 26  # findings that leave room on the first page
-WIDTH = 15.6  # cm: of the first page's table
+WIDTH = 15.6  # cm: width of the table on the first page
 NAME, PRINTED, GAP = 6.2, 1.5, 0.28
-ITS_TABLES = {  # the tables that a claim's query asks -> the subject that tells of it; all others: `raw`
+TABLES_OF_SUBJECT = {  # subject -> tables of the queries that belong to it; all other tables: `raw`
     "systems": ("capabilities", "space"),
     "patterns": ("sparse", "events"),
     "since": ("roles", "recovery", "consistency", "durability", "soak", "releases"),
@@ -32,7 +32,7 @@ ITS_TABLES = {  # the tables that a claim's query asks -> the subject that tells
 
 @dataclass(frozen=True)
 class Judged:
-    """What one campaign says of a finding on one system: the row of its `claims.csv`, and the code of it."""
+    """The verdict of one campaign about a finding on one system: the row of its `claims.csv`, and its code."""
 
     campaign: str
     code: str
@@ -45,7 +45,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with what all campaigns say that measured it, in their order."""
+    """A claim with the verdicts of all campaigns that measured it, in their order."""
 
     claim: str
     says: str
@@ -55,7 +55,7 @@ class Finding:
     @property
     def subject(self) -> str:
         table = str(self.first["query"]).partition(".csv")[0]
-        return next((subject for subject, tables in ITS_TABLES.items() if table in tables), "raw")
+        return next((subject for subject, tables in TABLES_OF_SUBJECT.items() if table in tables), "raw")
 
     @property
     def title(self) -> str:
@@ -66,19 +66,19 @@ class Finding:
 
     @property
     def contradicted(self) -> bool:
-        """Whether it is confirmed here and refuted there."""
+        """Whether it is confirmed for some systems and refuted for others."""
         return bool(self.verdicts(CONFIRMED)) and bool(self.verdicts(REFUTED))
 
 
 def table(members: Sequence[Member]) -> pd.DataFrame:
-    """All rows of all campaigns below each other, `campaign` first."""
+    """Return the rows of all campaigns in one table, with `campaign` as the first column."""
     return pd.concat([m.table("claims").assign(campaign=m.name) for m in members], ignore_index=True)[
         ["campaign", *members[0].table("claims").columns]
     ]
 
 
 def joined(members: Sequence[Member]) -> list[Finding]:
-    """Every claim of every campaign, in the order of their first mention."""
+    """Return every claim of every campaign, in the order of first occurrence."""
     found: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Judged]]] = {}
     for member in members:
         rows = member.table("claims").to_dict("records")
@@ -90,7 +90,7 @@ def joined(members: Sequence[Member]) -> list[Finding]:
 
 
 def counted(judged: Sequence[Judged]) -> str:
-    """A cell of the first page: `C`, or of several systems `3 C, 1 R`."""
+    """Return a cell of the first page: `C`, or for several systems `3 C, 1 R`."""
     if len(judged) == 1:
         return LETTERS[judged[0].verdict]
     number = {verdict: sum(j.verdict == verdict for j in judged) for verdict in LETTERS}
@@ -98,8 +98,10 @@ def counted(judged: Sequence[Judged]) -> str:
 
 
 def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
-    """A row per finding that was decided anywhere, a column per campaign. The names of undecided ones, and of those
-    that were not measured, are below."""
+    """Return a table with a row per decided finding and a column per campaign.
+
+    Below it are the names of undecided findings, and of those that were not measured.
+    """
     measured = [f for f in found if f.judged]
     open_ones = [f for f in measured if not f.verdicts(CONFIRMED, REFUTED)]
     lines = []
@@ -110,14 +112,14 @@ def first_page(found: Sequence[Finding], names: Sequence[str]) -> str:
     wide = round(min((WIDTH - NAME - PRINTED) / len(names) - GAP, 2.6), 2)
     spec, size = left(NAME, PRINTED, *[wide] * len(names)), "scriptsize" if len(lines) <= ROOMY else "tiny"
     body = tex_table(spec, ["Finding", "Printed", *heads], lines, caption="", size=size) if lines else ""
-    told = ""
-    for said, those in (
+    below_table = ""
+    for heading, those in (
         ("Measured, but undecided in all of them", open_ones),
         ("Not measured in any of them", [f for f in found if not f.judged]),
     ):
         if those:
-            told += f"{{\\noindent\\scriptsize {said}: {escape('; '.join(f.title for f in those))}.\\par}}\n"
-    return f"\\begin{{center}}\n{body}\\end{{center}}\n{told}" if body else told
+            below_table += f"{{\\noindent\\scriptsize {heading}: {escape('; '.join(f.title for f in those))}.\\par}}\n"
+    return f"\\begin{{center}}\n{body}\\end{{center}}\n{below_table}" if body else below_table
 
 
 def _source(f: Finding) -> str:
@@ -125,7 +127,7 @@ def _source(f: Finding) -> str:
 
 
 def totals(found: Sequence[Finding]) -> dict[str, int]:
-    """How many findings were measured; are confirmed and nowhere refuted; the other way round; both; cannot be told."""
+    """Return the numbers of findings: all, measured, only confirmed, only refuted, both, and undecided."""
     measured = [f for f in found if f.judged]
     both = [f for f in measured if f.contradicted]
     confirmed = [f for f in measured if f.verdicts(CONFIRMED) and f not in both]
@@ -141,24 +143,23 @@ def totals(found: Sequence[Finding]) -> dict[str, int]:
 
 
 def sentences(found: Sequence[Finding], subject: str) -> Iterator[str]:
-    """The discussion of a subject: a sentence on each finding that is confirmed or refuted somewhere, then those of
-    which nothing can be told."""
+    """Yield a sentence on each finding of a subject that is confirmed or refuted, then one on undecided findings."""
     own = [f for f in found if f.judged and f.subject == subject]
     for f in own:
-        told = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
-        if told:
-            told += [f"cannot be told {_campaigns(open_)}"] if (open_ := f.verdicts(CANNOT_TELL)) else []
-            yield f"\\emph{{{escape(f.says)}}} {_asked(f)} This {'; it '.join(told)}.{_contradicted(f)}"
+        verdict_texts = [f"is {v} {_where(f.verdicts(v))}" for v in (CONFIRMED, REFUTED) if f.verdicts(v)]
+        if verdict_texts:
+            verdict_texts += [f"is undecided {_campaigns(open_)}"] if (open_ := f.verdicts(CANNOT_TELL)) else []
+            yield f"\\emph{{{escape(f.says)}}} {_asked(f)} This {'; it '.join(verdict_texts)}.{_contradicted(f)}"
     open_ones = [f for f in own if not f.verdicts(CONFIRMED, REFUTED)]
     if open_ones:
-        said = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)
-        yield f"Measured, but nothing can be told: {said}."
+        undecided = "; ".join(f"\\emph{{{escape(f.title)}}}, {_campaigns(f.judged)}" for f in open_ones)
+        yield f"Measured, but undecided: {undecided}."
 
 
 def _asked(f: Finding) -> str:
-    """What the finding expects of the numbers that follow, and the one that was printed."""
-    told = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
-    return f"(Asked: {escape(f.first['expected'])}{told}.)"
+    """Return the expected number of a finding, and the printed one."""
+    printed = "" if pd.isna(f.first["published"]) else f"; printed: {published(f.first)}"
+    return f"(Expected: {escape(f.first['expected'])}{printed}.)"
 
 
 def _by_campaign(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
@@ -169,30 +170,30 @@ def _by_campaign(judged: Sequence[Judged]) -> dict[str, list[Judged]]:
 
 
 def _where(judged: Sequence[Judged]) -> str:
-    """`in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
-    told = []
+    """Return `in a (alpha: 2.1 [1.9, 2.3]; beta) and in b (alpha: 1.2)`, each number with its code."""
+    parts = []
     for name, own in _by_campaign(judged).items():
-        each = []
+        texts = []
         for j in own:
             named = ": ".join(filter(None, (escape(j.row["system"]), judged_number(j.row))))
-            each.append(f"{named} \\Code{{{j.code}}}")
-        told.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(each)})")
-    return words.listed(told)
+            texts.append(f"{named} \\Code{{{j.code}}}")
+        parts.append(rf"in \texttt{{{escape(name)}}} ({'; '.join(texts)})")
+    return words.listed(parts)
 
 
 def _campaigns(judged: Sequence[Judged]) -> str:
-    """`in a and in b (6 systems)`."""
-    told = []
+    """Return `in a and in b (6 systems)`."""
+    parts = []
     for name, own in _by_campaign(judged).items():
-        told.append(
+        parts.append(
             rf"in \texttt{{{escape(name)}}}" + (f" ({words.plural(len(own), 'system')})" if len(own) > 1 else "")
         )
-    return words.listed(told)
+    return words.listed(parts)
 
 
 def _contradicted(f: Finding) -> str:
     if not f.contradicted:
         return ""
     if len({j.campaign for j in f.verdicts(CONFIRMED, REFUTED)}) > 1:
-        return " The campaigns contradict each other; Table~\\ref{tab:differences} says what differs in method."
+        return " The campaigns contradict each other; Table~\\ref{tab:differences} lists the differences in method."
     return " The systems differ."

@@ -1,7 +1,7 @@
-"""The outline of a paper of several campaigns, and what stands in it: tables and figures of a campaign under its name.
+"""Define the outline of a paper of several campaigns, and include tables and figures under the name of their campaign.
 
-The line of thought is that of the paper of 2015, and what came since. A file of `tex/` is taken over as it is; its
-labels get the campaign's name, its captions name and code. May import: what `papers` may.
+The order follows the paper of 2015, then later work. A file of `tex/` is copied unchanged, except that labels get the
+name of the campaign, and captions its name and code. May import: the same packages as `papers`.
 """
 
 import re
@@ -19,7 +19,7 @@ from storelab.analysis.parts import derived
 
 @dataclass(frozen=True)
 class Part:
-    """What stands below one heading: figures by name (or by a stem that ends in `_`), and files of `tex/`."""
+    """The content below one heading: figures by name (or by a stem that ends in `_`), and files of `tex/`."""
 
     title: str
     figures: tuple[str, ...] = ()
@@ -28,8 +28,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Section:
-    """`name`: its prose is `paper/joined/<name>.tex`; findings on this subject are discussed here. flushed: all of its
-    figures stand before the next section begins."""
+    """A section of the paper.
+
+    `name`: its prose is `paper/joined/<name>.tex`, and findings on this subject are discussed here. flushed: all of its
+    figures are placed before the next section begins.
+    """
 
     name: str
     title: str
@@ -75,7 +78,7 @@ SECTIONS = (
     ),
     Section(
         "since",
-        "What came since",
+        "Later developments",
         (
             Part("Several things at once", ("role_phases", "victim", "timeline_"), ("table_roles", "table_recovery")),
             Part("What is kept", (), ("table_durability", "table_consistency")),
@@ -87,7 +90,7 @@ SECTIONS = (
     Section("earlier", "Then and now", (Part("", ("earlier",), ("table_earlier",)),), flushed=False),
 )
 LONG = ("table_claims", "table_verdicts")  # of each campaign, in the appendix
-# In the paper of each campaign, or made anew from several: not taken over.
+# Not included: only in the paper of each campaign, or made again from several campaigns.
 ELSEWHERE = (
     "table_calibration",
     "table_capabilities",
@@ -101,80 +104,80 @@ ELSEWHERE = (
 )
 REST = "Further figures and tables"
 
-# Captions of the tables that have none of their own: in a campaign's paper its prose has them.
+# Captions of tables without one; in the paper of a campaign, the template has their captions.
 CAPTIONS = {
-    "table_best": "The highest median of each operation, by object size and store, and where it was reached: median "
+    "table_best": "The highest median of each operation, by object size and store, and its setting: median "
     "[low, high] of n runs; CPU of the clients / of the server in percent of the host's cores. Marks: c, bound by the "
     "client, l, by its link.",
-    "table_cold": "Accesses as asked for and as proven by the disks; medians [low, high] over the runs.",
+    "table_cold": "Accesses as requested and as proven by the disks; medians [low, high] over the runs.",
     "table_events": "Events processed with the most jobs measured, by setting of the client.",
     "table_one": "The systems of 2015 as printed, and those of this campaign as they were deployed and as the probe "
     "found them. A dash: not known.",
-    "table_replay": "Replay of the ranges of selections, at the least number of clients measured; nothing is decoded.",
+    "table_replay": "Replay of the ranges of selections, at the fewest clients measured; nothing is decoded.",
     "table_space": "Raw bytes that a store uses for each byte stored: after the uploads, after their deletion, and "
-    "after the store was told to give space back. Median [low, high].",
-    "table_sparse": "One read by fraction of the entries, at the least number of clients measured.",
-    "table_summary": "The best medians that were measured, with their intervals, and what limited each system.",
-    "table_systems": "Systems and deployments at the least number of clients, front-ends, buckets and accounts that "
+    "after the store was asked to free space. Median [low, high].",
+    "table_sparse": "One read by fraction of the entries, at the smallest number of clients measured.",
+    "table_summary": "The best medians that were measured, with their intervals, and the limits of each system.",
+    "table_systems": "Systems and deployments at the smallest number of clients, front-ends, buckets and accounts that "
     "was measured: median [low, high] over the runs, by engine.",
-    "table_two": "One job that opens the file and reads random entries of all branches; the published rows stand "
+    "table_two": "One job that opens the file and reads random entries of all branches; the published rows are "
     "below ours.",
-    "table_volume": "One read of all entries by part of the volume, at the least number of clients measured.",
+    "table_volume": "One read of all entries by part of the volume, at the smallest number of clients measured.",
 }
 
 
 def chosen(wanted: Collection[str], names: Collection[str]) -> list[str]:
-    """Of these names those that are wanted, or begin with a wanted stem, in the order of the wish."""
+    """Return the names that are wanted, or begin with a wanted stem, in the order of `wanted`."""
     found = [n for w in wanted for n in names if n == w or (w.endswith("_") and n.startswith(w))]
     return list(dict.fromkeys(found))
 
 
 def sections(figures: Collection[str], tables: Collection[str]) -> Iterator[Section]:
-    """All sections; what none of them asks for stands in a last part of `since`."""
+    """Yield all sections; figures and tables without a section are in a last part of `since`."""
     parts = [part for section in SECTIONS for part in section.parts]
-    told = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
+    placed = {n for part in parts for n in (*chosen(part.figures, figures), *chosen(part.tables, tables))}
     rest = Part(
         REST,
-        tuple(f for f in figures if f not in told),
-        tuple(t for t in tables if t not in told and t not in (*LONG, *ELSEWHERE)),
+        tuple(f for f in figures if f not in placed),
+        tuple(t for t in tables if t not in placed and t not in (*LONG, *ELSEWHERE)),
     )
     for section in SECTIONS:
         more = (rest,) if section.name == "since" and (rest.figures or rest.tables) else ()
         yield replace(section, parts=(*section.parts, *more))
 
 
-LEAST = 3  # medians that a figure shows at least, for two points alone say no more than two numbers
-UPRIGHT = 6  # campaigns from which on their names stand upright
+LEAST = 3  # minimum medians of a figure: two points show no more than two numbers
+UPRIGHT = 6  # from this number of campaigns on, their names are rotated
 _LABELS = re.compile(r"\\(label|ref)\{tab:")
 _AFTER = re.compile(
     r"(.*\\end\{(?:longtable\}\}|(?:fixed)?table\}))\n.*", re.DOTALL
-)  # prose of the campaign's own paper behind it
+)  # text after the table in the paper of the campaign
 _REFERENCE = re.compile(r"(?:Table|Figure)~\\ref\{([^}]*)\}")
 
 
 @dataclass(frozen=True)
 class Block:
-    """LaTeX of a table or figure; `long`: it runs over pages, so it stands where there is one column."""
+    """LaTeX of a table or figure; a `long` one spans pages and needs a single column."""
 
     text: str
     long: bool = False
 
     @property
     def named(self) -> str:
-        """How the text names it: `Table~\\ref{...}`; empty without a label."""
+        r"""Return the reference in the text: `Table~\\ref{...}`; empty without a label."""
         found = re.search(r"\\label\{([^}]*)\}|\{(fig:[^}]*)\}\n\Z", self.text)
         return f"{'Figure' if found[2] else 'Table'}~\\ref{{{found[1] or found[2]}}}" if found else ""
 
 
 def table(member: Member, name: str, code: str) -> Block | None:
-    """`tex/<name>.tex` of a campaign; None where it has nothing."""
+    """Return `tex/<name>.tex` of a campaign; None if it is empty."""
     path = member.folder / "tex" / f"{name}.tex"
     text = derived.read_tex(path, derived.mend(member.folder, "latex")) if path.exists() else ""
     return adopted(text, member.name, name, code) if "\\begin{" in text else None
 
 
 def adopted(text: str, campaign: str, name: str, code: str) -> Block:
-    """A table under the name of its campaign, with its code."""
+    """Return a table with the name of its campaign and its code."""
     text = _LABELS.sub(lambda found: f"\\{found[1]}{{tab:{campaign}:", text)
     if "\\caption{" not in text or CAPTION in text:
         return _captioned(text, campaign, name, code)
@@ -189,10 +192,12 @@ def _wide(text: str) -> str:
 
 
 def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
-    """A table whose caption is in the template of a campaign's own paper, or a tabular alone, as a float; over pages
-    where it is too long for one."""
-    said = CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
-    caption = f"\\Of{{{escape(campaign)}}}{escape(said)} \\Code{{{code}}}"
+    """Return a table without its own caption, or a bare tabular, as a float with a caption.
+
+    The caption of such a table is in the template of the paper of a campaign. A long table spans pages.
+    """
+    caption_text = CAPTIONS.get(name, name.removeprefix("table_").replace("_", " ").capitalize() + ".")
+    caption = f"\\Of{{{escape(campaign)}}}{escape(caption_text)} \\Code{{{code}}}"
     label = f"tab:{campaign}:{name.removeprefix('table_')}"
     if CAPTION in text:
         text = text.replace(f"\\caption{{{CAPTION}}}", f"\\caption{{{caption}}}\\label{{{label}}}")
@@ -202,29 +207,29 @@ def _captioned(text: str, campaign: str, name: str, code: str) -> Block:
 
 
 def wide_table(caption: str, label: str, text: str) -> str:
-    """A float as wide as the page, of one or of several tabulars."""
+    """Return a float as wide as the page, with one or several tabulars."""
     head = f"\\begin{{widetable}}\\centering\\caption{{{caption}}}\\label{{{label}}}\n"
     return f"{head}{text}\\end{{widetable}}\n"
 
 
 def headings(names: Sequence[str]) -> list[str]:
-    """Names of campaigns above a column each: upright where there are many."""
+    """Return names of campaigns as headings of columns; rotated if there are many."""
     return upright(names) if len(names) >= UPRIGHT else [rf"\texttt{{{escape(name)}}}" for name in names]
 
 
 def figure(member: Member, name: str, code: str, macro: str = "Figure") -> Block:
-    """The float of a figure, by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
+    r"""Return the float of a figure, made by a macro of the template: `\\Figure`, or `\\Lead` on the first page."""
     caption = f"\\Of{{{escape(member.name)}}}{escape(member.figures[name]['caption'])} \\Code{{{code}}}"
     return Block(f"\\{macro}{{{picture(member, name)}}}{{{caption}}}{{fig:{member.name}:{name}}}\n")
 
 
 def picture(member: Member, name: str) -> str:
-    """The name of its file in the folder of the paper."""
+    """Return the name of a picture in the folder of the paper."""
     return f"{member.name}-{name}.pdf"
 
 
 def carries(member: Member, name: str) -> bool:
-    """Whether a figure says more than the numbers would: three medians or more, at two places of its axis or more."""
+    """Return whether a figure has enough values: at least three medians, at two or more positions of its axis."""
     figure = member.declared[name]
     if not isinstance(figure, Specification):
         return len(figure.told(member.table(figure.table))) >= LEAST
@@ -233,7 +238,7 @@ def carries(member: Member, name: str) -> bool:
 
 
 def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
-    """The same of the panels of a figure."""
+    """Return whether panels have enough values, by the same rule."""
     medians, places = 0, set()
     for panel in shown:
         for curve in (c for c in panel.measure.curves if c.column() in panel.rows):
@@ -245,7 +250,7 @@ def enough(figure: Specification, shown: Sequence[panels.Panel]) -> bool:
 
 
 def resolved(text: str) -> str:
-    """A reference to what this paper does not show points to the paper of the campaign instead."""
+    """Replace references to things that this paper does not show by a mention of the paper of the campaign."""
     labels = set(re.findall(r"(?:\\label\{|\}\{)([a-z]+:[^}]*)\}", text))
     elsewhere = "a table of the campaign's own paper"
     return _REFERENCE.sub(lambda found: found[0] if found[1] in labels else elsewhere, text)

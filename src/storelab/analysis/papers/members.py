@@ -1,6 +1,6 @@
-"""The campaigns of one paper: their plans, tables and figures as they lie in their folders. Nothing is made here.
+"""Read the campaigns of one paper: their plans, tables and figures from their folders, without making anything.
 
-May import: what `papers` may.
+May import: the same packages as `papers`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,10 @@ class Member:
         return {}
 
     def table(self, name: str) -> pd.DataFrame:
-        """`tables/<name>.csv`, read once. Raises UserError where it is not there."""
+        """Return `tables/<name>.csv`, read once.
+
+        Raises UserError if it does not exist.
+        """
         if name not in self._tables:
             self._tables[name] = build.read(self.folder, name)
         return self._tables[name]
@@ -53,7 +56,7 @@ class Member:
         return {}
 
     def identities(self, column: str) -> list[Any]:
-        """`groups.alike` of this column of `points.csv`, made once."""
+        """Return `groups.alike` of this column of `points.csv`, computed once."""
         if column not in self._identities:
             self._identities[column] = groups.alike(self.table("points")[column])
         return self._identities[column]
@@ -77,7 +80,7 @@ class Member:
         return {}
 
     def layout(self, name: str) -> panels.Layout | None:
-        """The panels of a figure with a specification; None without data."""
+        """Return the panels of a figure with a specification; None without data."""
         figure = self.declared[name]
         assert isinstance(figure, Specification)
         if name not in self._layouts:
@@ -86,19 +89,19 @@ class Member:
 
     @cached_property
     def sums(self) -> str:
-        """A sum that changes with any of the raw records."""
+        """A checksum that changes with any of the raw records."""
         return evidence.sum_of_records(self.folder / "raw")
 
     @cached_property
     def measured(self) -> pd.DataFrame:
-        """The points that have a record and are no calibration; the calibration where there is nothing else."""
+        """The points that have a record, without calibration; the calibration if there is nothing else."""
         points = self.table("points")
         known = points[points["state"] != "failed"]
         own = known[known["workload"] != CALIBRATION]
         return own if len(own) else known
 
     def captured(self, group: str, item: str) -> list[str]:
-        """The values of `environment.csv` of an item, most points first."""
+        """Return the values of an item in `environment.csv`, those of most points first."""
         rows = self.table("environment")
         rows = rows[(rows["group"] == group) & (rows["item"] == item)].sort_values("points", ascending=False)
         return [str(v) for v in rows["value"] if str(v)]
@@ -108,8 +111,10 @@ class Member:
         return {}
 
     def commits(self, keys: Iterable[str]) -> dict[str, list[str]]:
-        """What the records of these points say of versions: item -> its values, each once. A record is read once: its
-        point stands behind many tables and figures."""
+        """Return the versions in the records of these points: item -> its values, each once.
+
+        A record is read only once, because many tables and figures use its point.
+        """
         found: dict[str, dict[str, None]] = {}
         for key in keys:
             if key not in self._versions:
@@ -120,7 +125,7 @@ class Member:
 
     @property
     def days(self) -> list[str]:
-        """The first and the last day of measuring; one where they are the same."""
+        """The first and the last day of measurements; only one if they are the same."""
         started = self.measured["started"].dropna()
         return list(dict.fromkeys((started.min()[:10], started.max()[:10]))) if len(started) else []
 
@@ -130,9 +135,10 @@ def is_campaign(folder: Path) -> bool:
 
 
 def gathered(folders: Sequence[Path]) -> list[Member]:
-    """The campaigns in these folders, in their order.
+    """Return the campaigns in these folders, in their order.
 
-    Raises UserError: one of them is none, has no records or no tables; two bear one name or have another schema.
+    Raises UserError: a folder is not a campaign, has no records or no tables; two have the same name or different
+    schemas.
     """
     members = [Member(folder, read_plan(folder)) for folder in folders]
     distinct([(m.name, m.folder) for m in members])
@@ -143,30 +149,30 @@ def gathered(folders: Sequence[Path]) -> list[Member]:
             raise UserError(
                 str(other.folder / "raw" / evidence.PLAN),
                 f"has schema {theirs}, the plan of {first.name} has {mine}",
-                "make papers of them apart",
+                "make separate papers of them",
             )
     for m in members:
         if not (m.folder / "raw" / evidence.SUMS).exists():
-            mend = "run `storelab collect`, or leave it out"
-            raise UserError(str(m.folder), "was not collected: nobody knows whether its records are whole", mend)
+            hint = "run `storelab collect`, or leave it out"
+            raise UserError(str(m.folder), "was not collected: it is not known whether its records are complete", hint)
         if m.measured.empty:
             raise UserError(str(m.folder), "has no records: no point was measured", "measure it, or leave it out")
     return members
 
 
 def everything(results: Path) -> list[Path]:
-    """The folders of all campaigns below a folder of results, by name."""
+    """Return the folders of all campaigns below a folder of results, by name."""
     return sorted(folder for folder in results.glob("*") if is_campaign(folder)) if results.is_dir() else []
 
 
 def _versions(raw: Path, key: str) -> list[tuple[str, str]]:
-    """(item, value) of what a record says of versions; nothing of what is no record."""
+    """Return (item, value) for the versions in a record; empty without a record."""
     if not evidence.has(raw, key):
         return []
     run = evidence.read(raw, key)
     captured, store, engine = (run.get(part) or {} for part in ("environment", "store", "engine"))
-    told = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
+    versions = [("commit", captured.get("git_commit")), ("storelab", captured.get("storelab"))]
     for part in (store, engine):
         if part.get("name"):
-            told.append(("versions", " ".join(filter(None, (part["name"], str(part.get("version") or ""))))))
-    return [(item, str(value)) for item, value in told if value]
+            versions.append(("versions", " ".join(filter(None, (part["name"], str(part.get("version") or ""))))))
+    return [(item, str(value)) for item, value in versions if value]

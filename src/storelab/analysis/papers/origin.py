@@ -1,7 +1,7 @@
-"""Where a figure, a table, a number or a verdict of a campaign comes from: rows of tables, points, records; its code.
+"""Trace a figure, table, number or verdict of a campaign to rows of tables, points and records, and give it a code.
 
-A code stands for one thing of one campaign and the records that it was made from: other records, another code. May
-import: what `papers` may.
+A code identifies one thing of one campaign and its records: with other records, the code changes. May import: the same
+packages as `papers`.
 """
 
 import hashlib
@@ -19,29 +19,29 @@ from storelab.analysis.papers.members import Member
 from storelab.analysis.parts import groups
 from storelab.analysis.tables import build
 
-SIGNS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # none that is mistaken for another one
+CHARACTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"  # without characters that are easily confused
 LENGTH = 7
 FIGURE, TABLE, TEX, NUMBER, CLAIM, VERDICT = "figure", "table", "table of the paper", "number", "claim", "verdict"
 NEAR = 1e-8  # tables are written with nine digits
 
 
 def code(*named: str) -> str:
-    """Seven signs for what is named."""
-    number, signs = int.from_bytes(hashlib.sha256("\0".join(named).encode()).digest()), []
+    """Return a code of seven characters for these names."""
+    number, characters = int.from_bytes(hashlib.sha256("\0".join(named).encode()).digest()), []
     for _ in range(LENGTH):
-        number, place = divmod(number, len(SIGNS))
-        signs.append(SIGNS[place])
-    return "".join(signs)
+        number, place = divmod(number, len(CHARACTERS))
+        characters.append(CHARACTERS[place])
+    return "".join(characters)
 
 
 def is_code(text: str) -> bool:
-    """Whether a text has the form of a code, in letters of either case."""
-    return len(text) == LENGTH and all(sign in SIGNS for sign in text.upper())
+    """Return whether a text has the form of a code, in upper or lower case."""
+    return len(text) == LENGTH and all(character in CHARACTERS for character in text.upper())
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a CSV file: its name, their places (0: the first below the head), how many it has."""
+    """Rows of a CSV file: its name, the positions of the rows (0: the first below the header), and their number."""
 
     table: str
     places: tuple[int, ...]
@@ -49,7 +49,7 @@ class Rows:
 
     @property
     def lines(self) -> str:
-        """As an editor counts the lines of the file: `all 8 rows`, or `lines 2 to 4 and 9`."""
+        """Return the lines of the file in an editor: `all 8 rows`, or `lines 2 to 4 and 9`."""
         if len(self.places) == self.total:
             return f"all {self.total} rows" if self.total != 1 else "its one row"
         runs: list[list[int]] = []
@@ -58,14 +58,14 @@ class Rows:
                 runs[-1][1] = line
             else:
                 runs.append([line, line])
-        said = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
-        text = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}" if said else "none"
+        ranges = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
+        text = ranges[0] if len(ranges) == 1 else f"{', '.join(ranges[:-1])} and {ranges[-1]}" if ranges else "none"
         return f"line{'' if len(self.places) == 1 else 's'} {text} of {self.total + 1}"
 
 
 @dataclass(frozen=True)
 class Thing:
-    """A figure, a table, a number, a claim or a verdict of a campaign; `row`: its place in the table that has it."""
+    """A figure, table, number, claim or verdict of a campaign; `row`: its position in its table."""
 
     member: Member = field(repr=False)
     kind: str
@@ -78,14 +78,14 @@ class Thing:
 
     @property
     def file(self) -> str:
-        """Where it lies, below the campaign's folder."""
+        """The path of the file, relative to the folder of the campaign."""
         places = {FIGURE: f"figures/{self.name}.pdf", TEX: f"tex/{self.name}.tex", NUMBER: "tables/numbers.csv"}
         places |= {CLAIM: "tables/claims.csv", VERDICT: "tables/verdicts.csv"}
         return places.get(self.kind, f"tables/{self.name}.csv")
 
     @cached_property
     def rows(self) -> list[Rows]:
-        """The rows of tables that it shows or rests on."""
+        """The rows of tables that it shows or depends on."""
         if self.kind == FIGURE:
             return [_of_figure(self.member, self.name)]
         if self.kind == TEX:
@@ -99,19 +99,19 @@ class Thing:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The points behind these rows, in the order of the plan; a number of the plan or of print rests on none."""
+        """The points behind these rows, in the order of the plan; a number of the plan or of print depends on none."""
         found: set[str] = set()
         for rows in self.rows:
             table = self.member.table(rows.table)
             found |= points_of(self.member, table.iloc[list(rows.places)], rows.table)
-        if self.kind == CLAIM and not found:  # an answer names no points: those of the table that was asked
+        if self.kind == CLAIM and not found:  # an answer has no points; use those of the queried table
             asked = str(self.member.table("claims").iloc[self.row or 0]["query"]).partition(".csv")[0]
             found = points_of(self.member, self.member.table(asked), asked) if asked in build.NAMES else found
         return [key for key in self.member.table("points")["key"] if key in found]
 
 
 def things(member: Member) -> Iterator[Thing]:
-    """Everything of a campaign that has a code."""
+    """Yield everything of a campaign that has a code."""
     yield from (Thing(member, FIGURE, name) for name in (member.figures if member.is_drawn else ()))
     yield from (Thing(member, TABLE, name) for name in build.NAMES)
     yield from (Thing(member, TEX, name) for name in TABLES)
@@ -121,7 +121,7 @@ def things(member: Member) -> Iterator[Thing]:
 
 
 def claims(member: Member) -> list[Thing]:
-    """Of each row of `claims.csv`."""
+    """Return the things of the rows of `claims.csv`."""
     table = member.table("claims")
     named = zip(table["claim"], table["system"].fillna(""), strict=True)
     return [
@@ -130,7 +130,7 @@ def claims(member: Member) -> list[Thing]:
 
 
 def verdicts(member: Member) -> list[Thing]:
-    """Of each row of `verdicts.csv`."""
+    """Return the things of the rows of `verdicts.csv`."""
     table = member.table("verdicts")
     columns = ["deployment", "workload", "engine", "what"]
     named = table[columns].fillna("").astype(str).itertuples(index=False)
@@ -138,7 +138,7 @@ def verdicts(member: Member) -> list[Thing]:
 
 
 def tables_of(tex: str) -> list[str]:
-    """The CSV files that a table of the paper is made from."""
+    """Return the CSV files that a table of the paper is made from."""
     needs = TABLES[tex][1:]
     if needs == ("headlines",):
         needs = tuple(name for _, *names in HEADLINES for name in names)
@@ -146,7 +146,7 @@ def tables_of(tex: str) -> list[str]:
 
 
 def shown(member: Member, name: str) -> pd.DataFrame:
-    """The rows of its table that a figure draws, with the places in the table as index."""
+    """Return the rows of its table that a figure draws; the index is their position in the table."""
     figure = member.declared[name]
     table = member.table(figure.table)
     if isinstance(figure, Specification):
@@ -158,7 +158,10 @@ def shown(member: Member, name: str) -> pd.DataFrame:
 
 
 def _same(rows: pd.DataFrame, table: pd.DataFrame) -> bool:
-    """Whether the index of these rows tells their places in the table: a figure may have made rows of its own."""
+    """Return whether the index of these rows gives their positions in the table.
+
+    A figure may have created other rows.
+    """
     if not set(rows.index) <= set(table.index):
         return False
     kept = [c for c in ("key", "store", "workload") if c in rows and c in table]
@@ -175,7 +178,7 @@ def _whole(member: Member, name: str) -> Rows:
 
 
 def _of_number(member: Member, name: str) -> list[Rows]:
-    """Where the number stands in its table; the whole table where it is made of many. None of what is no table."""
+    """Return the rows of a number in its table; the whole table if it depends on many, nothing without a table."""
     row = member.table("numbers").set_index("name").loc[name]
     source = str(row["source"]).removesuffix(".csv")
     if source not in build.NAMES:
@@ -193,7 +196,7 @@ def _of_number(member: Member, name: str) -> list[Rows]:
 
 
 def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
-    """Keys of the points behind rows of a table: those that it names, or those of the same store, workload and axes."""
+    """Return the keys of the points behind rows of a table: those in the row, or those with the same store and axes."""
     points = member.table("points")
     if name in ("numbers", "environment"):
         return set(points["key"]) if name == "environment" else set()
@@ -209,25 +212,29 @@ def points_of(member: Member, rows: pd.DataFrame, name: str) -> set[str]:
 
 
 def _alike(rows: pd.DataFrame, member: Member, columns: Sequence[str]) -> list[bool]:
-    """Which points agree with one of the rows in all that the row says: an axis that it leaves open is none of its
-    workload, or the one that it is about."""
+    """Return which points match one of the rows in every value of the row.
+
+    An empty axis is not an axis of the workload, or is the one that the row is about.
+    """
     number = len(member.table("points"))
-    told = _tuples([groups.alike(rows[c]) for c in columns], len(rows))
+    values = _tuples([groups.alike(rows[c]) for c in columns], len(rows))
     found = [False] * number
-    for known in dict.fromkeys(tuple(v is not None for v in row) for row in told):
+    for known in dict.fromkeys(tuple(v is not None for v in row) for row in values):
         own = [member.identities(c) for c, there in zip(columns, known, strict=True) if there]
-        wanted = {tuple(v for v in row if v is not None) for row in told if tuple(v is not None for v in row) == known}
+        wanted = {
+            tuple(v for v in row if v is not None) for row in values if tuple(v is not None for v in row) == known
+        }
         found = [a or p in wanted for a, p in zip(found, _tuples(own, number), strict=True)]
     return found
 
 
 def _tuples(columns: Sequence[Sequence[Any]], number: int) -> list[tuple[Any, ...]]:
-    """Columns to so many rows."""
+    """Convert columns to rows; without columns, return `number` empty rows."""
     return list(zip(*columns, strict=True)) if columns else [()] * number
 
 
 def named(members: Iterable[Member]) -> Mapping[str, list[Thing]]:
-    """Code -> what it stands for."""
+    """Return the things of each code."""
     found: dict[str, list[Thing]] = {}
     for member in members:
         for thing in things(member):

@@ -1,7 +1,8 @@
-"""A paper of several campaigns: what their rules left in, `results/papers/<names>/` out. May import: what `papers` may.
+"""Write a paper of several campaigns to `results/papers/<names>/`, from the results of their rules.
 
-`tables/*.csv` hold what stands over all of them, `figures/` copies of the figures that are shown, `tex/` the paper in
-both layouts. The prose is in the templates `paper/joined.tex`, `paper/conference.tex` and `paper/joined/`.
+`tables/*.csv` hold the tables over all campaigns, `figures/` copies of the figures that are shown, `tex/` the paper in
+both layouts. The prose is in the templates `paper/joined.tex`, `paper/conference.tex` and `paper/joined/`. May import:
+the same packages as `papers`.
 """
 
 import re
@@ -24,7 +25,7 @@ from storelab.analysis.parts import derived, words
 from storelab.analysis.statistics.judging import CANNOT_TELL
 from storelab.core import records
 
-FEW = 3  # campaigns whose systems have more than one kind of work in the abstract
+FEW = 3  # up to this number of campaigns, the abstract has several kinds of work of each system
 LAYOUTS = {"paper": "joined.tex", "conference": "conference.tex"}  # file of tex/ -> its template
 JOINED = "table of the joined paper"
 CODES = ["code", "campaign", "kind", "name", "file", "tables", "lines", "points", "commit"]
@@ -33,7 +34,7 @@ _CODE = re.compile(r"\\Code\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Joined:
-    """The campaigns of a paper, and what stands over all of them: name of a table -> the table, and its code."""
+    """The campaigns of a paper, and the tables over all of them with their codes, by name."""
 
     members: Sequence[Member]
     tables: Mapping[str, pd.DataFrame]
@@ -45,8 +46,10 @@ class Joined:
 
 
 def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -> list[Path]:
-    """Write everything of the paper but the PDF. Raises UserError as `members.gathered`, and where a campaign lacks its
-    tables, figures or LaTeX."""
+    """Write everything of the paper except the PDF.
+
+    Raises UserError as `members.gathered`, and if a campaign lacks its tables, figures or LaTeX.
+    """
     paper = joined(gathered(folders))
     found, pictures = values(paper)
     listed = codes(paper, render(paper_dir, LAYOUTS["paper"], found))
@@ -67,7 +70,7 @@ def build(folders: Sequence[Path], out: Path, paper_dir: Path = Path("paper")) -
 
 
 def joined(members: Sequence[Member]) -> Joined:
-    """The tables over all campaigns."""
+    """Return the campaigns with the tables over all of them."""
     differences = across.difference_table(members)
     tables = {
         "campaigns": across.campaigns(members),
@@ -111,8 +114,11 @@ def values(paper: Joined) -> tuple[dict[str, Any], dict[str, Path]]:
 
 @dataclass
 class Shown:
-    """What the sections bring beside their text: long tables for the appendix, pictures (name in the paper -> file),
-    and in words the figures that carry nothing."""
+    """The content that sections add outside their text.
+
+    It consists of long tables for the appendix, pictures (name in the paper -> file), and the names of figures with too
+    few values.
+    """
 
     appendix: list[str] = field(default_factory=list)
     pictures: dict[str, Path] = field(default_factory=dict)
@@ -120,25 +126,28 @@ class Shown:
     lead: tuple[str, str] = ("", "")  # campaign and name of the figure of the first page
 
     def picture(self, member: Member, name: str) -> None:
-        """Add the picture of a figure. Raises UserError: it is not as it was drawn."""
+        """Add the picture of a figure.
+
+        Raises UserError: it was changed after it was drawn.
+        """
         picture = derived.require_picture(member.folder / "figures", member.figures[name], "pdf")
         self.pictures[fragments.picture(member, name)] = picture
 
     def here(self, block: Block | None) -> list[str]:
-        """The block where it stands among the text: not where it is long, or none."""
+        """Return the block if it belongs here in the text; move a long one to the appendix."""
         if block and block.long:
             self.appendix.append(block.text)
         return [] if block is None or block.long else [block.text]
 
     def leave_out(self, member: Member, name: str) -> None:
-        """Name a figure that carries nothing."""
+        """Note a figure that has too few values."""
         table = breakable(escape(member.figures[name]["table"]))
-        said = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
-        self.left_out.append(Tex(f"{said} (\\texttt{{{table}}})"))
+        figure_of_campaign = f"{escape(name.replace('_', ' '))} of \\texttt{{{escape(member.name)}}}"
+        self.left_out.append(Tex(f"{figure_of_campaign} (\\texttt{{{table}}})"))
 
 
 def _lead(paper: Joined, shown: Shown) -> Tex:
-    """The figure of the first page: that of the first campaign whose figure has enough to show."""
+    """Return the figure of the first page: of the first campaign whose figure has enough values."""
     for member in paper.members:
         name = lead(member.figures)
         if name and fragments.carries(member, name):
@@ -149,7 +158,7 @@ def _lead(paper: Joined, shown: Shown) -> Tex:
 
 
 def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
-    """Title, authors, dates, and the numbers of the abstract."""
+    """Return title, authors, dates, and the numbers of the abstract."""
     one = paper.members[0].title if len(paper.names) == 1 else f"Storage systems, measured: {words.listed(paper.names)}"
     authors = dict.fromkeys(a for m in paper.members for a in m.plan["campaign"].get("authors", []))
     days = sorted(day for m in paper.members for day in m.days)
@@ -166,7 +175,7 @@ def _front(paper: Joined, found: Sequence[findings.Finding]) -> dict[str, Any]:
 
 
 def _of_member(member: Member, is_one_of_few: bool) -> dict[str, Any]:
-    """What the text tells of a campaign: what each of its systems did, and what limited them."""
+    """Return the values of a campaign for the text: results of its systems, and their limits."""
     known = headlines.shortened(Sources(member.folder)["headlines"], headlines.SHORT if is_one_of_few else 1)
     results = [*headlines.answers(known), *(headlines.limits(known) if is_one_of_few else [])]
     return {
@@ -187,7 +196,7 @@ def _outline(paper: Joined) -> Iterator[fragments.Section]:
 def _section(
     paper: Joined, section: fragments.Section, found: Sequence[findings.Finding], shown: Shown
 ) -> dict[str, Any] | None:
-    """What a section has of all campaigns; None where it has nothing."""
+    """Return the content of a section from all campaigns; None if there is none."""
     discussion = list(findings.sentences(found, section.name))
     if section.name == "systems" and (table := across.answers_latex(paper.tables["answers"], paper.codes["answers"])):
         text = "Table~\\ref{tab:answers} has the answers to the questions of the probe."
@@ -206,9 +215,9 @@ def _section(
 
 
 def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] | None:
-    """What the campaigns have below a heading, each under its name; None where none has anything."""
+    """Return the blocks of the campaigns below a heading, each with its name; None if there are none."""
     texts: list[str] = []
-    told = []
+    references = []
     for member in paper.members:
         blocks = []
         for name in part.tables:
@@ -224,15 +233,15 @@ def _part(paper: Joined, part: fragments.Part, shown: Shown) -> dict[str, Any] |
                 shown.leave_out(member, name)
         texts += [text for block in blocks for text in shown.here(block)]
         named = ", ".join(filter(None, (block.named for block in blocks)))
-        told += [f"of \\texttt{{{escape(member.name)}}}: {named}"] if named else []
-    if not told:
+        references += [f"of \\texttt{{{escape(member.name)}}}: {named}"] if named else []
+    if not references:
         return None
-    shows = "; ".join(told)
+    shows = "; ".join(references)
     return {"title": part.title, "shows": Tex(shows[0].upper() + shows[1:]), "blocks": list(map(Tex, texts))}
 
 
 def codes(paper: Joined, text: str) -> pd.DataFrame:
-    """One row per code that the text shows: what it stands for, rows of which table, how many points, their commits."""
+    """Return one row per code in the text: its thing, the rows of its tables, the number of points, their commits."""
     shown = dict.fromkeys(_CODE.findall(text))
     of, over = origin.named(paper.members), {code: name for name, code in paper.codes.items()}
     rows = []
@@ -245,8 +254,8 @@ def codes(paper: Joined, text: str) -> pd.DataFrame:
             rows.append(dict(zip(CODES, [*head, len(thing.keys), ", ".join(known)], strict=True)))
         if code in over:
             name, table = over[code], paper.tables[over[code]]
-            told = [f"{name}.csv: {len(table)} of {len(table)} rows", f"{name}.csv: all {len(table)} rows"]
-            head = [code, "+".join(paper.names), JOINED, name, f"tables/{name}.csv", *told]
+            row_texts = [f"{name}.csv: {len(table)} of {len(table)} rows", f"{name}.csv: all {len(table)} rows"]
+            head = [code, "+".join(paper.names), JOINED, name, f"tables/{name}.csv", *row_texts]
             rows.append(dict(zip(CODES, [*head, sum(len(m.measured) for m in paper.members), ""], strict=True)))
     return pd.DataFrame(rows, columns=CODES)
 
@@ -264,8 +273,8 @@ def _codes_latex(found: pd.DataFrame) -> str:
         for r in found.to_dict("records")
     ]
     caption = (
-        "The codes of this paper: of what, from which rows of which table, from how many points, measured by which "
-        "commit. \\texttt{storelab explain} tells the points and their records."
+        "The codes of this paper: object, rows of its tables, number of points, and the commit that measured "
+        "them. \\texttt{storelab explain} lists the points and their records."
     )
     spec = f"l{left(1.8, 4.2, 4.4)}r{left(2.5)}"
     head = ["Code", "Campaign", "Of", "Rows", "Points", "Commit"]

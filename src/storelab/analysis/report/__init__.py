@@ -1,5 +1,5 @@
-"""The page of a campaign: `report.html`, one file that asks for nothing else. `build` writes it.
+"""Write the page of a campaign: `report.html`, one file that loads nothing else.
 
-`page.html`, `report.css` and the JavaScript beside them are the page; the modules make its data. May import: `figures`,
-`tables`, `parts`, `records`, `statistics`, `core`.
+`build` writes it. `page.html`, `report.css` and the JavaScript files are the page; the modules make its data. May
+import: `figures`, `tables`, `parts`, `records`, `statistics`, `core`.
 """

@@ -1,7 +1,7 @@
-"""Write `report.html`: the page, the libraries that draw, and the data, packed. Same tables and records, same bytes.
+"""Write `report.html`: the page, the libraries that draw, and the packed data.
 
-The tables have every cell as the CSV file has it, and the points behind each row. The first view says what was
-measured, when, where, how many points, and what is noted of them.
+The same tables and records give the same bytes. The tables have every cell as in the CSV file, and the points behind
+each row. The first view shows what was measured, when and where, the number of points, and notes about them.
 """
 
 import csv
@@ -26,7 +26,10 @@ SCHEMA = 1
 
 
 def build(campaign_dir: Path) -> Path:
-    """The page of a campaign with tables. Raises UserError: no tables, records missing or altered, no library."""
+    """Write the page of a campaign with tables.
+
+    Raises UserError: tables or a library are missing, or records are missing or changed.
+    """
     target = campaign_dir / NAME
     records.write_atomic(
         target, page.filled(title(campaign_dir), blocks(campaign_dir), page.packed_libraries()).encode()
@@ -35,13 +38,15 @@ def build(campaign_dir: Path) -> Path:
 
 
 def title(campaign_dir: Path) -> str:
-    """What stands in the browser's tab."""
+    """Return the title of the browser's tab."""
     return page_title(records.read_json(campaign_dir / "raw" / "plan.json"))
 
 
 def blocks(campaign_dir: Path) -> dict[str, Any]:
-    """The page's data by name: `head`, `tables`, `figures`, and the details of points in blocks of their own. The page
-    draws whatever stands in them, so that they can be replaced while it is open."""
+    """Return the data of the page by name: `head`, `tables`, `figures`, and blocks with the details of points.
+
+    The page draws the current content of these blocks, so they can be replaced while it is open.
+    """
     campaign = load(campaign_dir)
     texts = {}
     for name in tables.NAMES:
@@ -49,26 +54,26 @@ def blocks(campaign_dir: Path) -> dict[str, Any]:
             texts[name] = list(csv.reader(f))
     every = {name: tables.read(campaign_dir, name) for name in tables.NAMES}
     places = {name: behind(table, every["points"]) for name, table in every.items()}
-    told = details.parts(campaign)
-    first = {"schema": SCHEMA} | head(campaign, every) | {"details": list(told), "part": details.PART}
+    detail_blocks = details.parts(campaign)
+    first = {"schema": SCHEMA} | head(campaign, every) | {"details": list(detail_blocks), "part": details.PART}
     found = {
         "head": first,
         "tables": {name: table_block(texts[name], places[name]) for name in tables.NAMES},
         "figures": charts.of(campaign.plan, every, places),
-        **told,
+        **detail_blocks,
     }
     return redacted(found)
 
 
 # --- tables ---
 
-MOST_CELLS = 1_500_000  # of one table; of a longer one the page has the first rows, and says so
+MOST_CELLS = 1_500_000  # maximum cells of one table; the page has only the first rows of a longer one, and reports this
 
 
 def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[str, Any]:
-    """Return a table as the page has it.
+    """Return a table in the form that the page uses.
 
-    texts: its cells as they are in the file, the head first. The cells are listed column by column, which packs them
+    texts: the cells as in the file, the header first. The cells are listed column by column, because this compresses
     best. behind: see `behind`.
     """
     head, body = texts[0], texts[1:]
@@ -83,10 +88,9 @@ def table_block(texts: Sequence[Sequence[str]], behind: Sequence[str]) -> dict[s
 
 
 def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
-    """Of each row the points that it tells of, as their places in points.csv: `0 3 6`; empty where the table is not
-    of points or groups of points.
+    """Return the points behind each row, as their positions in points.csv: `0 3 6`; empty if the table has no points.
 
-    A row with a key is of one point; else it is of all that agree with it in store, workload and every axis.
+    A row with a key is about one point; otherwise it is about all points with the same store, workload and axes.
     """
     places = {key: str(place) for place, key in enumerate(points["key"])}
     if "key" in table:
@@ -95,15 +99,15 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
         named = (keys.split() if isinstance(keys, str) else [] for keys in table["points"])
         return [" ".join(places[key] for key in keys if key in places) for keys in named]
     if "n" not in table or list(table.columns[:2]) != ["store", "workload"]:
-        return [""] * len(table)  # of no groups of points
+        return [""] * len(table)  # its rows are not groups of points
     shared = [c for c in table.columns[: table.columns.get_loc("n")] if c in points.columns]
     known = {name: part.columns[part.notna().any()] for name, part in points[shared].groupby("workload")}
-    said = {name: [c in columns for c in shared] for name, columns in known.items()}
+    has_axis = {name: [c in columns for c in shared] for name, columns in known.items()}
 
     def axes(values: tuple[Any, ...]) -> tuple[str, ...]:
-        """Those that points of this workload have: volume reads have no fraction of entries, their table says 100 %."""
-        own = said.get(values[1], [])
-        return values[1], *(_same(value) for value, has in zip(values, own, strict=False) if has)
+        """Return the axes of this workload: volume reads have no fraction of entries; their table has 100 %."""
+        columns_used = has_axis.get(values[1], [])
+        return values[1], *(_same(value) for value, has in zip(values, columns_used, strict=False) if has)
 
     groups: dict[tuple[str, ...], list[str]] = {}
     for place, values in enumerate(points[shared].itertuples(index=False, name=None)):
@@ -112,7 +116,7 @@ def behind(table: pd.DataFrame, points: pd.DataFrame) -> list[str]:
 
 
 def _same(value: Any) -> str:
-    """One spelling for one value: 2 and 2.0, and no value."""
+    """Return the same text for the same value: 2 and 2.0, and no value."""
     if value is None or value is pd.NA or value != value:
         return ""
     return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
@@ -124,18 +128,21 @@ MACHINE = ("cpu_model", "cores", "memory_bytes", "platform", "kernel")
 
 
 def page_title(plan: Mapping[str, Any]) -> str:
-    told = plan["campaign"]
-    return str(told.get("title") or told["name"])
+    about = plan["campaign"]
+    return str(about.get("title") or about["name"])
 
 
 def head(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-    """name, title; facts: [what, value]; notes: [how many points, what is noted of them, their places in points.csv];
-    keys: the words of each point; filters: name -> [[value, words], …]."""
-    told, points = campaign.plan["campaign"], tables["points"]
+    """Return the data of the first view.
+
+    name, title; facts: [what, value]; notes: [number of points, text, their positions in points.csv]; keys: the words
+    of each point; filters: name -> [[value, words], …].
+    """
+    about, points = campaign.plan["campaign"], tables["points"]
     return {
-        "name": told["name"],
+        "name": about["name"],
         "title": page_title(campaign.plan),
-        "authors": [str(a) for a in told.get("authors") or []],
+        "authors": [str(a) for a in about.get("authors") or []],
         "facts": _facts(campaign, tables),
         "notes": _notes(points),
         "keys": [words.key_text(key) for key in points["key"]],
@@ -147,17 +154,17 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
     points, numbers = tables["points"], tables["numbers"]
     known = dict(zip(numbers["name"], numbers["value"], strict=True))
     states = points["state"].value_counts()
-    told = [f"{len(points)} planned", f"{states.get('ok', 0)} count"]
-    told += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
+    points_text = [f"{len(points)} planned", f"{states.get('ok', 0)} valid"]
+    points_text += [f"{states[s]} {s}" for s in ("invalid", "failed") if states.get(s)]
     seal = evidence.seal_of(campaign.raw)
-    started = sorted(points["started"].dropna())  # none where every point failed
+    started = sorted(points["started"].dropna())  # empty if every point failed
     when = dict.fromkeys(s.replace("T", " ").replace("Z", " UTC") for s in (*started[:1], *started[-1:]))
     facts = {
         "Stores": ", ".join(_system(campaign, name) for name in dict.fromkeys(points["store"])),
         "Workloads": ", ".join(dict.fromkeys(words.value_text("workload", w) for w in points["workload"])),
         "Engines": "; ".join(dict.fromkeys(_engines(campaign))),
         "Measured": " to ".join(when),
-        "Points": ", ".join(told),
+        "Points": ", ".join(points_text),
         "Repetitions": str(campaign.plan["campaign"].get("repetitions", "")),
         "Length of a point": words.span(points["duration_s"], "s"),
         "Moved": _counted(str(known.get("bytes_moved", "")), points),
@@ -170,55 +177,57 @@ def _facts(campaign: Campaign, tables: Mapping[str, pd.DataFrame]) -> list[list[
     return [[name, value] for name, value in facts.items() if value]
 
 
-def _counted(said: str, points: pd.DataFrame) -> str:
-    """A sum over the points that count, and that it is one, where others were measured too."""
-    return f"{said} in points that count" if said and (points["state"] == "invalid").any() else said
+def _counted(sum_text: str, points: pd.DataFrame) -> str:
+    """Return a sum over the valid points, and say so if there are also invalid points."""
+    return f"{sum_text} in valid points" if sum_text and (points["state"] == "invalid").any() else sum_text
 
 
 def _failures(points: pd.DataFrame) -> str:
-    """Operations that failed; those of invalid points are most, and would be missed in the sum of points that count."""
+    """Return the number of failed operations; most are in invalid points, which are counted separately."""
     ok, invalid = (int(points.loc[points["state"] == state, "errors"].sum()) for state in ("ok", "invalid"))
     return f"{words.number(ok)}, and {words.number(invalid)} in invalid points" if invalid else words.number(ok)
 
 
 def _system(campaign: Campaign, store: str) -> str:
-    """The store with what it is, as its records say."""
+    """Return the store with its kind and version, as recorded."""
     found = [run["store"] for run in campaign.runs.values() if run["point"]["store"] == store and run.get("store")]
     kinds = dict.fromkeys(
         " ".join(filter(None, [str(s.get("kind") or ""), str(s.get("version") or "")])) for s in found
     )
-    said = " and ".join(filter(None, kinds))
-    return f"{store} ({said})" if said and said != store else store
+    kinds_text = " and ".join(filter(None, kinds))
+    return f"{store} ({kinds_text})" if kinds_text and kinds_text != store else store
 
 
 def _engines(campaign: Campaign) -> list[str]:
-    """Each with its version; of several libraries in brackets."""
+    """Return each engine with its version; versions of several libraries are in brackets."""
     engines = [run.get("engine") or {} for run in campaign.runs.values()]
     versions = [str(e.get("version") or "") for e in engines]
-    said = [f"({v})" if ", " in v else v for v in versions]
-    return [f"{e['name']} {v}".strip() for e, v in zip(engines, said, strict=True) if e.get("name")]
+    version_texts = [f"({v})" if ", " in v else v for v in versions]
+    return [f"{e['name']} {v}".strip() for e, v in zip(engines, version_texts, strict=True) if e.get("name")]
 
 
 def _machines(campaign: Campaign) -> list[str]:
-    """Each machine as its environment says it, apart from what is the same in all words."""
+    """Return a description of each machine from its environment."""
     out = []
     for run in campaign.runs.values():
-        told = run.get("environment") or {}
-        cpu, cores, memory, *system = (told.get(name) for name in MACHINE)
+        environment = run.get("environment") or {}
+        cpu, cores, memory, *system = (environment.get(name) for name in MACHINE)
         parts = [cpu, words.plural(cores, "core") if cores else "", units.human_size(memory) if memory else "", *system]
         out.append(", ".join(str(p) for p in parts if p))
     return [m for m in out if m]
 
 
 def _versions(campaign: Campaign) -> list[str]:
-    told = [run.get("environment") or {} for run in campaign.runs.values()]
+    environments = [run.get("environment") or {} for run in campaign.runs.values()]
     return [
-        f"{e.get('storelab')} ({e['git_commit']})" if e.get("git_commit") else str(e["storelab"]) for e in told if e
+        f"{e.get('storelab')} ({e['git_commit']})" if e.get("git_commit") else str(e["storelab"])
+        for e in environments
+        if e
     ]
 
 
 def _notes(points: pd.DataFrame) -> list[list[Any]]:
-    """What is noted of points: how many, in words, which. Only what is noted of any."""
+    """Return the notes about points: how many, the text, and which points; only notes that apply to any point."""
     ok = points["state"] == "ok"
 
     def is_true(column: str) -> pd.Series:
@@ -228,31 +237,31 @@ def _notes(points: pd.DataFrame) -> list[list[Any]]:
         "failed: there is no record": points["state"] == "failed",
         "invalid: more operations failed than the budget allows": points["state"] == "invalid",
         "tried more than once": points["tries"] > 1,
-        "bound by the client": ok & (points["bound_by"] == "client"),
-        "bound by the link": ok & (points["bound_by"] == "link"),
+        "limited by the client": ok & (points["bound_by"] == "client"),
+        "limited by the link": ok & (points["bound_by"] == "link"),
         "with the store on the clients' host": is_true("shared_host"),
         "disturbed by other programs": ok & (points["other_cpu_percent"] > DISTURBED_PERCENT),
         "with operations that hung": ok & (points["hung"] > 0),
-        "too short to say whether they are steady": ok & (points["steadiness"] == steadiness.TOO_SHORT),
+        "too short to judge whether they are steady": ok & (points["steadiness"] == steadiness.TOO_SHORT),
     }
     for kind in steadiness.UNSTEADY:
         kinds[f"not steady: {kind}"] = ok & (points["steadiness"] == kind)
     out = []
-    for said, which in kinds.items():
+    for note, which in kinds.items():
         places = [int(i) for i in range(len(points)) if bool(which.fillna(False).iloc[i])]
         if places:
-            out.append([len(places), said, places])
+            out.append([len(places), note, places])
     return out
 
 
 def _filters(points: pd.DataFrame) -> dict[str, list[list[str]]]:
-    """Of each filter the values that points have, where there are several."""
+    """Return the values of each filter that has several values."""
     out = {}
     for name, column in FILTERS.items():
         if column not in points:
             continue
         values = sorted(points[column].dropna().unique())
-        told = [[f"{v:.0f}" if name == "size" else str(v), words.cell(column, v)] for v in values]
-        if len(told) > 1:
-            out[name] = told
+        options = [[f"{v:.0f}" if name == "size" else str(v), words.cell(column, v)] for v in values]
+        if len(options) > 1:
+            out[name] = options
     return out

@@ -1,5 +1,5 @@
-// Figures: the data of a panel to Vega-Lite, drawn as SVG when it comes into sight. Hover tells a value, a click leads
-// to the points behind it; the same numbers stand in a table below each figure, for the keyboard and for readers.
+// Figures: converts the data of a panel to Vega-Lite and draws it as SVG when it becomes visible. Hovering shows a value, a click
+// opens its points; a table below each figure has the same numbers, for keyboards and screen readers.
 
 const SHAPES = {
   o: "circle", ".": "circle", s: "square", "^": "triangle-up", D: "diamond", v: "triangle-down", P: "cross",
@@ -10,7 +10,7 @@ const SHAPES = {
 };
 const DASHES = { "-": [], "--": [6, 4], ":": [2, 3], "-.": [6, 3, 2, 3] };
 const HEIGHT = 240;
-const LINE = 34; // pixels of a category
+const LINE = 34; // height of a category in pixels
 
 const theme = () => {
   const style = getComputedStyle(document.documentElement);
@@ -18,7 +18,7 @@ const theme = () => {
 };
 const isDark = () => document.documentElement.dataset.theme === "dark";
 
-/** A colour as it is seen on this ground: on a dark one greys change places. */
+/** Return a colour for this background: on a dark one, greys are inverted. */
 function seen(colour) {
   const [r, g, b] = [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16));
   if (!isDark() || Math.max(r, g, b) - Math.min(r, g, b) > 12) return colour;
@@ -26,7 +26,7 @@ function seen(colour) {
   return `#${grey}${grey}${grey}`;
 }
 
-/** The values of a panel that the filters leave, one object each; `line` says to which line it belongs. */
+/** Return the values of a panel that pass the filters, one object each; `line` is the number of its line. */
 function valuesOf(panel, state) {
   const out = [];
   panel.lines.forEach((line, number) => {
@@ -43,7 +43,7 @@ function valuesOf(panel, state) {
   return out;
 }
 
-/** The scale of the axis of values, as asked for: the printed one, linear or log. A 0 has a place on a log one. */
+/** Return the scale of the value axis: as printed, linear or log. With a 0, log becomes symlog. */
 function scaleOf(panel, state, numbers) {
   const printed = panel[panel.value].scale;
   if (state.scale === "linear") return "linear";
@@ -53,7 +53,7 @@ function scaleOf(panel, state, numbers) {
   return numbers.some((n) => n === 0) ? "symlog" : "log";
 }
 
-/** {type, domain, values of ticks} of an axis, with room at its ends. */
+/** Return {scale, ticks} of an axis, with room at its ends. */
 function axisOf(axis, type, numbers, fromZero) {
   const known = numbers.filter((n) => n !== null && Number.isFinite(n));
   const places = Object.keys(axis.names ?? {}).map(Number);
@@ -78,14 +78,14 @@ function axisOf(axis, type, numbers, fromZero) {
   return { scale, ticks };
 }
 
-/** Half a line of room below the first category, and above the last. */
+/** Return positions that leave half a line below the first category, and above the last. */
 function besides(places) {
   const ordered = [...places].sort((a, b) => a - b);
   const room = Math.min(1, ...ordered.slice(1).map((place, i) => place - ordered[i])) / 2;
   return [ordered[0] - room, ordered.at(-1) + room];
 }
 
-/** Ticks of a logarithmic axis: at 1, 2, 5 where it is short, else at powers of ten; of a very short one none. */
+/** Return ticks of a logarithmic axis: at 1, 2, 5 on a short one, otherwise at powers of ten; none on a very short one. */
 function decades(least, most) {
   const span = most / least;
   if (span < 4) return undefined;
@@ -100,7 +100,7 @@ function decades(least, most) {
   return out;
 }
 
-/** Words at ticks, as an expression of Vega: its strings are written as JSON, so that no text leaves them. */
+/** Return the labels of ticks as a Vega expression; its strings are JSON, so that no text can break out of them. */
 function labelsOf(axis, most = 0) {
   if (!axis.names) return "replace(format(datum.value, ',~r'), /,/g, '\u202f')";
   const lines = (words) => (most ? wrapped(words.replaceAll("\n", " "), most) ?? [""] : words.split("\n"));
@@ -108,7 +108,7 @@ function labelsOf(axis, most = 0) {
   return `${JSON.stringify(known).replaceAll("\u2028", " ").replaceAll("\u2029", " ")}['p' + datum.value]`;
 }
 
-/** Words in lines of at most so many letters. */
+/** Break words into lines of at most `most` characters. */
 function wrapped(words, most) {
   const lines = [];
   for (const word of (words ?? "").split(" ")) {
@@ -118,7 +118,7 @@ function wrapped(words, most) {
   return words ? lines : null;
 }
 
-/** Vega-Lite of a panel; null where it has no value to show. */
+/** Return the Vega-Lite specification of a panel; null if it has no value to show. */
 function vegaLiteOf(panel, state, width) {
   const look = theme();
   const values = valuesOf(panel, state);
@@ -139,7 +139,7 @@ function vegaLiteOf(panel, state, width) {
     x: across ? axisOf(panel.x, type, measured, type === "linear") : axisOf(panel.x, otherType, placed, false),
     y: across ? axisOf(panel.y, "linear", placed, false) : axisOf(panel.y, type, measured, type === "linear"),
   };
-  const letters = Math.floor(Math.min(260, width * 0.45) / 5.8); // of a line of a category's name
+  const letters = Math.floor(Math.min(260, width * 0.45) / 5.8); // maximum characters of a line of a category's name
   const lines = Math.max(1, ...Object.values(panel.y.names ?? {}).map((words) => wrapped(words.replaceAll("\n", " "), letters)?.length ?? 1));
   const plot = across && names ? width - 5.8 * Math.min(letters, Math.max(...Object.values(panel.y.names).map((words) => words.length))) - 20 : width - 50;
   const channel = (which, field) => ({
@@ -151,7 +151,7 @@ function vegaLiteOf(panel, state, width) {
       titleLimit: 0,
       labelExpr: labelsOf(panel[which], which === "y" && names ? letters : 0),
       ...(axes[which].ticks ? { values: axes[which].ticks } : { tickCount: which === "x" ? Math.max(2, Math.min(6, Math.floor(plot / 60))) : 5 }),
-      labelOverlap: axes[which].ticks ? "greedy" : "parity", // steps stay equal
+      labelOverlap: axes[which].ticks ? "greedy" : "parity", // keeps equal steps
       grid: true,
       ...(which === "x" && Object.values(panel.x.names ?? {}).some((w) => w.length > 6) ? { labelAngle: -40 } : {}),
       ...(which === "y" && names ? { labelLimit: 0, labelOverlap: false } : {}),
@@ -193,11 +193,11 @@ function vegaLiteOf(panel, state, width) {
   const lone = bare.filter((v) => line(v).dash !== "none" && !next(v, -1) && !next(v, 1));
   const symbol = { fill: { field: "fill", type: "nominal", scale: null }, stroke: { field: "colour", type: "nominal", scale: null }, shape: { field: "shape", type: "nominal", scale: null } };
   if (marked.length) layers.push({ data: { values: marked }, mark: { type: "point", size: 62, strokeWidth: 1.6, opacity: 1, tooltip: { content: "data" }, cursor: "pointer" }, encoding: { ...both, ...symbol } });
-  // A value between two that are missing has no line: without a dot nobody saw it.
+  // A value between two missing ones has no line: without a dot it would be invisible.
   if (lone.length) layers.push({ data: { values: lone }, mark: { type: "point", shape: "circle", size: 16, filled: true, opacity: 1 }, encoding: { ...both, ...own_colour } });
-  // A line without symbols still tells its values.
+  // A line without symbols still shows its values on hover.
   if (bare.length && bare.length <= 4000) layers.push({ data: { values: bare }, mark: { type: "point", size: 80, opacity: 0, tooltip: { content: "data" } }, encoding: both });
-  // What the store said of itself stands in a row of its own, at the top.
+  // States reported by the store are in a separate row, at the top.
   const marks = (panel.marks ?? []).flatMap((told) => told.x.map((x) => ({ x, shape: SHAPES[told.marker] ?? "circle", colour: seen(told.colour), fill: told.full === false ? look.ground : seen(told.colour) })));
   if (marks.length) layers.push({ data: { values: marks }, mark: { type: "point", size: 36, strokeWidth: 1, opacity: 1 }, encoding: { x: channel("x", "x"), y: { value: 0 }, ...symbol } });
   if (panel.words?.length) {
@@ -225,9 +225,9 @@ function vegaLiteOf(panel, state, width) {
   };
 }
 
-// --- what is told of a value ---
+// --- tooltips ---
 
-/** [what, value] of a drawn value. */
+/** Return [what, value] pairs for a drawn value. */
 function toldOf(panel, value) {
   const line = panel.lines[value.line];
   const across = panel.value === "x";
@@ -238,7 +238,7 @@ function toldOf(panel, value) {
   if (value.low !== null && value.low !== undefined && value.high !== null) out.push([line.interval?.[value.i] ?? "interval", `${short(value.low)} to ${short(value.high)}`]);
   if (line.n?.[value.i]) out.push(["runs", String(line.n[value.i])]);
   const runs = line.behind?.[value.i];
-  if (runs) out.push(["points", `${runs.split(" ").length}: click to see them`]);
+  if (runs) out.push(["points", `${runs.split(" ").length}: click to show them`]);
   return out;
 }
 
@@ -263,7 +263,7 @@ const hideTip = () => {
 
 // --- drawing ---
 
-const WAITING = new Map(); // element of a chart -> how it is drawn
+const WAITING = new Map(); // element of a chart -> its panel and state
 let watching;
 
 function forget() {
@@ -275,7 +275,7 @@ function forget() {
   }, { rootMargin: "300px" });
 }
 
-/** An element that shows a panel as soon as it is seen. open: called with the places of the points that are clicked. */
+/** Create an element that draws a panel when it becomes visible. open: called with the positions of the clicked points. */
 function chart(panel, state, name, open) {
   const element = h("div", { class: "chart", role: "img", "aria-label": name });
   WAITING.set(element, { panel, state, open, drawn: false });
@@ -296,10 +296,10 @@ function drawNow(element, told, { vega, vegaLite }) {
   told.drawn = true;
   const spec = vegaLiteOf(panel, state, Math.floor(element.clientWidth) - 2);
   if (!spec) {
-    element.replaceChildren(h("p", { class: "empty" }, panel.lines.length ? "No value: filters leave none, or none was recorded." : panel.told?.join(" ") || "Not recorded."));
+    element.replaceChildren(h("p", { class: "empty" }, panel.lines.length ? "No value: the filters exclude all, or none was recorded." : panel.told?.join(" ") || "Not recorded."));
     return;
   }
-  const inner = h("div", { "aria-hidden": "true" }); // its name is that of the chart, its values are in the table below
+  const inner = h("div", { "aria-hidden": "true" }); // the chart has the accessible name, and the table below has the values
   element.replaceChildren(inner);
   element.style.minHeight = "0";
   const view = new vega.View(vega.parse(vegaLite.compile(spec, { logger: QUIET }).spec), { renderer: "svg", container: inner, hover: false, logger: QUIET });
@@ -313,10 +313,10 @@ function drawNow(element, told, { vega, vegaLite }) {
   if (panel.told?.length) element.append(h("p", { class: "small" }, panel.told.join(" ")));
 }
 
-// What Vega would write to the console: a value that has no place on an axis is no error.
+// Suppresses messages of Vega: a value without a position on an axis is not an error.
 const QUIET = { level: () => QUIET, error: (...said) => (console.error(...said), QUIET), warn: () => QUIET, info: () => QUIET, debug: () => QUIET };
 
-/** Draw again what was drawn: another theme, another width. all: what was not seen yet, too. */
+/** Draw all drawn charts again, after a change of theme or width. all: also those that were not visible yet. */
 async function redraw(all = false) {
   const known = await library();
   for (const [element, told] of WAITING) if (told.drawn || all) drawNow(element, told, known);
@@ -348,7 +348,7 @@ function swatch(line) {
   return svg;
 }
 
-/** What the colours and symbols of these panels mean: each once. */
+/** Return the legend of the colours and symbols of these panels, each once. */
 function legendOf(panels) {
   const known = new Map();
   for (const panel of panels) {
@@ -362,7 +362,7 @@ function legendOf(panels) {
   return h("ul", { class: "legend" }, [...known.values()].map((line) => h("li", {}, swatch(line), line.name)));
 }
 
-/** The numbers of a figure, as rows of a table: [heads, rows, links to the points of each row]. */
+/** Return the numbers of a figure as a table: {columns, rows, behind: positions of the points of each row}. */
 function numbersOf(panels, state) {
   const rows = [];
   const behind = [];

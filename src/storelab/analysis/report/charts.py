@@ -1,8 +1,8 @@
-"""The figures as data of the page: what the printed ones show, with the value, its interval, n and the points of each.
+"""Describe the figures as data for the page: the content of the printed figures, with value, interval, n and points.
 
 A specification gives its panels and lines as `draw` draws them; axes, titles and scales are read from the printed
-figure itself. All that a figure without a specification shows is read from its drawing (`drawn_panels`): axes with
-their words, lines, areas, bars, words next to them.
+figure. Everything in a figure without a specification is read from its drawing (`drawn_panels`): axes with their
+labels, lines, areas, bars, and texts.
 """
 
 import re
@@ -27,31 +27,33 @@ from storelab.analysis.figures.specification import Declared, Reference, Specifi
 from storelab.analysis.parts import groups
 
 _PARTS = (("v", "median"), ("l", "low"), ("h", "high"))
-BEHIND = "points_behind"  # a column of the tables while they are drawn
-FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # of a point: column of a table
+BEHIND = "points_behind"  # an additional column of the tables for drawing
+FILTERS = {"store": "store", "engine": "engine", "size": "object_size_bytes"}  # filter of points: column of a table
 
 
 def of(plan: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], behind: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Name -> the figure, of all that the campaign has data for, in the order of the paper."""
+    """Return the figures that have data, by name, in the order of the paper."""
     known = {name: groups.with_column(table, BEHIND, behind[name]) for name, table in tables.items()}
     found = {}
     for name, figure in catalogue.of(plan).items():
-        told = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.beside))
-        if told is not None:
-            found[name] = told | {"own": name in plan.get("figures", {})}
+        chart_data = drawn_chart(figure, known[figure.table], *(known[other] for other in figure.beside))
+        if chart_data is not None:
+            found[name] = chart_data | {"own": name in plan.get("figures", {})}
     return found
 
 
 def drawn_chart(figure: Declared, table: pd.DataFrame, *beside: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the chart of a figure and its tables; None where they have no data for it."""
+    """Return the chart of a figure and its tables; None if they have no data for it."""
     shown = panels.of(figure, table)
     fig = draw.draw(figure, table, *beside, shown=shown)
     return None if fig is None else chart(figure, table, fig, shown)
 
 
 def chart(figure: Declared, table: pd.DataFrame, fig: Figure, shown: panels.Layout | None) -> dict[str, Any]:
-    """A figure: title, caption, the small line below, panels, whether filters can choose among its values. shown: the
-    panels of a specification."""
+    """Return a figure: title, caption, the small line below, panels, and whether filters apply to its values.
+
+    shown: the panels of a specification.
+    """
     legend = fig.legends[0].get_title().get_text() if fig.legends else ""
     return {
         "title": one_line(legend),
@@ -69,24 +71,24 @@ def _panels(figure: Specification, shown: panels.Layout, fig: Figure) -> list[di
     names = draw.categories(shown.rows[figure.x]) if text else []
     out = []
     for i, (ax, panel) in enumerate(zip(fig.axes, shown.panels, strict=True)):
-        told = frame(ax) | {"value": "x" if text else "y"}
-        if figure.columns:  # the one in the middle bears the heading of all in the row
+        content = frame(ax) | {"value": "x" if text else "y"}
+        if figure.columns:  # the middle panel has the heading of the row
             row = shown.panels[i - i % shown.columns :][: shown.columns]
-            told["title"] = next((p.heading for p in row if p.heading), "")
+            content["title"] = next((p.heading for p in row if p.heading), "")
         own, look = (panel, looks) if text or not panel.measure.hue else draw.with_own(panel, figure)
         if text:
-            told["y"]["names"] = {str(place): name for place, name in enumerate(names)}
-        told["lines"] = _lines(figure, own, look, names)
-        told["lines"] += _references(figure, panel, looks)
-        told["levels"] = _levels(figure, panel, looks)
-        out.append(told)
+            content["y"]["names"] = {str(place): name for place, name in enumerate(names)}
+        content["lines"] = _lines(figure, own, look, names)
+        content["lines"] += _references(figure, panel, looks)
+        content["levels"] = _levels(figure, panel, looks)
+        out.append(content)
     return out
 
 
 def _lines(
     figure: Specification, panel: panels.Panel, looks: plots.Looks, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The lines of a panel; of categories the points of each series, a little apart."""
+    """Return the lines of a panel; for categories, the points of each series, slightly shifted."""
     x, out = panel.measure.x or figure.x, []
     for series, place, curve, rows in draw.lines_of(figure, panel, looks):
         if rows.empty:
@@ -95,7 +97,7 @@ def _lines(
         colour, marker = looks[series]
         several = len(panel.measure.curves) > 1 and curve.name != series
         marks = dict(zip(("open", "half"), draw.marked(figure, rows, curve), strict=True))
-        alone = bool(panel.measure.hue) and len(looks) == 1
+        is_single = bool(panel.measure.hue) and len(looks) == 1
         values = {part: _numbers(rows[curve.column(name)]) for part, name in _PARTS}
         if names:
             step = 0.48 / max(2, len(looks)) * ((len(looks) - 1) / 2 - place)
@@ -103,12 +105,12 @@ def _lines(
             where = {"x": values["v"], "y": at, "at": [str(c) for c in rows[x]]}
         else:
             at = _numbers(rows[x])
-            if x.endswith("_bytes"):  # 0 has a place on the axis
+            if x.endswith("_bytes"):  # 0 has a position on the axis
                 at = [None if v is None else max(v, float(plots.SMALLEST)) for v in at]
             where = {"x": at, "y": values["v"]}
         out.append(
             {
-                "name": curve.name if alone else ", ".join(filter(None, (series, curve.name if several else ""))),
+                "name": curve.name if is_single else ", ".join(filter(None, (series, curve.name if several else ""))),
                 "colour": to_hex(colour),
                 "marker": marker,
                 "dash": "none" if names else curve.dash,
@@ -126,7 +128,7 @@ def _lines(
 
 
 def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
-    """What others published, and limits along x: lines without points of ours."""
+    """Return published values and limits along x as lines without measured points."""
     out = []
     for line in _given(figure, panel):
         if isinstance(line.at, pd.Series):
@@ -149,7 +151,7 @@ def _references(figure: Specification, panel: panels.Panel, looks: plots.Looks) 
 
 
 def _levels(figure: Specification, panel: panels.Panel, looks: plots.Looks) -> list[dict[str, Any]]:
-    """Values to compare with, across the panel."""
+    """Return the reference values that are drawn across the panel."""
     return [
         {"at": float(line.at), "name": line.label, "colour": _colour(line, looks), "dash": line.dash}
         for line in _given(figure, panel)
@@ -166,7 +168,7 @@ def _colour(line: Reference, looks: plots.Looks) -> str:
 
 
 def _number(value: Any, digits: int = 7) -> float | None:
-    """A value as it is shown; None for no value."""
+    """Return a value as it is shown, or None if there is no value."""
     value = float("nan") if value is None or value is pd.NA else float(value)
     return float(f"{value:.{digits}g}") if np.isfinite(value) else None
 
@@ -176,7 +178,7 @@ def _numbers(values: Iterable[Any], digits: int = 9) -> list[float | None]:
 
 
 def _texts(rows: pd.DataFrame, column: str) -> list[str]:
-    """Values of a filter: whole numbers without a point."""
+    """Return the values of a filter; whole numbers without a decimal point."""
     return ["" if pd.isna(v) else f"{v:.0f}" if isinstance(v, int | float) else str(v) for v in rows[column]]
 
 
@@ -187,12 +189,12 @@ SCALES = ("linear", "log", "symlog")
 
 
 def one_line(text: str) -> str:
-    """Words of a drawing, which were broken into lines between words and behind hyphens."""
+    """Return a text of a drawing on one line; it was broken between words and after hyphens."""
     return " ".join(re.sub(r"(?<=\w)-\n(?=\w)", "-", text).split())
 
 
 def frame(ax: Axes) -> dict[str, Any]:
-    """Title and axes of a panel, nothing in it."""
+    """Return title and axes of a panel without content."""
     return {
         "title": one_line(ax.get_title()),
         "x": _axis(ax.xaxis, ax.get_xlabel()),
@@ -204,7 +206,10 @@ def frame(ax: Axes) -> dict[str, Any]:
 
 
 def _axis(axis: Axis, label: str) -> dict[str, Any]:
-    """Label, scale, and the words at fixed ticks; `reverse`: it runs down, or to the left."""
+    """Return label, scale, and the texts at fixed ticks of an axis.
+
+    `reverse`: the axis runs downwards, or to the left.
+    """
     out: dict[str, Any] = {
         "label": one_line(label),
         "scale": axis.get_scale() if axis.get_scale() in SCALES else "linear",
@@ -212,27 +217,30 @@ def _axis(axis: Axis, label: str) -> dict[str, Any]:
     locator = axis.get_major_locator()
     if isinstance(locator, FixedLocator):
         places = [float(place) for place in locator.locs]
-        said = axis.get_major_formatter().format_ticks(places)
-        out["names"] = {f"{p:.9g}": t.replace(plots.THIN, " ") for p, t in zip(places, said, strict=True)}
+        texts = axis.get_major_formatter().format_ticks(places)
+        out["names"] = {f"{p:.9g}": t.replace(plots.THIN, " ") for p, t in zip(places, texts, strict=True)}
     if axis.get_inverted():
         out["reverse"] = True
     return out
 
 
 def drawn_panels(fig: Figure) -> list[dict[str, Any]]:
-    """The panels of a figure. One without a title stands below one that has it: it gets that title, and follows it."""
+    """Return the panels of a figure.
+
+    A panel without a title is below one that has a title; it gets that title, and follows it.
+    """
     found, titles = [], dict[int, str]()
     for ax in fig.axes:
-        told, spec = drawn_panel(ax), ax.get_subplotspec()
+        content, spec = drawn_panel(ax), ax.get_subplotspec()
         column = spec.colspan.start if spec is not None else len(titles)
-        titles[column] = told["title"] = told["title"] or titles.get(column, "")
-        found.append(told)
-    order = list(dict.fromkeys(told["title"] for told in found))
-    return sorted(found, key=lambda told: order.index(told["title"]))
+        titles[column] = content["title"] = content["title"] or titles.get(column, "")
+        found.append(content)
+    order = list(dict.fromkeys(content["title"] for content in found))
+    return sorted(found, key=lambda content: order.index(content["title"]))
 
 
 def drawn_panel(ax: Axes) -> dict[str, Any]:
-    """All that a panel shows."""
+    """Return the complete content of a panel."""
     legends = [*ax.figure.legends, *filter(None, [ax.get_legend()])]
     out = frame(ax)
     if out["x"]["scale"] == "linear" and not out["x"].get("names"):
@@ -245,7 +253,7 @@ def drawn_panel(ax: Axes) -> dict[str, Any]:
             continue
         if (level := _across(ax, line)) is not None:
             out["levels"].append(level)
-        elif line.get_transform() != ax.transData:  # marks above the panel: in a row of their own
+        elif line.get_transform() != ax.transData:  # marks above the panel, in a separate row
             out.setdefault("marks", []).append(_line(line, legends))
         else:
             out["lines"].append(_line(line, legends))
@@ -253,15 +261,18 @@ def drawn_panel(ax: Axes) -> dict[str, Any]:
     out |= {"areas": areas} if areas else {}
     out |= {"bands": bands} if bands else {}
     words = [(t, _place(ax, t)) for t in ax.texts]
-    said = [place | {"text": t.get_text()} for t, place in words if place]
-    told = [one_line(t.get_text()) for t, place in words if not place]
-    out |= {"words": said} if said else {}
-    out |= {"told": told} if told else {}
+    positioned = [place | {"text": t.get_text()} for t, place in words if place]
+    other_texts = [one_line(t.get_text()) for t, place in words if not place]
+    out |= {"words": positioned} if positioned else {}
+    out |= {"told": other_texts} if other_texts else {}
     return out
 
 
 def _place(ax: Axes, text: Text) -> dict[str, float | None]:
-    """Where words stand beside a value; y is None of those at the top of the panel, and nothing of words elsewhere."""
+    """Return the position of a text next to a value.
+
+    y is None for a text at the top of the panel; the result is empty for a text elsewhere.
+    """
     if not isinstance(text, Annotation):
         return {}
     if text.xycoords == "data":
@@ -270,7 +281,10 @@ def _place(ax: Axes, text: Text) -> dict[str, float | None]:
 
 
 def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[str, Any]], set[Line2D]]:
-    """Lines of points with bars (lying: along x), and every line that is a part of one."""
+    """Return the lines of points with error bars, and every line that is part of one.
+
+    lying: the bars are along x.
+    """
     own, other = (0, 1) if lying else (1, 0)
     out, used = [], set()
     for container in ax.containers:
@@ -284,11 +298,11 @@ def _with_bars(ax: Axes, legends: list[Legend], lying: bool) -> tuple[list[dict[
                 if len(segment) == 2 and segment[0][other] == segment[1][other]:
                     low, high = sorted((float(segment[0][own]), float(segment[1][own])))
                     ends[float(segment[0][other])] = (low, high)
-        told = _line(line, legends, str(container.get_label()))
+        line_data = _line(line, legends, str(container.get_label()))
         at = [float(place) for place in (line.get_ydata() if lying else line.get_xdata())]
         for i, part in enumerate(("low", "high")):
-            told[part] = [_number(ends[x][i]) if x in ends else None for x in at]
-        out.append(told)
+            line_data[part] = [_number(ends[x][i]) if x in ends else None for x in at]
+        out.append(line_data)
     return out, used
 
 
@@ -310,7 +324,7 @@ def _line(line: Line2D, legends: list[Legend], own: str = "") -> dict[str, Any]:
 
 
 def _across(ax: Axes, line: Line2D) -> dict[str, Any] | None:
-    """A line through the whole panel; None for others."""
+    """Return a line through the whole panel, or None for other lines."""
     look = {"name": "", "colour": to_hex(line.get_color()), "dash": str(line.get_linestyle())}
     if line.get_transform() == ax.get_yaxis_transform(which="grid") and list(line.get_xdata()) == [0, 1]:
         return {"at": _number(line.get_ydata()[0]), **look}
@@ -320,7 +334,7 @@ def _across(ax: Axes, line: Line2D) -> dict[str, Any] | None:
 
 
 def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Steps and bars; bands from the bottom of the panel to its top."""
+    """Return steps and bars, and the bands from the bottom of the panel to its top."""
     areas, bands = [], []
     for patch in ax.patches:
         look = {"name": _name(patch, legends, str(patch.get_label())), "colour": to_hex(patch.get_facecolor())}
@@ -328,8 +342,8 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
             values, edges, base = patch.get_data()
             under = np.broadcast_to(0.0 if base is None else base, len(values))
             sides = {"x": edges[:-1], "x2": edges[1:], "y": under, "y2": values}
-            some = np.asarray(values) != under  # what has no height is not seen
-            areas.append(look | {k: _numbers(np.asarray(v)[some], 7) for k, v in sides.items()})
+            visible = np.asarray(values) != under  # parts without height are invisible
+            areas.append(look | {k: _numbers(np.asarray(v)[visible], 7) for k, v in sides.items()})
         elif isinstance(patch, Rectangle) and patch.get_data_transform() == ax.get_xaxis_transform(which="grid"):
             bands.append(look | {"from": _number(patch.get_x()), "to": _number(patch.get_x() + patch.get_width())})
         elif isinstance(patch, Rectangle):
@@ -340,7 +354,10 @@ def _areas(ax: Axes, legends: list[Legend]) -> tuple[list[dict[str, Any]], list[
 
 
 def _name(artist: Line2D | Patch, legends: Iterable[Legend], own: str) -> str:
-    """The words that a legend has for its colour (and dash, where several have that colour), or its own."""
+    """Return the label of an artist, or the text that a legend has for its colour.
+
+    If several entries have that colour, the line style decides.
+    """
     if own and not own.startswith("_"):
         return one_line(own)
     colour = _colour_of(artist)
@@ -359,21 +376,23 @@ def _name(artist: Line2D | Patch, legends: Iterable[Legend], own: str) -> str:
 
 
 def _dashed(line: Line2D, legends: Iterable[Legend]) -> str:
-    """What a dash says, where the legend tells that apart from the colours: by a grey line. `latency: p50` is of the
-    panel of that label."""
+    """Return the meaning of a line style, if the legend shows it by a grey line instead of the colours.
+
+    `latency: p50` applies to the panel with that label.
+    """
     about = line.axes.get_ylabel().split(" ")[0].lower() if line.axes is not None else ""
     for legend in legends:
         for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=False):
-            said = text.get_text()
+            entry = text.get_text()
             if (
                 isinstance(handle, Line2D)
                 and handle.get_linestyle() == line.get_linestyle() not in NO_LINE
                 and handle.get_marker() in NO_LINE
                 and len(set(to_rgb(handle.get_color()))) == 1 < len(set(to_rgb(line.get_color())))
             ):
-                topic, colon, quantity = said.partition(": ")
+                topic, colon, quantity = entry.partition(": ")
                 if not colon or topic == about:
-                    return quantity or said
+                    return quantity or entry
     return ""
 
 

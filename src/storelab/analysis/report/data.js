@@ -1,4 +1,4 @@
-// The data of the page: blocks within it, packed or plain, each unpacked when it is first asked for. What stands in a
+// The data of the page: blocks, packed or plain, each unpacked at its first use. The content of a
 // block is untrusted text: it becomes text nodes and numbers, never markup.
 
 const BLOCKS = new Map();
@@ -9,26 +9,26 @@ async function unpacked(packed) {
   return new Response(stream).text();
 }
 
-/** The text of a block; undefined where there is none. */
+/** Return the text of a block; undefined if there is none. */
 async function textOf(name) {
   const element = document.querySelector(`script[data-block="${CSS.escape(name)}"]`);
   if (!element) return undefined;
   return element.dataset.packed ? unpacked(element.textContent) : element.textContent;
 }
 
-/** The data of a block: a promise, one for all who ask. */
+/** Return a promise of the data of a block, the same one for all callers. */
 function block(name) {
   if (!BLOCKS.has(name)) BLOCKS.set(name, textOf(name).then((text) => (text === undefined ? undefined : JSON.parse(text))));
   return BLOCKS.get(name);
 }
 
-/** Other data in place of what was there: {name of a block: data}. */
+/** Replace the data of blocks: {name of a block: data}. */
 function replaceBlocks(data) {
   for (const [name, value] of Object.entries(data)) BLOCKS.set(name, Promise.resolve(value));
 }
 
 let drawing;
-/** Vega and Vega-Lite, when the first figure asks for them. */
+/** Load Vega and Vega-Lite when the first figure needs them. */
 function library() {
   drawing ??= textOf("library").then((text) => {
     const script = document.createElement("script");
@@ -41,7 +41,7 @@ function library() {
 
 // --- elements ---
 
-/** An element: h("a", {href: "#x", onclick: f}, "text", other). Attributes that are null or false are left out. */
+/** Create an element: h("a", {href: "#x", onclick: f}, "text", other). Attributes that are null or false are left out. */
 function h(name, attributes, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes ?? {})) {
@@ -54,7 +54,7 @@ function h(name, attributes, ...children) {
   return element;
 }
 
-/** Tell those who do not see the page. */
+/** Announce a text to screen readers. */
 function say(text) {
   document.getElementById("said").textContent = text;
 }
@@ -63,7 +63,7 @@ function say(text) {
 
 const isNumber = (text) => text !== "" && text !== null && Number.isFinite(Number(text));
 
-/** A number for people: whole numbers exactly, others to three significant digits; thousands apart. */
+/** Format a number: whole numbers exactly, others to three significant digits; with separated thousands. */
 function short(value) {
   if (value === null || value === undefined || value === "") return "";
   const number = Number(value);
@@ -80,11 +80,11 @@ function plain(number) {
   return text.includes("e") ? number.toLocaleString("en-US", { useGrouping: false, maximumFractionDigits: 12 }) : text;
 }
 
-// --- the view: what the address' fragment says ---
+// --- the view, from the fragment of the address ---
 
 const FILTERS = ["store", "engine", "size"];
 
-/** {view, argument, store, engine, size: sets of values; scale, sort, find, all}. */
+/** Return {view, argument, store, engine, size: sets of values; scale, sort, find, all}. */
 function parseView(fragment) {
   const [path, query] = fragment.replace(/^#/, "").split("?", 2);
   const [view, ...rest] = path.split("/");
@@ -103,7 +103,7 @@ function decode(text) {
   }
 }
 
-/** The fragment of a view: that of `state`, with these changes. */
+/** Return the fragment of a view: that of `state`, with these changes. */
 function fragmentOf(state, changes = {}) {
   const next = { ...state, ...changes };
   const query = new URLSearchParams();
@@ -114,12 +114,12 @@ function fragmentOf(state, changes = {}) {
   return `#${next.view}${argument}${asked ? `?${asked}` : ""}`;
 }
 
-/** Another view with the same filters and scale. */
+/** Return the address of another view with the same filters and scale. */
 function linkTo(state, view, argument = "") {
   return fragmentOf(state, { view, argument, sort: "", find: "", all: "" });
 }
 
-/** Whether filters leave what has these values; what has no value of a kind is not of that kind, and stays. */
+/** Return whether these values pass the filters. A filter does not apply to an item without a value for it. */
 function passes(state, values) {
   return FILTERS.every((name) => !state[name]?.size || values[name] === undefined || values[name] === "" || state[name].has(values[name]));
 }

@@ -1,5 +1,7 @@
-"""What is behind a point, beyond the tables: its clients, engine, checks, budget, store, environment, and how rate,
-errors, latency, CPU, memory and network went over its time. Bounded: so many places of a line, whatever was recorded.
+"""Collect the details of a point that the tables do not have: clients, engine, checks, budget, store, environment.
+
+They include rate, errors, latency, CPU, memory and network over time. The number of positions of a line is limited,
+however much was recorded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +15,13 @@ from storelab.analysis.records.campaign import Campaign
 from storelab.analysis.tables import build as tables
 from storelab.core.records import HUNG
 
-PART = 40  # points in a block: to open one unpacks no more
-STEPS = 50  # places of a line over the time of a point
-FEWEST = 10  # places of a point with few operations: a step without one would look like a standstill
-EACH = 5  # operations that a step should have
-MOST_CLIENTS = 64  # of whom a point tells one by one
-MOST_LINES = 12  # daemons or interfaces in one panel
-LONGEST = 2000  # letters of a text
+PART = 40  # points in a block, which is the unit that the page unpacks
+STEPS = 50  # positions of a line over the time of a point
+FEWEST = 10  # positions for a point with few operations, because a step without one would look like a stall
+EACH = 5  # minimum operations of a step
+MOST_CLIENTS = 64  # clients listed for a point
+MOST_LINES = 12  # maximum number of daemons or interfaces in one panel
+LONGEST = 2000  # maximum characters of a text
 
 _OVER_TIME = """
 SELECT key, least(greatest((end_ns - agreed_ns - 1) // step_ns, 0), {last})::INTEGER AS step,
@@ -40,7 +42,7 @@ GROUP BY ALL ORDER BY key, what, name, time_ns"""
 
 
 def parts(campaign: Campaign) -> dict[str, dict[str, Any]]:
-    """Blocks by name, each with the details of PART points by their keys, in the order of points.csv."""
+    """Return blocks by name, each with the details of PART points by their keys, in the order of points.csv."""
     order = [p["key"] for p in sorted(campaign.points, key=lambda p: p["order"])]
     time, seen, latencies = _over_time(campaign), _monitor(campaign), _latencies(campaign)
     out: dict[str, dict[str, Any]] = {}
@@ -53,7 +55,7 @@ def parts(campaign: Campaign) -> dict[str, dict[str, Any]]:
 
 
 def panels(campaign: Campaign, key: str) -> list[dict[str, Any]]:
-    """Return the panels of a point over its time: rate, latency, CPU, memory and network, where they were recorded."""
+    """Return the panels of a point over its time: rate, latency, CPU, memory and network, if they were recorded."""
     run = campaign.runs[key]
     time, seen = (found(campaign, [key]).get(key) for found in (_over_time, _monitor))
     return [*_time_panels(time, run), *_monitor_panels(seen, run)]
@@ -68,19 +70,19 @@ def _point(
 ) -> dict[str, Any]:
     run = campaign.runs.get(key)
     tries = [[_when(t["time_ns"]), t["outcome"], _text(t["reason"])] for t in campaign.tries(key)]
-    told = _table("Earlier tries", ["time", "outcome", "reason"], tries)
+    earlier_tries = _table("Earlier tries", ["time", "outcome", "reason"], tries)
     if run is None:
         failed = campaign.failures[key]
         facts = {"tried": _when(failed["time_ns"]), **failed.get("detail", {})}
-        return {"facts": [["Failed", _facts(facts)]], "tables": told, "panels": []}
+        return {"facts": [["Failed", _facts(facts)]], "tables": earlier_tries, "panels": []}
     return {
-        "facts": [[name, rows] for name, part in _told(run).items() if (rows := _facts(part))],
+        "facts": [[name, rows] for name, part in _recorded(run).items() if (rows := _facts(part))],
         "tables": [
             *_table("Latency", ["op", *(f"{m} [ms]" for m in QUANTILES), "operations"], latencies),
             *_table("Clients", *_clients(run)),
             *_table("Events", *_events(run)),
             *_table("Checks", ["check", "passed", "detail"], [[_text(c.get(k)) for k in CHECK] for c in run["checks"]]),
-            *told,
+            *earlier_tries,
         ],
         "panels": [*_time_panels(time, run), *_monitor_panels(seen, run)],
     }
@@ -103,8 +105,8 @@ CLIENT = (
 CLIENT_MORE = ("cpu_user_s", "cpu_system_s", "max_rss_bytes", "exit_status")
 
 
-def _told(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What the record says, by heading."""
+def _recorded(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the parts of the record that are shown, by heading."""
     hosts = {k: v for k, v in (run.get("host") or {}).items() if k != "network"}
     return {
         "Engine": run.get("engine") or {},
@@ -119,10 +121,10 @@ def _told(run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _facts(told: Mapping[str, Any], before: str = "") -> list[list[str]]:
-    """[name, value] of each plain value, those of inner mappings with their outer name before."""
+def _facts(fields: Mapping[str, Any], before: str = "") -> list[list[str]]:
+    """Return [name, value] of each plain value; values of inner mappings have the outer name as a prefix."""
     out = []
-    for name, value in told.items():
+    for name, value in fields.items():
         name = f"{before}{name}"
         if isinstance(value, Mapping):
             out += _facts(value, f"{name} · ")
@@ -132,7 +134,7 @@ def _facts(told: Mapping[str, Any], before: str = "") -> list[list[str]]:
 
 
 def _text(value: Any) -> str:
-    """A value for people; of a long one its begin."""
+    """Return a value as readable text; a long text is truncated."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -157,7 +159,7 @@ def _table(title: str, columns: list[str], rows: list[list[Any]]) -> list[dict[s
 
 
 def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The first clients, one by one; columns that any of them fills."""
+    """Return a table of the first clients, with the columns that any of them fills."""
     clients = run["clients"][:MOST_CLIENTS]
     columns = [c for c in (*CLIENT, *CLIENT_MORE) if any(one.get(c) is not None for one in clients)]
     wrong = any((one.get("engine") or {}).get("errors") for one in clients)
@@ -174,7 +176,7 @@ def _clients(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _events(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """What happened, in order of time: seconds after the agreed start, then all else that an event says."""
+    """Return the events in order of time: seconds after the agreed start, then all other fields of an event."""
     events = [e for e in run.get("events") or [] if isinstance(e, Mapping)]
     names = list(dict.fromkeys(name for e in events for name in e if not name.endswith("_ns")))
     times = list(dict.fromkeys(name for e in events for name in e if name.endswith("_ns")))
@@ -187,18 +189,18 @@ def _events(run: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def _latencies(campaign: Campaign) -> dict[str, list[list[Any]]]:
-    """Per key, rows of op, QUANTILES in ms, and operations: as latency.csv has them of the runs together."""
+    """Return rows of op, QUANTILES in ms, and operations for each key, as latency.csv has them over all runs."""
     found = tables.Tables(campaign)["latencies"]
     out: dict[str, list[list[Any]]] = {}
     for row in found.to_dict("records") if len(found) else []:
         values = [row.get(f"latency_{q}_ms", row.get(f"latency_{q}")) for q in QUANTILES]
-        said = ["" if v is None or pd.isna(v) else f"{float(v):.6g}" for v in (*values, row["operations"])]
-        out.setdefault(row["key"], []).append([str(row["op"]), *said])
+        values_text = ["" if v is None or pd.isna(v) else f"{float(v):.6g}" for v in (*values, row["operations"])]
+        out.setdefault(row["key"], []).append([str(row["op"]), *values_text])
     return out
 
 
 def _over_time(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Per key: step, good, bad, p50, p99 of the operations that ended in it, until the deadline."""
+    """Return step, good, bad, p50 and p99 of the operations that ended in each step before the deadline, by key."""
     con = scan.connect(campaign, "ops", keys)
     if con is None:
         return {}
@@ -209,7 +211,10 @@ def _over_time(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[st
 
 
 def _step_ns(run: Mapping[str, Any]) -> int:
-    """Length of a step: STEPS of them make the run, fewer where operations are few; no less than a bin of these."""
+    """Return the length of a step.
+
+    A run has STEPS steps, or fewer if it has few operations. A step is never shorter than a bin of histograms.
+    """
     lasts = max(1, run["deadline_ns"] - run["start_ns"])
     operations = sum((c.get("operations") or 0) + (c.get("errors") or 0) for c in run["clients"])
     whole = -(-lasts // min(STEPS, max(FEWEST, operations // EACH)))
@@ -217,7 +222,7 @@ def _step_ns(run: Mapping[str, Any]) -> int:
 
 
 def _monitor(campaign: Campaign, keys: Iterable[str] | None = None) -> dict[str, pd.DataFrame]:
-    """Per key: the samples of host, clients together, daemons and interfaces."""
+    """Return the samples of the host, of all clients, of daemons and of interfaces, by key."""
     con = scan.connect(campaign, "monitor", keys)
     return {} if con is None else dict(iter(con.execute(_MONITOR).df().groupby("key", sort=False)))
 
@@ -241,7 +246,7 @@ COLOURS = ("#0173b2", "#de8f05", "#029e73", "#cc78bc", "#ca9161", "#56b4e9", "#9
 
 
 def _time_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Rate with errors, and latency, over the time of a point."""
+    """Return the panels of the rate with errors, and of latency, over the time of a point."""
     if found is None or found.empty:
         return []
     width, lasts = _step_ns(run) / 1e9, (run["deadline_ns"] - run["start_ns"]) / 1e9
@@ -260,7 +265,7 @@ def _time_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dic
 
 
 def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """CPU in cores, memory, network: differences of the counters between samples."""
+    """Return panels of CPU in cores, memory, and network, from the differences of the counters between samples."""
     if found is None or found.empty:
         return []
     cpu, memory, network = [], [], []
@@ -270,14 +275,14 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
         between = np.diff(seconds)
         if len(own) < 2 or not (between > 0).all():
             continue
-        middle, said = (seconds[1:] + seconds[:-1]) / 2, str(name) if what != "host" else f"host {name}"
+        middle, label = (seconds[1:] + seconds[:-1]) / 2, str(name) if what != "host" else f"host {name}"
         if what == "interface":
             moved = [np.diff(own[c].to_numpy(float)) / between / 1e6 for c in ("rx_bytes", "tx_bytes")]
             if max(np.nanmax(m) for m in moved) > 0:
-                network.append((said, middle, np.maximum(*moved)))
+                network.append((label, middle, np.maximum(*moved)))
             continue
-        cpu.append((said, middle, np.diff(own["cpu_s"].to_numpy(float)) / between))
-        memory.append((said, seconds, own["rss_bytes"].to_numpy(float) / 1e6))
+        cpu.append((label, middle, np.diff(own["cpu_s"].to_numpy(float)) / between))
+        memory.append((label, seconds, own["rss_bytes"].to_numpy(float) / 1e6))
     return [
         panel
         for label, lines in (
@@ -286,6 +291,6 @@ def _monitor_panels(found: pd.DataFrame | None, run: Mapping[str, Any]) -> list[
             ("Network, busier direction [MB/s]", network),
         )
         for panel in _panel(
-            label, [_curve(said, COLOURS[i % len(COLOURS)], *xy) for i, (said, *xy) in enumerate(lines[:MOST_LINES])]
+            label, [_curve(label, COLOURS[i % len(COLOURS)], *xy) for i, (label, *xy) in enumerate(lines[:MOST_LINES])]
         )
     ]

@@ -1,4 +1,4 @@
-// Charts in a frame of another page, such as the output of a notebook: figures below each other, without links.
+// Charts in a frame of another page, for example the output of a notebook: figures below each other, without links.
 
 const STATE = parseView("");
 
@@ -14,11 +14,11 @@ function inFrame([name, figure]) {
   );
 }
 
-// The frame is as high as what is in it.
+// The frame gets the height of its content.
 new ResizeObserver(() => {
   if (frameElement) frameElement.style.height = `${document.body.scrollHeight}px`;
 }).observe(document.body);
 
 forget();
 document.getElementById("main").append(...Object.entries(await block("figures")).map(inFrame));
-await redraw(true); // all of them: a notebook is printed, too
+await redraw(true); // all charts, because a notebook may be printed

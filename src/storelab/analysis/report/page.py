@@ -1,7 +1,6 @@
-"""The text of the page: a template with marked places, and blocks of data that no text in them can leave.
+"""Fill the template of the page with blocks of data, so that no text in the data can break out of its block.
 
-Its figures are drawn by Vega and Vega-Lite: copies of their releases, with the licences of all that is bundled with
-them, are in `vega/`.
+Vega and Vega-Lite draw the figures. Copies of their releases are in `vega/`, with the licences of all bundled software.
 """
 
 import base64
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # one after the other, in one module
+SCRIPTS = ("data.js", "charts.js", "tables.js", "views.js", "report.js")  # concatenated to one module
 FRAMED = ("data.js", "charts.js", "frame.js")  # the same for charts in another page
 FRAME = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8">
@@ -32,29 +31,29 @@ main {{ min-height: 0; padding: 0; }}
 {script}
 </script></body></html>"""
 PLACE = re.compile(r"<!--storelab:(\w+)-->|/\*storelab:(\w+)\*/")
-PLAIN = ("head",)  # blocks that stand as they are, for whoever reads the source
+PLAIN = ("head",)  # blocks that are not packed, so that the source of the page is readable
 
 
 def pack(text: str) -> str:
-    """Deflated, in base64: what `DecompressionStream("deflate")` of a browser reads."""
+    """Return text as deflated base64, which browsers read with `DecompressionStream("deflate")`."""
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def unpack(packed: str) -> str:
-    """The text that `pack` was given."""
+    """Return the text that was given to `pack`."""
     return zlib.decompress(base64.b64decode(packed)).decode()
 
 
 def as_json(data: Any) -> str:
-    """JSON that can stand in a page: no `<`, `>` or `&`, so that no text in it ends its block."""
+    """Return JSON without `<`, `>` or `&`, so that no text in it can end its block."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
 def block(name: str, data: Any) -> str:
-    """One block of data."""
+    """Return one block of data."""
     if name in PLAIN:
         return f'<script type="application/json" data-block="{html.escape(name)}">{as_json(data)}</script>'
     return packed_block(name, pack(as_json(data)))
@@ -66,20 +65,22 @@ def packed_block(name: str, packed: str) -> str:
 
 @dataclass(frozen=True)
 class Variant:
-    """A page that is not a file: policy (what the browser may fetch besides), style and script of its own, what its
-    foot says."""
+    """A variant of the page that is served instead of written to a file.
+
+    policy: further sources that the browser may load; style, script: additional ones; foot: the text of the footer.
+    """
 
     policy: str = ""
     style: str = ""
     script: str = ""
     foot: str = (
         "Made from the records of the campaign by <code>storelab report</code>. "
-        "The page asks for nothing from the network."
+        "The page loads nothing from the network."
     )
 
 
 def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], variant: Variant = Variant()) -> str:
-    """The page with its style, its scripts, these blocks, and those that are packed already."""
+    """Return the page with its style, its scripts, these blocks, and blocks that are already packed."""
     *scripts, last = [(HERE / name).read_text() for name in SCRIPTS]
     places = {
         "title": html.escape(title),
@@ -92,7 +93,7 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
         ),
     }
     parts = PLACE.split((HERE / "page.html").read_text())
-    # text, name of `<!--`, name of `/*`, text, …: only the template is searched, never what is put into it
+    # text, name of `<!--`, name of `/*`, text, …: only the template is searched, never the inserted texts
     out = [parts[0]]
     for one, other, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
         out += [places[one or other], text]
@@ -102,7 +103,7 @@ def filled(title: str, blocks: Mapping[str, Any], packed: Mapping[str, str], var
 def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
     """Return an `<iframe>` that draws these figures, as `charts.of` describes them, in any HTML page.
 
-    packed: the libraries (`library.packed`). The frame contains all that it needs and fetches nothing.
+    packed: the libraries (`packed_libraries`). The frame contains everything and loads nothing.
     """
     document = FRAME.format(
         style=(HERE / "report.css").read_text(),
@@ -113,7 +114,7 @@ def frame(figures: Mapping[str, Any], packed: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, Any]:
-    """The blocks of data of a page, as they were given to `filled`; of `library` and `licences` the text."""
+    """Return the blocks of data of a page, as they were given to `filled`; `library` and `licences` as text."""
     found = re.findall(r'<script type="[^"]*" data-block="([^"]*)"( data-packed="deflate")?>([^<]*)</script>', text)
     plain = {html.unescape(name): unpack(body) if packed else body for name, packed, body in found}
     return {name: body if name in ("library", "licences") else json.loads(body) for name, body in plain.items()}
@@ -124,6 +125,6 @@ FOLDER = Path(__file__).with_name("vega")
 
 @cache
 def packed_libraries() -> dict[str, str]:
-    """Name of a block -> packed text: `library` has both scripts, `licences` those of all that is in them."""
+    """Return the packed text of each block: `library` has both scripts, `licences` those of all bundled software."""
     scripts = (gzip.decompress((FOLDER / f"{name}.js.gz").read_bytes()).decode() for name in ("vega", "vega-lite"))
     return {"library": pack("\n;\n".join(scripts)), "licences": pack((FOLDER / "LICENCES.txt").read_text())}

@@ -1,7 +1,7 @@
-// The page itself: reads the address, fills the view, follows filters, theme and width. `storelab.replace` takes other
+// The page: reads the address, fills the view, and reacts to filters, theme and width. `storelab.replace` replaces the
 // data while the page is open.
 
-let shown = 0; // only the last view that was asked for is filled
+let shown = 0; // only the last requested view is filled
 
 async function render(focus = false) {
   const turn = ++shown;
@@ -42,7 +42,7 @@ function menu(state) {
   document.getElementById("views").replaceChildren(h("ul", {}, Object.entries(MENU).map(link)));
 }
 
-/** figures: whether there are any, whose axis can be chosen. */
+/** Build the bar of filters. figures: whether there are any, so that their axis can be chosen. */
 function filterBar(state, head, figures) {
   const bar = document.getElementById("filters");
   const go = (changes) => {
@@ -59,11 +59,11 @@ function filterBar(state, head, figures) {
     };
     return h("fieldset", {}, h("legend", {}, legend), values.map(chip));
   });
-  const scale = h("select", { id: "scale", "data-key": "scale" }, [["", "as printed"], ["linear", "linear"], ["log", "logarithmic"]].map(([value, words]) => h("option", { value, selected: state.scale === value }, words)));
+  const scale = h("select", { id: "scale", "data-key": "scale" }, [["", "as in the printed figure"], ["linear", "linear"], ["log", "logarithmic"]].map(([value, words]) => h("option", { value, selected: state.scale === value }, words)));
   scale.addEventListener("change", () => go({ scale: scale.value }));
   const any = FILTERS.some((name) => state[name].size);
   const clear = any ? h("button", { type: "button", "data-key": "clear", onclick: () => go({ store: new Set(), engine: new Set(), size: new Set() }) }, "Show all") : null;
-  bar.replaceChildren(h("div", {}, ...chips, figures ? h("label", {}, "Axis of values ", scale) : "", clear ?? ""));
+  bar.replaceChildren(h("div", {}, ...chips, figures ? h("label", {}, "Value axis ", scale) : "", clear ?? ""));
   bar.hidden = !figures && !chips.length;
 }
 
@@ -76,7 +76,7 @@ function remembered() {
   try {
     return localStorage.getItem("storelab-theme") ?? "";
   } catch {
-    return ""; // a browser that keeps nothing for files
+    return ""; // some browsers store nothing for pages from files
   }
 }
 
@@ -93,7 +93,7 @@ themeChoice.addEventListener("change", () => {
   try {
     localStorage.setItem("storelab-theme", themeChoice.value);
   } catch {
-    // it holds for this visit
+    // the choice holds only for this visit
   }
   if (applyTheme()) render();
 });
@@ -129,7 +129,7 @@ document.getElementById("licences").addEventListener("toggle", async (event) => 
 });
 
 globalThis.storelab = {
-  /** Other data in place of these blocks ({head, tables, figures, "details-0" …}), and the same view of it. */
+  /** Replace these blocks ({head, tables, figures, "details-0" …}) and draw the same view again. */
   replace(data) {
     replaceBlocks(data);
     return render();

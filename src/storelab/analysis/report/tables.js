@@ -1,15 +1,15 @@
-// Tables: sorted by click and key, searched, filtered, downloaded as CSV with every digit of the file.
+// Tables that can be sorted, searched, filtered, and downloaded as CSV with every digit of the file.
 
-const FIRST = 100; // rows that are shown at first
-const CARDS = 40; // a table of no more rows stands whole in its view, and has a card for each row where the page is narrow
+const FIRST = 100; // rows that are shown initially
+const CARDS = 40; // tables up to this size are shown completely, and as cards on a narrow page
 
-/** Column by column to row by row. */
+/** Convert a table from columns to rows. */
 function rowsOf(table) {
   const count = table.cells[0]?.length ?? 0;
   return Array.from({ length: count }, (_, i) => table.cells.map((column) => column[i]));
 }
 
-/** What the filters ask of a row: its store, engine and size. */
+/** Return the values of a row that filters test: store, engine and size. */
 function kindsOf(columns, row) {
   const at = (name) => row[columns.indexOf(name)];
   const size = at("object_size_bytes");
@@ -22,7 +22,7 @@ function kindsOf(columns, row) {
 
 const isNumeric = (rows, column) => rows.some((row) => row[column] !== "") && rows.every((row) => row[column] === "" || isNumber(row[column]));
 
-/** As pandas writes it: quotes only where a cell needs them. */
+/** Return CSV as pandas writes it: with quotes only around cells that need them. */
 function csvOf(columns, rows) {
   const cell = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
   return [columns, ...rows].map((row) => row.map((value) => cell(text(value))).join(",")).join("\n") + "\n";
@@ -37,7 +37,7 @@ function download(name, content) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-/** Rows in the order of a column; numbers by value, empty cells last. */
+/** Sort rows by a column; numbers by value, empty cells last. */
 function sorted(rows, column, numeric, descending) {
   const empty = (row) => row[column] === "";
   const before = (a, b) => (numeric ? Number(a[column]) - Number(b[column]) : a[column].localeCompare(b[column], "en", { numeric: true }));
@@ -45,13 +45,13 @@ function sorted(rows, column, numeric, descending) {
 }
 
 /**
- * A table for people. given: {name, title, columns, rows, behind: places of the points of each row, total}. asked: {sort:
- * column or -column, find, all}; told: called with what is asked then, so that the address says it. link: places ->
+ * Build a table. given: {name, title, columns, rows, behind: positions of the points of each row, total}. asked: {sort:
+ * column or -column, find, all}; told: called with the new choice, to update the address. link: positions ->
  * address. compact: without tools.
  */
 function tableOf(given, asked, link, { told = () => {}, compact = false, cell = null } = {}) {
   const { columns } = given;
-  const numbered = given.rows.map((row, i) => [...row, i]); // the row's number goes with it
+  const numbered = given.rows.map((row, i) => [...row, i]); // appends the number of the row
   const numeric = columns.map((_, i) => isNumeric(given.rows, i));
   const filled = columns.map((_, i) => given.rows.some((row) => row[i] !== ""));
   const hasPoints = given.behind?.some(Boolean);
@@ -73,7 +73,7 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
   const cellOf = (row, i) => {
     const value = text(row[i]);
     const own = cell?.(columns[i], value, row);
-    const of = { "data-of": columns[i] }; // its heading, where a narrow page shows a row as a card
+    const of = { "data-of": columns[i] }; // the heading, if a narrow page shows a row as a card
     if (own) return h("td", of, own);
     if (numeric[i]) return h("td", { ...of, class: "number", title: value.length > 6 ? value : null }, short(value));
     return h("td", { ...of, class: value.length > 40 ? "words" : value.length < 22 ? "short" : null }, value);
@@ -123,7 +123,7 @@ function tableOf(given, asked, link, { told = () => {}, compact = false, cell = 
     render();
   });
   const save = h("button", { type: "button", onclick: () => download(`${given.name}.csv`, csvOf(columns, chosen().map((row) => row.slice(0, -1)))) }, "Download CSV");
-  const tools = compact ? null : h("div", { class: "tools" }, h("label", {}, "Find ", find), filled.every(Boolean) ? null : h("label", {}, empty, " empty columns too"), save, count, more);
+  const tools = compact ? null : h("div", { class: "tools" }, h("label", {}, "Find ", find), filled.every(Boolean) ? null : h("label", {}, empty, " show empty columns"), save, count, more);
   render();
   const few = compact && given.rows.length <= CARDS;
   return h("div", {}, tools, h("div", { class: few ? "scroll cards" : "scroll", tabindex: "0", role: "region", "aria-label": given.title }, h("table", {}, h("caption", { class: compact ? "hidden" : null }, given.title), h("thead", {}, head), body)));

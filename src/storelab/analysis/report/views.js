@@ -1,6 +1,6 @@
-// Views: what stands in the page for each fragment of the address.
+// Views: the content of the page for each fragment of the address.
 
-/** Everything a view needs: data, state, links. */
+/** Data, state and links for a view. */
 class Page {
   constructor(state, head, tables, figures) {
     Object.assign(this, { state, head, tables, figures });
@@ -20,14 +20,14 @@ class Page {
     return linkTo(this.state, "point", this.of(place, "key"));
   }
 
-  /** A table as `tableOf` takes it: the rows that the filters leave. keep: a further choice. */
+  /** Return a table for `tableOf` with the rows that pass the filters. keep: a further condition. */
   given(name, title, keep = () => true) {
     const table = this.tables[name];
     const kept = rowsOf(table).map((row, i) => [row, table.behind[i] ?? ""]).filter(([row], i) => keep(row, table.columns, i) && passes(this.state, kindsOf(table.columns, row)));
     return { name, title, columns: table.columns, rows: kept.map(([row]) => row), behind: kept.map(([, behind]) => behind), total: table.rows > table.cells[0]?.length ? table.rows : 0 };
   }
 
-  /** Of a table, some of its columns under names for people. */
+  /** Return some columns of a table under readable names. */
   some(given, columns) {
     const at = Object.keys(columns).map((name) => given.columns.indexOf(name));
     return { ...given, columns: Object.values(columns), rows: given.rows.map((row) => at.map((i) => row[i] ?? "")) };
@@ -44,7 +44,7 @@ function overview(page) {
     h("h1", {}, head.title),
     h("p", { class: "under" }, `Campaign ${head.name}${head.authors.length ? ` · ${head.authors.join(", ")}` : ""}`),
     factsOf(head.facts),
-    head.notes.length ? h("ul", { class: "notes", "aria-label": "What is noted of points" }, head.notes.map(([count, said, places]) => h("li", {}, h("a", { href: page.runs(places.join(" ")) }, `${count} ${count === 1 ? "point" : "points"}`), ` ${said}`))) : null,
+    head.notes.length ? h("ul", { class: "notes", "aria-label": "Notes about points" }, head.notes.map(([count, said, places]) => h("li", {}, h("a", { href: page.runs(places.join(" ")) }, `${count} ${count === 1 ? "point" : "points"}`), ` ${said}`))) : null,
     ...failures(page),
     ...verdicts(page),
     ...claims(page),
@@ -54,7 +54,7 @@ function overview(page) {
 }
 
 function failures(page) {
-  const given = page.given("points", "Points that count in no median", (row, columns) => ["failed", "invalid"].includes(row[columns.indexOf("state")]));
+  const given = page.given("points", "Points that are not in any median", (row, columns) => ["failed", "invalid"].includes(row[columns.indexOf("state")]));
   if (!given.rows.length) return [];
   return [h("h2", {}, "Failed and invalid points"), tableOf({ ...page.some(given, { key: "key", state: "state", reason: "reason" }), behind: [] }, {}, page.runs, { compact: true, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
 }
@@ -68,11 +68,11 @@ function verdicts(page) {
   const given = page.given("verdicts", "What limited each store");
   if (!given.rows.length) return [];
   const columns = { deployment: "store", workload: "workload", engine: "engine", what: "what", best: "best", unit: "unit", where: "reached with", verdict: "limited by", evidence: "evidence" };
-  return [h("h2", {}, "What limited each store"), tableOf(page.some(given, columns), {}, page.runs, { compact: true })];
+  return [h("h2", {}, "Limits of each store"), tableOf(page.some(given, columns), {}, page.runs, { compact: true })];
 }
 
 function claims(page) {
-  const every = page.given("claims", "Findings of earlier evaluations, judged here");
+  const every = page.given("claims", "Findings of earlier evaluations, judged on this campaign");
   const at = (name) => every.columns.indexOf(name);
   const counts = new Map(["confirmed", "refuted", "cannot tell", "not measured here"].map((verdict) => [verdict, 0]));
   for (const row of every.rows) counts.set(row[at("verdict")], (counts.get(row[at("verdict")]) ?? 0) + 1);
@@ -88,16 +88,16 @@ function claims(page) {
   };
   const told = (some) => ({
     ...some,
-    columns: ["finding", "here on", "verdict", "expected", "value", "why", "published", "source"],
+    columns: ["finding", "system", "verdict", "expected", "value", "why", "published", "source"],
     rows: some.rows.map((row) => [row[at("says")], row[at("system")], row[at("verdict")], row[at("expected")], value(row), [row[at("evidence")], row[at("reason")]].filter(Boolean).join("; "), unit(row, "published", "published_unit"), row[at("source")]]),
   });
   const folded = (table, summary) => (table.rows.length ? h("details", {}, h("summary", {}, `${table.rows.length} ${summary}`), tableOf(table, {}, page.runs, { compact: true, cell: stateCell })) : null);
   return [
     h("h2", {}, "Findings of earlier evaluations"),
     h("ul", { class: "counts" }, [...counts].map(([verdict, count]) => h("li", { class: verdict === "cannot tell" ? "cannot" : verdict.split(" ")[0] }, h("b", {}, count), verdict))),
-    decided.rows.length ? tableOf(told(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them was decided here."),
-    folded(told(undecided), "cannot be told from these data, with what is missing"),
-    folded(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), "not measured here, with the campaigns that do"),
+    decided.rows.length ? tableOf(told(decided), {}, page.runs, { compact: true, cell: stateCell }) : h("p", { class: "empty" }, "None of them could be decided."),
+    folded(told(undecided), "undecided from these data, with what is missing"),
+    folded(page.some(others, { says: "finding", source: "source", campaigns: "campaigns" }), "not measured here, with the campaigns that measure them"),
   ];
 }
 
@@ -120,7 +120,7 @@ function plot(page, name, single = false) {
     "article",
     { class: "plot", id: `figure-${name}`, "aria-label": figure.title || name },
     h(single ? "h1" : "h2", {}, single ? figure.title || name : h("a", { href: linkTo(state, "figure", name) }, figure.title || name)),
-    filtering && !figure.filtered ? h("p", { class: "small" }, "The filters do not choose among the values of this figure.") : null,
+    filtering && !figure.filtered ? h("p", { class: "small" }, "The filters do not apply to this figure.") : null,
     legendOf(figure.panels),
     h(
       "div",
@@ -133,11 +133,11 @@ function plot(page, name, single = false) {
   );
 }
 
-/** What a chart shows, in words: what a reader of the screen hears. */
+/** Describe a chart in words, for screen readers. */
 function describe(figure, panel) {
   const names = panel.lines.filter((line) => (line.opacity ?? 1) === 1).map((line) => line.name).filter(Boolean);
   const what = panel.value === "x" ? panel.x.label : `${panel.y.label} against ${panel.x.label}`;
-  return [figure.title, panel.title, what, names.length ? `curves: ${[...new Set(names)].join("; ")}` : "", "the numbers follow below"].filter(Boolean).join(". ");
+  return [figure.title, panel.title, what, names.length ? `curves: ${[...new Set(names)].join("; ")}` : "", "the numbers are below"].filter(Boolean).join(". ");
 }
 
 const figures = (page) => [h("h1", {}, "Figures"), Object.keys(page.figures).length ? h("p", { class: "under" }, "Hover over a value to read it, click it to see the points behind it.") : null, ...Object.keys(page.figures).map((name) => plot(page, name)), Object.keys(page.figures).length ? null : h("p", { class: "empty" }, "The campaign has no data for any figure.")];
@@ -156,9 +156,9 @@ function tables(page) {
   const rows = (name) => page.tables[name].rows;
   return [
     h("h1", {}, "Tables"),
-    h("p", { class: "under" }, "Every table of the campaign. What the columns mean: docs/tables.md."),
+    h("p", { class: "under" }, "All tables of the campaign. docs/tables.md describes the columns."),
     h("ul", { class: "index" }, names.filter(rows).map((name) => h("li", {}, h("a", { href: linkTo(page.state, "table", name) }, name), ` (${short(rows(name))} ${rows(name) === 1 ? "row" : "rows"})`))),
-    h("p", { class: "small" }, `Without rows here: ${names.filter((name) => !rows(name)).join(", ") || "none"}.`),
+    h("p", { class: "small" }, `Tables without rows: ${names.filter((name) => !rows(name)).join(", ") || "none"}.`),
   ];
 }
 
@@ -169,12 +169,12 @@ function table(page, name) {
   return [h("p", { class: "under" }, h("a", { href: linkTo(state, "tables") }, "All tables")), h("h1", {}, name), tableOf(page.given(name, `${name}.csv`), state, page.runs, { told, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
 }
 
-/** A key leads to its point. */
+/** Link a key to its point. */
 function linked(page, column, value) {
   return column === "key" && value ? h("a", { href: linkTo(page.state, "point", value) }, broken(value)) : null;
 }
 
-/** A long key may be broken between its parts. */
+/** Allow line breaks between the parts of a long key. */
 const broken = (key) => key.split(/(?<=[/_])/).flatMap((part) => [part, h("wbr")]);
 
 // --- points ---
@@ -187,7 +187,7 @@ function listed(page, title, keep) {
   return tableOf({ ...given, name: "points", behind: [] }, page.state, page.runs, { told, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) });
 }
 
-const points = (page) => [h("h1", {}, "Points"), h("p", { class: "under" }, "In the order of measuring; each leads to what was recorded of it."), listed(page, "Points of the campaign", () => true)];
+const points = (page) => [h("h1", {}, "Points"), h("p", { class: "under" }, "In the order of measurement, with a link to the record of each point."), listed(page, "Points of the campaign", () => true)];
 
 function runs(page, places) {
   const wanted = new Set(places.split(".").map(Number));
@@ -197,7 +197,7 @@ function runs(page, places) {
   return [h("h1", {}, `${wanted.size} ${wanted.size === 1 ? "point" : "points"}`), listed(unfiltered, "Points behind a value", keep)];
 }
 
-const SETTINGS_END = "rep"; // the columns of points.csv from `workload` up to here are axes
+const SETTINGS_END = "rep"; // the columns of points.csv from `workload` up to this one are axes
 
 async function point(page, key) {
   const place = page.points.findIndex((row) => row[page.pointColumns.indexOf("key")] === key);
@@ -212,7 +212,7 @@ async function point(page, key) {
   const ofPoint = Object.keys(page.tables).filter((name) => name !== "points" && !["timeline", "errors_over_time"].includes(name) && page.tables[name].columns.includes("key"));
   const groups = Object.keys(page.tables).filter((name) => page.tables[name].behind.some((places) => places.split(" ").includes(String(place))) && page.tables[name].columns.includes("n") && name !== "claims");
   return [
-    h("p", { class: "under" }, h("a", { href: linkTo(page.state, "points") }, "All points"), place > 0 ? [" · ", h("a", { href: page.toPoint(place - 1) }, "the one before")] : null, place + 1 < page.points.length ? [" · ", h("a", { href: page.toPoint(place + 1) }, "the next one")] : null),
+    h("p", { class: "under" }, h("a", { href: linkTo(page.state, "points") }, "All points"), place > 0 ? [" · ", h("a", { href: page.toPoint(place - 1) }, "previous")] : null, place + 1 < page.points.length ? [" · ", h("a", { href: page.toPoint(place + 1) }, "next")] : null),
     h("h1", {}, page.head.keys[place].join(", ")),
     h("p", { class: "under" }, h("code", {}, key)),
     h("p", {}, h("strong", { class: state }, state), reason ? `: ${reason}` : ""),
@@ -226,7 +226,7 @@ async function point(page, key) {
       const given = page.given(name, name, (row, known) => row[known.indexOf("key")] === key);
       return given.rows.length ? [h("h2", {}, `In ${name}.csv`), tableOf({ ...given, behind: [] }, {}, page.runs, { compact: true })] : [];
     }),
-    groups.length ? h("p", { class: "small" }, "Its group stands in ", ...groups.flatMap((name, i) => [i ? ", " : "", h("a", { href: linkTo(page.state, "table", name) }, `${name}.csv`)]), ".") : null,
+    groups.length ? h("p", { class: "small" }, "Its group is in ", ...groups.flatMap((name, i) => [i ? ", " : "", h("a", { href: linkTo(page.state, "table", name) }, `${name}.csv`)]), ".") : null,
     ...details.facts.flatMap(([name, facts]) => [h("h2", {}, name), factsOf(facts)]),
   ];
 }

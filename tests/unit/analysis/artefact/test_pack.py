@@ -197,14 +197,14 @@ def test_no_pack_at_all(tmp_path):
     path = tmp_path / "c.zip"
     assert "is not there" in refusal(path, tmp_path / "new")
     path.write_bytes(b"no zip")
-    assert "is no pack, or a damaged one" in refusal(path, tmp_path / "new")
+    assert "is not a pack, or is damaged" in refusal(path, tmp_path / "new")
     with zipfile.ZipFile(path, "w") as some:
         some.writestr("a", "b")
     assert "it has no SHA256SUMS" in refusal(path, tmp_path / "new")
     archive.write(path, {"a": b"b"})
     assert "holds 0 campaigns" in refusal(path, tmp_path / "new")
     (tmp_path / "folder").mkdir()
-    assert "is a folder, no pack" in refusal(tmp_path / "folder", tmp_path / "new")
+    assert "is a folder, not a pack" in refusal(tmp_path / "folder", tmp_path / "new")
 
 
 def test_no_room(tmp_path, pack, monkeypatch):
@@ -216,15 +216,15 @@ def test_nothing_is_unpacked_over_something_else(tmp_path, pack):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "diary").write_text("dear")
-    with pytest.raises(UserError, match=r"mine: is not empty: something else lies there; give a new folder"):
+    with pytest.raises(UserError, match=r"mine: is not empty: it has other content; choose a new folder"):
         archive.unpack(pack, folder)
     assert [p.name for p in folder.iterdir()] == ["diary"]
-    with pytest.raises(UserError, match="is there already, and is no folder"):
+    with pytest.raises(UserError, match="exists and is not a folder"):
         archive.unpack(pack, folder / "diary")
     other = tmp_path / "other.zip"
     archive.write(other, KINDS | {"Snakefile": b"rule another:\n"})
     archive.unpack(other, tmp_path / "taken")
-    with pytest.raises(UserError, match="something else lies there"):
+    with pytest.raises(UserError, match="it has other content"):
         archive.unpack(pack, tmp_path / "taken")
 
 
@@ -233,7 +233,7 @@ def test_the_same_pack_may_lie_there_already(tmp_path, pack, monkeypatch):
     (tmp_path / "new/results/c/notes").write_text("mine")
     assert archive.unpack(pack, tmp_path / "new")[2]
     (tmp_path / "new/Snakefile").write_text("rule other:\n")
-    with pytest.raises(UserError, match="new/Snakefile: is no longer as it was packed"):
+    with pytest.raises(UserError, match="new/Snakefile: was changed after it was unpacked"):
         archive.unpack(pack, tmp_path / "new")
     monkeypatch.chdir(tmp_path / "new/results/c/raw/s")
     empty = tmp_path / "empty"
@@ -321,7 +321,7 @@ def test_options_have_their_say(project):
 
 
 def test_a_token_is_never_packed(project):
-    with pytest.raises(UserError, match=r"config.yaml: holds what looks like a key or a token"):
+    with pytest.raises(UserError, match=r"config.yaml: holds a text that looks like a key or token"):
         packed(project, "title=AKIAABCDEFGHIJKLMNOP", "sweeps.a.objects=5")
     for path in sorted((ROOT / "campaigns").glob("*.yaml")):
         assert without_tokens(path.read_text()) == path.read_text(), "a false alarm"

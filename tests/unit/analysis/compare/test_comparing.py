@@ -154,7 +154,7 @@ def test_other_days_are_warned_of_and_widen_the_intervals(many_points, tmp_path)
         changed(many_points, tmp_path / f"day{i}", [f], f"2026-11-0{i}") for i, f in ((3, 1.0), (4, 1.03), (5, 0.98))
     ]
     alone = run(many_points, other, "--csv", tmp_path / "t.csv", "--fail-on", "slower-overall")
-    assert alone.exit_code == 1 and "B on 2026-11-02, and nothing here tells what a day may do" in alone.output
+    assert alone.exit_code == 1 and "B on 2026-11-02, and the variation between days is not known" in alone.output
     named = [word for day in days for word in ("--days", day)]
     known = run(many_points, other, *named, "--csv", tmp_path / "d.csv", "--fail-on", "slower")
     assert known.exit_code == 0 and "from 3 campaigns" in known.output and "Warning" not in known.output
@@ -182,8 +182,8 @@ def test_one_point_is_its_own_whole(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["{}/nowhere", "{}/one"], "is no measured campaign"),
-        (["{}/one:delta", "{}/half"], "one:delta: is no store with a run in this campaign; one of: alpha, beta"),
+        (["{}/nowhere", "{}/one"], "is not a measured campaign"),
+        (["{}/one:delta", "{}/half"], "one:delta: is not a store with a run in this campaign; one of: alpha, beta"),
         (["{}/one"], "name B as well"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),

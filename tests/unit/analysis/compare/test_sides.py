@@ -195,5 +195,5 @@ def test_a_side_is_read_by_folder_and_store(tmp_path):
     for text, store in (("x", None), ("x:s", "s"), (str(tmp_path / "x"), None), (f"{tmp_path / 'x'}:s", "s")):
         assert compare.split(text, lambda: tmp_path) == (tmp_path / "x", store)
     for text in ("y", ":x", ""):
-        with pytest.raises(UserError, match="is no measured campaign"):
+        with pytest.raises(UserError, match="is not a measured campaign"):
             compare.split(text, lambda: tmp_path)

@@ -876,7 +876,7 @@ def test_a_mistake_is_one_line(there, example):
     picker = there("scaling", "soak")
     picker.render(0, systems.ratios, {"a": (example, "alpha"), "b": (example, "gamma")})
     (line,) = picker.shown[0]
-    assert "is no store with a run in this campaign" in line and "\n" not in line
+    assert "is not a store with a run in this campaign" in line and "\n" not in line
 
 
 # --- all campaigns --------------------------------------------------------------------------------

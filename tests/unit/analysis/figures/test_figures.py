@@ -243,7 +243,7 @@ def test_captions_name_ceilings_and_shared_cores(example):
     table = build.read(example, "throughput")
     far = table.assign(nodes=4, ceiling_rate_per_s=50.0, ceiling_of="client")
     # the example's clients and server share a host
-    for name, words, where in (("throughput_download", "near-null server", far), ("front_ends", "cannot tell", table)):
+    for name, words, where in (("throughput_download", "near-null server", far), ("front_ends", "cannot show", table)):
         captions = {id(t): catalogue.caption(catalogue.FIGURES[name], t) for t in (far, table)}
         assert [words in caption for caption in captions.values()] == [where is far, where is table], name
 

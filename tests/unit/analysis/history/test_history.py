@@ -175,7 +175,7 @@ def test_bad_entries_are_told_in_one_line(one, tmp_path):
     assert command_line.storelab("seal", "--campaign-dir", str(entry))[0] == 0
     assert [e.name for e in entries.read(site)] == ["mine"]
     refused(lambda: entries.read(entry), "is one entry", str(site))
-    refused(lambda: entries.read(site, since="November"), "--since: 'November' is no day")
+    refused(lambda: entries.read(site, since="November"), "--since: 'November' is not a day")
     refused(lambda: entries.read(site, since="2031-01-01"), "no entry", "2031-01-01")
     refused(lambda: entries.read(site, store="gamma"), "'gamma'", "alpha, beta")
     sums = entry / "raw/SHA256SUMS"
@@ -187,7 +187,7 @@ def test_the_command_tells_mistakes_in_one_line(results, tmp_path):
     for options, words in (
         (("--output", tmp_path / "x.jpg"), "no kind"),
         (("--output", tmp_path / "no" / "x.csv"), "is no folder"),
-        (("--since", "x"), "is no day"),
+        (("--since", "x"), "is not a day"),
         (("--store", "gamma"), "gamma"),
         (("--fail-on", "worse"), "is not one of"),
         (("--margin", "-1"), "-1"),
@@ -239,7 +239,7 @@ def test_the_whole_is_the_geometric_mean_over_the_points(results, found):
 
 def test_what_else_changed_is_told_at_its_entry(results):
     _, out, _ = asked("--campaign-dir", results / "site")
-    told = re.split(r"^(\d{4}-\d\d-\d\d), beside \S+:$", out.partition("What changed")[2], flags=re.MULTILINE)
+    told = re.split(r"^(\d{4}-\d\d-\d\d), compared with \S+:$", out.partition("Changes")[2], flags=re.MULTILINE)
     blocks = dict(zip(told[1::2], told[2::2], strict=True))
     assert set(blocks) == {day(SLOW), day(NEW_KERNEL)}
     kernel = blocks[day(NEW_KERNEL)]
@@ -257,7 +257,7 @@ def test_a_series_that_came_later_and_one_that_ended(results):
     found = series.history(read)
     ended = [s for s in found.series if (s.workload, s.store) == ("put", "beta")]
     late = [s for s in found.series if (s.workload, s.store) == ("get", "beta")]
-    assert ended and all(not s.lasts and len(s.values) == 9 and "does not have it" in s.reason for s in ended)
+    assert ended and all(not s.lasts and len(s.values) == 9 and "does not have this point" in s.reason for s in ended)
     assert late and all(s.lasts and s.values[0].entry == 3 and s.newest.before == DAYS - 4 for s in late)
     assert found.series[-1].points == 3, "the whole has the points of all entries"
     assert not {id(s) for s in series.worse(found, "newest")} & {id(s) for s in ended}

@@ -147,7 +147,10 @@ def test_templates_escape_text_and_drop_what_is_absent(tmp_path):
 
 def test_mistakes_in_templates_name_file_and_line(tmp_path):
     for text, message in (
-        ("One.\n%% if a\n%% endif\n<< gone >>\n", r"x\.tex:4: 'gone' is undefined; this campaign has no such value"),
+        (
+            "One.\n%% if a\n%% endif\n<< gone >>\n",
+            r"x\.tex:4: 'gone' is undefined; this campaign does not have the value",
+        ),
         ("One.\n%% if a\nTwo.\n", r"x\.tex:3: Unexpected end of template"),
         ("One.\n%% include 'nowhere.tex'\n", r"nowhere\.tex: is not there; name the folder of the templates"),
     ):

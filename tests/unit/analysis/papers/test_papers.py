@@ -91,7 +91,7 @@ def test_each_campaign_judges_in_its_own_column():
     page = findings.first_page(found, ["a", "b"])
     assert r"more \emph{(a report)} & -- & \textbf{C} & \textbf{R} \\" in page and "any of them: less." in page
     said = " ".join(findings.sentences(found, "raw"))
-    assert "(Asked: at least 2.) This is confirmed" in said
+    assert "(Expected: at least 2.) This is confirmed" in said
     assert re.search(r"is confirmed in \\texttt\{a\} \(alpha: 3 .*\); it is refuted in \\texttt\{b\} \(beta: 1 ", said)
     assert "contradict each other; Table~\\ref{tab:differences}" in said and "2.0" not in said and ": 2 " not in said
     assert findings.totals(found) == {"findings": 2, "measured": 1, YES: 0, NO: 0, "both": 1, OPEN: 0}
@@ -113,7 +113,7 @@ def test_same_claim_with_another_rule_is_another_finding():
 def test_undecided_claim_has_no_number():
     a = Judging("a", *(("more", s, OPEN, 1.7, Q) for s in "xy"))
     (sentence,) = findings.sentences(findings.joined([a]), "raw")
-    assert sentence == r"Measured, but nothing can be told: \emph{more}, in \texttt{a} (2 systems)."
+    assert sentence == r"Measured, but undecided: \emph{more}, in \texttt{a} (2 systems)."
     page = findings.first_page(findings.joined([a]), ["a"])
     assert "undecided in all of them: more." in page and "tabular" not in page
 
@@ -254,7 +254,7 @@ def test_sections_labels_and_references_of_the_paper(paper):
     sections = re.findall(r"\\section\{(.*?)\}", text)
     expected = ["The systems", "Raw data performance", "Access patterns with ROOT", "Then and now", "Conclusions"]
     expected = ["Introduction", *expected, "What differs in method", "Evidence"]
-    assert [name for name in sections if name != "What came since"] == expected
+    assert [name for name in sections if name != "Later developments"] == expected
     every = text.split(r"\begin{document}")[1]
     labels = re.findall(r"\\label\{([^}]*)\}", every) + re.findall(r"\}\{(fig:[^}]*)\}$", every, flags=re.MULTILINE)
     assert "\\ref{fig:broad:entries}" in every and "a table of the campaign's own paper" not in every
@@ -317,7 +317,7 @@ def test_campaigns_that_cannot_be_joined_are_refused(results, tmp_path):
 
 def test_folder_name_of_too_many_campaigns_is_refused():
     assert papers.place(Path("r"), ["a", "b.c"]) == Path("r/papers/a+b.c")
-    with pytest.raises(UserError, match=r"5 names make a folder's name of 304 signs, more than 255"):
+    with pytest.raises(UserError, match=r"5 names give a folder name of 304 bytes, more than 255"):
         papers.place(Path("r"), ["x" * 60] * 5)
 
 
@@ -479,7 +479,7 @@ def test_lines_are_those_of_an_editor():
 def test_unknown_things_are_refused_with_a_suggestion(work):
     there = ("--campaign-dir", "results/broad")
     for words, message in (
-        (("7K2MXQ4",), "7K2MXQ4 is the code of nothing in 3 campaigns below results"),
+        (("7K2MXQ4",), "7K2MXQ4 is not a code in 3 campaigns below results"),
         (("best_throughput_downlod", *there), "did you mean 'best_throughput_download'?"),
         (("zzz", *there), "no name in results/broad"),
         (("results/broad/figures/entris.pdf",), "did you mean 'entries'"),

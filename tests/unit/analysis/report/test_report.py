@@ -79,7 +79,7 @@ def test_campaign_of_failed_points_has_a_page(tmp_path):
     tables.build(tmp_path)
     build.build(tmp_path)
     facts = dict(page.read((tmp_path / "report.html").read_text())["head"]["facts"])
-    assert facts["Points"] == "3 planned, 0 count, 3 failed" and "Measured" not in facts
+    assert facts["Points"] == "3 planned, 0 valid, 3 failed" and "Measured" not in facts
 
 
 def near(a, b, relative: float = 1e-5) -> bool:
@@ -228,18 +228,18 @@ def test_summary_counts_failed_and_invalid_points(pages):
     head = pages("broad")["head"]
     states = collections.Counter(pd.read_csv(campaigns.built("broad") / "tables/points.csv")["state"])
     assert states["failed"] == 1 and states["invalid"] == 2
-    points = f"{states.total()} planned, {states['ok']} count, 2 invalid, 1 failed"
+    points = f"{states.total()} planned, {states['ok']} valid, 2 invalid, 1 failed"
     assert dict(head["facts"])["Points"] == points
     (failed,) = (note for note in head["notes"] if note[1] == "failed: there is no record")
     assert failed[0] == 1 and len(failed[2]) == 1
     assert head["filters"]["size"] == [["100", "100 B"], ["4000", "4 kB"], ["10000000", "10 MB"]]
-    assert dict(pages("roles")["head"]["facts"])["Points"] == "33 planned, 32 count, 1 invalid"
+    assert dict(pages("roles")["head"]["facts"])["Points"] == "33 planned, 32 valid, 1 invalid"
 
 
 def test_failures_of_invalid_points_are_counted_apart():
     points = pd.DataFrame({"state": ["ok", "invalid", "failed"], "errors": pd.array([3, 49162, None], "Int64")})
     assert build._failures(points) == "3, and 49 162 in invalid points"
-    assert build._counted("5 GB", points) == "5 GB in points that count" and build._counted("", points) == ""
+    assert build._counted("5 GB", points) == "5 GB in valid points" and build._counted("", points) == ""
     assert build._failures(points[:1]) == "3" and build._counted("5 GB", points[:1]) == "5 GB"
 
 

@@ -1,5 +1,5 @@
-"""The page of a campaign while it is measured: what its files say, served to browsers and to Prometheus.
+"""Serve the page of a campaign while it is measured, to browsers and to Prometheus.
 
-It reads plan, records and `work/live.json`, and nothing else: whoever measures does not know that somebody looks.
-May import: `report`, `records`, `core`.
+The server reads only the plan, the records and `work/live.json`, so it does not affect the measurement. May import:
+`report`, `records`, `core`.
 """

@@ -1,18 +1,18 @@
-// The page while its campaign is measured: the server sends what is new, once a second; the first view writes it in
-// place, the table of points is fetched when it is asked for. Nothing is drawn while nobody looks.
+// The page while its campaign is measured: the server sends changes once a second, and the first view shows them in
+// place. The table of points is fetched on request. Nothing is drawn while the page is hidden.
 
-let told; // what came last
-let came = 0; // when, by this browser's clock (ms)
-let lost = false; // the server
-let write = () => {}; // puts `told` into the view that is shown
+let told; // the last message
+let came = 0; // its time by the clock of this browser (ms)
+let lost = false; // connection to the server
+let write = () => {}; // writes `told` into the current view
 let rowsHere; // version of the table of points that the page holds
 let fetched = 0;
 
 const SIDES = { client_cores: "clients", server_cores: "store", host_cores: "host" };
-const STAGES = { store: "The store starts", data: "The data are staged", clients: "The clients start", measuring: "Clients work", checks: "Answers are checked, the record is written", ended: "Ended" };
+const STAGES = { store: "Starting the store", data: "Staging the data", clients: "Starting the clients", measuring: "Measuring", checks: "Checking the answers and writing the record", ended: "Ended" };
 const MOODS = { waiting: "waiting", running: "measuring", between: "measuring", killed: "killed", silent: "silent", stopped: "stopped", complete: "complete" };
 
-/** Seconds in words. */
+/** Format seconds. */
 function span(seconds) {
   if (seconds === null || seconds === undefined) return "";
   const whole = Math.round(seconds);
@@ -22,7 +22,7 @@ function span(seconds) {
   return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")} min`;
 }
 
-/** Bytes in words, decimal. */
+/** Format bytes with decimal prefixes. */
 function sizeOf(bytes) {
   if (bytes === null || bytes === undefined) return "";
   const at = bytes < 1000 ? 0 : Math.min(5, Math.floor(Math.log10(bytes) / 3));
@@ -42,7 +42,7 @@ function svg(name, attributes) {
   return element;
 }
 
-/** A chart of the last seconds: {element, draw(at, {line: values}, words)}. */
+/** Create a chart of the last seconds: {element, draw(at, {line: values}, words)}. */
 function strip(title, lines) {
   const [wide, high] = [300, 80];
   const picture = svg("svg", { viewBox: `0 0 ${wide} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": title });
@@ -82,26 +82,26 @@ function strip(title, lines) {
 // --- the view ---
 
 function live(page) {
-  document.body.dataset.view = "live"; // filters choose among points
+  document.body.dataset.view = "live"; // filters apply to points
   const text = () => h("span");
   const [said, age, counted, left, pointSaid, stage] = Array.from({ length: 6 }, text);
   const mood = h("p", { class: "mood" }, h("b", {}), " ", said);
   const parts = ["ok", "invalid", "failed"].map((kind) => h("span", { class: `part ${kind}` }));
   const whole = h("div", { class: "whole", role: "img" }, parts);
-  const progress = h("progress", { max: "1", value: "0", "aria-label": "How far the point is" });
+  const progress = h("progress", { max: "1", value: "0", "aria-label": "Progress of the point" });
   const tile = (name) => ({ value: h("b"), more: h("span", { class: "small" }), name });
   const tiles = { operations: tile("operations/s"), bytes: tile("data"), errors: tile("failed operations"), memory: tile("memory") };
   const meters = Object.entries(SIDES).map(([column, name]) => {
-    const meter = h("meter", { min: "0", max: "1", value: "0", "aria-label": `Cores that are busy for: ${name}` });
+    const meter = h("meter", { min: "0", max: "1", value: "0", "aria-label": `Busy cores: ${name}` });
     return { column, name, meter, value: h("span") };
   });
   const rates = strip("operations/s", ["operations_per_s"]);
   const data = strip("bytes/s", ["bytes_per_s"]);
   const cores = strip("busy cores", Object.keys(SIDES));
-  const [recent, wrong, made, number] = [h("div"), h("div"), h("p", { hidden: true }, h("a", { href: "report.html" }, "The page of the whole campaign is made")), h("h2", {}, "Point")];
+  const [recent, wrong, made, number] = [h("div"), h("div"), h("p", { hidden: true }, h("a", { href: "report.html" }, "The report of the campaign is available")), h("h2", {}, "Point")];
   const point = h(
     "section",
-    { "aria-label": "The point that is measured" },
+    { "aria-label": "The current point" },
     number,
     h("p", { class: "under" }, pointSaid),
     progress,
@@ -117,7 +117,7 @@ function live(page) {
   write = () => {
     const { counts, planned, state } = told;
     const where = lost ? "lost" : told.mood;
-    const words = lost ? "The page lost its server: `storelab live` ended, or the network did. It tries again." : told.said;
+    const words = lost ? "Connection lost: `storelab live` ended, or the network failed. Retrying." : told.said;
     mood.className = `mood ${where}`;
     mood.firstChild.textContent = lost ? "lost" : MOODS[told.mood];
     said.textContent = words;
@@ -130,7 +130,7 @@ function live(page) {
     parts.forEach((part, i) => part.style.setProperty("width", `${planned ? (100 * shares[i]) / planned : 0}%`));
     counted.textContent = `${counts.done} of ${planned} points done${counts.invalid ? ` (${counts.invalid} invalid)` : ""}, ${counts.failed} failed, ${counts["to come"]} to come`;
     whole.setAttribute("aria-label", counted.textContent);
-    left.textContent = told.left_s === null ? "" : ` · about ${span(told.left_s)} still`;
+    left.textContent = told.left_s === null ? "" : ` · about ${span(told.left_s)} remaining`;
     made.hidden = !told.report;
     const lists = JSON.stringify([told.recent, told.wrong]);
     if (lists !== listed) {
@@ -143,10 +143,10 @@ function live(page) {
     const elapsed = state.start_ns ? Math.max(0, Math.min(state.point.duration_s, (told.now_ns - state.start_ns) / 1e9)) : 0;
     const stale = ["killed", "silent", "stopped"].includes(told.mood);
     point.classList.toggle("old", stale);
-    number.textContent = `Point ${state.number} of ${state.points}${stale ? ", as it was told last" : ""}`;
+    number.textContent = `Point ${state.number} of ${state.points}${stale ? ", last known state" : ""}`;
     pointSaid.textContent = `${state.point.store} ${state.point.workload} ${state.point.said}`;
     progress.value = state.point.duration_s ? elapsed / state.point.duration_s : 0;
-    stage.textContent = `${STAGES[state.stage] ?? state.stage}${state.start_ns ? `: ${span(elapsed)} of ${span(state.point.duration_s)}` : ""}${state.clients_told ? `, ${state.clients_told} of ${state.point.clients} clients tell` : ""}${state.reason ? `. ${state.reason}` : ""}`;
+    stage.textContent = `${STAGES[state.stage] ?? state.stage}${state.start_ns ? `: ${span(elapsed)} of ${span(state.point.duration_s)}` : ""}${state.clients_told ? `, ${state.clients_told} of ${state.point.clients} clients report` : ""}${state.reason ? `. ${state.reason}` : ""}`;
     const seconds = state.seconds;
     tiles.operations.value.textContent = some(last(seconds.operations_per_s), (v) => short(Math.round(v)));
     tiles.operations.more.textContent = some(state.operations, (v) => `${short(v)} in all`, "");
@@ -179,12 +179,12 @@ function few(page, rows, title) {
   return [h("h2", {}, title), tableOf(given, {}, page.runs, { compact: true, cell: (column, value) => linked(page, column, value) ?? stateCell(column, value) })];
 }
 
-// --- other views: what the report has, of points alone ---
+// --- other views: those of the report that are only about points ---
 
 for (const name of Object.keys(RUN)) delete RUN[name];
 Object.assign(RUN, { key: "key", state: "state", reason: "reason", operations_per_s: "operations/s, whole run", mb_per_s: "MB/s, whole run", operations: "operations", errors: "failed", started: "started" });
 
-/** The table of points, fetched where it is older than what was told. */
+/** Fetch the table of points if it is older than the last message. */
 async function fresh(page) {
   write = () => {};
   document.body.dataset.view = "points";
@@ -207,7 +207,7 @@ Object.assign(VIEWS, {
 for (const name of ["figures", "figure", "tables", "table", "print"]) [delete VIEWS[name], delete MENU[name]];
 MENU.overview = "Live";
 
-// --- what comes ---
+// --- messages ---
 
 const first = block("live").then((found) => {
   [told, came, rowsHere] = [found, performance.now(), found.rows];

@@ -1,6 +1,6 @@
-"""The web server of the live page: loopback only, or with a token in its address.
+"""Run the web server of the live page, on loopback only or with a token in its address.
 
-`/metrics` is what Prometheus reads of a campaign that is measured; docs/live.md has the names.
+`/metrics` serves a campaign that is being measured to Prometheus; docs/live.md lists the names.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from storelab.core.errors import UserError
 
 HERE = Path(__file__).parent
 LOOPBACK, ANY = "127.0.0.1", ("0.0.0.0", "::")
-AT_LEAST_S = 5.0  # between two events, so that a browser that left is noticed
-MOST_BROWSERS = 64  # that listen at a time
-SLOW_S = 10.0  # a browser that takes nothing for so long has left
+AT_LEAST_S = 5.0  # maximum time between two events, so that closed browsers are noticed
+MOST_BROWSERS = 64  # maximum number of browsers at the same time
+SLOW_S = 10.0  # a browser that accepts no data for this time is closed
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -38,7 +38,7 @@ VARIANT = page.Variant(
     policy="; connect-src 'self'",
     style=(HERE / "live.css").read_text(),
     script=(HERE / "live.js").read_text(),
-    foot="What the files of the campaign say now. Served by <code>storelab live</code>; nothing else is fetched.",
+    foot="Current state of the files of the campaign. Served by <code>storelab live</code>; nothing else is loaded.",
 )
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 WATCHED = web.AppKey("watched", Watched)
@@ -46,7 +46,7 @@ BROWSERS = web.AppKey("browsers", set)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is of this machine alone."""
+    """Return whether an address belongs only to this machine."""
     if host == "localhost":
         return True
     try:
@@ -56,12 +56,12 @@ def is_loopback(host: str) -> bool:
 
 
 def token_for(host: str) -> str:
-    """What stands in the address of the page: nothing where only this machine reaches it."""
+    """Return the token for the address of the page; empty if only this machine can reach it."""
     return "" if is_loopback(host) else secrets.token_urlsafe(18)
 
 
 def app(folder: Path, token: str = "") -> web.Application:
-    """The pages of a campaign, below `/<token>/` where there is one."""
+    """Return the web application with the pages of a campaign, below `/<token>/` if there is a token."""
     out = web.Application(middlewares=[_guard(token)])
     out[WATCHED], out[BROWSERS] = Watched(folder), set()
     place = "/{token}" if token else ""
@@ -79,8 +79,10 @@ def app(folder: Path, token: str = "") -> web.Application:
 
 
 def _guard(token: str) -> Any:
-    """Answers only who knows the token; without one, only who asks for this very machine: no page of another site
-    reaches it by a name of its own."""
+    """Reject requests without the token. Without a token, accept only requests addressed to this host.
+
+    So a page of another site cannot reach the server under a different host name.
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -106,7 +108,7 @@ async def _watching(application: web.Application) -> Any:
 
 
 def head(watched: Watched) -> dict[str, Any]:
-    """The block `head` of the page."""
+    """Return the block `head` of the page."""
     keys = [
         [word for part in key.split("/") for word in part.replace("~", " ").split("_")] for key in list(watched.rows)
     ]
@@ -115,8 +117,8 @@ def head(watched: Watched) -> dict[str, Any]:
         for name in ("store", "engine")
         if len(values := sorted({str(row[name]) for row in watched.rows.values() if row.get(name)})) > 1
     }
-    told = {"name": watched.folder.name, "title": watched.title, "authors": [], "facts": [], "notes": []}
-    return {**told, "keys": keys, "filters": filters, "details": [], "part": 1}
+    basics = {"name": watched.folder.name, "title": watched.title, "authors": [], "facts": [], "notes": []}
+    return {**basics, "keys": keys, "filters": filters, "details": [], "part": 1}
 
 
 async def _page(request: web.Request) -> web.Response:
@@ -140,15 +142,15 @@ async def _metrics(request: web.Request) -> web.Response:
 
 async def _report(request: web.Request) -> web.StreamResponse:
     if (path := request.app[WATCHED].report()) is None:
-        raise web.HTTPNotFound(text="The page of the campaign is not made yet.", headers=HEADERS)
+        raise web.HTTPNotFound(text="The report of the campaign does not exist yet.", headers=HEADERS)
     return web.FileResponse(path, headers={"Content-Type": "text/html; charset=utf-8"})
 
 
 async def _events(request: web.Request) -> web.StreamResponse:
-    """What is new, as it comes, until the browser leaves."""
+    """Send the current state at each change, until the browser leaves."""
     watched, browsers = request.app[WATCHED], request.app[BROWSERS]
     if len(browsers) >= MOST_BROWSERS:
-        raise web.HTTPServiceUnavailable(text=f"{MOST_BROWSERS} browsers look already.", headers=HEADERS)
+        raise web.HTTPServiceUnavailable(text=f"{MOST_BROWSERS} browsers are connected already.", headers=HEADERS)
     answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
     browsers.add(answer)
     try:
@@ -181,14 +183,17 @@ async def _serve(folder: Path, host: str, port: int, token: str, say: Callable[[
 
 def _refused(error: OSError, host: str, port: int) -> UserError:
     if error.errno == errno.EADDRINUSE:
-        return UserError("--port", f"{port} is taken on {host}", "give another one, or 0 for any that is free")
+        return UserError("--port", f"{port} is in use on {host}", "choose another port, or 0 for any free one")
     if error.errno == errno.EACCES:
-        return UserError("--port", f"{port} may not be used by you", "give one above 1023")
-    return UserError("--address", f"{host!r} is no address of this machine", "give one that `ip address` shows")
+        return UserError("--port", f"{port} requires privileges", "choose a port above 1023")
+    return UserError("--address", f"{host!r} is not an address of this machine", "choose one that `ip address` lists")
 
 
 def run(folder: Path, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve until interrupted; `say` gets the address. Raises UserError: the port is taken, the address is none."""
+    """Serve until interrupted; `say` gets the address.
+
+    Raises UserError: the port is in use, or the address is not valid.
+    """
     asyncio.run(_serve(folder, host, port, token_for(host), say))
 
 
@@ -197,28 +202,28 @@ def run(folder: Path, host: str, port: int, say: Callable[[str], None]) -> None:
 METRICS_TYPE = CONTENT_TYPE_LATEST
 MOODS = ("waiting", "running", "between", "killed", "silent", "stopped", "complete")
 SIDES = {"clients": "client_cores", "store": "server_cores", "host": "host_cores"}
-# Name -> what it is; the metrics of the point that is measured bear its store and its workload.
+# Name -> description; metrics of the measured point have its store and workload as labels.
 OF_CAMPAIGN = {
     "storelab_points": "Points of the campaign by state: done (invalid among them), invalid, failed, to come.",
-    "storelab_mood": "1 for what goes on: waiting, running, between, killed, silent, stopped or complete.",
-    "storelab_left_seconds": "Seconds that the campaign takes still, about; absent where nobody measures.",
-    "storelab_age_seconds": "Seconds since the measuring side said something.",
+    "storelab_mood": "1 for the current state: waiting, running, between, killed, silent, stopped or complete.",
+    "storelab_left_seconds": "Estimated remaining seconds of the campaign; absent if no process measures.",
+    "storelab_age_seconds": "Seconds since the last update by the measuring process.",
 }
 OF_POINT = {
-    "storelab_operations": "Operations of the point so far that were good; it begins anew with each point.",
-    "storelab_errors": "Operations of the point so far that failed; it begins anew with each point.",
-    "storelab_bytes": "Useful bytes of the point so far; it begins anew with each point.",
-    "storelab_operations_per_second": "Good operations in the last second.",
+    "storelab_operations": "Successful operations of the current point; starts at zero for each point.",
+    "storelab_errors": "Failed operations of the current point; starts at zero for each point.",
+    "storelab_bytes": "Useful bytes of the current point; starts at zero for each point.",
+    "storelab_operations_per_second": "Successful operations in the last second.",
     "storelab_errors_per_second": "Failed operations in the last second.",
     "storelab_bytes_per_second": "Useful bytes in the last second.",
-    "storelab_cpu_cores": "Cores that were busy in the last second: for clients, store, host (all of it).",
+    "storelab_cpu_cores": "Busy cores in the last second: of the clients, the store, the whole host.",
     "storelab_memory_bytes": "Resident memory of clients and store.",
 }
 NAMES = {**OF_CAMPAIGN, **OF_POINT}
 
 
 class Collector:
-    """Tells what is known at the moment of a scrape."""
+    """A Prometheus collector of the state at the time of a scrape."""
 
     def __init__(self, told: dict[str, Any]):
         self.told = told
@@ -248,7 +253,7 @@ class Collector:
 
 
 def _gauge(name: str, value: Any, **where: str) -> Metric:
-    """A gauge with these labels: of one value, or of {label: {its value: number}}; without what is not known."""
+    """Return a gauge with these labels, for one value or {label: {label value: number}}, without unknown values."""
     ((label, values),) = value.items() if isinstance(value, dict) else [("", {"": value})]
     names: Iterable[str] = [*where, *([label] if label else [])]
     gauge = GaugeMetricFamily(name, NAMES[name], labels=list(names))
@@ -259,7 +264,7 @@ def _gauge(name: str, value: Any, **where: str) -> Metric:
 
 
 def metrics_text(told: dict[str, Any]) -> bytes:
-    """The answer to a scrape."""
+    """Return the response to a scrape."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(told))
     return generate_latest(registry)

@@ -1,8 +1,7 @@
-"""What a campaign's files say now: planned, done, failed and coming points, the point that is measured, whether anybody
-measures at all.
+"""Watch the files of a campaign: planned, done, failed and remaining points, the current point, the measuring process.
 
-Looking is cheap: a point's folder is looked at where something ended, and a record that was there before is read when
-that takes less than READING of a core.
+Watching is cheap. The folder of a point is read only after it ended, and older records are read with at most READING of
+a core.
 """
 
 import asyncio
@@ -17,20 +16,23 @@ from storelab.core import axes, evidence, records
 from storelab.core.campaign import live
 from storelab.core.errors import UserError
 
-LOOK_S = 0.2  # between two looks at the state
-ALIVE_S = 1.0  # between two looks whether the measuring process lives
-FOLDERS_S = 10.0  # between two looks at all folders that are not done, where nothing was said to have ended
-SILENT_S, STAGING_S = 10.0, 600.0  # without a word from another host: in a point; between two
-TABLE_S = 10.0  # between two tables of points, while old records are read
-MOST_FAILURES, RECENT = 20, 6  # points that are told one by one
-READING = 0.003  # of a core: reading records that were there before
+LOOK_S = 0.2  # between two checks of the state
+ALIVE_S = 1.0  # between two checks whether the measuring process is alive
+FOLDERS_S = 10.0  # between two checks of all unfinished folders, if no point was reported to have ended
+SILENT_S, STAGING_S = 10.0, 600.0  # without news from another host: during a point; between two points
+TABLE_S = 10.0  # between two tables of points, while older records are read
+MOST_FAILURES, RECENT = 20, 6  # maximum number of points that are listed
+READING = 0.003  # fraction of a core for reading older records
 COLUMNS = ("order", "store", "workload", "rep", "key", "state", "reason", "seconds", "operations", "errors", "bytes")
 RATES = ("operations_per_s", "mb_per_s", "started")
 TO_COME = "to come"
 
 
 class Watched:
-    """A campaign's folder. `version` rises when something changed; `rows`: key -> what is known of each point."""
+    """The folder of a campaign.
+
+    `version` increases at each change; `rows`: key -> the known facts about each point.
+    """
 
     def __init__(self, folder: Path):
         self.folder, self.raw = folder, folder / "raw"
@@ -49,7 +51,7 @@ class Watched:
     # --- looking ---
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check the files until cancelled."""
         reading = asyncio.create_task(self._read_old())
         try:
             while True:
@@ -62,14 +64,14 @@ class Watched:
             reading.cancel()
 
     async def changed(self, since: int, limit_s: float) -> int:
-        """The version once it is another than `since`, or after so many seconds."""
+        """Return the version as soon as it differs from `since`, or after `limit_s` seconds."""
         async with self._changed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait_for(lambda: self.version != since), limit_s)
         return self.version
 
     def look(self) -> bool:
-        """Look at the files; whether anything is new."""
+        """Check the files; return whether anything is new."""
         news = self._read_plan() if self._is_new("plan", self.raw / evidence.PLAN) else False
         now = time.monotonic()
         if self._is_new("state", live.path(self.folder)):
@@ -89,7 +91,7 @@ class Watched:
         return news
 
     def _is_new(self, name: str, path: Path) -> bool:
-        """Whether the file is another than at the last look."""
+        """Return whether the file has changed since the last check."""
         try:
             found = path.stat()
             stamp = hash((found.st_mtime_ns, found.st_ino, found.st_size))
@@ -99,7 +101,7 @@ class Watched:
         return stamp != old
 
     def _read_plan(self) -> bool:
-        """The planned points; a plan that is damaged is told, and the last one stays."""
+        """Read the planned points; report a damaged plan and keep the last one."""
         try:
             plan = evidence.plan_of(self.raw)
         except UserError as error:
@@ -117,7 +119,7 @@ class Watched:
         return True
 
     def _look_at_points(self) -> bool:
-        """Which points have a record, or failed in this run; what ended just now is read at once."""
+        """Find the points that have a record, or failed in this run; read at once a point that has just ended."""
         begun_ns = ((self.state or {}).get("run") or {}).get("begun_ns", 0)
         ended = (self.state or {}).get("point", {}).get("key")
         news = False
@@ -143,7 +145,7 @@ class Watched:
             return TO_COME
 
     async def _read_old(self) -> None:
-        """Read the records that were there before, slowly."""
+        """Read the older records slowly."""
         while True:
             begun = time.thread_time()
             if self.unread:
@@ -152,7 +154,7 @@ class Watched:
             await asyncio.sleep(max(0.05, spent / READING) if self.unread else 1.0)
 
     def _read_record(self, key: str) -> None:
-        """What the head of a record, or a failure, says: sums over all clients and the whole run."""
+        """Read the head of a record, or a failure: sums over all clients and the whole run."""
         row = self.rows[key]
         try:
             if row["state"] == "failed":
@@ -160,39 +162,39 @@ class Watched:
             else:
                 row.update(facts(evidence.read(self.raw, key)))
         except (UserError, KeyError, TypeError, ZeroDivisionError):
-            row["reason"] = "its record cannot be read: see `storelab verify`"
+            row["reason"] = "its record cannot be read; run `storelab verify`"
         self.rows_version += 1
 
     # --- what is found ---
 
     def _find_mood(self) -> tuple[str, str]:
-        """What goes on: a word, and a sentence for people."""
+        """Return the state of the campaign as a word and as a sentence."""
         state, counts = self.state, self.counts()
         if state is None:
             if self.rows and not counts[TO_COME]:
                 return "complete", "All points are measured."
-            return "waiting", "Nobody measures: no point has begun."
+            return "waiting", "No process measures: no point has started."
         who, living = f"process {state['pid']}", live.lives(state)
         age_s = time.time() - state["written_ns"] / 1e9
         if state["stage"] != "ended":
             if living is False:
                 return (
                     "killed",
-                    f"The measuring {who} ended without a word: it was killed, or the machine was started anew. "
-                    "Run the same command again: it goes on with what is missing.",
+                    f"The measuring {who} ended without a message: it was killed, or the machine was restarted. "
+                    "Run the same command again to measure the remaining points.",
                 )
             if living is None and age_s > SILENT_S and state["stage"] == "measuring":
-                return "silent", f"No word from {state['host']} for more than {SILENT_S:.0f} s."
-            return "running", "A point is measured."
+                return "silent", f"No message from {state['host']} for more than {SILENT_S:.0f} s."
+            return "running", "A point is being measured."
         if not counts[TO_COME]:
             return "complete", "All points are measured."
         goes_on = live.lives(state["run"])
         if goes_on or (goes_on is None and age_s < STAGING_S):
             return "between", "Between two points."
-        return "stopped", f"Nobody measures now; {counts[TO_COME]} of {len(self.rows)} points are to come."
+        return "stopped", f"No process measures now; {counts[TO_COME]} of {len(self.rows)} points remain."
 
     def counts(self) -> dict[str, int]:
-        """State -> points. `done`: with a record, whether it is read already or not."""
+        """Return the number of points by state; `done` counts points with a record, read or not."""
         out = dict.fromkeys(("done", "invalid", "failed", TO_COME), 0)
         for row in self.rows.values():
             out["done" if row["state"] == "ok" else row["state"]] += 1
@@ -200,7 +202,7 @@ class Watched:
         return out
 
     def report(self) -> Path | None:
-        """The campaign's page, where it is made and not older than the last record."""
+        """Return the report of the campaign, if it exists and is not older than the last record."""
         page, last = self.folder / "report.html", self.raw / evidence.SUMS
         try:
             return page if page.stat().st_mtime >= last.stat().st_mtime else None
@@ -208,8 +210,8 @@ class Watched:
             return None
 
     def told(self) -> dict[str, Any]:
-        """All that is shown besides the table of points, as JSON has it."""
-        mood, said = self._mood
+        """Return the state that is shown, except the table of points, as JSON data."""
+        mood, text = self._mood
         state, now_ns = self.state or {}, time.time_ns()
         left_s = state.get("left_s")
         if left_s is not None and mood in ("running", "between"):
@@ -219,7 +221,7 @@ class Watched:
             "title": self.title,
             "now_ns": now_ns,
             "mood": mood,
-            "said": self.problem or said,
+            "said": self.problem or text,
             "counts": self.counts(),
             "planned": len(self.rows),
             "left_s": left_s if mood in ("running", "between") else None,
@@ -231,7 +233,7 @@ class Watched:
         }
 
     def _some_points(self) -> dict[str, list[dict[str, Any]]]:
-        """The points that began last, and those that failed or are invalid."""
+        """Return the points that started last, and those that failed or are invalid."""
 
         def told(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
             return [{name: row.get(name) for name in ("key", "state", "reason", *RATES)} for row in rows]
@@ -242,7 +244,7 @@ class Watched:
         return {"recent": told(recent), "wrong": told(wrong[:MOST_FAILURES])}
 
     def table(self) -> dict[str, Any]:
-        """Every planned point, as the page has tables (`rows.py`)."""
+        """Return every planned point, in the form of the tables of the page (`build.table_block`)."""
         columns = [*COLUMNS[:3], *self.axes, *COLUMNS[3:], *RATES]
         rows = list(self.rows.values())
         cells = [["" if (v := row.get(c)) is None else _text(v) for row in rows] for c in columns]
@@ -257,8 +259,10 @@ SHOWN = (
 
 
 def facts(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a record's head: state, reason, seconds, sums of all clients, rates over the whole run (warm-up included:
-    those of the tables are of windows)."""
+    """Return facts from the head of a record: state, reason, seconds, sums over clients, rates over the whole run.
+
+    The rates include the warm-up; those of the tables are rates in windows.
+    """
     seconds = (run["deadline_ns"] - run["start_ns"]) / 1e9
     done = {name: sum(c[name] for c in run["clients"]) for name in ("operations", "errors", "bytes")}
     valid = run.get("valid", True)
@@ -274,12 +278,12 @@ def facts(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _column(axis: str) -> str:
-    """The name that an axis has in tables."""
+    """Return the column name of an axis in tables."""
     return axes.ALL[axis].column if axis in axes.ALL else axis
 
 
 def _ended(state: Mapping[str, Any] | None) -> Any:
-    """What tells one end of a point from another."""
+    """Return a value that identifies the end of a point."""
     return state and (state["pid"], state["born"], state["point"]["key"], state["stage"] == "ended")
 
 
