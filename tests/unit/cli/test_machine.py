@@ -114,7 +114,7 @@ def test_estimate_names_work_that_may_end_early(capsys):
         works = [{"workload": name, "points": 1, "measuring_s": 600.0} for name in ("get", workload)]
         measuring._show_asked("mine", [{"store": "a", "workloads": works, "buckets": 1, **numbers}])
         printed = " ".join(capsys.readouterr().out.split())
-        assert "20 min" in printed and ("; publish may end before theirs" in printed) == early, workload
+        assert "20 min" in printed and ("; these may end earlier: publish" in printed) == early, workload
 
 
 def test_status(monkeypatch):
@@ -201,7 +201,7 @@ def test_size_agrees_with_its_text(campaign):
     assert asked_for == [2_500_000_000, 125_000_000, 100]
     assert f"{answer['clients']} clients fill 20 Gbit/s; {answer['clients_with_room']} leave room" in out
     assert answer["one_client"]["source"] in out
-    lines = re.findall(r"^ *(\d+) clients, 100 points: .* in (\d+) files in all$", out, flags=re.MULTILINE)
+    lines = re.findall(r"^ *(\d+) clients, 100 points: .* in (\d+) files in total$", out, flags=re.MULTILINE)
     assert [(str(r["clients"]), str(r["files"])) for r in answer["records"]] == lines and len(lines) == 4
 
 
