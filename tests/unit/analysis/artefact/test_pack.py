@@ -391,7 +391,7 @@ def test_a_pack_that_is_there_stays(tmp_path):
 def test_a_folder_or_a_name_leads_to_the_same_campaign(project, monkeypatch):
     monkeypatch.chdir(project)
     settings = Settings("config.yaml", (), ())
-    assert artefact._find(settings, "mine")[1] == artefact._found(settings, "results/example")[1]
+    assert artefact._find(settings, "mine")[1] == artefact._find(settings, "results/example")[1]
     assert artefact._find(settings, "results/example/")[1] == Path("results/example")
     (project / "archive/example/raw").mkdir(parents=True)
     assert artefact._find(settings, "archive/example")[1] == Path("archive/example"), "wherever its results lie"

@@ -184,7 +184,7 @@ def test_one_point_is_its_own_whole(tmp_path):
     [
         (["{}/nowhere", "{}/one"], "is no measured campaign"),
         (["{}/one:delta", "{}/half"], "one:delta: is no store with a run in this campaign; one of: alpha, beta"),
-        (["{}/one"], "name B as well"),
+        (["{}/one"], "give B too"),
         (["{}/one", "--stores", "alpha"], "'alpha' does not name two stores"),
         (["{}/one:alpha", "{}/probes"], "has no run with a rate"),
         (["{}/half", "{}/reads"], "have no comparable point"),
