@@ -229,7 +229,7 @@ func TestLiesInAMixAreErrorsByName(t *testing.T) {
 	}
 }
 
-// A failed operation may have taken effect. Its object is not read any more, a DELETE removes it, and it is no error.
+// A failed operation may have taken effect. Its object is not read any more, a DELETE removes it, and no error is reported.
 func TestWhatFailedIsNotAskedFor(t *testing.T) {
 	s := newPantry(t)
 	failing := map[string]bool{}

@@ -24,7 +24,7 @@ func content() []byte {
 	return data
 }
 
-// start returns the URL of a server that has the body `1-1000003-0`, an empty one, and a secret beside its folder.
+// start returns the URL of a server that has the body `1-1000003-0`, an empty one, and a secret next to its folder.
 func start(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
